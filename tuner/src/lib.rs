@@ -1,0 +1,1 @@
+//! Looks into a live process and changes it.
