@@ -1,2 +1,59 @@
-//! The project's own chores.
-fn main() {}
+//! The project's own chores, as `cargo xtask CMD`.
+//!
+//! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
+//! side, `ci` is what continuous integration runs, `demo` shows the product on a real program. Nothing here is
+//! part of the product, and nothing of the product depends on it.
+
+mod ebpf;
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What a chore ends with: an error is one text for the person at the terminal, saying what to do.
+type Result<T> = std::result::Result<T, String>;
+
+const USAGE: &str = "\
+cargo xtask setup [--yes] [--only build|test|ebpf|demo]   install what this machine lacks, saying why
+cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match words.split_first() {
+        Some((&"ebpf", rest)) => ebpf::main(rest),
+        Some((&("help" | "--help" | "-h"), _)) => {
+            print!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(format!(
+            "not understood: cargo xtask {}\n\n{USAGE}",
+            words.join(" ")
+        )),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder of the checkout, whichever folder the command was given in.
+fn root() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().unwrap_or(manifest).to_path_buf()
+}
+
+/// Refuses what a command does not know, so that a mistyped flag is never silently ignored.
+fn only_flags(command: &str, given: &[&str], known: &[&str]) -> Result<()> {
+    match given.iter().find(|flag| !known.contains(flag)) {
+        None => Ok(()),
+        Some(flag) => Err(format!(
+            "cargo xtask {command} does not know {flag}; it knows {}",
+            known.join(" ")
+        )),
+    }
+}

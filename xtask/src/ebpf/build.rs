@@ -1,0 +1,86 @@
+//! Compiles `ebpf/` to one object, the same bytes on every machine that has the same tools.
+//!
+//! Paths of the machine would differ, so they are renamed in the debug information. What is compiled, and into
+//! what programs, is decided in `ebpf/`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::toolchain::{Toolchain, cargo_home};
+use crate::Result;
+use crate::process::run;
+
+const TARGET: &str = "bpfel-unknown-none";
+const PROGRAM: &str = "tuneagent-ebpf";
+
+/// Builds into `target` and returns the bytes of the object.
+pub(crate) fn object(root: &Path, toolchain: &Toolchain, target: &Path) -> Result<Vec<u8>> {
+    let package = root.join(super::FOLDER);
+    if !package.join("Cargo.toml").exists() {
+        return Err(format!(
+            "{} has no Cargo.toml: there is nothing to build",
+            package.display()
+        ));
+    }
+    let mut cargo = Command::new(&toolchain.compiler.cargo);
+    cargo
+        .current_dir(&package)
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "-Zbuild-std=core",
+            "--target",
+            TARGET,
+            "--target-dir",
+        ])
+        .arg(target)
+        .env("RUSTC", &toolchain.compiler.rustc)
+        // Debian's compiler calls itself stable; -Zbuild-std is what we need of nightly.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_ENCODED_RUSTFLAGS", flags(root, toolchain))
+        .env("PATH", path_with(&toolchain.linker))
+        // Set by `cargo xtask` for the stable toolchain; they would choose its compiler or wrap ours.
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .env_remove("RUSTC_WRAPPER")
+        .env_remove("RUSTFLAGS");
+    run(&mut cargo).map_err(|error| format!("the BPF object was not built: {error}"))?;
+    let built = target.join(TARGET).join("release").join(PROGRAM);
+    fs::read(&built).map_err(|error| format!("{} was not built: {error}", built.display()))
+}
+
+/// The linker is named without its folder: flags take part in the names of symbols.
+fn flags(root: &Path, toolchain: &Toolchain) -> OsString {
+    let mut flags: Vec<OsString> = ["-Cdebuginfo=2", "-Clink-arg=--btf", "-Clinker=bpf-linker"]
+        .map(OsString::from)
+        .to_vec();
+    // The library's source is a link on Debian; the compiler may name either end of it.
+    let library = toolchain.compiler.sysroot.join("lib/rustlib/src/rust");
+    let real_library = fs::canonicalize(&library).unwrap_or_else(|_| library.clone());
+    for (folder, name) in [
+        (root.to_path_buf(), "/tuneagent"),
+        (cargo_home(), "/cargo"),
+        (library, "/rust"),
+        (real_library, "/rust"),
+    ] {
+        flags.push(remap(&folder, name));
+    }
+    flags.join(OsString::from("\x1f").as_os_str())
+}
+
+fn remap(folder: &Path, name: &str) -> OsString {
+    let mut flag = OsString::from("--remap-path-prefix=");
+    flag.push(folder);
+    flag.push("=");
+    flag.push(name);
+    flag
+}
+
+fn path_with(linker: &Path) -> OsString {
+    let first = linker.parent().map(Path::to_path_buf);
+    let rest = std::env::var_os("PATH").unwrap_or_default();
+    let all: Vec<PathBuf> = first.into_iter().chain(std::env::split_paths(&rest)).collect();
+    std::env::join_paths(all).unwrap_or(rest)
+}

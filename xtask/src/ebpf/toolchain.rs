@@ -1,0 +1,144 @@
+//! Finds a compiler that can build for BPF: one with the source of `core`, and `bpf-linker`.
+//!
+//! Two are known: Debian's `rustc-web`, which brings its library source along, and rustup's nightly with the
+//! component rust-src. Installing Debian packages is `setup`'s business; the linker is installed here because
+//! the LLVM it must be built against follows from the compiler.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::process::{capture, find_program, run};
+
+/// A compiler with its cargo; not necessarily a linker yet.
+pub(crate) struct Compiler {
+    pub(crate) rustc: PathBuf,
+    pub(crate) cargo: PathBuf,
+    /// The first line of `rustc --version`.
+    pub(crate) version: String,
+    pub(crate) llvm_major: u32,
+    pub(crate) sysroot: PathBuf,
+}
+
+/// Everything that decides what bytes come out.
+pub(crate) struct Toolchain {
+    pub(crate) compiler: Compiler,
+    pub(crate) linker: PathBuf,
+    pub(crate) rustc_version: String,
+    pub(crate) linker_version: String,
+}
+
+impl Toolchain {
+    /// The first usable compiler with its linker, which is installed if it is absent.
+    pub(crate) fn find() -> Result<Toolchain> {
+        let compiler = Compiler::find()?;
+        let linker = match find_linker() {
+            Some(linker) => linker,
+            None => install_linker(&compiler)?,
+        };
+        let linker_version = capture(Command::new(&linker).arg("--version"))?.trim().to_owned();
+        let rustc_version = format!("{}, LLVM {}", compiler.version, compiler.llvm_major);
+        Ok(Toolchain {
+            compiler,
+            linker,
+            rustc_version,
+            linker_version,
+        })
+    }
+}
+
+impl fmt::Display for Toolchain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} and {}", self.rustc_version, self.linker_version)
+    }
+}
+
+impl Compiler {
+    pub(crate) fn find() -> Result<Compiler> {
+        let debian = || Compiler::at(Path::new("/usr/bin/rustc"), Path::new("/usr/bin/cargo"));
+        debian().or_else(nightly).ok_or_else(|| {
+            "no compiler here can build for BPF: it needs the source of Rust's library.\n\
+             On Debian: cargo xtask setup --only ebpf\n\
+             Elsewhere: rustup toolchain install nightly --component rust-src"
+                .to_owned()
+        })
+    }
+
+    /// The compiler at that place, if it is new enough and its library source is there.
+    fn at(rustc: &Path, cargo: &Path) -> Option<Compiler> {
+        let facts = capture(Command::new(rustc).arg("-vV")).ok()?;
+        let sysroot = capture(Command::new(rustc).args(["--print", "sysroot"])).ok()?;
+        let sysroot = PathBuf::from(sysroot.trim());
+        let (release, llvm_major) = (field(&facts, "release: ")?, field(&facts, "LLVM version: ")?);
+        let minor: u32 = release.strip_prefix("1.")?.split('.').next()?.parse().ok()?;
+        let has_source = sysroot.join("lib/rustlib/src/rust/library/core").is_dir();
+        // Edition 2024 came with 1.85; older ones (Debian 12's own rustc) fail with worse words than ours.
+        (has_source && minor >= 85 && crate::process::is_executable(cargo)).then_some(())?;
+        Some(Compiler {
+            rustc: rustc.to_path_buf(),
+            cargo: cargo.to_path_buf(),
+            version: facts.lines().next()?.to_owned(),
+            llvm_major: llvm_major.split('.').next()?.parse().ok()?,
+            sysroot,
+        })
+    }
+}
+
+fn nightly() -> Option<Compiler> {
+    let rustup = find_program("rustup")?;
+    let which = |tool| capture(Command::new(&rustup).args(["which", "--toolchain", "nightly", tool])).ok();
+    let (rustc, cargo) = (which("rustc")?, which("cargo")?);
+    Compiler::at(Path::new(rustc.trim()), Path::new(cargo.trim()))
+}
+
+fn field<'a>(facts: &'a str, name: &str) -> Option<&'a str> {
+    facts.lines().find_map(|line| line.strip_prefix(name))
+}
+
+/// Where `cargo install` puts programs, whether or not that is on the PATH.
+pub(crate) fn cargo_home() -> PathBuf {
+    let home = || {
+        std::env::var_os("HOME")
+            .map(PathBuf::from)
+            .unwrap_or_default()
+            .join(".cargo")
+    };
+    std::env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
+}
+
+pub(crate) fn find_linker() -> Option<PathBuf> {
+    let installed = cargo_home().join("bin/bpf-linker");
+    find_program("bpf-linker").or_else(|| crate::process::is_executable(&installed).then_some(installed))
+}
+
+/// Installs `bpf-linker` against the LLVM of the compiler: another one cannot read its bitcode.
+pub(crate) fn install_linker(compiler: &Compiler) -> Result<PathBuf> {
+    let major = compiler.llvm_major;
+    let prefix = PathBuf::from(format!("/usr/lib/llvm-{major}"));
+    if !prefix.join("bin/llvm-config").exists() {
+        return Err(format!(
+            "bpf-linker is absent, and building it needs LLVM {major}, which is not in {}; \
+             run `cargo xtask setup --only ebpf`",
+            prefix.display()
+        ));
+    }
+    println!("installing bpf-linker (about half a minute, once)");
+    let mut install = Command::new(find_program("cargo").unwrap_or_else(|| compiler.cargo.clone()));
+    install
+        .args([
+            "install",
+            "--quiet",
+            "--locked",
+            "bpf-linker",
+            "--no-default-features",
+        ])
+        .args(["--features", &format!("llvm-{major}")])
+        .env("LLVM_PREFIX", &prefix)
+        // The caller's target folder is for the project; and RUSTFLAGS meant for it do not concern the linker.
+        .env_remove("CARGO_TARGET_DIR")
+        .env_remove("RUSTFLAGS");
+    run(&mut install)?;
+    find_linker()
+        .ok_or_else(|| "bpf-linker was installed but is not where cargo installs programs".to_owned())
+}

@@ -1,0 +1,75 @@
+//! Running other programs: to the end, with the error a person needs.
+//!
+//! Not here: programs that outlive one call (the demo's job), which need a group and a guard of their own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+
+/// Runs a command whose output belongs to the terminal.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().map_err(|error| cannot_start(command, &error))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{} ended with {status}", shown(command)))
+    }
+}
+
+/// Runs a command and returns what it printed; its error output is shown only when it fails.
+pub(crate) fn capture(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| cannot_start(command, &error))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "{} ended with {}\n{}",
+        shown(command),
+        output.status,
+        said.trim_end()
+    ))
+}
+
+/// The command as one would type it.
+pub(crate) fn shown(command: &Command) -> String {
+    let program = command.get_program().to_string_lossy();
+    let mut words = vec![program.into_owned()];
+    words.extend(
+        command
+            .get_args()
+            .map(|argument| quoted(&argument.to_string_lossy())),
+    );
+    words.join(" ")
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Looks a program up as the shell would.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| is_executable(file))
+}
+
+pub(crate) fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+fn cannot_start(command: &Command, error: &std::io::Error) -> String {
+    format!("cannot start {}: {error}", shown(command))
+}
