@@ -1,0 +1,195 @@
+//! Diagnostics as plain data: what is wrong, where, and what to do about it.
+//!
+//! Nothing here prints or knows of terminals: the agent renders a [`Diagnostic`] in colour, [`render`] does it in
+//! plain text. Every code has its page in [`crate::codes`].
+
+use std::fmt::Write as _;
+
+/// A half-open range of bytes, `start..end`, in the text of a rule file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// First byte.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+}
+
+impl Span {
+    /// The range `start..end`; an `end` before `start` gives an empty range at `start`.
+    pub fn new(start: usize, end: usize) -> Span {
+        Span {
+            start,
+            end: end.max(start),
+        }
+    }
+
+    /// The smallest range that covers both.
+    pub fn to(self, other: Span) -> Span {
+        Span {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+        }
+    }
+}
+
+/// Whether the rule can be used in spite of a diagnostic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// The rule cannot run.
+    Error,
+    /// The rule can run; its author should look.
+    Warning,
+}
+
+/// One thing wrong with a rule file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Stable code such as `E0107`; [`crate::explain`] has its page.
+    pub code: &'static str,
+    /// Whether the rule can run in spite of it.
+    pub severity: Severity,
+    /// One sentence, lower case, without a full stop.
+    pub message: String,
+    /// Places in the file, the most important first, each with a remark that may be empty.
+    pub labels: Vec<(Span, String)>,
+    /// What to do about it.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    pub(crate) fn error(code: &'static str, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            labels: Vec::new(),
+            help: None,
+        }
+    }
+
+    pub(crate) fn warning(code: &'static str, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Warning,
+            ..Diagnostic::error(code, message)
+        }
+    }
+
+    pub(crate) fn at(mut self, span: Span, remark: impl Into<String>) -> Diagnostic {
+        self.labels.push((span, remark.into()));
+        self
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Diagnostic {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub(crate) fn help_if(self, help: Option<String>) -> Diagnostic {
+        Diagnostic {
+            help: help.or(self.help.clone()),
+            ..self
+        }
+    }
+}
+
+/// Whether any of `diagnostics` keeps the rule from running.
+pub fn has_errors(diagnostics: &[Diagnostic]) -> bool {
+    diagnostics.iter().any(|d| d.severity == Severity::Error)
+}
+
+/// Line and column, both from 1, of byte `offset` in `source`; columns count characters.
+pub fn line_column(source: &str, offset: usize) -> (usize, usize) {
+    let before = source.get(..offset.min(source.len())).unwrap_or(source);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+    (line, column)
+}
+
+/// `diagnostics` as plain text, one paragraph each: code, message, place, the line underlined, help.
+///
+/// `name` is what the file is called in the text.
+pub fn render(name: &str, source: &str, diagnostics: &[Diagnostic]) -> String {
+    let mut out = String::new();
+    for diagnostic in diagnostics {
+        let severity = match diagnostic.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let _ = writeln!(out, "{severity}[{}]: {}", diagnostic.code, diagnostic.message);
+        for (span, remark) in &diagnostic.labels {
+            render_label(&mut out, name, source, *span, remark);
+        }
+        if let Some(help) = &diagnostic.help {
+            let _ = writeln!(out, "  help: {help}");
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
+fn render_label(out: &mut String, name: &str, source: &str, span: Span, remark: &str) {
+    let (line, column) = line_column(source, span.start);
+    let text = source.lines().nth(line - 1).unwrap_or("");
+    let width = source.get(span.start..span.end).map_or(1, |covered| {
+        covered.lines().next().unwrap_or("").chars().count().max(1)
+    });
+    let _ = writeln!(out, "  --> {name}:{line}:{column}");
+    let _ = writeln!(out, "{line:>4} | {text}");
+    let under = format!("     | {}{} {remark}", " ".repeat(column - 1), "^".repeat(width));
+    let _ = writeln!(out, "{}", under.trim_end());
+}
+
+/// "did you mean `x`?" for the candidate nearest to `word`, if one is near enough to be a slip of the finger.
+pub(crate) fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let allowed = 1 + word.chars().count() / 4;
+    candidates
+        .into_iter()
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= allowed && *distance < candidate.chars().count())
+        .min()
+        .map(|(_, candidate)| format!("did you mean `{candidate}`?"))
+}
+
+/// Number of letters to insert, delete, replace or swap with a neighbour; case does not count.
+fn distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.to_lowercase().chars().take(64).collect();
+    let b: Vec<char> = b.to_lowercase().chars().take(64).collect();
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_finger_gets_a_suggestion_and_another_word_gets_none() {
+        let names = ["metrics", "roles", "windows"];
+        assert_eq!(
+            did_you_mean("metircs", names),
+            Some("did you mean `metrics`?".into())
+        );
+        assert_eq!(did_you_mean("Role", names), Some("did you mean `roles`?".into()));
+        assert_eq!(did_you_mean("latency", names), None);
+        assert_eq!(did_you_mean("x", ["y"]), None);
+    }
+
+    #[test]
+    fn columns_count_characters_and_not_bytes() {
+        assert_eq!(line_column("a\nλx", 4), (2, 2));
+        assert_eq!(line_column("a", 99), (1, 2));
+    }
+}

@@ -1,0 +1,175 @@
+//! The tree of a formula, as written: names are not resolved, types are not known.
+
+use crate::diag::Span;
+
+/// A formula or a part of one, with its place in the file.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expr {
+    pub(crate) node: Node,
+    pub(crate) span: Span,
+}
+
+/// What a part of a formula is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Node {
+    /// As written, so that printing gives it back; `value` is in seconds and bytes.
+    Number {
+        digits: String,
+        unit: Option<&'static str>,
+    },
+    Text(String),
+    Boolean(bool),
+    Name(String),
+    Call {
+        function: String,
+        function_span: Span,
+        arguments: Vec<Expr>,
+    },
+    Negate(Box<Expr>),
+    Not(Box<Expr>),
+    Binary {
+        operator: Operator,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    /// `a < b`, and chains of them: `1 <= value <= max`.
+    Compare {
+        first: Box<Expr>,
+        rest: Vec<(Comparison, Expr)>,
+    },
+    /// `sum(x) by process`.
+    By {
+        of: Box<Expr>,
+        key: String,
+        key_span: Span,
+    },
+}
+
+/// An operator between two values, comparisons apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Or,
+    And,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+    Power,
+}
+
+impl Operator {
+    pub(crate) const ALL: [Operator; 8] = [
+        Operator::Or,
+        Operator::And,
+        Operator::Add,
+        Operator::Subtract,
+        Operator::Multiply,
+        Operator::Divide,
+        Operator::Remainder,
+        Operator::Power,
+    ];
+
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Operator::Or => "or",
+            Operator::And => "and",
+            Operator::Add => "+",
+            Operator::Subtract => "-",
+            Operator::Multiply => "*",
+            Operator::Divide => "/",
+            Operator::Remainder => "%",
+            Operator::Power => "^",
+        }
+    }
+
+    /// How tightly it binds; see the table in the parser.
+    pub(crate) fn binding(self) -> u8 {
+        match self {
+            Operator::Or => binding::OR,
+            Operator::And => binding::AND,
+            Operator::Add | Operator::Subtract => binding::SUM,
+            Operator::Multiply | Operator::Divide | Operator::Remainder => binding::PRODUCT,
+            Operator::Power => binding::POWER,
+        }
+    }
+}
+
+/// How tightly each kind of operator binds, loosest first.
+pub(crate) mod binding {
+    pub(crate) const OR: u8 = 1;
+    pub(crate) const AND: u8 = 2;
+    pub(crate) const NOT: u8 = 3;
+    pub(crate) const COMPARE: u8 = 4;
+    pub(crate) const SUM: u8 = 5;
+    pub(crate) const PRODUCT: u8 = 6;
+    pub(crate) const NEGATE: u8 = 7;
+    pub(crate) const POWER: u8 = 8;
+    pub(crate) const BY: u8 = 9;
+    pub(crate) const ATOM: u8 = 10;
+}
+
+/// A comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Comparison {
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    pub(crate) const ALL: [Comparison; 6] = [
+        Comparison::Equal,
+        Comparison::Unequal,
+        Comparison::Less,
+        Comparison::LessOrEqual,
+        Comparison::Greater,
+        Comparison::GreaterOrEqual,
+    ];
+
+    pub(crate) fn sign(self) -> &'static str {
+        match self {
+            Comparison::Equal => "==",
+            Comparison::Unequal => "!=",
+            Comparison::Less => "<",
+            Comparison::LessOrEqual => "<=",
+            Comparison::Greater => ">",
+            Comparison::GreaterOrEqual => ">=",
+        }
+    }
+
+    /// Whether two comparisons may stand in one chain: `a <= b < c`, but not `a < b > c`.
+    pub(crate) fn chains_with(self, other: Comparison) -> bool {
+        use Comparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
+        let down = |c| matches!(c, Less | LessOrEqual);
+        let up = |c| matches!(c, Greater | GreaterOrEqual);
+        (down(self) && down(other)) || (up(self) && up(other))
+    }
+}
+
+impl Expr {
+    /// The parts directly below.
+    pub(crate) fn children(&self) -> Vec<&Expr> {
+        match &self.node {
+            Node::Number { .. } | Node::Text(_) | Node::Boolean(_) | Node::Name(_) => Vec::new(),
+            Node::Call { arguments, .. } => arguments.iter().collect(),
+            Node::Negate(of) | Node::Not(of) | Node::By { of, .. } => vec![of],
+            Node::Binary { left, right, .. } => vec![left, right],
+            Node::Compare { first, rest } => std::iter::once(&**first)
+                .chain(rest.iter().map(|(_, part)| part))
+                .collect(),
+        }
+    }
+
+    /// Every name in the formula, with its place.
+    pub(crate) fn names(&self) -> Vec<(&str, Span)> {
+        let mut out: Vec<(&str, Span)> = self.children().into_iter().flat_map(Expr::names).collect();
+        if let Node::Name(name) = &self.node {
+            out.push((name, self.span));
+        }
+        out
+    }
+}

@@ -1,0 +1,287 @@
+//! Tokens to a tree.
+//!
+//! ```ebnf
+//! formula    = or ;
+//! or         = and , { "or" , and } ;
+//! and        = not , { "and" , not } ;
+//! not        = "not" , not | comparison ;
+//! comparison = sum , { ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) , sum } ;
+//! sum        = product , { ( "+" | "-" ) , product } ;
+//! product    = negation , { ( "*" | "/" | "%" ) , negation } ;
+//! negation   = "-" , negation | power ;
+//! power      = keyed , [ "^" , negation ] ;
+//! keyed      = atom , { "by" , NAME } ;
+//! atom       = NUMBER | TEXT | "true" | "false" | NAME | call | "(" , formula , ")" ;
+//! call       = NAME , "(" , [ formula , { "," , formula } ] , ")" ;
+//! NUMBER     = digits , [ "." , digits ] , [ "e" , [ "+" | "-" ] , digits ] , [ UNIT ] ;   (* no space before UNIT *)
+//! UNIT       = "%" | "ns" | "us" | "ms" | "s" | "min" | "B" | "KB" | "MB" | "GB" | "KiB" | "MiB" | "GiB" ;
+//! TEXT       = '"' , { any character but '"' } , '"' ;
+//! NAME       = word , { "." , word } ;
+//! ```
+//! A comparison of more than two values must run one way: `1 <= value <= 8`. A `%` straight after a number is the
+//! percent sign; the remainder has a space before it. Bracketed: `by` binds tighter than `^`, which binds tighter
+//! than a minus before it: `-2^2` is −4.
+
+use super::ast::{Comparison, Expr, Node, Operator, binding};
+use super::lexer::{Token, tokens};
+use super::text::Text;
+use crate::diag::{Diagnostic, Span};
+use crate::unit::unit_named;
+
+/// How many parts a formula may have: what walks the tree calls itself once for each level.
+const MOST_PARTS: usize = 256;
+
+/// The tree of `text`.
+pub(crate) fn parse(text: &Text) -> Result<Expr, Diagnostic> {
+    let tokens = tokens(text)?;
+    if tokens.len() > MOST_PARTS {
+        let message = format!(
+            "a formula may have at most {MOST_PARTS} parts, this one has {}",
+            tokens.len()
+        );
+        let help = "give parts of it names under `metrics`";
+        return Err(Diagnostic::error("E0123", message).at(text.span, "").help(help));
+    }
+    let mut parser = Parser { tokens, at: 0 };
+    let expr = parser.expression(binding::OR)?;
+    match parser.peek() {
+        Token::End => Ok(expr),
+        _ => Err(parser.unexpected("an operator or the end")),
+    }
+}
+
+struct Parser {
+    tokens: Vec<(Token, Span)>,
+    at: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        self.tokens.get(self.at).map_or(&Token::End, |(token, _)| token)
+    }
+
+    fn span(&self) -> Span {
+        self.tokens
+            .get(self.at)
+            .or(self.tokens.last())
+            .map_or(Span::default(), |(_, span)| *span)
+    }
+
+    fn previous_span(&self) -> Span {
+        let previous = self.at.checked_sub(1).and_then(|at| self.tokens.get(at));
+        previous.map_or(Span::default(), |(_, span)| *span)
+    }
+
+    fn advance(&mut self) -> (Token, Span) {
+        let taken = self.tokens.get(self.at).cloned();
+        self.at += 1;
+        taken.unwrap_or((Token::End, self.span()))
+    }
+
+    fn accept(&mut self, sign: &str) -> bool {
+        let found = matches!(self.peek(), Token::Sign(found) if *found == sign);
+        self.at += usize::from(found);
+        found
+    }
+
+    /// A value, and every operator behind it that binds at least as tightly as `least`.
+    fn expression(&mut self, least: u8) -> Result<Expr, Diagnostic> {
+        let mut left = self.prefix(least)?;
+        loop {
+            let Token::Sign(sign) = *self.peek() else {
+                return Ok(left);
+            };
+            if sign == "by" {
+                left = self.by(left)?;
+            } else if let Some(operator) = Operator::ALL.into_iter().find(|o| o.sign() == sign) {
+                if operator.binding() < least {
+                    return Ok(left);
+                }
+                self.at += 1;
+                // To the right of ^ a minus may stand and ^ groups from the right; the others group from the left.
+                let right_least = if operator == Operator::Power {
+                    binding::NEGATE
+                } else {
+                    operator.binding() + 1
+                };
+                let right = Box::new(self.expression(right_least)?);
+                let span = left.span.to(right.span);
+                left = Expr {
+                    node: Node::Binary {
+                        operator,
+                        left: Box::new(left),
+                        right,
+                    },
+                    span,
+                };
+            } else if comparison(sign).is_some() && least <= binding::COMPARE {
+                left = self.comparison(left)?;
+            } else {
+                return Ok(left);
+            }
+        }
+    }
+
+    fn prefix(&mut self, least: u8) -> Result<Expr, Diagnostic> {
+        let start = self.span();
+        if least <= binding::NOT && self.accept("not") {
+            let of = self.expression(binding::NOT)?;
+            let span = start.to(of.span);
+            return Ok(Expr {
+                node: Node::Not(Box::new(of)),
+                span,
+            });
+        }
+        if least <= binding::NEGATE && self.accept("-") {
+            let of = self.expression(binding::NEGATE)?;
+            let span = start.to(of.span);
+            return Ok(Expr {
+                node: Node::Negate(Box::new(of)),
+                span,
+            });
+        }
+        self.atom()
+    }
+
+    fn comparison(&mut self, first: Expr) -> Result<Expr, Diagnostic> {
+        let mut rest: Vec<(Comparison, Expr)> = Vec::new();
+        let mut span = first.span;
+        while let Token::Sign(sign) = *self.peek() {
+            let Some(next) = comparison(sign) else { break };
+            let place = self.span();
+            if rest.iter().any(|(before, _)| !before.chains_with(next)) {
+                return Err(
+                    Diagnostic::error("E0120", "comparisons in a row must all run one way")
+                        .at(place, "turns here")
+                        .help("join two comparisons with `and`"),
+                );
+            }
+            self.at += 1;
+            let part = self.expression(binding::COMPARE + 1)?;
+            span = span.to(part.span);
+            rest.push((next, part));
+        }
+        Ok(Expr {
+            node: Node::Compare {
+                first: Box::new(first),
+                rest,
+            },
+            span,
+        })
+    }
+
+    fn by(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
+        self.at += 1;
+        let (Token::Name(key), key_span) = self.advance() else {
+            self.at -= 1;
+            return Err(self.unexpected("a key such as `process` after `by`"));
+        };
+        let span = of.span.to(key_span);
+        Ok(Expr {
+            node: Node::By {
+                of: Box::new(of),
+                key,
+                key_span,
+            },
+            span,
+        })
+    }
+
+    fn atom(&mut self) -> Result<Expr, Diagnostic> {
+        let (token, span) = self.advance();
+        let node = match token {
+            Token::Number { digits, unit } => {
+                self.no_space_before_a_unit(span)?;
+                Node::Number { digits, unit }
+            }
+            Token::Text(text) => Node::Text(text),
+            Token::Sign("true") => Node::Boolean(true),
+            Token::Sign("false") => Node::Boolean(false),
+            Token::Name(name) if self.accept("(") => return self.call(name, span),
+            Token::Name(name) => Node::Name(name),
+            Token::Sign("(") => {
+                let inside = self.expression(binding::OR)?;
+                self.close(")", span)?;
+                return Ok(Expr {
+                    span: span.to(self.previous_span()),
+                    ..inside
+                });
+            }
+            Token::Sign(_) | Token::End => {
+                self.at -= 1;
+                return Err(self.unexpected("a value"));
+            }
+        };
+        Ok(Expr { node, span })
+    }
+
+    fn call(&mut self, function: String, function_span: Span) -> Result<Expr, Diagnostic> {
+        let open = self.previous_span();
+        let mut arguments = Vec::new();
+        if !self.accept(")") {
+            loop {
+                arguments.push(self.expression(binding::OR)?);
+                if !self.accept(",") {
+                    break;
+                }
+            }
+            self.close(")", open)?;
+        }
+        let span = function_span.to(self.previous_span());
+        Ok(Expr {
+            node: Node::Call {
+                function,
+                function_span,
+                arguments,
+            },
+            span,
+        })
+    }
+
+    fn close(&mut self, sign: &str, opened: Span) -> Result<(), Diagnostic> {
+        if self.accept(sign) {
+            return Ok(());
+        }
+        let wrong = self.unexpected(&format!("`{sign}`"));
+        Err(if wrong.code == "E0120" {
+            wrong.at(opened, "opened here")
+        } else {
+            wrong
+        })
+    }
+
+    fn no_space_before_a_unit(&self, number: Span) -> Result<(), Diagnostic> {
+        match self.peek() {
+            Token::Name(name) if unit_named(name).is_some() => Err(Diagnostic::error(
+                "E0121",
+                format!("the unit `{name}` is cut off from its number"),
+            )
+            .at(number.to(self.span()), "")
+            .help("write number and unit without a space between: 5ms")),
+            _ => Ok(()),
+        }
+    }
+
+    fn unexpected(&self, wanted: &str) -> Diagnostic {
+        let span = self.span();
+        let found = match self.peek() {
+            Token::End => "the formula ends".to_string(),
+            Token::Sign(sign @ ("where" | "in" | "at" | "over" | "for" | "to" | "[")) => {
+                return Diagnostic::error("E0105", format!("`{sign}` in a formula is not in this version"))
+                    .at(span, "")
+                    .help("see `tuneagent explain E0105` for what this version has");
+            }
+            Token::Sign(sign) => format!("`{sign}` stands here"),
+            Token::Name(name) => format!("`{name}` stands here"),
+            Token::Text(text) => format!("\"{text}\" stands here"),
+            Token::Number { digits, unit } => format!("`{digits}{}` stands here", unit.unwrap_or("")),
+        };
+        Diagnostic::error("E0120", format!("expected {wanted}, but {found}")).at(span, "")
+    }
+}
+
+fn comparison(sign: &str) -> Option<Comparison> {
+    Comparison::ALL
+        .into_iter()
+        .find(|comparison| comparison.sign() == sign)
+}

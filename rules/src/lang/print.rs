@@ -1,0 +1,90 @@
+//! A tree back to text: as few brackets as the grammar allows, one space around operators.
+
+use std::fmt;
+
+use super::ast::{Expr, Node, Operator, binding};
+
+impl Expr {
+    fn binding(&self) -> u8 {
+        match &self.node {
+            Node::Binary { operator, .. } => operator.binding(),
+            Node::Compare { .. } => binding::COMPARE,
+            Node::Not(_) => binding::NOT,
+            Node::Negate(_) => binding::NEGATE,
+            Node::By { .. } => binding::BY,
+            _ => binding::ATOM,
+        }
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, least: u8) -> fmt::Result {
+        if self.binding() < least {
+            write!(f, "(")?;
+            self.write_bare(f)?;
+            return write!(f, ")");
+        }
+        self.write_bare(f)
+    }
+
+    fn write_bare(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.node {
+            Node::Number { digits, unit } => write!(f, "{digits}{}", unit.unwrap_or("")),
+            Node::Text(text) => write!(f, "\"{text}\""),
+            Node::Boolean(value) => write!(f, "{value}"),
+            Node::Name(name) => f.write_str(name),
+            Node::Call {
+                function, arguments, ..
+            } => {
+                write!(f, "{function}(")?;
+                for (i, argument) in arguments.iter().enumerate() {
+                    f.write_str(if i == 0 { "" } else { ", " })?;
+                    argument.write_bare(f)?;
+                }
+                write!(f, ")")
+            }
+            Node::Negate(of) => {
+                write!(f, "-")?;
+                of.write(f, binding::NEGATE)
+            }
+            Node::Not(of) => {
+                write!(f, "not ")?;
+                of.write(f, binding::NOT)
+            }
+            Node::Binary {
+                operator: Operator::Power,
+                left,
+                right,
+            } => {
+                left.write(f, binding::POWER + 1)?;
+                write!(f, "^")?;
+                right.write(f, binding::NEGATE)
+            }
+            Node::Binary {
+                operator,
+                left,
+                right,
+            } => {
+                left.write(f, operator.binding())?;
+                write!(f, " {} ", operator.sign())?;
+                right.write(f, operator.binding() + 1)
+            }
+            Node::Compare { first, rest } => {
+                first.write(f, binding::COMPARE + 1)?;
+                for (comparison, part) in rest {
+                    write!(f, " {} ", comparison.sign())?;
+                    part.write(f, binding::COMPARE + 1)?;
+                }
+                Ok(())
+            }
+            Node::By { of, key, .. } => {
+                of.write(f, binding::BY)?;
+                write!(f, " by {key}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_bare(f)
+    }
+}

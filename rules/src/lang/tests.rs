@@ -1,0 +1,249 @@
+use proptest::prelude::*;
+
+use super::ast::{Comparison, Expr, Node, Operator};
+use super::parser::parse;
+use super::text::Text;
+use crate::diag::Span;
+
+fn text(raw: &str) -> Text {
+    Text::locate(raw, raw, Span::new(0, raw.len()), 0)
+}
+
+/// The tree with every bracket written out.
+fn bracketed(expr: &Expr) -> String {
+    match &expr.node {
+        Node::Binary {
+            operator,
+            left,
+            right,
+        } => {
+            format!("({} {} {})", bracketed(left), operator.sign(), bracketed(right))
+        }
+        Node::Compare { first, rest } => {
+            let rest: String = rest
+                .iter()
+                .map(|(c, e)| format!(" {} {}", c.sign(), bracketed(e)))
+                .collect();
+            format!("({}{rest})", bracketed(first))
+        }
+        Node::Negate(of) => format!("(-{})", bracketed(of)),
+        Node::Not(of) => format!("(not {})", bracketed(of)),
+        Node::By { of, key, .. } => format!("({} by {key})", bracketed(of)),
+        _ => expr.to_string(),
+    }
+}
+
+fn check(formula: &str, expected: &str) {
+    match parse(&text(formula)) {
+        Ok(tree) => assert_eq!(bracketed(&tree), expected, "{formula}"),
+        Err(wrong) => assert_eq!(format!("{} {}", wrong.code, wrong.message), expected, "{formula}"),
+    }
+}
+
+#[test]
+fn every_pair_of_operators_groups_by_the_table() {
+    let levels: &[&[&str]] = &[
+        &["or"],
+        &["and"],
+        &["<", "=="],
+        &["+", "-"],
+        &["*", "/", "%"],
+        &["^"],
+    ];
+    for (i, looser) in levels.iter().enumerate() {
+        for (j, tighter) in levels.iter().enumerate() {
+            for a in *looser {
+                for b in *tighter {
+                    let formula = format!("x {a} y {b} z");
+                    let left = format!("((x {a} y) {b} z)");
+                    let right = format!("(x {a} (y {b} z))");
+                    let chain = i == 2 && j == 2;
+                    let expected = match (i, j) {
+                        _ if chain && *a == "<" && *b == "<" => "(x < y < z)".to_string(),
+                        _ if chain => "E0120 comparisons in a row must all run one way".to_string(),
+                        (5, 5) => right,
+                        _ if j > i => right,
+                        _ => left,
+                    };
+                    check(&formula, &expected);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn prefixes_and_keys_group_by_the_table() {
+    check("not x and y", "((not x) and y)");
+    check("not x < y", "(not (x < y))");
+    check("not not x", "(not (not x))");
+    check("-x^2", "(-(x ^ 2))");
+    check("x^-2", "(x ^ (-2))");
+    check("-x * y", "((-x) * y)");
+    check("x - -y", "(x - (-y))");
+    check("sum(x) by process / 2", "((sum(x) by process) / 2)");
+    check("2 * sum(x) by process", "(2 * (sum(x) by process))");
+    check("sum(x) by process ^ 2", "((sum(x) by process) ^ 2)");
+    check("1 <= value <= 8", "(1 <= value <= 8)");
+    check("(a or b) and c", "((a or b) and c)");
+}
+
+#[test]
+fn numbers_take_their_units() {
+    check("50us + 4KiB", "(50us + 4KiB)");
+    check("10% + 1", "(10% + 1)");
+    check("10 % 3", "(10 % 3)");
+    check("1e3 + 1.5e-3s", "(1e3 + 1.5e-3s)");
+    check("1_000", "1000");
+    check("5 ms", "E0121 the unit `ms` is cut off from its number");
+    check("5sec", "E0121 there is no unit `sec`");
+}
+
+#[test]
+fn what_cannot_be_read_is_said_where_it_stands() {
+    check("", "E0120 expected a value, but the formula ends");
+    check("1 +", "E0120 expected a value, but the formula ends");
+    check("(1", "E0120 expected `)`, but the formula ends");
+    check(
+        "1 2",
+        "E0120 expected an operator or the end, but `2` stands here",
+    );
+    check("a && b", "E0120 `&&` is not part of the language");
+    check("a = b", "E0120 `=` is not part of the language");
+    check("\"a", "E0122 this text has no closing quote");
+    check("x where y", "E0105 `where` in a formula is not in this version");
+    check("x[1]", "E0105 `[` in a formula is not in this version");
+    check("f(x over 5)", "E0105 `over` in a formula is not in this version");
+    check(
+        "a by 3",
+        "E0120 expected a key such as `process` after `by`, but `3` stands here",
+    );
+    let long = format!("1{}", " + 1".repeat(300));
+    check(
+        &long,
+        "E0123 a formula may have at most 256 parts, this one has 602",
+    );
+    let deep = "(".repeat(100_000);
+    check(
+        &deep,
+        "E0123 a formula may have at most 256 parts, this one has 100001",
+    );
+}
+
+fn without_places(mut expr: Expr) -> Expr {
+    fn clear(expr: &mut Expr) {
+        expr.span = Span::default();
+        match &mut expr.node {
+            Node::Call {
+                function_span,
+                arguments,
+                ..
+            } => {
+                *function_span = Span::default();
+                arguments.iter_mut().for_each(clear);
+            }
+            Node::Negate(of) | Node::Not(of) => clear(of),
+            Node::By { of, key_span, .. } => {
+                *key_span = Span::default();
+                clear(of);
+            }
+            Node::Binary { left, right, .. } => {
+                clear(left);
+                clear(right);
+            }
+            Node::Compare { first, rest } => {
+                clear(first);
+                rest.iter_mut().for_each(|(_, part)| clear(part));
+            }
+            Node::Number { .. } | Node::Text(_) | Node::Boolean(_) | Node::Name(_) => {}
+        }
+    }
+    clear(&mut expr);
+    expr
+}
+
+fn any_expr() -> impl Strategy<Value = Expr> {
+    let at = |node| Expr {
+        node,
+        span: Span::default(),
+    };
+    let leaf = prop_oneof![
+        (
+            0u32..1000,
+            prop::sample::select(vec![None, Some("ms"), Some("%"), Some("KiB")])
+        )
+            .prop_map(|(n, unit)| Node::Number {
+                digits: n.to_string(),
+                unit
+            }),
+        prop::sample::select(vec!["x", "mpi.time", "send.duration"]).prop_map(|n| Node::Name(n.into())),
+        any::<bool>().prop_map(Node::Boolean),
+        "[a-z *.]{0,6}".prop_map(Node::Text),
+    ]
+    .prop_map(at);
+    leaf.prop_recursive(5, 40, 3, move |inner| {
+        let boxed = || inner.clone().prop_map(Box::new);
+        let comparisons = |up: bool| {
+            let all = if up {
+                vec![Comparison::Greater, Comparison::GreaterOrEqual]
+            } else {
+                vec![Comparison::Less, Comparison::LessOrEqual]
+            };
+            prop::sample::select(all)
+        };
+        let chain = |up: bool| {
+            (
+                boxed(),
+                prop::collection::vec((comparisons(up), inner.clone()), 1..3),
+            )
+                .prop_map(|(first, rest)| Node::Compare { first, rest })
+        };
+        prop_oneof![
+            (prop::sample::select(Operator::ALL.to_vec()), boxed(), boxed()).prop_map(
+                |(operator, left, right)| Node::Binary {
+                    operator,
+                    left,
+                    right
+                }
+            ),
+            chain(true),
+            chain(false),
+            boxed().prop_map(Node::Negate),
+            boxed().prop_map(Node::Not),
+            boxed().prop_map(|of| Node::By {
+                of,
+                key: "process".into(),
+                key_span: Span::default()
+            }),
+            prop::collection::vec(inner.clone(), 0..3).prop_map(|arguments| Node::Call {
+                function: "min".into(),
+                function_span: Span::default(),
+                arguments
+            }),
+        ]
+        .prop_map(at)
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_reads_as_the_same_tree(expr in any_expr()) {
+        let printed = expr.to_string();
+        let parsed = parse(&text(&printed)).map_err(|wrong| TestCaseError::fail(format!("{printed}: {wrong:?}")))?;
+        prop_assert_eq!(without_places(parsed), expr, "{}", printed);
+    }
+
+    #[test]
+    fn no_text_makes_the_parser_panic(raw in ".{0,60}") {
+        let _ = parse(&text(&raw));
+    }
+
+    #[test]
+    fn no_row_of_tokens_makes_the_parser_panic(
+        parts in prop::collection::vec(prop::sample::select(vec![
+            "x", "1", "5ms", "(", ")", "by", "process", "^", "-", "not", "and", "<", "==", ",", "f(", "where", "\"", "%",
+        ]), 0..20)
+    ) {
+        let _ = parse(&text(&parts.join(" ")));
+    }
+}

@@ -1,0 +1,106 @@
+//! The built-in measures, declared once: the checker, the evaluator, the agent and the documents read this table.
+//!
+//! How a measure is obtained is not known here.
+
+use crate::unit::Dimension;
+
+/// What is known of a measure in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A running total; in a formula it is its change within the window.
+    Counter,
+    /// A level; in a formula it is the last value seen in the window.
+    Gauge,
+}
+
+/// What a measure is a measure of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One value for each process: in a formula a table by process.
+    Process,
+    /// One value for the whole machine.
+    Node,
+}
+
+macro_rules! measures {
+    ($($variant:ident $name:literal $kind:ident $scope:ident $dimension:ident $doc:literal;)*) => {
+        /// A built-in measure.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Measure {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Measure {
+            /// Every measure, in the order of the documents.
+            pub const ALL: &'static [Measure] = &[$(Measure::$variant,)*];
+
+            /// Its name in a formula.
+            pub fn name(self) -> &'static str {
+                match self { $(Measure::$variant => $name,)* }
+            }
+
+            /// Counter or gauge.
+            pub fn kind(self) -> Kind {
+                match self { $(Measure::$variant => Kind::$kind,)* }
+            }
+
+            /// Of each process or of the machine.
+            pub fn scope(self) -> Scope {
+                match self { $(Measure::$variant => Scope::$scope,)* }
+            }
+
+            /// Time (observed in nanoseconds), bytes, or a plain number.
+            pub fn dimension(self) -> Dimension {
+                match self { $(Measure::$variant => Dimension::$dimension,)* }
+            }
+
+            /// One sentence for the documents.
+            pub fn doc(self) -> &'static str {
+                match self { $(Measure::$variant => $doc,)* }
+            }
+        }
+    };
+}
+
+measures! {
+    MpiTime "mpi.time" Counter Process TIME
+        "Wall time spent inside MPI calls, the time a rank waits for a CPU there included.";
+    MpiCalls "mpi.calls" Counter Process NONE "Number of MPI calls that returned.";
+    MpiBytes "mpi.bytes" Counter Process BYTES "Bytes handed to MPI for sending.";
+    CpuTime "cpu.time" Counter Process TIME "Time on a CPU, all threads.";
+    RunqueueTime "runqueue.time" Counter Process TIME "Time ready to run but waiting for a CPU, all threads.";
+    SwitchesInvoluntary "switches.involuntary" Counter Process NONE
+        "Times a thread lost its CPU while it could have gone on; a yield counts as one.";
+    SwitchesVoluntary "switches.voluntary" Counter Process NONE "Times a thread gave up its CPU to wait.";
+    FaultsMinor "faults.minor" Counter Process NONE "Page faults served without reading a disk.";
+    CpusAvailable "cpus.available" Gauge Process NONE
+        "CPUs the process may use: the smaller of its allowed set and its group's quota.";
+    Threads "threads" Gauge Process NONE "Number of threads.";
+    MemoryResident "memory.resident" Gauge Process BYTES "Memory the process has in RAM.";
+    CpuThrottled "cpu.throttled" Counter Node TIME "Time the group was kept from running by its CPU quota.";
+    CpusOnline "cpus.online" Gauge Node NONE "CPUs the machine has online.";
+}
+
+impl Measure {
+    /// The measure called `name` in formulas.
+    pub fn named(name: &str) -> Option<Measure> {
+        Measure::ALL
+            .iter()
+            .copied()
+            .find(|measure| measure.name() == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_measure_is_found_by_its_name_and_has_a_sentence() {
+        for &measure in Measure::ALL {
+            assert_eq!(Measure::named(measure.name()), Some(measure));
+            assert!(measure.doc().ends_with('.'), "{}", measure.name());
+        }
+        assert_eq!(Measure::named("mpi"), None);
+    }
+}

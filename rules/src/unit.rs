@@ -1,0 +1,256 @@
+//! Dimensions, the units literals may carry, and numbers written for people.
+//!
+//! A number is held in seconds and bytes to the powers its [`Dimension`] says. Nothing here evaluates.
+
+use std::fmt;
+
+/// The dimension of a number: time to a power times bytes to a power. Counts and shares have neither.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dimension {
+    /// Power of time; the unit is the second.
+    pub time: i8,
+    /// Power of bytes.
+    pub bytes: i8,
+}
+
+impl Dimension {
+    /// A count, a share, a ratio.
+    pub const NONE: Dimension = Dimension { time: 0, bytes: 0 };
+    /// A duration, in seconds.
+    pub const TIME: Dimension = Dimension { time: 1, bytes: 0 };
+    /// An amount of data, in bytes.
+    pub const BYTES: Dimension = Dimension { time: 0, bytes: 1 };
+
+    pub(crate) fn times(self, other: Dimension) -> Option<Dimension> {
+        Some(Dimension {
+            time: self.time.checked_add(other.time)?,
+            bytes: self.bytes.checked_add(other.bytes)?,
+        })
+    }
+
+    pub(crate) fn over(self, other: Dimension) -> Option<Dimension> {
+        Some(Dimension {
+            time: self.time.checked_sub(other.time)?,
+            bytes: self.bytes.checked_sub(other.bytes)?,
+        })
+    }
+
+    pub(crate) fn power(self, exponent: i8) -> Option<Dimension> {
+        Some(Dimension {
+            time: self.time.checked_mul(exponent)?,
+            bytes: self.bytes.checked_mul(exponent)?,
+        })
+    }
+
+    /// The simplest literal of this dimension, such as `1B/1s`, for texts that propose a factor.
+    pub(crate) fn as_factor(self) -> String {
+        let part = |power: i8, unit: &str| match power.unsigned_abs() {
+            1 => format!("1{unit}"),
+            n => format!("1{unit}^{n}"),
+        };
+        let parts = [
+            (self.bytes, part(self.bytes, "B")),
+            (self.time, part(self.time, "s")),
+        ];
+        let joined = |sign: i8| {
+            let parts = parts.iter().filter(|(power, _)| power.signum() == sign);
+            parts.map(|(_, text)| text.clone()).collect::<Vec<_>>()
+        };
+        let (above, below) = (joined(1), joined(-1));
+        let above = if above.is_empty() {
+            "1".to_string()
+        } else {
+            above.join(" * ")
+        };
+        below.iter().fold(above, |text, part| format!("{text} / {part}"))
+    }
+}
+
+impl fmt::Display for Dimension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match (self.time, self.bytes) {
+            (0, 0) => "a plain number",
+            (1, 0) => "a time",
+            (0, 1) => "bytes",
+            (-1, 0) => "a rate (1/time)",
+            (-1, 1) => "bytes per time",
+            (1, -1) => "time per byte",
+            (time, bytes) => {
+                let part = |name: &str, power: i8| match power {
+                    0 => None,
+                    1 => Some(name.to_string()),
+                    power => Some(format!("{name}^{power}")),
+                };
+                let parts = [part("time", time), part("bytes", bytes)];
+                return f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(" * "));
+            }
+        };
+        f.write_str(name)
+    }
+}
+
+/// A unit a literal may carry.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    pub(crate) name: &'static str,
+    pub(crate) factor: f64,
+    pub(crate) dimension: Dimension,
+}
+
+const fn unit(name: &'static str, factor: f64, dimension: Dimension) -> Unit {
+    Unit {
+        name,
+        factor,
+        dimension,
+    }
+}
+
+/// Every unit of the language; `%` is the dimensionless hundredth.
+pub(crate) const UNITS: &[Unit] = &[
+    unit("%", 0.01, Dimension::NONE),
+    unit("ns", 1e-9, Dimension::TIME),
+    unit("us", 1e-6, Dimension::TIME),
+    unit("ms", 1e-3, Dimension::TIME),
+    unit("s", 1.0, Dimension::TIME),
+    unit("min", 60.0, Dimension::TIME),
+    unit("B", 1.0, Dimension::BYTES),
+    unit("KB", 1e3, Dimension::BYTES),
+    unit("MB", 1e6, Dimension::BYTES),
+    unit("GB", 1e9, Dimension::BYTES),
+    unit("KiB", 1024.0, Dimension::BYTES),
+    unit("MiB", 1048576.0, Dimension::BYTES),
+    unit("GiB", 1073741824.0, Dimension::BYTES),
+];
+
+/// The unit called `name`; case counts.
+pub(crate) fn unit_named(name: &str) -> Option<&'static Unit> {
+    UNITS.iter().find(|unit| unit.name == name)
+}
+
+/// `value` (seconds, bytes, or their powers) for people: `91.4 ms`, `3.2 KiB`, `2 100/s`; `80 %` if `percent`.
+pub fn human(value: f64, dimension: Dimension, percent: bool) -> String {
+    match (dimension.time, dimension.bytes) {
+        (0, 0) if percent => format!("{} %", digits(value * 100.0)),
+        (0, 0) => digits(value),
+        (1, 0) => human_time(value),
+        (0, 1) => human_bytes(value),
+        (-1, 0) => format!("{}/s", digits(value)),
+        (-1, 1) => format!("{}/s", human_bytes(value)),
+        (1, -1) => format!("{}/B", human_time(value)),
+        (time, bytes) => {
+            let part = |unit: &str, power: i8| match power {
+                0 => String::new(),
+                1 => format!(" {unit}"),
+                power => format!(" {unit}^{power}"),
+            };
+            format!("{}{}{}", digits(value), part("s", time), part("B", bytes))
+        }
+    }
+}
+
+fn human_time(seconds: f64) -> String {
+    let steps = [
+        ("ns", 1e-9),
+        ("us", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("min", 60.0),
+    ];
+    // Two minutes and more are easier as minutes; 90 s is easier as seconds.
+    let fits = |unit: &str, size: f64| seconds.abs() >= if unit == "min" { 120.0 } else { size * 0.9995 };
+    scaled(seconds, &steps, fits)
+}
+
+fn human_bytes(bytes: f64) -> String {
+    let steps = [
+        ("B", 1.0),
+        ("KiB", 1024.0),
+        ("MiB", 1048576.0),
+        ("GiB", 1073741824.0),
+    ];
+    scaled(bytes, &steps, |_, size| bytes.abs() >= size * 0.9995)
+}
+
+fn scaled(value: f64, steps: &[(&str, f64)], fits: impl Fn(&str, f64) -> bool) -> String {
+    if value == 0.0 {
+        let plain = if steps.len() == 5 { "s" } else { "B" };
+        return format!("0 {plain}");
+    }
+    let fitting = steps.iter().rev().find(|(unit, size)| fits(unit, *size));
+    let (unit, size) = fitting.or(steps.first()).copied().unwrap_or(("", 1.0));
+    format!("{} {unit}", digits(value / size))
+}
+
+/// Three significant digits, whole numbers in full, thousands set apart by a space.
+fn digits(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e15 || (size > 0.0 && size < 1e-4) {
+        return format!("{value:.2e}");
+    }
+    let decimals = match size {
+        _ if size == 0.0 || size >= 99.95 => 0,
+        _ if size >= 9.995 => 1,
+        _ if size >= 0.9995 => 2,
+        _ => 3 + (-size.log10()).floor().max(0.0) as usize,
+    };
+    let text = format!("{value:.decimals$}");
+    match text.split_once('.') {
+        Some((whole, fraction)) => match fraction.trim_end_matches('0') {
+            "" => whole.to_string(),
+            fraction => format!("{whole}.{fraction}"),
+        },
+        None => grouped(&text),
+    }
+}
+
+fn grouped(whole: &str) -> String {
+    let (sign, number) = whole
+        .strip_prefix('-')
+        .map_or(("", whole), |number| ("-", number));
+    let mut out = String::from(sign);
+    for (i, digit) in number.chars().enumerate() {
+        if i > 0 && (number.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_read_as_people_write_them() {
+        let rate = Dimension { time: -1, bytes: 0 };
+        let cases = [
+            (0.0914, Dimension::TIME, false, "91.4 ms"),
+            (0.00131, Dimension::TIME, false, "1.31 ms"),
+            (0.5, Dimension::TIME, false, "500 ms"),
+            (90.0, Dimension::TIME, false, "90 s"),
+            (150.0, Dimension::TIME, false, "2.5 min"),
+            (0.0, Dimension::TIME, false, "0 s"),
+            (3e-12, Dimension::TIME, false, "0.003 ns"),
+            (0.8, Dimension::NONE, true, "80 %"),
+            (0.003, Dimension::NONE, false, "0.003"),
+            (6.0, Dimension::NONE, false, "6"),
+            (3277.0, Dimension::BYTES, false, "3.2 KiB"),
+            (2100.0, rate, false, "2 100/s"),
+            (1234567.0, Dimension::NONE, false, "1 234 567"),
+            (-2.5, Dimension::NONE, false, "-2.5"),
+            (1048576.0, Dimension { time: -1, bytes: 1 }, false, "1 MiB/s"),
+            (2.0, Dimension { time: 2, bytes: 0 }, false, "2 s^2"),
+        ];
+        for (value, dimension, percent, expected) in cases {
+            assert_eq!(human(value, dimension, percent), expected);
+        }
+    }
+
+    #[test]
+    fn a_factor_is_a_formula_of_the_language() {
+        assert_eq!(Dimension { time: -1, bytes: 1 }.as_factor(), "1B / 1s");
+        assert_eq!(Dimension { time: -2, bytes: 0 }.as_factor(), "1 / 1s^2");
+        assert_eq!(Dimension::TIME.as_factor(), "1s");
+    }
+}
