@@ -13,7 +13,7 @@ use crate::Result;
 use crate::process::run;
 
 const TARGET: &str = "bpfel-unknown-none";
-const PROGRAM: &str = "tuneagent-ebpf";
+const PROGRAM: &str = "tuneagent-bpf";
 
 /// Builds into `target` and returns the bytes of the object.
 pub(crate) fn object(root: &Path, toolchain: &Toolchain, target: &Path) -> Result<Vec<u8>> {

@@ -1,0 +1,102 @@
+//! Probes for kernels without `uprobe_multi`: one tracefs event that holds all places of one file. (One perf event for
+//! each place would take a grace period each to close: 95 s for 400.) The event has no cookies, so the kernel side tells
+//! its probes apart by address.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+
+use super::{links::LinkRequest, sys};
+
+const GROUP: &str = "tuneagent";
+
+/// An event of tracefs with a program attached. Dropping it detaches and removes the event.
+#[derive(Debug)]
+pub struct TracefsLink {
+    event: Option<OwnedFd>,
+    name: String,
+    root: Tracefs,
+}
+
+impl TracefsLink {
+    pub(super) fn attach(program: BorrowedFd<'_>, request: &LinkRequest) -> io::Result<TracefsLink> {
+        static SEQUENCE: AtomicU32 = AtomicU32::new(0);
+        let number = SEQUENCE.fetch_add(1, Ordering::Relaxed);
+        let mut link = TracefsLink {
+            event: None,
+            name: format!("p{}_{number}", std::process::id()),
+            root: Tracefs::open()?,
+        };
+        let kind = if request.returns { 'r' } else { 'p' };
+        let path = request.path.display();
+        // From here on a failure drops `link`, which removes what was defined.
+        for site in &request.sites {
+            link.command(&format!("{kind}:{GROUP}/{} {path}:{:#x}", link.name, site.offset))?;
+        }
+        let id = fs::read_to_string(link.root.path.join("events").join(GROUP).join(&link.name).join("id"))?;
+        let id = id.trim().parse().map_err(io::Error::other)?;
+        link.event = Some(sys::attach_tracepoint(id, program)?);
+        Ok(link)
+    }
+
+    /// Removes the events that an agent left behind when it was killed; those of living agents stay.
+    pub fn remove_stale() -> io::Result<usize> {
+        let root = Tracefs::open()?;
+        let Ok(entries) = fs::read_dir(root.path.join("events").join(GROUP)) else { return Ok(0) };
+        let mut removed = 0;
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let owner = name.strip_prefix('p').and_then(|rest| rest.split('_').next());
+            let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+            if !Path::new("/proc").join(owner.to_string()).exists() {
+                drop(TracefsLink { event: None, name, root: Tracefs::open()? });
+                removed += 1;
+            }
+        }
+        Ok(removed)
+    }
+
+    fn command(&self, command: &str) -> io::Result<()> {
+        let mut file = OpenOptions::new().append(true).open(self.root.path.join("uprobe_events"))?;
+        // One write for one definition: tracefs parses what a write brings.
+        file.write_all(format!("{command}\n").as_bytes())
+    }
+}
+
+impl Drop for TracefsLink {
+    fn drop(&mut self) {
+        self.event = None;
+        if let Err(error) = self.command(&format!("-:{GROUP}/{}", self.name)) {
+            tracing::debug!(%error, event = self.name, "the event could not be removed");
+        }
+    }
+}
+
+/// Where tracefs is: mounted by the system, else by us, in a mount that no other process sees and that ends with its
+/// descriptor.
+#[derive(Debug)]
+struct Tracefs {
+    path: PathBuf,
+    /// Our own mount, kept as long as the path is used.
+    _mount: Option<OwnedFd>,
+}
+
+impl Tracefs {
+    fn open() -> io::Result<Tracefs> {
+        let mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
+        if let Some(path) = mounted.into_iter().find(|path| path.join("uprobe_events").exists()) {
+            return Ok(Tracefs { path, _mount: None });
+        }
+        let filesystem = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(&filesystem)?;
+        let mount = fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        Ok(Tracefs { path, _mount: Some(mount) })
+    }
+}

@@ -1,0 +1,82 @@
+//! Attaching: all places of one file with one `uprobe_multi` link, or, on kernels without it (before 6.6), with one
+//! tracefs event. What is attached is detached when the value is dropped, and by the kernel when the agent dies.
+
+use std::{
+    ffi::CString,
+    io,
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::PathBuf,
+};
+
+use super::{fallback::TracefsLink, sys};
+
+/// A place in a file to probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Site {
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+    /// Index of the probe's spec.
+    pub probe: u32,
+}
+
+/// What to attach.
+#[derive(Clone, Debug)]
+pub struct LinkRequest {
+    /// A path that names the file as the agent sees it.
+    pub path: PathBuf,
+    /// Where.
+    pub sites: Vec<Site>,
+    /// At the functions' returns instead of their entries.
+    pub returns: bool,
+    /// Only in this process; every process that maps the file when absent.
+    pub pid: Option<u32>,
+}
+
+/// How probes are attached on this kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// One link, with cookies. `by_process` tells whether the kernel can leave other processes alone (since 6.10).
+    UprobeMulti {
+        /// Other processes pay nothing.
+        by_process: bool,
+    },
+    /// One tracefs event; probes are told apart by their address.
+    Tracefs,
+}
+
+/// Something attached.
+#[derive(Debug)]
+pub enum Link {
+    /// A `uprobe_multi` link.
+    Multi(OwnedFd),
+    /// A tracefs event.
+    Tracefs(TracefsLink),
+}
+
+pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequest) -> io::Result<Link> {
+    match kind {
+        LinkKind::UprobeMulti { by_process } => {
+            let path = CString::new(request.path.as_os_str().as_bytes())?;
+            let offsets: Vec<u64> = request.sites.iter().map(|site| site.offset).collect();
+            let cookies: Vec<u64> = request.sites.iter().map(|site| u64::from(site.probe) + 1).collect();
+            let pid = request.pid.filter(|_| by_process).unwrap_or(0);
+            sys::link_uprobe_multi(program, &path, &offsets, &cookies, request.returns, pid).map(Link::Multi)
+        }
+        LinkKind::Tracefs => TracefsLink::attach(program, request).map(Link::Tracefs),
+    }
+}
+
+/// Finds out by trying. A link to a process that cannot exist is refused in three ways: as unknown attach type (no
+/// `uprobe_multi`), for its file (no filter by process), or for the process.
+pub(super) fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
+    const NO_PROCESS: u32 = u32::MAX;
+    let root = c"/";
+    let by_process = match sys::link_uprobe_multi(program, root, &[0], &[1], false, NO_PROCESS) {
+        Err(error) => error.raw_os_error() == Some(libc::EINVAL),
+        Ok(_) => false,
+    };
+    LinkKind::UprobeMulti { by_process }
+}

@@ -1,0 +1,13 @@
+//! The kernel side, as the agent sees it: load the BPF object, attach its two programs to functions, read what they
+//! aggregated, receive what they send.
+//!
+//! Nothing here knows of MPI, rules or ranks: a probe is a number, a process a slot.
+
+mod fallback;
+mod links;
+mod object;
+mod sys;
+
+pub use fallback::TracefsLink;
+pub use links::{Link, LinkKind, LinkRequest, Site};
+pub use object::{read_hit, Kernel, KernelError, LoadOptions};

@@ -1,0 +1,275 @@
+//! The loaded BPF object: its maps (through aya) and its two programs (through bpf(2), because aya cannot load a
+//! program for a `uprobe_multi` link yet).
+
+use std::{
+    collections::HashSet,
+    ffi::CString,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+};
+
+use abi::{Hit, Loss, ProbeSpec, Thread, Totals};
+use aya::{
+    Ebpf, EbpfLoader, VerifierLogLevel,
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
+};
+
+use super::{
+    links::{self, Link, LinkKind, LinkRequest},
+    sys,
+};
+
+/// The kernel side, built by `cargo xtask ebpf` and committed.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../ebpf/prebuilt/tuneagent.bpf.o"
+));
+
+/// What the kernel refused, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The object, or one of its maps, was refused.
+    #[error("the kernel refused the BPF object: {0}")]
+    Object(String),
+    /// The verifier refused a program: a defect of ours on this kernel.
+    #[error("the kernel's verifier refused the program `{program}`: {source}\n{log}")]
+    Verifier {
+        /// Name of the program.
+        program: &'static str,
+        /// The errno.
+        source: io::Error,
+        /// The verifier's words.
+        log: String,
+    },
+    /// Not permitted.
+    #[error("loading BPF programs is not permitted: {0}")]
+    Permission(io::Error),
+    /// A link was refused.
+    #[error("could not attach {count} probes to {path}: {source}")]
+    Attach {
+        /// The file.
+        path: String,
+        /// Number of sites asked for.
+        count: usize,
+        /// The errno.
+        source: io::Error,
+    },
+    /// A map could not be read or written.
+    #[error("a map of the kernel side failed: {0}")]
+    Map(#[from] MapError),
+}
+
+/// What must be known before loading.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadOptions {
+    /// Number of probes.
+    pub probes: u32,
+    /// Number of processes that there is room for.
+    pub processes: u32,
+    /// Attach with tracefs even when the kernel has better.
+    pub force_tracefs: bool,
+}
+
+/// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
+pub struct Kernel {
+    maps: Ebpf,
+    entry: OwnedFd,
+    returns: OwnedFd,
+    kind: LinkKind,
+    options: LoadOptions,
+}
+
+impl Kernel {
+    /// Loads the object and finds out how this kernel attaches probes.
+    pub fn load(options: LoadOptions) -> Result<Kernel, KernelError> {
+        let cells = (options.probes * options.processes).clamp(1, abi::MAX_TOTALS);
+        let (device, inode) = pid_namespace();
+        let maps = EbpfLoader::new()
+            .verifier_log_level(VerifierLogLevel::DISABLE)
+            .map_max_entries("TOTALS", cells)
+            .override_global("PROBE_COUNT", &options.probes, true)
+            .override_global("NAMESPACE_DEVICE", &device, true)
+            .override_global("NAMESPACE_INODE", &inode, true)
+            .load(OBJECT)
+            .map_err(load_error)?;
+        let multi = load_programs(&maps, sys::BPF_TRACE_UPROBE_MULTI);
+        let (entry, returns, kind) = match multi {
+            Ok((entry, returns)) if !options.force_tracefs => {
+                let kind = links::probe_kind(entry.as_fd());
+                (entry, returns, kind)
+            }
+            // A kernel without uprobe_multi refuses its attach type.
+            _ => {
+                let (entry, returns) = load_programs(&maps, 0)?;
+                (entry, returns, LinkKind::Tracefs)
+            }
+        };
+        Ok(Kernel { maps, entry, returns, kind, options })
+    }
+
+    /// How probes are attached on this kernel.
+    pub fn link_kind(&self) -> LinkKind {
+        self.kind
+    }
+
+    /// Attaches.
+    pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
+        let program = if request.returns { &self.returns } else { &self.entry };
+        links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
+            path: request.path.display().to_string(),
+            count: request.sites.len(),
+            source,
+        })
+    }
+
+    /// Says what a probe does. Must precede attaching it.
+    pub fn set_spec(&mut self, probe: u32, spec: ProbeSpec) -> Result<(), KernelError> {
+        Ok(self.array::<Spec>("PROBES")?.set(probe, Spec(spec), 0)?)
+    }
+
+    /// Says where a probe stands in a process, for links without cookies.
+    pub fn set_address(&mut self, pid: u32, address: u64, probe: u32) -> Result<(), KernelError> {
+        let mut sites: HashMap<_, [u64; 2], u32> = HashMap::try_from(self.map_mut("SITES")?)?;
+        Ok(sites.insert([u64::from(pid), address], probe, 0)?)
+    }
+
+    /// From now on the hits of this process count, in this slot.
+    pub fn watch(&mut self, pid: u32, slot: u32) -> Result<(), KernelError> {
+        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
+        Ok(processes.insert(pid, slot, 0)?)
+    }
+
+    /// The hits of this process no longer count.
+    pub fn forget(&mut self, pid: u32) -> Result<(), KernelError> {
+        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
+        match processes.remove(&pid) {
+            Err(MapError::KeyNotFound) | Ok(()) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// What a process did in each probed function, in the order of the probes.
+    pub fn totals(&self, slot: u32) -> Result<Vec<Totals>, KernelError> {
+        let cells: Array<_, Cell> = Array::try_from(self.map("TOTALS")?)?;
+        let first = slot * self.options.probes;
+        (first..first + self.options.probes).map(|index| Ok(cells.get(&index, 0)?.0)).collect()
+    }
+
+    /// Every thread that was inside a probed function, with its kernel key (`pid << 32 | tid`).
+    pub fn threads(&self) -> Result<Vec<(u64, Thread)>, KernelError> {
+        let threads: HashMap<_, u64, ThreadRecord> = HashMap::try_from(self.map("THREADS")?)?;
+        // A key may be evicted between the walk and the read; it is then no longer there to be reported.
+        Ok(threads.iter().flatten().map(|(key, record)| (key, record.0)).collect())
+    }
+
+    /// What was lost so far, by kind.
+    pub fn losses(&self) -> Result<Vec<(&'static str, u64)>, KernelError> {
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.map("LOSSES")?)?;
+        Loss::ALL
+            .iter()
+            .map(|(loss, name)| Ok((*name, counters.get(&(*loss as u32), 0)?.iter().sum())))
+            .collect()
+    }
+
+    /// The ring buffer of hits. It can be taken once.
+    pub fn take_hits(&mut self) -> Result<RingBuf<MapData>, KernelError> {
+        let map = self.maps.take_map("HITS").ok_or_else(|| missing("HITS"))?;
+        Ok(RingBuf::try_from(map)?)
+    }
+
+    fn map(&self, name: &'static str) -> Result<&Map, KernelError> {
+        self.maps.map(name).ok_or_else(|| missing(name))
+    }
+
+    fn map_mut(&mut self, name: &'static str) -> Result<&mut Map, KernelError> {
+        self.maps.map_mut(name).ok_or_else(|| missing(name))
+    }
+
+    fn array<T: aya::Pod>(&mut self, name: &'static str) -> Result<Array<&mut MapData, T>, KernelError> {
+        Ok(Array::try_from(self.map_mut(name)?)?)
+    }
+}
+
+/// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's.
+pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
+    bytemuck::try_pod_read_unaligned(bytes).ok()
+}
+
+fn missing(name: &str) -> KernelError {
+    KernelError::Object(format!("the map {name} is not in the object"))
+}
+
+fn load_error(error: aya::EbpfError) -> KernelError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::PermissionDenied
+        {
+            return KernelError::Permission(io::Error::from_raw_os_error(io.raw_os_error().unwrap_or(libc::EPERM)));
+        }
+        source = cause.source();
+    }
+    KernelError::Object(error.to_string())
+}
+
+/// Parses the object a second time and loads its programs with this attach type, bound to the maps that aya made.
+fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), KernelError> {
+    let broken = |error: &dyn std::fmt::Display| KernelError::Object(error.to_string());
+    let mut object = aya_obj::Object::parse(OBJECT).map_err(|error| broken(&error))?;
+    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+    let definitions = object.maps.clone();
+    let descriptors: Vec<(&str, RawFd, &aya_obj::Map)> = definitions
+        .iter()
+        .filter_map(|(name, map)| Some((name.as_str(), descriptor(maps.map(name)?)?, map)))
+        .collect();
+    object.relocate_maps(descriptors.into_iter(), &text).map_err(|error| broken(&error))?;
+    object.relocate_calls(&text).map_err(|error| broken(&error))?;
+    let load = |name: &'static str| {
+        let program = object.programs.get(name).ok_or_else(|| missing(name))?;
+        let function = object.functions.get(&program.function_key()).ok_or_else(|| missing(name))?;
+        let license = CString::from(program.license.as_c_str());
+        sys::load_program(&function.instructions, &license, name, attach_type).map_err(|(source, log)| {
+            if source.kind() == io::ErrorKind::PermissionDenied && log.is_empty() {
+                KernelError::Permission(source)
+            } else {
+                KernelError::Verifier { program: name, source, log }
+            }
+        })
+    };
+    Ok((load("entry")?, load("returns")?))
+}
+
+fn descriptor(map: &Map) -> Option<RawFd> {
+    let data = match map {
+        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::RingBuf(data) => {
+            data
+        }
+        _ => return None,
+    };
+    Some(data.fd().as_fd().as_raw_fd())
+}
+
+/// Device and inode of our pid namespace; zeros in the machine's first one, whose numbers are the kernel's own.
+fn pid_namespace() -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+    match std::fs::metadata("/proc/self/ns/pid") {
+        Ok(namespace) if namespace.ino() != FIRST_NAMESPACE => (namespace.dev(), namespace.ino()),
+        _ => (0, 0),
+    }
+}
+
+/// The records as aya wants them: it asks for a marker trait of its own, on types of ours.
+macro_rules! record {
+    ($name:ident, $of:ty) => {
+        #[derive(Clone, Copy)]
+        #[repr(transparent)]
+        struct $name($of);
+        #[allow(unsafe_code, reason = "a marker trait")]
+        // SAFETY: the record is repr(C) without padding, and any bytes are a value of it (it is a bytemuck::Pod).
+        unsafe impl aya::Pod for $name {}
+    };
+}
+record!(Spec, ProbeSpec);
+record!(Cell, Totals);
+record!(ThreadRecord, Thread);

@@ -1,0 +1,256 @@
+//! The kernel side on a real kernel: what the two programs count, time, pair and lose. Needs root; says so where it is
+//! not there.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::unix::fs::MetadataExt,
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use abi::{Capture, CaptureKind, HitKind, ProbeSpec, SpecFlags, Totals};
+use tuneagent::kernel::{Kernel, LinkKind, LinkRequest, LoadOptions, Site, read_hit};
+
+/// Waits for a line, works, answers with a line; so that probes can be armed and read while it stands still.
+const PROGRAM: &str = r#"
+#include <setjmp.h>
+#include <stdio.h>
+#include <pthread.h>
+static jmp_buf out;
+volatile long sink;
+__attribute__((noinline)) long inner(long depth) { sink++; return depth ? inner(depth - 1) + 1 : 0; }
+__attribute__((noinline)) long outer(long depth, long tag) { long r = inner(depth); sink += tag; return r; }
+__attribute__((noinline)) void leaves(int really) { sink++; if (really) longjmp(out, 1); sink++; }
+__attribute__((noinline)) void catches(void) { if (!setjmp(out)) leaves(1); sink++; }
+static void *work(void *unused) { for (int i = 0; i < 1000; i++) outer(3, 7); return unused; }
+int main(void) {
+    char line[64];
+    puts("ready"); fflush(stdout);
+    while (fgets(line, sizeof line, stdin)) {
+        if (line[0] == 'o') for (int i = 0; i < 100; i++) outer(3, 40 + i);
+        if (line[0] == 'd') inner(40);
+        if (line[0] == 'j') { for (int i = 0; i < 10; i++) catches(); leaves(0); outer(0, 1); }
+        if (line[0] == 't') {
+            pthread_t threads[4];
+            for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, 0);
+            for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+        }
+        puts("done"); fflush(stdout);
+    }
+    return 0;
+}
+"#;
+
+struct Target {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    path: PathBuf,
+}
+
+impl Target {
+    fn start(directory: &tempfile::TempDir) -> Target {
+        let source = directory.path().join("target.c");
+        let path = directory.path().join("target");
+        std::fs::write(&source, PROGRAM).unwrap();
+        let built = Command::new("cc")
+            .args(["-O1", "-fno-optimize-sibling-calls", "-pthread", "-o"])
+            .args([&path, &source])
+            .status()
+            .unwrap();
+        assert!(built.success());
+        let mut child =
+            Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut target = Target { child, input, output, path };
+        assert_eq!(target.line(), "ready");
+        target
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    fn run(&mut self, what: &str) {
+        writeln!(self.input, "{what}").unwrap();
+        assert_eq!(self.line(), "done");
+    }
+
+    fn offset(&self, function: &str) -> u64 {
+        // The test's programs are small executables whose code segment is mapped at its own offset.
+        let listing = Command::new("nm").arg(&self.path).output().unwrap();
+        let text = String::from_utf8(listing.stdout).unwrap();
+        let line = text.lines().find(|line| line.ends_with(&format!(" {function}"))).unwrap();
+        u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
+    }
+
+    fn base(&self) -> u64 {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();
+        u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap()
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
+
+fn armed(target: &Target, flags: u32, force_tracefs: bool) -> (Kernel, Vec<tuneagent::kernel::Link>) {
+    let probes = FUNCTIONS.len() as u32;
+    let mut kernel = Kernel::load(LoadOptions { probes, processes: 4, force_tracefs }).unwrap();
+    let spec = ProbeSpec {
+        flags,
+        captures: [
+            Capture { kind: CaptureKind::Argument as u8, index: 1 },
+            Capture { kind: CaptureKind::Return as u8, index: 0 },
+            Capture::default(),
+            Capture::default(),
+        ],
+        ..ProbeSpec::default()
+    };
+    let pid = target.child.id();
+    let mut sites = Vec::new();
+    for (probe, function) in FUNCTIONS.iter().enumerate() {
+        let probe = probe as u32;
+        let offset = target.offset(function);
+        kernel.set_spec(probe, spec).unwrap();
+        kernel.set_address(pid, target.base() + offset, probe).unwrap();
+        sites.push(Site { offset, probe });
+    }
+    kernel.watch(pid, 2).unwrap();
+    let request = |returns| LinkRequest { path: target.path.clone(), sites: sites.clone(), returns, pid: Some(pid) };
+    let links = [false, true].map(|returns| kernel.attach(&request(returns)).unwrap());
+    (kernel, links.into())
+}
+
+fn is_root() -> bool {
+    let root = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !root {
+        assert!(std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(), "this test needs root");
+        let _ = writeln!(std::io::stderr(), "skipped: needs root");
+    }
+    root
+}
+
+fn for_both_kinds_of_links(test: impl Fn(bool)) {
+    if is_root() {
+        for force_tracefs in [false, true] {
+            test(force_tracefs);
+        }
+    }
+}
+
+#[test]
+fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        assert_eq!(kernel.link_kind() == LinkKind::Tracefs, force_tracefs);
+        target.run("outer");
+        let totals = kernel.totals(2).unwrap();
+        let counts = |totals: &Totals| (totals.calls, totals.timed, totals.unpaired, totals.too_deep);
+        assert_eq!(counts(&totals[0]), (100, 100, 0, 0), "tracefs: {force_tracefs}");
+        // inner(3) is four activations deep; the outermost ones are timed.
+        assert_eq!(counts(&totals[1]), (400, 100, 0, 0), "tracefs: {force_tracefs}");
+        assert!(totals[0].time_ns > totals[1].time_ns && totals[1].time_ns > 0);
+        assert!(kernel.losses().unwrap().iter().all(|(_, count)| *count == 0));
+    });
+}
+
+#[test]
+fn calls_deeper_than_the_frames_are_counted_and_said_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        target.run("deep");
+        let inner = kernel.totals(2).unwrap()[1];
+        assert_eq!(inner.calls, 41);
+        assert_eq!(inner.too_deep, 41 - abi::MAX_FRAMES as u64);
+        assert_eq!((inner.timed, inner.unpaired), (1, 0));
+    });
+}
+
+#[test]
+fn a_call_left_by_longjmp_is_closed_by_the_next_entry_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        target.run("jump");
+        let totals = kernel.totals(2).unwrap();
+        assert_eq!((totals[2].calls, totals[2].timed, totals[2].unpaired), (11, 1, 10));
+        assert_eq!((totals[0].calls, totals[0].timed, totals[0].unpaired), (1, 1, 0));
+    });
+}
+
+#[test]
+fn hits_carry_the_captures_and_the_duration_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
+        let (mut kernel, _links) = armed(&target, flags, force_tracefs);
+        let mut ring = kernel.take_hits().unwrap();
+        target.run("outer");
+        let hits: Vec<_> = std::iter::from_fn(|| ring.next().map(|item| read_hit(&item).unwrap())).collect();
+        let of_outer = |kind: HitKind| {
+            hits.iter().filter(move |hit| hit.probe == 0 && hit.kind == kind as u32).collect::<Vec<_>>()
+        };
+        let (entries, returns) = (of_outer(HitKind::Entry), of_outer(HitKind::Return));
+        assert_eq!((entries.len(), returns.len()), (100, 100));
+        assert!(entries.iter().enumerate().all(|(i, hit)| hit.captures[0] == 40 + i as u64));
+        assert!(returns.iter().all(|hit| hit.captures[1] == 3 && hit.duration_ns < 1_000_000_000));
+        assert!(returns.iter().zip(&entries).all(|(end, start)| end.time_ns - start.time_ns == end.duration_ns));
+    });
+}
+
+#[test]
+fn threads_are_paired_apart_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        target.run("threads");
+        let totals = kernel.totals(2).unwrap();
+        assert_eq!((totals[0].calls, totals[0].timed), (4000, 4000));
+        assert_eq!((totals[1].calls, totals[1].timed), (16_000, 4000));
+    });
+}
+
+#[test]
+fn of_a_library_only_the_outermost_calls_count_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN | SpecFlags::OUTERMOST, force_tracefs);
+        target.run("outer");
+        let totals = kernel.totals(2).unwrap();
+        assert_eq!((totals[0].calls, totals[0].nested), (100, 0));
+        assert_eq!((totals[1].calls, totals[1].nested, totals[1].timed), (0, 400, 0));
+        let threads = kernel.threads().unwrap();
+        assert_eq!(threads.len(), 1);
+        assert_eq!(threads[0].1.closed_ns, totals[0].time_ns);
+        assert_eq!((threads[0].1.depth, threads[0].1.open_since_ns), (0, 0));
+    });
+}
+
+#[test]
+fn a_process_that_is_not_watched_counts_nothing_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        kernel.forget(target.child.id()).unwrap();
+        target.run("outer");
+        assert!(kernel.totals(2).unwrap().iter().all(|totals| *totals == Totals::default()));
+    });
+}

@@ -1,0 +1,28 @@
+//! The bounds of everything that the kernel side keeps, each with its reason.
+
+/// Probe specs that can be armed at once. A wide MPI profile has about 400; eight times that is a 300 KiB array.
+pub const MAX_PROBES: u32 = 3072;
+
+/// Processes of the job on this node. The largest nodes of today run 512 ranks; four times that costs 48 KiB.
+pub const MAX_PROCESSES: u32 = 2048;
+
+/// Cells of [`crate::Totals`] (processes times probes). The user side sizes the map for the job; this is its cap:
+/// 1 Mi cells are 64 MiB.
+pub const MAX_TOTALS: u32 = 1 << 20;
+
+/// Threads that may have been inside a probed function. The map evicts the least recently used one beyond.
+pub const MAX_THREADS: u32 = 4096;
+
+/// Open calls that are kept per thread; deeper ones are counted but not timed. A power of two: the kernel side
+/// masks the index with it.
+pub const MAX_FRAMES: usize = 16;
+
+/// Registers that one probe can capture.
+pub const MAX_CAPTURES: usize = 4;
+
+/// Where one probed instruction may be mapped by different processes, for kernels that tell a probe its address
+/// instead of a cookie.
+pub const MAX_SITES: u32 = 65_536;
+
+/// Size of the ring buffer for hits that are sent on their own.
+pub const RING_BYTES: u32 = 8 << 20;

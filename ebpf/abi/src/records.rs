@@ -1,0 +1,131 @@
+//! What the kernel side keeps and sends. Times are nanoseconds of CLOCK_MONOTONIC.
+
+use crate::{MAX_CAPTURES, MAX_FRAMES};
+
+/// What one process did in one probed function since the probe was armed. Updated with atomic additions; one cache
+/// line, so that two processes never share one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Totals {
+    /// Calls; for functions counted at their outermost level, those alone.
+    pub calls: u64,
+    /// Calls made inside another call that counts at its outermost level.
+    pub nested: u64,
+    /// Outermost calls whose return was seen: what `time_ns` is the sum over.
+    pub timed: u64,
+    /// Time between entry and return, in nanoseconds, of the outermost calls.
+    pub time_ns: u64,
+    /// Bytes handed over: count × size of the datatype.
+    pub bytes: u64,
+    /// Calls whose bytes could not be told.
+    pub bytes_unknown: u64,
+    /// Calls deeper than [`MAX_FRAMES`]: counted, not timed.
+    pub too_deep: u64,
+    /// Calls whose return was never seen, and returns whose entry was not.
+    pub unpaired: u64,
+}
+
+/// One open call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Frame {
+    /// The stack pointer at entry, which tells the call from every other open one of its thread.
+    pub stack_pointer: u64,
+    /// When it was entered.
+    pub entered_ns: u64,
+    /// Index of its [`crate::ProbeSpec`].
+    pub probe: u32,
+    /// 1 when it is the outermost call of its kind: the one that is timed.
+    pub outermost: u32,
+    /// What was captured at entry.
+    pub captures: [u64; MAX_CAPTURES],
+}
+
+/// What is open in one thread, and the time that it spent in functions counted at their outermost level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Thread {
+    /// Time in closed outermost calls.
+    pub closed_ns: u64,
+    /// When the open outermost call was entered; 0 outside of any.
+    pub open_since_ns: u64,
+    /// Number of open frames.
+    pub depth: u32,
+    /// How many of them carry [`crate::SpecFlags::OUTERMOST`].
+    pub inside: u32,
+    /// Calls entered while the frames were full and not yet returned from.
+    pub overflow: u32,
+    /// The process's slot.
+    pub process: u32,
+    /// The open calls, outermost first.
+    pub frames: [Frame; MAX_FRAMES],
+}
+
+/// Why a hit was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum HitKind {
+    /// The function was entered.
+    Entry = 1,
+    /// The function returned.
+    Return = 2,
+}
+
+/// The duration of a hit that has none: an entry, or a return whose entry was not seen.
+pub const NO_DURATION: u64 = u64::MAX;
+
+/// A hit that is sent on its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Hit {
+    /// When.
+    pub time_ns: u64,
+    /// Time since entry in nanoseconds, or [`NO_DURATION`].
+    pub duration_ns: u64,
+    /// Index of its [`crate::ProbeSpec`].
+    pub probe: u32,
+    /// The process's slot.
+    pub process: u32,
+    /// The thread's number, as the agent's pid namespace counts.
+    pub thread: u32,
+    /// A [`HitKind`].
+    pub kind: u32,
+    /// What was captured, in the order of the spec; only the places that the spec uses have a meaning.
+    pub captures: [u64; MAX_CAPTURES],
+}
+
+/// What can be lost on the kernel side. Each has a counter, by CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Loss {
+    /// A hit did not fit into the ring buffer.
+    RingFull = 0,
+    /// A thread's record could not be made.
+    ThreadTable = 1,
+    /// A probe fired whose spec or cell is not there.
+    UnknownProbe = 2,
+    /// A thread was not known when a call returned: it was entered before the probe was armed, or evicted.
+    ReturnWithoutThread = 3,
+}
+
+impl Loss {
+    /// Number of kinds.
+    pub const COUNT: u32 = 4;
+    /// All kinds with the name under which they are reported.
+    pub const ALL: [(Loss, &'static str); Loss::COUNT as usize] = [
+        (Loss::RingFull, "ring_full"),
+        (Loss::ThreadTable, "thread_table"),
+        (Loss::UnknownProbe, "unknown_probe"),
+        (Loss::ReturnWithoutThread, "return_without_thread"),
+    ];
+}
+
+const _: () = assert!(size_of::<Totals>() == 64);
+const _: () = assert!(size_of::<Frame>() == 24 + 8 * MAX_CAPTURES);
+const _: () = assert!(size_of::<Thread>() == 32 + MAX_FRAMES * size_of::<Frame>());
+const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
+const _: () = assert!(MAX_FRAMES.is_power_of_two());

@@ -1,0 +1,92 @@
+//! What a probe is told to do at a hit.
+
+use crate::MAX_CAPTURES;
+
+/// What one register read yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CaptureKind {
+    /// Nothing is captured in this place.
+    None = 0,
+    /// The integer argument number `index`, counted from 0, as it is at the function's entry.
+    Argument = 1,
+    /// The integer return value.
+    Return = 2,
+}
+
+/// One value that a probe reads at a hit. The kind is a number and not the enum, for the kernel side reads it from
+/// a map.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Capture {
+    /// A [`CaptureKind`].
+    pub kind: u8,
+    /// Which argument.
+    pub index: u8,
+}
+
+/// How the size of an MPI datatype is found from the handle that was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SizeLayout {
+    /// It is not known: the call's bytes are counted as unknown.
+    Unknown = 0,
+    /// The handle points to an object that holds the size as a `size_t` at `size_offset` (Open MPI).
+    AtPointer = 1,
+    /// The handle of a built-in type carries its size in bits 8 to 15 (MPICH and its descendants).
+    InHandle = 2,
+}
+
+/// How the bytes of a call follow from its arguments: count × size of the datatype.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct ByteRule {
+    /// A [`SizeLayout`].
+    pub layout: u8,
+    /// Which argument is the count.
+    pub count_argument: u8,
+    /// Which argument is the datatype.
+    pub type_argument: u8,
+    /// Width of the count in bytes: 4, or 8 for the large-count functions.
+    pub count_width: u8,
+    /// Where the size stands in the datatype's object, in bytes, for [`SizeLayout::AtPointer`].
+    pub size_offset: u32,
+}
+
+/// The switches of a [`ProbeSpec`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpecFlags;
+
+impl SpecFlags {
+    /// A return probe sits on the function too: calls are timed.
+    pub const SPAN: u32 = 1;
+    /// Each entry is sent as a [`crate::Hit`].
+    pub const SEND_ENTRY: u32 = 1 << 1;
+    /// Each return is sent as a [`crate::Hit`], with the call's duration.
+    pub const SEND_RETURN: u32 = 1 << 2;
+    /// The function belongs to a library whose calls are counted at their outermost level only: a call inside
+    /// another one that carries this flag is counted as nested.
+    pub const OUTERMOST: u32 = 1 << 3;
+    /// The call hands bytes over: `bytes` says how many.
+    pub const BYTES: u32 = 1 << 4;
+}
+
+/// What a probe does at a hit. The cookie of the link is the spec's index plus one; zero means that the kernel gave
+/// no cookie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct ProbeSpec {
+    /// [`SpecFlags`], or-ed.
+    pub flags: u32,
+    /// Which arguments to read.
+    pub captures: [Capture; MAX_CAPTURES],
+    /// What the call carries.
+    pub bytes: ByteRule,
+}
+
+const _: () = assert!(size_of::<Capture>() == 2);
+const _: () = assert!(size_of::<ByteRule>() == 8);
+const _: () = assert!(size_of::<ProbeSpec>() == 4 + 2 * MAX_CAPTURES + 8);

@@ -1,0 +1,81 @@
+//! A probed function is entered: count the call, remember when, send the hit if asked to.
+
+use abi::{CaptureKind, Frame, HitKind, Loss, MAX_CAPTURES, NO_DURATION, ProbeSpec, SpecFlags, Thread, Totals};
+use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
+
+use crate::{bytes, emit, frames, maps, task, task::Task};
+
+/// One entry.
+pub fn run(ctx: &ProbeContext) -> Option<()> {
+    let task = Task::current()?;
+    // SAFETY: `regs` is the context that the kernel passed.
+    let regs = unsafe { &*ctx.regs };
+    let Some(probe) = task::cookie(ctx).or_else(|| task::site(&task, regs)) else {
+        maps::lost(Loss::UnknownProbe);
+        return None;
+    };
+    let spec = task::spec(probe)?;
+    let Some(totals) = maps::totals(task.process, probe) else {
+        maps::lost(Loss::UnknownProbe);
+        return None;
+    };
+    // SAFETY: the helper has no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let captures = capture(ctx, spec);
+    if spec.flags & SpecFlags::SPAN != 0 {
+        let thread = maps::thread_or_new(task.key, task.process)?;
+        frames::close_abandoned(thread, regs.rsp, probe);
+        let frame = Frame {
+            stack_pointer: regs.rsp,
+            entered_ns: now,
+            probe,
+            outermost: u32::from(is_outermost(thread, spec, probe)),
+            captures,
+        };
+        count(ctx, spec, totals, thread);
+        if !frames::push(thread, frame, spec.flags) {
+            maps::add(&totals.too_deep, 1);
+        }
+    } else {
+        maps::add(&totals.calls, 1);
+        count_bytes(ctx, spec, totals);
+    }
+    if spec.flags & SpecFlags::SEND_ENTRY != 0 {
+        emit::hit(&task, probe, HitKind::Entry, now, NO_DURATION, captures);
+    }
+    Some(())
+}
+
+/// Of a library's functions only the outermost call is timed; of any other function the outermost of its own.
+fn is_outermost(thread: &Thread, spec: &ProbeSpec, probe: u32) -> bool {
+    if spec.flags & SpecFlags::OUTERMOST != 0 { thread.inside == 0 } else { !frames::is_open(thread, probe) }
+}
+
+fn count(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals, thread: &Thread) {
+    if spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0 {
+        maps::add(&totals.nested, 1);
+    } else {
+        maps::add(&totals.calls, 1);
+        count_bytes(ctx, spec, totals);
+    }
+}
+
+fn count_bytes(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals) {
+    if spec.flags & SpecFlags::BYTES == 0 {
+        return;
+    }
+    match bytes::of_call(ctx, &spec.bytes) {
+        Some(bytes) => maps::add(&totals.bytes, bytes),
+        None => maps::add(&totals.bytes_unknown, 1),
+    }
+}
+
+fn capture(ctx: &ProbeContext, spec: &ProbeSpec) -> [u64; MAX_CAPTURES] {
+    let mut captures = [0; MAX_CAPTURES];
+    for (place, capture) in captures.iter_mut().zip(&spec.captures) {
+        if capture.kind == CaptureKind::Argument as u8 {
+            *place = bytes::argument(ctx, capture.index).unwrap_or(0);
+        }
+    }
+    captures
+}

@@ -1,0 +1,43 @@
+//! The kernel side of tuneagent: what runs at every probe hit.
+//!
+//! One program for entries and one for returns serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what is
+//! captured, counted and sent. Nothing is decided here: the programs capture, aggregate, and count what they lose.
+#![no_std]
+#![no_main]
+#![feature(asm_experimental_arch)]
+#![expect(unstable_features, reason = "inline assembly for this target")]
+
+mod bytes;
+mod emit;
+mod entry;
+mod frames;
+mod maps;
+mod returns;
+mod task;
+
+use aya_ebpf::{macros::uprobe, macros::uretprobe, programs::ProbeContext, programs::RetProbeContext};
+
+/// Runs at a probed function's first instructions.
+#[uprobe]
+pub fn entry(ctx: ProbeContext) -> u32 {
+    entry::run(&ctx);
+    0
+}
+
+/// Runs when a probed function has returned.
+#[uretprobe]
+pub fn returns(ctx: RetProbeContext) -> u32 {
+    returns::run(&ctx);
+    0
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    // The verifier refuses a loop without an end, so a panic that is not optimised away fails at load, not at a hit.
+    loop {}
+}
+
+/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our licence.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

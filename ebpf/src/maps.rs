@@ -1,0 +1,120 @@
+//! The maps, and the one helper that turns a map's pointer into a reference.
+
+use abi::{Hit, Loss, ProbeSpec, Thread, Totals};
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
+};
+
+/// What each probe does; the index is its cookie less one.
+#[map]
+pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::MAX_PROBES, 0);
+
+/// The processes that are watched: number of the process → its slot.
+#[map]
+pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::MAX_PROCESSES, 0);
+
+/// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load.
+#[map]
+pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 0);
+
+/// What is open in each thread; the key is the kernel's own `pid << 32 | tid`.
+#[map]
+pub static THREADS: LruHashMap<u64, Thread> = LruHashMap::with_max_entries(abi::MAX_THREADS, 0);
+
+/// A thread record of zeros: it is larger than the stack of a program may be.
+#[map]
+pub static NEW_THREAD: Array<Thread> = Array::with_max_entries(1, 0);
+
+/// Probe by process and address, for links without cookies: `[process number, address]` → spec index.
+#[map]
+pub static SITES: HashMap<[u64; 2], u32> = HashMap::with_max_entries(abi::MAX_SITES, 1 /* BPF_F_NO_PREALLOC */);
+
+/// Hits that are sent on their own.
+#[map]
+pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
+
+/// What was lost, by [`Loss`].
+#[map]
+pub static LOSSES: PerCpuArray<u64> = PerCpuArray::with_max_entries(Loss::COUNT, 0);
+
+/// Number of probes of one process in TOTALS; set at load.
+#[unsafe(no_mangle)]
+static PROBE_COUNT: u32 = 0;
+
+/// Device and inode of the agent's pid namespace, both 0 when it is the machine's first one; set at load.
+#[unsafe(no_mangle)]
+static NAMESPACE_DEVICE: u64 = 0;
+#[unsafe(no_mangle)]
+static NAMESPACE_INODE: u64 = 0;
+
+/// A value that the user side sets before the program is loaded.
+fn constant<T: Copy>(value: &'static T) -> T {
+    // SAFETY: `value` is a valid reference; the volatile read keeps the compiler from using the initial value.
+    unsafe { core::ptr::read_volatile(value) }
+}
+
+/// The pid namespace in which processes are numbered, as (device, inode); `None` for the machine's first one.
+pub fn namespace() -> Option<(u64, u64)> {
+    let inode = constant(&NAMESPACE_INODE);
+    (inode != 0).then(|| (constant(&NAMESPACE_DEVICE), inode))
+}
+
+/// The cell of a process and a probe.
+pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
+    let count = constant(&PROBE_COUNT);
+    if probe >= count {
+        return None;
+    }
+    TOTALS.get(process * count + probe)
+}
+
+/// The record of a thread, for changing.
+pub fn thread(key: u64) -> Option<&'static mut Thread> {
+    let pointer = THREADS.get_ptr_mut(key)?;
+    // SAFETY: the kernel returned the address of a whole `Thread`, which lives as long as the program runs; only the
+    // thread itself runs programs under its own key, so nobody else holds a reference.
+    Some(unsafe { &mut *pointer })
+}
+
+/// The record of a thread, made when it is not there yet.
+pub fn thread_or_new(key: u64, process: u32) -> Option<&'static mut Thread> {
+    if let Some(thread) = thread(key) {
+        return Some(thread);
+    }
+    let zeros = NEW_THREAD.get(0)?;
+    if THREADS.insert(key, zeros, 0).is_err() {
+        lost(Loss::ThreadTable);
+        return None;
+    }
+    let thread = thread(key)?;
+    thread.process = process;
+    Some(thread)
+}
+
+/// Counts a loss.
+pub fn lost(what: Loss) {
+    if let Some(counter) = LOSSES.get_ptr_mut(what as u32) {
+        // SAFETY: the pointer is this CPU's own cell, and the kernel runs one program at a time on a CPU at this
+        // nesting level.
+        unsafe { *counter += 1 }
+    }
+}
+
+/// Adds to a counter that other threads of the process may be adding to.
+pub fn add(counter: &u64, amount: u64) {
+    // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic instruction.
+    // (The target has it, but not the compare-and-swap that `core::sync::atomic` asks for.)
+    unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
+}
+
+/// Sends a hit, or counts its loss.
+pub fn send(hit: Hit) {
+    match HITS.reserve::<Hit>(0) {
+        Some(mut entry) => {
+            entry.write(hit);
+            entry.submit(0);
+        }
+        None => lost(Loss::RingFull),
+    }
+}
