@@ -1,0 +1,56 @@
+//! The two clocks of a record: wall time for people (RFC 3339, UTC), monotonic time to compare with kernel events.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// An instant on both clocks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instant {
+    /// RFC 3339, UTC, milliseconds.
+    pub wall: String,
+    /// CLOCK_MONOTONIC in nanoseconds: the clock of `bpf_ktime_get_ns`.
+    pub monotonic_ns: u64,
+}
+
+/// Now, on both clocks.
+pub fn now() -> Instant {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Instant { wall: rfc3339(since_epoch.as_secs(), since_epoch.subsec_millis()), monotonic_ns: monotonic_ns() }
+}
+
+pub(crate) fn monotonic_ns() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+/// Days since 1970 to a date by the era arithmetic of the proleptic Gregorian calendar (years start in March, so that the
+/// leap day is the last of its year).
+fn rfc3339(seconds: u64, millis: u32) -> String {
+    let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(rfc3339(0, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_782_399, 7), "2000-02-28T23:59:59.007Z");
+        assert_eq!(rfc3339(951_782_400, 0), "2000-02-29T00:00:00.000Z");
+        assert_eq!(rfc3339(1_795_186_799, 999), "2026-11-20T14:59:59.999Z");
+        assert_eq!(rfc3339(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
+    }
+}

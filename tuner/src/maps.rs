@@ -1,0 +1,243 @@
+//! The mappings of a process, from the text of /proc/PID/maps. Pure: reads no file.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::address::{Address, FileOffset};
+
+/// A line of a maps text that is not one.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line} of the maps file is not understood: `{text}`")]
+pub struct MapsError {
+    /// Its number, from 1.
+    pub line: usize,
+    /// What it says.
+    pub text: String,
+}
+
+/// What a mapping allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "four independent flags, as the kernel prints them")]
+pub struct Permissions {
+    /// May be read.
+    pub read: bool,
+    /// May be written.
+    pub write: bool,
+    /// May be executed.
+    pub execute: bool,
+    /// Writes are seen by others that map the same file.
+    pub shared: bool,
+}
+
+/// The device a file lies on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+/// What a mapping shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Backing {
+    /// Memory without a name.
+    Anonymous,
+    /// What the kernel names in brackets: `[heap]`, `[stack]`, `[vdso]`.
+    Special(String),
+    /// A file.
+    File {
+        /// Its path, as the process saw it when it mapped the file.
+        path: String,
+        /// True when no directory has that name for it any more.
+        deleted: bool,
+    },
+}
+
+/// One line of /proc/PID/maps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// First byte.
+    pub start: Address,
+    /// One past the last byte.
+    pub end: Address,
+    /// What it allows.
+    pub permissions: Permissions,
+    /// Where `start` is in the file.
+    pub offset: FileOffset,
+    /// The file's device.
+    pub device: Device,
+    /// The file's inode on it; 0 without a file.
+    pub inode: u64,
+    /// What it shows.
+    pub backing: Backing,
+}
+
+impl Mapping {
+    /// True when all `length` bytes at `address` lie in it.
+    pub fn contains(&self, address: Address, length: u64) -> bool {
+        address >= self.start && address.checked_add(length).is_some_and(|end| end <= self.end)
+    }
+
+    /// True when it shows the file with this identity.
+    pub fn shows(&self, device: Device, inode: u64) -> bool {
+        self.inode == inode && self.device == device && matches!(self.backing, Backing::File { .. })
+    }
+}
+
+/// Reads the whole text of a maps file.
+pub fn parse(text: &str) -> Result<Vec<Mapping>, MapsError> {
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(at, line)| parse_line(line).ok_or_else(|| MapsError { line: at + 1, text: line.to_owned() }))
+        .collect()
+}
+
+fn parse_line(line: &str) -> Option<Mapping> {
+    let mut rest = line;
+    let (start, end) = field(&mut rest)?.split_once('-')?;
+    let permissions = parse_permissions(field(&mut rest)?)?;
+    let offset = hex(field(&mut rest)?)?;
+    let (major, minor) = field(&mut rest)?.split_once(':')?;
+    let inode = decimal(field(&mut rest)?)?;
+    let (start, end) = (Address(hex(start)?), Address(hex(end)?));
+    (start < end).then_some(Mapping {
+        start,
+        end,
+        permissions,
+        offset: FileOffset(offset),
+        device: Device { major: u32::try_from(hex(major)?).ok()?, minor: u32::try_from(hex(minor)?).ok()? },
+        inode,
+        backing: parse_backing(rest.trim_start_matches(' ')),
+    })
+}
+
+fn field<'a>(rest: &mut &'a str) -> Option<&'a str> {
+    let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+    *rest = after;
+    (!word.is_empty()).then_some(word)
+}
+
+fn hex(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+fn decimal(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn parse_permissions(text: &str) -> Option<Permissions> {
+    let flag = |byte: u8, yes: u8, no: u8| match byte {
+        byte if byte == yes => Some(true),
+        byte if byte == no => Some(false),
+        _ => None,
+    };
+    let &[read, write, execute, shared] = text.as_bytes() else { return None };
+    Some(Permissions {
+        read: flag(read, b'r', b'-')?,
+        write: flag(write, b'w', b'-')?,
+        execute: flag(execute, b'x', b'-')?,
+        shared: flag(shared, b's', b'p')?,
+    })
+}
+
+fn parse_backing(name: &str) -> Backing {
+    if name.is_empty() {
+        return Backing::Anonymous;
+    }
+    if !name.starts_with('/') {
+        return Backing::Special(name.to_owned());
+    }
+    let (path, deleted) = match name.strip_suffix(" (deleted)") {
+        Some(path) => (path, true),
+        None => (name, false),
+    };
+    // The kernel escapes only the newline, which would else end the line.
+    Backing::File { path: path.replace("\\012", "\n"), deleted }
+}
+
+impl fmt::Display for Permissions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letter = |set: bool, yes: char, no: char| if set { yes } else { no };
+        write!(
+            f,
+            "{}{}{}{}",
+            letter(self.read, 'r', '-'),
+            letter(self.write, 'w', '-'),
+            letter(self.execute, 'x', '-'),
+            letter(self.shared, 's', 'p')
+        )
+    }
+}
+
+impl fmt::Display for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Device { major, minor } = self.device;
+        write!(f, "{:x}-{:x} {} ", self.start.0, self.end.0, self.permissions)?;
+        write!(f, "{:08x} {major:02x}:{minor:02x} {} ", self.offset.0, self.inode)?;
+        match &self.backing {
+            Backing::Anonymous => Ok(()),
+            Backing::Special(name) => f.write_str(name),
+            Backing::File { path, deleted } => {
+                write!(f, "{}{}", path.replace('\n', "\\012"), if *deleted { " (deleted)" } else { "" })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_path_may_hold_spaces_and_a_deleted_file_is_told() {
+        let text = "7f00-7f10 r-xp 00001000 fe:00 42                 /opt/my app/lib.so (deleted)\n\
+                    7f10-7f20 rw-p 00000000 00:00 0 \n\
+                    7f20-7f30 rw-s 00000000 00:01 7      [heap]\n";
+        let maps = parse(text).unwrap();
+        assert_eq!(maps[0].backing, Backing::File { path: "/opt/my app/lib.so".into(), deleted: true });
+        assert_eq!(maps[0].device, Device { major: 0xfe, minor: 0 });
+        assert_eq!(maps[1].backing, Backing::Anonymous);
+        assert_eq!(maps[2].backing, Backing::Special("[heap]".into()));
+        assert!(maps[2].permissions.shared);
+    }
+
+    #[test]
+    fn a_line_that_is_none_is_shown_with_its_number() {
+        let error = parse("1-2 r-xp 0 0:0 0 \nnonsense\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 2 of the maps file is not understood: `nonsense`");
+    }
+
+    #[test]
+    fn our_own_maps_are_understood() {
+        let text = std::fs::read_to_string("/proc/self/maps").unwrap();
+        assert!(parse(&text).unwrap().len() > 4);
+    }
+
+    prop_compose! {
+        fn mapping()(start in 0..u64::MAX / 2, length in 1..u64::MAX / 2, flags: [bool; 4], offset: u64,
+                     device: (u32, u32), inode: u64, deleted: bool,
+                     backing in prop_oneof![Just(None), "/[a-z \n/.]{0,20}[a-z]".prop_map(Some)]) -> Mapping {
+            Mapping {
+                start: Address(start), end: Address(start + length),
+                permissions: Permissions { read: flags[0], write: flags[1], execute: flags[2], shared: flags[3] },
+                offset: FileOffset(offset), device: Device { major: device.0, minor: device.1 }, inode,
+                backing: backing.map_or(Backing::Anonymous, |path| Backing::File { path, deleted }),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_printed_mapping_parses_to_itself(mapping in mapping()) {
+            prop_assert_eq!(parse(&mapping.to_string()), Ok(vec![mapping]));
+        }
+
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "[0-9a-f:rwxp \\-/\n\u{e9}]{0,80}") {
+            let _ = parse(&text);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! A process that may be looked into: which one it is (a pid alone does not say), and what /proc tells of it.
+//!
+//! Refuses what must never be touched: init, kernel threads, zombies, ourselves. Reads no memory.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::who;
+
+/// Why a process cannot be looked into.
+#[derive(Debug, Error)]
+pub enum ProcessError {
+    /// No such process here.
+    #[error("there is no process {pid} here")]
+    NotFound {
+        /// The number asked for.
+        pid: i32,
+    },
+    /// It ended, and perhaps its number belongs to another one now.
+    #[error("process {pid} has ended")]
+    Ended {
+        /// The process that was.
+        pid: Pid,
+    },
+    /// It ended and waits for its parent to notice.
+    #[error("process {pid} has ended already (a zombie, its parent {parent} has not collected it)")]
+    Zombie {
+        /// Its number.
+        pid: i32,
+        /// The parent.
+        parent: i32,
+    },
+    /// The first process.
+    #[error("process 1 is init: it is never looked into")]
+    Init,
+    /// A thread of the kernel.
+    #[error("process {pid} ({name}) is a thread of the kernel: it has no program to look into")]
+    KernelThread {
+        /// Its number.
+        pid: i32,
+        /// Its name.
+        name: String,
+    },
+    /// The process that asks.
+    #[error("process {pid} is tuneagent itself")]
+    Ourselves {
+        /// Our number.
+        pid: i32,
+    },
+    /// A thread that is not the first of its process.
+    #[error("{pid} is a thread of process {process}: give {process}")]
+    NotAProcess {
+        /// The number of the thread.
+        pid: i32,
+        /// The number of its process.
+        process: i32,
+    },
+    /// The kernel does not let us.
+    #[error(
+        "process {pid} belongs to {user}: not permitted to look into it (only its owner, where the kernel's Yama \
+         scope allows it, and root may)"
+    )]
+    NotPermitted {
+        /// Its number.
+        pid: i32,
+        /// Its owner.
+        user: String,
+    },
+    /// /proc holds something else than it should.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
+
+/// A process, not only its number: a number that is used again belongs to a process with another start time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pid {
+    /// The number.
+    pub number: i32,
+    /// Clock ticks after boot at which it started.
+    pub start_time: u64,
+}
+
+impl fmt::Display for Pid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
+
+impl Pid {
+    /// True while this process runs, and not another one under the same number.
+    pub fn is_alive(self) -> bool {
+        Stat::read(self.number).is_ok_and(|stat| stat.start_time == self.start_time && !stat.has_ended())
+    }
+
+    /// The process, if it still runs.
+    pub fn open(self) -> Result<Process, ProcessError> {
+        match Process::open(self.number) {
+            Ok(process) if process.pid == self => Ok(process),
+            Ok(_) | Err(ProcessError::NotFound { .. } | ProcessError::Zombie { .. }) => {
+                Err(ProcessError::Ended { pid: self })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn proc_path(self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.number))
+    }
+}
+
+/// A process that may be looked into, with what does not change while its program runs.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Which one.
+    pub pid: Pid,
+    /// The parent when it was opened.
+    pub parent: i32,
+    /// Its short name.
+    pub name: String,
+    /// Its executable, as it sees the path itself.
+    pub executable: PathBuf,
+    /// Its arguments, the first is its name.
+    pub arguments: Vec<String>,
+    /// The user it belongs to.
+    pub uid: u32,
+    /// Its number inside its own pid namespace; differs from ours in containers.
+    pub pid_inside: i32,
+}
+
+impl Process {
+    /// Opens process `pid`, or says in one line why not.
+    pub fn open(pid: i32) -> Result<Process, ProcessError> {
+        if pid == 1 {
+            return Err(ProcessError::Init);
+        }
+        if pid.unsigned_abs() == std::process::id() {
+            return Err(ProcessError::Ourselves { pid });
+        }
+        let stat = Stat::read(pid)?;
+        if stat.is_kernel_thread() {
+            return Err(ProcessError::KernelThread { pid, name: stat.name });
+        }
+        if stat.has_ended() {
+            return Err(ProcessError::Zombie { pid, parent: stat.parent });
+        }
+        let status = read_text(pid, "status")?;
+        let process = status_numbers(&status, "Tgid:").next().unwrap_or(pid);
+        if process != pid {
+            return Err(ProcessError::NotAProcess { pid, process });
+        }
+        let executable = format!("/proc/{pid}/exe");
+        let executable = fs::read_link(&executable).map_err(|source| io_error(pid, &executable, source))?;
+        let process = Process {
+            pid: Pid { number: pid, start_time: stat.start_time },
+            parent: stat.parent,
+            name: stat.name,
+            executable,
+            arguments: split_zero(read_bytes(pid, "cmdline")?),
+            uid: status_numbers(&status, "Uid:").next().unwrap_or_default().unsigned_abs(),
+            pid_inside: status_numbers(&status, "NStgid:").last().unwrap_or(pid),
+        };
+        // All of the above must be of one process: the number could have changed hands between two reads.
+        if process.is_alive() { Ok(process) } else { Err(ProcessError::Ended { pid: process.pid }) }
+    }
+
+    /// True while this very process runs.
+    pub fn is_alive(&self) -> bool {
+        self.pid.is_alive()
+    }
+
+    /// The letter of its state now (R, S, D, T …), as ps shows it.
+    pub fn state(&self) -> Result<char, ProcessError> {
+        Ok(Stat::read(self.pid.number)?.state)
+    }
+
+    /// The environment that it was started with, as NAME=VALUE.
+    pub fn environment(&self) -> Result<Vec<String>, ProcessError> {
+        Ok(split_zero(read_bytes(self.pid.number, "environ")?))
+    }
+
+    /// The user it belongs to, by name where there is one.
+    pub fn user(&self) -> String {
+        who::user_name(self.uid)
+    }
+}
+
+/// The part of /proc/PID/stat that is needed here.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    name: String,
+    state: char,
+    parent: i32,
+    flags: u64,
+    start_time: u64,
+}
+
+/// The kernel's mark of its own threads (include/linux/sched.h).
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+impl Stat {
+    fn read(pid: i32) -> Result<Stat, ProcessError> {
+        let text = read_text(pid, "stat")?;
+        Stat::parse(&text).ok_or_else(|| {
+            let source = io::Error::new(io::ErrorKind::InvalidData, format!("not understood: `{text}`"));
+            io_error(pid, &format!("/proc/{pid}/stat"), source)
+        })
+    }
+
+    /// A name may hold spaces and parentheses; the last parenthesis of the line ends it, for numbers follow.
+    fn parse(text: &str) -> Option<Stat> {
+        let (before, after) = text.rsplit_once(')')?;
+        let (_, name) = before.split_once('(')?;
+        let fields: Vec<&str> = after.split_ascii_whitespace().collect();
+        Some(Stat {
+            name: name.to_owned(),
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            flags: fields.get(6)?.parse().ok()?,
+            start_time: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    fn is_kernel_thread(&self) -> bool {
+        self.flags & PF_KTHREAD != 0
+    }
+
+    fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+fn status_numbers<'a>(status: &'a str, key: &str) -> impl Iterator<Item = i32> + 'a {
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+    line.split_ascii_whitespace().filter_map(|word| word.parse().ok())
+}
+
+fn read_bytes(pid: i32, file: &str) -> Result<Vec<u8>, ProcessError> {
+    let path = format!("/proc/{pid}/{file}");
+    fs::read(&path).map_err(|source| io_error(pid, &path, source))
+}
+
+fn read_text(pid: i32, file: &str) -> Result<String, ProcessError> {
+    Ok(String::from_utf8_lossy(&read_bytes(pid, file)?).into_owned())
+}
+
+fn split_zero(bytes: Vec<u8>) -> Vec<String> {
+    let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty());
+    parts.map(|part| std::ffi::OsString::from_vec(part.to_vec()).to_string_lossy().into_owned()).collect()
+}
+
+/// What a failed look into /proc means for the process.
+pub(crate) fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
+    match source.kind() {
+        io::ErrorKind::NotFound => ProcessError::NotFound { pid },
+        io::ErrorKind::PermissionDenied => ProcessError::NotPermitted { pid, user: owner(pid) },
+        // ESRCH: it ended between opening the file and reading it.
+        _ if source.raw_os_error() == Some(libc::ESRCH) => ProcessError::NotFound { pid },
+        _ => ProcessError::Io { path: path.as_ref().to_owned(), source },
+    }
+}
+
+fn owner(pid: i32) -> String {
+    fs::metadata(format!("/proc/{pid}")).map_or_else(|_| "another user".to_owned(), |meta| who::user_name(meta.uid()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINE: &str = "42 (a) b (c) R 7 42 42 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 987654 0 0";
+
+    #[test]
+    fn a_name_may_hold_parentheses_and_spaces() {
+        let stat = Stat::parse(LINE).unwrap();
+        assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) b (c", 'R', 7));
+        assert_eq!(stat.start_time, 987_654);
+    }
+
+    #[test]
+    fn init_is_refused() {
+        assert!(matches!(Process::open(1), Err(ProcessError::Init)));
+    }
+
+    #[test]
+    fn we_are_refused_ourselves() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        assert!(matches!(Process::open(pid), Err(ProcessError::Ourselves { .. })));
+    }
+
+    #[test]
+    fn a_number_that_no_process_has_is_told() {
+        let error = Process::open(i32::MAX).unwrap_err();
+        assert_eq!(error.to_string(), "there is no process 2147483647 here");
+        assert!(Process::open(-5).is_err());
+        assert!(Process::open(0).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_stat_line_makes_the_parser_panic(text in "[0-9() a-zR\n]{0,120}") {
+            let _ = Stat::parse(&text);
+        }
+
+        #[test]
+        fn any_name_is_read_back(name in "[ -~]{1,15}") {
+            let line = LINE.replace("a) b (c", &name);
+            prop_assert_eq!(Stat::parse(&line).unwrap().name, name);
+        }
+    }
+}
