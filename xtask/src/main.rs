@@ -6,6 +6,7 @@
 
 mod ebpf;
 mod process;
+mod setup;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let outcome = match words.split_first() {
+        Some((&"setup", rest)) => setup::main(rest),
         Some((&"ebpf", rest)) => ebpf::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");

@@ -1,0 +1,99 @@
+//! Debian's package system: what is installed, and installing more.
+//!
+//! What is needed and why is in `needs`. On other systems everything counts as missing, and the refusal says so.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Result;
+use crate::process::{capture, find_program, shown};
+
+/// The packages dpkg calls installed, asked once.
+pub(crate) struct Installed(HashSet<String>);
+
+pub(crate) fn installed() -> Result<Installed> {
+    if find_program("dpkg-query").is_none() {
+        return Err(
+            "this is no Debian: install the programs that docs name with your package system".to_owned(),
+        );
+    }
+    let listing = capture(Command::new("dpkg-query").args(["-W", "-f", "${Package} ${db:Status-Status}\n"]))?;
+    let names = listing.lines().filter_map(|line| line.strip_suffix(" installed"));
+    Ok(Installed(names.map(str::to_owned).collect()))
+}
+
+impl Installed {
+    pub(crate) fn has(&self, package: &str) -> bool {
+        self.0.contains(package)
+    }
+}
+
+/// apt-get, as root or through sudo; package lists are refreshed at most once and only if something is installed.
+pub(crate) struct Apt {
+    refreshed: bool,
+}
+
+impl Apt {
+    pub(crate) fn new() -> Apt {
+        Apt { refreshed: false }
+    }
+
+    pub(crate) fn install(&mut self, packages: &[String]) -> Result<()> {
+        if packages.is_empty() {
+            return Ok(());
+        }
+        if !self.refreshed {
+            println!("refreshing the package lists");
+            quiet(apt_get()?.args(["-q", "update"]))?;
+            self.refreshed = true;
+        }
+        println!("installing {}", packages.join(" "));
+        // --no-remove: Debian's rustc and rustc-web exclude each other; taking one away is the owner's decision.
+        let options = ["-q", "-y", "--no-install-recommends", "--no-remove", "install"];
+        quiet(apt_get()?.args(options).args(packages))
+    }
+}
+
+/// `env` sets the variable also behind sudo, which would drop it.
+fn apt_get() -> Result<Command> {
+    let mut command = if rustix::process::geteuid().is_root() {
+        Command::new("env")
+    } else if find_program("sudo").is_some() {
+        let mut sudo = Command::new("sudo");
+        sudo.arg("env");
+        sudo
+    } else {
+        return Err(
+            "installing packages needs root, and sudo is not here; run this command as root".to_owned(),
+        );
+    };
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    Ok(command)
+}
+
+/// Runs it showing nothing, unless it fails: then all of it. Standard input stays: sudo may ask.
+fn quiet(command: &mut Command) -> Result<()> {
+    let log =
+        tempfile::NamedTempFile::new().map_err(|error| format!("cannot make a temporary file: {error}"))?;
+    let copy = || log.as_file().try_clone().map_err(|error| error.to_string());
+    let status = command
+        .stdout(copy()?)
+        .stderr(copy()?)
+        .status()
+        .map_err(|error| error.to_string())?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(format!(
+        "{}\n{} ended with {status}",
+        tail(log.path(), 30),
+        shown(command)
+    ))
+}
+
+fn tail(file: &Path, lines: usize) -> String {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let all: Vec<&str> = text.lines().collect();
+    all[all.len().saturating_sub(lines)..].join("\n")
+}

@@ -1,0 +1,133 @@
+//! `cargo xtask setup`: brings a machine to what building, testing and showing this project need.
+//!
+//! It says what is missing and why, asks, and installs once; where nothing is missing it only looks.
+//! `needs` is the list, `debian` asks and feeds dpkg and apt. The BPF linker is installed by `ebpf::toolchain`.
+
+mod debian;
+mod needs;
+
+use std::io::{IsTerminal, Write};
+use std::process::Command;
+
+use crate::Result;
+use crate::ebpf::toolchain;
+use crate::process::{capture, run};
+use needs::Need;
+pub(crate) use needs::Purpose;
+
+pub(crate) fn main(arguments: &[&str]) -> Result<()> {
+    let mut purposes = Purpose::ALL.to_vec();
+    let mut yes = false;
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--yes" => yes = true,
+            "--only" => purposes = vec![Purpose::parse(words.next().copied().unwrap_or_default())?],
+            other => {
+                return Err(format!(
+                    "cargo xtask setup does not know {other}; it knows --yes, --only PURPOSE"
+                ));
+            }
+        }
+    }
+    if bring(&purposes, yes)? == Brought::Nothing {
+        println!("nothing is missing for {}", needs::names(&purposes));
+    }
+    Ok(())
+}
+
+#[derive(PartialEq)]
+pub(crate) enum Brought {
+    Nothing,
+    Something,
+}
+
+/// Installs what is missing for these purposes, after asking (see `agreed`).
+pub(crate) fn bring(purposes: &[Purpose], yes: bool) -> Result<Brought> {
+    let wanted = needs::of(purposes);
+    let mut missing = Vec::new();
+    let installed = debian::installed()?;
+    for need in wanted {
+        if !is_there(&need, &installed) {
+            missing.push(need);
+        }
+    }
+    if missing.is_empty() {
+        return Ok(Brought::Nothing);
+    }
+    println!("missing on this machine, for {}:", needs::names(purposes));
+    for need in &missing {
+        println!("  {:28} {}", need.what.to_string(), need.why);
+    }
+    agreed(yes)?;
+    install(&missing)?;
+    Ok(Brought::Something)
+}
+
+fn is_there(need: &Need, installed: &debian::Installed) -> bool {
+    match need.what {
+        needs::What::Package(name) => installed.has(name),
+        // The number of the LLVM is known only once the compiler is there.
+        needs::What::MatchingLlvm => toolchain::Compiler::find().is_ok_and(|compiler| {
+            needs::llvm_packages(compiler.llvm_major)
+                .iter()
+                .all(|name| installed.has(name))
+        }),
+        needs::What::BpfLinker => toolchain::find_linker().is_some(),
+        needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
+    }
+}
+
+/// --yes is a yes, and so is CI=true where nobody can be asked; silence is not.
+fn agreed(yes: bool) -> Result<()> {
+    if yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return match std::env::var("CI").as_deref() {
+            Ok("true" | "1") => Ok(()),
+            _ => Err("nobody is here to ask; add --yes to install these".to_owned()),
+        };
+    }
+    print!("install them now? [Y/n] ");
+    std::io::stdout().flush().map_err(|error| error.to_string())?;
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| error.to_string())?;
+    match answer.trim().to_lowercase().as_str() {
+        "" | "y" | "yes" if !answer.is_empty() => Ok(()),
+        _ => Err("nothing was installed".to_owned()),
+    }
+}
+
+/// Packages first: the LLVM follows from the compiler among them, the linker from both.
+fn install(missing: &[Need]) -> Result<()> {
+    let packages: Vec<String> = missing
+        .iter()
+        .filter_map(|need| match need.what {
+            needs::What::Package(name) => Some(name.to_owned()),
+            _ => None,
+        })
+        .collect();
+    let mut apt = debian::Apt::new();
+    apt.install(&packages)?;
+    for need in missing {
+        match need.what {
+            needs::What::Package(_) => {}
+            needs::What::MatchingLlvm => {
+                let major = toolchain::Compiler::find()?.llvm_major;
+                apt.install(&needs::llvm_packages(major))?;
+            }
+            needs::What::BpfLinker => {
+                toolchain::install_linker(&toolchain::Compiler::find()?)?;
+            }
+            needs::What::RustComponent(name) => {
+                println!("installing {name} with rustup");
+                let component = if name == "fmt" { "rustfmt" } else { name };
+                run(Command::new("rustup").args(["component", "add", component]))?;
+            }
+        }
+    }
+    Ok(())
+}

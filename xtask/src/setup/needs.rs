@@ -1,0 +1,163 @@
+//! What each purpose needs and why: the one list that `setup`, `test` and `demo` share.
+//!
+//! Data only; nothing is looked up or installed here.
+
+use std::fmt;
+
+use crate::Result;
+
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Purpose {
+    Build,
+    Test,
+    Ebpf,
+    Demo,
+}
+
+impl Purpose {
+    pub(crate) const ALL: [Purpose; 4] = [Purpose::Build, Purpose::Test, Purpose::Ebpf, Purpose::Demo];
+
+    pub(crate) fn parse(word: &str) -> Result<Purpose> {
+        Purpose::ALL
+            .into_iter()
+            .find(|purpose| purpose.name() == word)
+            .ok_or_else(|| format!("--only takes one of {}", names(&Purpose::ALL)))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::Build => "build",
+            Purpose::Test => "test",
+            Purpose::Ebpf => "ebpf",
+            Purpose::Demo => "demo",
+        }
+    }
+}
+
+pub(crate) fn names(purposes: &[Purpose]) -> String {
+    purposes
+        .iter()
+        .map(|purpose| purpose.name())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// A thing that can be missing.
+#[derive(Clone, Copy)]
+pub(crate) enum What {
+    Package(&'static str),
+    MatchingLlvm,
+    BpfLinker,
+    RustComponent(&'static str),
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            What::Package(name) => f.write_str(name),
+            What::MatchingLlvm => f.write_str("llvm-N-dev libpolly-N-dev"),
+            What::BpfLinker => f.write_str("bpf-linker (cargo install)"),
+            What::RustComponent(name) => write!(f, "cargo {name}"),
+        }
+    }
+}
+
+pub(crate) struct Need {
+    pub(crate) what: What,
+    pub(crate) why: &'static str,
+    purposes: &'static [Purpose],
+}
+
+const fn package(name: &'static str, why: &'static str, purposes: &'static [Purpose]) -> Need {
+    Need {
+        what: What::Package(name),
+        why,
+        purposes,
+    }
+}
+
+/// In the order of installation: what comes later may need what comes before.
+const NEEDS: [Need; 18] = {
+    use Purpose::{Build, Demo, Ebpf, Test};
+    [
+        package(
+            "gcc",
+            "links every Rust program; compiles the tests' C programs",
+            &[Build, Test, Ebpf, Demo],
+        ),
+        package(
+            "libc6-dev",
+            "the C library to link against",
+            &[Build, Test, Ebpf, Demo],
+        ),
+        package(
+            "g++",
+            "compiles the test program that throws C++ exceptions",
+            &[Test],
+        ),
+        package(
+            "openmpi-bin",
+            "Open MPI's mpirun: the jobs that are watched",
+            &[Test, Demo],
+        ),
+        package(
+            "libopenmpi-dev",
+            "compiles the test programs for Open MPI",
+            &[Test],
+        ),
+        package("mpich", "MPICH's mpirun: the other MPI", &[Test]),
+        package("libmpich-dev", "compiles the test programs for MPICH", &[Test]),
+        package(
+            "lammps",
+            "a real, unmodified MPI program: molecular dynamics",
+            &[Test, Demo],
+        ),
+        package(
+            "lammps-examples",
+            "its melt example, the job of the demo",
+            &[Test, Demo],
+        ),
+        package(
+            "rustc-web",
+            "a Rust compiler whose library source comes with it",
+            &[Ebpf],
+        ),
+        package("cargo-web", "its cargo", &[Ebpf]),
+        package(
+            "rust-web-src",
+            "the library source, to build core for BPF",
+            &[Ebpf],
+        ),
+        package("libzstd-dev", "bpf-linker links against it", &[Ebpf]),
+        package("zlib1g-dev", "bpf-linker links against it", &[Ebpf]),
+        Need {
+            what: What::MatchingLlvm,
+            why: "the compiler's own LLVM, for bpf-linker",
+            purposes: &[Ebpf],
+        },
+        Need {
+            what: What::BpfLinker,
+            why: "links BPF objects",
+            purposes: &[Ebpf],
+        },
+        Need {
+            what: What::RustComponent("fmt"),
+            why: "checks the format of the sources",
+            purposes: &[Test],
+        },
+        Need {
+            what: What::RustComponent("clippy"),
+            why: "checks the sources for likely mistakes",
+            purposes: &[Test],
+        },
+    ]
+};
+
+pub(crate) fn of(purposes: &[Purpose]) -> Vec<Need> {
+    let wanted = |need: &Need| need.purposes.iter().any(|purpose| purposes.contains(purpose));
+    NEEDS.into_iter().filter(wanted).collect()
+}
+
+pub(crate) fn llvm_packages(major: u32) -> Vec<String> {
+    vec![format!("llvm-{major}-dev"), format!("libpolly-{major}-dev")]
+}
