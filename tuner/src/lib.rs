@@ -2,7 +2,15 @@
 
 pub mod address;
 pub mod clock;
+pub mod dwarf;
+pub mod image;
+mod link_map;
 pub mod maps;
+pub mod memory;
+pub mod module;
 pub mod process;
+pub mod space;
+pub mod symbol;
 pub mod value;
+pub mod variable;
 pub mod who;

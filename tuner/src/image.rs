@@ -1,0 +1,522 @@
+//! One ELF file: segments, sections, symbols, what it needs. Only 64-bit little-endian files, the machines we run on.
+//!
+//! Reads the parts that are asked for, never the whole file (libraries of a gigabyte exist). Knows no process.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+
+use object::LittleEndian as LE;
+use object::elf;
+use object::pod::{self, Pod};
+use object::read::{CompressedData, CompressionFormat};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::address::{FileOffset, LinkAddress};
+use crate::symbol::{Symbol, SymbolTable};
+
+/// Why an ELF file cannot be used.
+#[derive(Debug, Error)]
+pub enum ImageError {
+    /// Not an ELF file.
+    #[error("not an ELF file")]
+    NotElf,
+    /// 32-bit or big-endian.
+    #[error("only 64-bit little-endian programs are supported")]
+    Unsupported,
+    /// It points outside of itself.
+    #[error("damaged: {what} lies outside of the file")]
+    Damaged {
+        /// What does.
+        what: &'static str,
+    },
+    /// Its debug information contradicts itself.
+    #[error("damaged debug information: {0}")]
+    Debug(#[from] gimli::Error),
+    /// It cannot be read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The identity that the linker gave a file. The same for every copy, another after every rebuild.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BuildId(String);
+
+impl fmt::Display for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for BuildId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BuildId({self})")
+    }
+}
+
+/// A part of the file that the loader maps (a PT_LOAD program header), or another range of link addresses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// Where it begins.
+    pub address: LinkAddress,
+    /// Bytes in memory; what exceeds `file_size` is zero at the start (bss).
+    pub memory_size: u64,
+    /// Where it begins in the file.
+    pub offset: FileOffset,
+    /// Bytes in the file.
+    pub file_size: u64,
+    /// The loader maps it writable.
+    pub writable: bool,
+    /// The loader maps it executable.
+    pub executable: bool,
+}
+
+impl Segment {
+    fn holds(&self, address: LinkAddress, length: u64) -> bool {
+        address.0.checked_sub(self.address.0).and_then(|at| at.checked_add(length)).is_some_and(|end| end <= self.memory_size)
+    }
+}
+
+/// A section, as far as it says what may be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// Where it is placed.
+    pub address: LinkAddress,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its flags say that the program writes it.
+    pub writable: bool,
+    /// It is the pattern of a thread-local block, not a variable's place.
+    pub thread_local: bool,
+    /// It holds code.
+    pub executable: bool,
+    allocated: bool,
+    compressed: bool,
+    kind: elf::SectionType,
+    offset: u64,
+    link: usize,
+}
+
+/// What the dynamic linker reads of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dynamic {
+    /// The name under which others ask for it.
+    pub soname: Option<String>,
+    /// The names of what it asks for.
+    pub needed: Vec<String>,
+    /// Linked with -Bsymbolic: it uses its own definitions before anyone else's.
+    pub symbolic: bool,
+}
+
+/// A relocation by which a dynamic symbol's address is stored, or its initial value copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SymbolRelocation {
+    /// Where.
+    pub place: LinkAddress,
+    /// What is added to the symbol's address.
+    pub addend: i64,
+    /// The executable's own copy of a library's variable is made here.
+    pub copy: bool,
+}
+
+/// One ELF file.
+#[derive(Debug)]
+pub struct Image {
+    file: File,
+    file_size: u64,
+    machine: elf::Machine,
+    /// The segments that the loader maps.
+    pub segments: Vec<Segment>,
+    /// What the loader makes read-only once relocation is done.
+    pub read_only_after_relocation: Option<Segment>,
+    /// Where the dynamic section is.
+    pub dynamic_segment: Option<Segment>,
+    /// All sections; empty when the file was stripped of them.
+    pub sections: Vec<Section>,
+    /// What the dynamic linker reads.
+    pub dynamic: Dynamic,
+    build_id: Option<(BuildId, Option<LinkAddress>)>,
+    dynamic_symbols: OnceLock<SymbolTable>,
+    static_symbols: OnceLock<SymbolTable>,
+}
+
+impl Image {
+    /// Reads the headers of an ELF file.
+    pub fn read(file: File) -> Result<Image, ImageError> {
+        let file_size = file.metadata()?.len();
+        let reader = Reader { file: &file, file_size };
+        let header = reader.header()?;
+        let programs = reader.table::<elf::ProgramHeader64<LE>>(
+            header.e_phoff.get(LE),
+            usize::from(header.e_phnum.get(LE)),
+            "the program headers",
+        )?;
+        let segments_of = |kind| programs.iter().filter(move |program| program.p_type.get(LE) == kind).map(segment);
+        let sections = reader.sections(&header)?;
+        let mut image = Image {
+            machine: header.e_machine.get(LE),
+            segments: segments_of(elf::PT_LOAD).collect(),
+            read_only_after_relocation: segments_of(elf::PT_GNU_RELRO).next(),
+            dynamic_segment: segments_of(elf::PT_DYNAMIC).next(),
+            build_id: reader.build_id(segments_of(elf::PT_NOTE))?,
+            sections,
+            dynamic: Dynamic::default(),
+            dynamic_symbols: OnceLock::new(),
+            static_symbols: OnceLock::new(),
+            file_size,
+            file,
+        };
+        image.dynamic = image.read_dynamic()?;
+        Ok(image)
+    }
+
+    /// The identity that the linker gave it, if any.
+    pub fn build_id(&self) -> Option<&BuildId> {
+        self.build_id.as_ref().map(|(id, _)| id)
+    }
+
+    /// Where the bytes of the build id lie in memory, and how many they are.
+    pub(crate) fn build_id_place(&self) -> Option<(LinkAddress, usize)> {
+        let (id, place) = self.build_id.as_ref()?;
+        Some(((*place)?, id.0.len() / 2))
+    }
+
+    /// The file itself.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where the byte that the linker placed at `address` is in the file; `None` when it is in no mapped part of it. By
+    /// segments: that is what the kernel maps, section headers may lie or be missing.
+    pub fn file_offset(&self, address: LinkAddress) -> Option<FileOffset> {
+        self.segments.iter().find_map(|segment| {
+            let into = address.0.checked_sub(segment.address.0)?;
+            let offset = segment.offset.0.checked_add(into).filter(|_| into < segment.file_size);
+            offset.map(FileOffset)
+        })
+    }
+
+    /// The section that holds all `length` bytes at `address`.
+    pub fn section_at(&self, address: LinkAddress, length: u64) -> Option<&Section> {
+        let within = |section: &&Section| {
+            let into = address.0.checked_sub(section.address.0);
+            into.and_then(|into| into.checked_add(length)).is_some_and(|end| end <= section.size)
+        };
+        self.sections.iter().filter(|section| section.allocated && !section.thread_local).find(within)
+    }
+
+    /// The segment that holds all `length` bytes at `address`.
+    pub fn segment_at(&self, address: LinkAddress, length: u64) -> Option<&Segment> {
+        self.segments.iter().find(|segment| segment.holds(address, length))
+    }
+
+    /// True when the loader takes the right to write these bytes away after relocation (RELRO).
+    pub fn is_read_only_after_relocation(&self, address: LinkAddress, length: u64) -> bool {
+        self.read_only_after_relocation.as_ref().is_some_and(|segment| segment.holds(address, length))
+    }
+
+    /// The symbols the dynamic linker sees (.dynsym).
+    pub fn dynamic_symbols(&self) -> Result<&SymbolTable, ImageError> {
+        self.symbols(&self.dynamic_symbols, elf::SHT_DYNSYM)
+    }
+
+    /// The symbols the link editor saw (.symtab); empty in a stripped file.
+    pub fn static_symbols(&self) -> Result<&SymbolTable, ImageError> {
+        self.symbols(&self.static_symbols, elf::SHT_SYMTAB)
+    }
+
+    fn symbols<'a>(
+        &'a self,
+        cell: &'a OnceLock<SymbolTable>,
+        kind: elf::SectionType,
+    ) -> Result<&'a SymbolTable, ImageError> {
+        if let Some(table) = cell.get() {
+            return Ok(table);
+        }
+        let table = match self.sections.iter().find(|section| section.kind == kind) {
+            None => SymbolTable::default(),
+            Some(section) => {
+                let count = (section.size as usize) / size_of::<elf::Sym64<LE>>();
+                let entries = self.reader().table(section.offset, count, "a symbol table")?;
+                let strings = self.sections.get(section.link).ok_or(ImageError::Damaged { what: "a string table" })?;
+                let strings = self.reader().bytes(strings.offset, strings.size, "a string table")?;
+                SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM)
+            }
+        };
+        Ok(cell.get_or_init(|| table))
+    }
+
+    /// Every relocation that stores the address of the dynamic symbol `name`, or copies its value.
+    pub fn relocations_of(&self, name: &str) -> Result<Vec<SymbolRelocation>, ImageError> {
+        let indices: Vec<u32> = self.dynamic_symbols()?.indices_of(name).collect();
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (copy, stores) = match self.machine {
+            elf::EM_AARCH64 => (elf::R_AARCH64_COPY, [elf::R_AARCH64_GLOB_DAT, elf::R_AARCH64_ABS64]),
+            _ => (elf::R_X86_64_COPY, [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64]),
+        };
+        let mut found = Vec::new();
+        for section in self.sections.iter().filter(|section| section.kind == elf::SHT_RELA && section.allocated) {
+            let count = (section.size as usize) / size_of::<elf::Rela64<LE>>();
+            let entries: Vec<elf::Rela64<LE>> = self.reader().table(section.offset, count, "a relocation table")?;
+            for entry in entries {
+                let info = entry.r_info.get(LE);
+                let kind = elf::RelocationType(info as u32);
+                if indices.contains(&((info >> 32) as u32)) && (kind == copy || stores.contains(&kind)) {
+                    let place = LinkAddress(entry.r_offset.get(LE));
+                    found.push(SymbolRelocation { place, addend: entry.r_addend.get(LE), copy: kind == copy });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Every symbol of both tables that this file defines; one that is in both comes once, as the dynamic one.
+    pub fn defined_symbols(&self) -> Result<Vec<Symbol>, ImageError> {
+        let mut symbols: Vec<Symbol> = self.dynamic_symbols()?.iter().filter(|symbol| symbol.defined).collect();
+        let exported: std::collections::HashSet<(String, LinkAddress)> =
+            symbols.iter().map(|symbol| (symbol.name.clone(), symbol.address)).collect();
+        let rest = self.static_symbols()?.iter().filter(|symbol| symbol.defined);
+        symbols.extend(rest.filter(|symbol| !exported.contains(&(symbol.name.clone(), symbol.address))));
+        Ok(symbols)
+    }
+
+    /// The content of the section called `name`, decompressed; nothing when there is no such section.
+    pub(crate) fn section_bytes(&self, name: &str) -> Result<Cow<'static, [u8]>, ImageError> {
+        let named = |section: &&Section| section.name == name && section.kind != elf::SHT_NOBITS;
+        let Some(section) = self.sections.iter().find(named) else { return Ok(Cow::Borrowed(&[])) };
+        let bytes = self.reader().bytes(section.offset, section.size, "a section")?;
+        if !section.compressed {
+            return Ok(Cow::Owned(bytes));
+        }
+        decompress(&bytes).map(Cow::Owned).ok_or(ImageError::Damaged { what: "the end of a compressed section" })
+    }
+
+    fn read_dynamic(&self) -> Result<Dynamic, ImageError> {
+        let Some(section) = self.sections.iter().find(|section| section.kind == elf::SHT_DYNAMIC) else {
+            return Ok(Dynamic::default());
+        };
+        let count = (section.size as usize) / size_of::<elf::Dyn64<LE>>();
+        let entries: Vec<elf::Dyn64<LE>> = self.reader().table(section.offset, count, "the dynamic section")?;
+        let strings = self.sections.get(section.link).ok_or(ImageError::Damaged { what: "a string table" })?;
+        let strings = self.reader().bytes(strings.offset, strings.size, "a string table")?;
+        let mut dynamic = Dynamic::default();
+        for entry in &entries {
+            let value = entry.d_val.get(LE);
+            match entry.d_tag.get(LE) {
+                elf::DT_NULL => break,
+                elf::DT_NEEDED => dynamic.needed.extend(string_at(&strings, value)),
+                elf::DT_SONAME => dynamic.soname = string_at(&strings, value),
+                elf::DT_SYMBOLIC => dynamic.symbolic = true,
+                elf::DT_FLAGS => dynamic.symbolic |= value & u64::from(elf::DF_SYMBOLIC.0) != 0,
+                _ => {}
+            }
+        }
+        Ok(dynamic)
+    }
+
+    fn reader(&self) -> Reader<'_> {
+        Reader { file: &self.file, file_size: self.file_size }
+    }
+}
+
+fn segment(program: &elf::ProgramHeader64<LE>) -> Segment {
+    let flags = program.p_flags.get(LE);
+    Segment {
+        address: LinkAddress(program.p_vaddr.get(LE)),
+        memory_size: program.p_memsz.get(LE),
+        offset: FileOffset(program.p_offset.get(LE)),
+        file_size: program.p_filesz.get(LE),
+        writable: flags.0 & elf::PF_W.0 != 0,
+        executable: flags.0 & elf::PF_X.0 != 0,
+    }
+}
+
+/// The string that begins at `at` and ends at the next zero.
+fn string_at(strings: &[u8], at: u64) -> Option<String> {
+    let rest = strings.get(usize::try_from(at).ok()?..)?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    Some(String::from_utf8_lossy(&rest[..end]).into_owned())
+}
+
+/// Reads tables of a file; a table that would end behind the file is refused before memory is taken for it.
+struct Reader<'a> {
+    file: &'a File,
+    file_size: u64,
+}
+
+impl Reader<'_> {
+    fn bytes(&self, offset: u64, size: u64, what: &'static str) -> Result<Vec<u8>, ImageError> {
+        if offset.checked_add(size).is_none_or(|end| end > self.file_size) {
+            return Err(ImageError::Damaged { what });
+        }
+        let mut bytes = vec![0; size as usize];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    fn table<T: Pod>(&self, offset: u64, count: usize, what: &'static str) -> Result<Vec<T>, ImageError> {
+        let damaged = ImageError::Damaged { what };
+        let Some(size) = count.checked_mul(size_of::<T>()) else { return Err(damaged) };
+        if offset.checked_add(size as u64).is_none_or(|end| end > self.file_size) {
+            return Err(damaged);
+        }
+        // Words, so that the bytes are aligned for every entry type of a 64-bit file.
+        let mut words = vec![0u64; size.div_ceil(8)];
+        self.file.read_exact_at(&mut pod::bytes_of_slice_mut(&mut words)[..size], offset)?;
+        match pod::slice_from_bytes(pod::bytes_of_slice(&words), count) {
+            Ok((entries, _)) => Ok(entries.to_vec()),
+            Err(()) => Err(damaged),
+        }
+    }
+
+    fn header(&self) -> Result<elf::FileHeader64<LE>, ImageError> {
+        let mut ident = [0; 6];
+        match self.file.read_exact_at(&mut ident, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(ImageError::NotElf),
+            result => result?,
+        }
+        if ident[..4] != elf::ELFMAG {
+            return Err(ImageError::NotElf);
+        }
+        if ident[4] != elf::ELFCLASS64.0 || ident[5] != elf::ELFDATA2LSB.0 {
+            return Err(ImageError::Unsupported);
+        }
+        let header = self.table(0, 1, "the header")?;
+        header.into_iter().next().ok_or(ImageError::NotElf)
+    }
+
+    fn sections(&self, header: &elf::FileHeader64<LE>) -> Result<Vec<Section>, ImageError> {
+        let offset = header.e_shoff.get(LE);
+        if offset == 0 {
+            return Ok(Vec::new());
+        }
+        let count = usize::from(header.e_shnum.get(LE));
+        let headers: Vec<elf::SectionHeader64<LE>> = self.table(offset, count, "the section headers")?;
+        let names = headers.get(usize::from(header.e_shstrndx.get(LE).0));
+        let names = match names {
+            Some(names) => self.bytes(names.sh_offset.get(LE), names.sh_size.get(LE), "the section names")?,
+            None => Vec::new(),
+        };
+        Ok(headers.iter().map(|header| section(header, &names)).collect())
+    }
+
+    fn build_id(
+        &self,
+        notes: impl Iterator<Item = Segment>,
+    ) -> Result<Option<(BuildId, Option<LinkAddress>)>, ImageError> {
+        for segment in notes {
+            let bytes = self.bytes(segment.offset.0, segment.file_size, "a note")?;
+            if let Some(range) = find_build_id(&bytes) {
+                let place = LinkAddress(segment.address.0.wrapping_add(range.start as u64));
+                let id = bytes[range].iter().map(|byte| format!("{byte:02x}")).collect();
+                return Ok(Some((BuildId(id), Some(place))));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn section(header: &elf::SectionHeader64<LE>, names: &[u8]) -> Section {
+    let flags = header.sh_flags.get(LE).0;
+    Section {
+        name: string_at(names, u64::from(header.sh_name.get(LE))).unwrap_or_default(),
+        address: LinkAddress(header.sh_addr.get(LE)),
+        size: header.sh_size.get(LE),
+        writable: flags & elf::SHF_WRITE.0 != 0,
+        thread_local: flags & elf::SHF_TLS.0 != 0,
+        executable: flags & elf::SHF_EXECINSTR.0 != 0,
+        allocated: flags & elf::SHF_ALLOC.0 != 0,
+        compressed: flags & elf::SHF_COMPRESSED.0 != 0,
+        kind: header.sh_type.get(LE),
+        offset: header.sh_offset.get(LE),
+        link: header.sh_link.get(LE) as usize,
+    }
+}
+
+/// A compressed section begins with a header of its own (Elf64_Chdr: kind, padding, size, alignment).
+fn decompress(section: &[u8]) -> Option<Vec<u8>> {
+    let (header, data) = section.split_at_checked(24)?;
+    let format = match elf::CompressionType(u32::from_le_bytes(header[..4].try_into().ok()?)) {
+        elf::ELFCOMPRESS_ZLIB => CompressionFormat::Zlib,
+        elf::ELFCOMPRESS_ZSTD => CompressionFormat::Zstandard,
+        _ => return None,
+    };
+    let uncompressed_size = u64::from_le_bytes(header[8..16].try_into().ok()?);
+    let compressed = CompressedData { format, data, uncompressed_size };
+    compressed.decompress().ok().map(Cow::into_owned)
+}
+
+/// Where the build id lies in a block of notes: each is three words (name length, content length, kind), then the name and
+/// the content, both padded to four bytes.
+fn find_build_id(notes: &[u8]) -> Option<Range<usize>> {
+    let mut at = 0;
+    let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at.checked_add(4)?)?.try_into().ok()?) as usize);
+    loop {
+        let (name_size, size, kind) = (word(at)?, word(at + 4)?, word(at + 8)?);
+        let name = at + 12..(at + 12).checked_add(name_size)?;
+        let start = name.end.checked_next_multiple_of(4)?;
+        let content = start..start.checked_add(size)?;
+        notes.get(content.clone())?;
+        if kind == elf::NT_GNU_BUILD_ID.0 as usize && notes.get(name)? == b"GNU\0" {
+            return Some(content);
+        }
+        at = content.end.checked_next_multiple_of(4)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn our_own_file_has_segments_and_symbols() {
+        let image = Image::read(File::open("/proc/self/exe").unwrap()).unwrap();
+        assert!(image.segments.iter().any(|segment| segment.executable));
+        assert!(image.static_symbols().unwrap().iter().any(|symbol| symbol.name == "main"));
+        assert!(image.dynamic.needed.iter().any(|name| name.starts_with("libc.so")));
+    }
+
+    #[test]
+    fn a_name_outside_of_its_table_is_no_name() {
+        assert_eq!(string_at(b"abc\0", 9), None);
+        assert_eq!(string_at(b"abc", 0), None, "it has no end");
+    }
+
+    #[test]
+    fn a_text_is_not_an_elf_file() {
+        let error = Image::read(File::open("/proc/self/status").unwrap()).unwrap_err();
+        assert!(matches!(error, ImageError::NotElf), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_notes_make_the_search_panic(words in proptest::collection::vec(0u32..40, 0..30)) {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let _ = find_build_id(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_header_is_an_error_and_no_panic(at in 16usize..64, byte: u8) {
+            use std::io::Write;
+            let mut bytes = std::fs::read("/bin/true").unwrap();
+            bytes[at] = byte;
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&bytes).unwrap();
+            if let Ok(image) = Image::read(file) {
+                let _ = image.defined_symbols();
+                let _ = image.relocations_of("stdout");
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The memory of another process, for reading. Opened once: the handle stays with the address space it was opened for, so
+//! that after an exec it reads nothing instead of the bytes of another program.
+//!
+//! Cannot write; see [`crate::write`].
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use thiserror::Error;
+
+use crate::address::Address;
+use crate::process::{Pid, Process, ProcessError, io_error};
+
+/// Why memory could not be read.
+#[derive(Debug, Error)]
+pub enum MemoryError {
+    /// The process cannot be looked into.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The program that the handle was opened for is no longer there.
+    #[error("process {pid} has ended, or runs another program now")]
+    Gone {
+        /// The process.
+        pid: Pid,
+    },
+    /// Nothing is mapped there.
+    #[error("process {pid} has nothing readable at {address}")]
+    Unmapped {
+        /// The process.
+        pid: Pid,
+        /// Where.
+        address: Address,
+    },
+    /// Something else.
+    #[error("cannot read the memory of process {pid} at {address}: {source}")]
+    Io {
+        /// The process.
+        pid: Pid,
+        /// Where.
+        address: Address,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
+
+/// The memory of a process, for reading.
+#[derive(Debug)]
+pub struct Memory {
+    pid: Pid,
+    file: File,
+}
+
+impl Memory {
+    /// Opens the memory of `process`.
+    pub fn open(process: &Process) -> Result<Memory, MemoryError> {
+        Memory::open_pid(process.pid)
+    }
+
+    pub(crate) fn open_pid(pid: Pid) -> Result<Memory, MemoryError> {
+        Ok(Memory { pid, file: open(pid, OpenOptions::new().read(true))? })
+    }
+
+    /// Fills `bytes` from `address` on.
+    pub fn read(&self, address: Address, bytes: &mut [u8]) -> Result<(), MemoryError> {
+        let pid = self.pid;
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = address.0.wrapping_add(done as u64);
+            match self.file.read_at(&mut bytes[done..], at) {
+                // The kernel reads zero bytes exactly when the address space is gone.
+                Ok(0) => return Err(MemoryError::Gone { pid }),
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                    return Err(MemoryError::Unmapped { pid, address: Address(at) });
+                }
+                Err(source) => return Err(MemoryError::Io { pid, address: Address(at), source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The 8-byte word at `address`.
+    pub fn word(&self, address: Address) -> Result<u64, MemoryError> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+}
+
+/// Opens /proc/PID/mem and then checks that the process is still the one meant: only in this order does the handle belong
+/// to it for certain.
+pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError> {
+    let path = pid.proc_path("mem");
+    let file = options.open(&path).map_err(|source| io_error(pid.number, &path, source))?;
+    if pid.is_alive() { Ok(file) } else { Err(ProcessError::Ended { pid }) }
+}

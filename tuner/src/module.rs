@@ -1,0 +1,260 @@
+//! The ELF files that a process has loaded: where each lies, and the very file it was loaded from.
+//!
+//! A path is only a name: the file may have been replaced since, or belong to a container. So a file counts as a module's
+//! only when it has the inode that the kernel shows in the mapping.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use thiserror::Error;
+
+use crate::address::{Address, LinkAddress, LoadBias};
+use crate::image::{BuildId, Image, ImageError, Segment};
+use crate::maps::{Backing, Device, Mapping};
+use crate::memory::Memory;
+use crate::process::Pid;
+
+/// Why the file of a module cannot be had.
+#[derive(Debug, Error)]
+pub enum ModuleError {
+    /// The file is not reachable under any name.
+    #[error(
+        "cannot open {path} as process {pid} has it loaded (replaced or deleted since, or not permitted): root can reach \
+         it through /proc/{pid}/map_files"
+    )]
+    Unreachable {
+        /// The process.
+        pid: Pid,
+        /// The name of the file when it was loaded.
+        path: String,
+    },
+    /// The file is not understood.
+    #[error("{path}: {source}")]
+    Image {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: ImageError,
+    },
+}
+
+/// Parsed files, kept by inode: the ranks of a job share their program and its libraries.
+#[derive(Debug, Default)]
+pub struct Images {
+    known: Mutex<HashMap<Identity, Arc<Image>>>,
+}
+
+/// Device, inode, size and time of change: the same for two handles of one unchanged file.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Identity(u64, u64, u64, i64, i64);
+
+impl Images {
+    /// None yet.
+    pub fn new() -> Images {
+        Images::default()
+    }
+
+    /// The parsed form of `file`.
+    pub fn read(&self, file: File) -> Result<Arc<Image>, ImageError> {
+        let meta = file.metadata()?;
+        let key = Identity(meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(image) = known().get(&key) {
+            return Ok(Arc::clone(image));
+        }
+        let image = Arc::new(Image::read(file)?);
+        known().insert(key, Arc::clone(&image));
+        Ok(image)
+    }
+}
+
+/// An ELF file that is loaded in a process.
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// The process.
+    pub pid: Pid,
+    /// The name of the file when it was loaded, as the process saw it.
+    pub path: String,
+    /// No directory has that name for it any more.
+    pub deleted: bool,
+    /// The device of the file, as the mapping shows it.
+    pub device: Device,
+    /// Its inode.
+    pub inode: u64,
+    /// How far the loader moved it.
+    pub bias: LoadBias,
+    /// The file.
+    pub image: Arc<Image>,
+    /// Its place in the order in which the dynamic linker searches; `None` when it is not in the main list (dlmopen, or the
+    /// list could not be read).
+    pub order: Option<usize>,
+    /// It is the program itself.
+    pub is_executable: bool,
+    first: Mapping,
+}
+
+impl Module {
+    /// The last part of the path.
+    pub fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// The identity that the linker gave it.
+    pub fn build_id(&self) -> Option<&BuildId> {
+        self.image.build_id()
+    }
+
+    /// Where the loader put what the linker placed at `link`.
+    pub fn address(&self, link: LinkAddress) -> Address {
+        self.bias.address(link)
+    }
+
+    /// True when `address` lies in what the loader mapped for it.
+    pub fn contains(&self, address: Address) -> bool {
+        let link = LinkAddress(address.0.wrapping_sub(self.bias.0));
+        self.image.segment_at(link, 1).is_some()
+    }
+
+    /// True when a user means this module by `name`: its path, file name, soname, or the file name up to `.so`.
+    pub fn is_called(&self, name: &str) -> bool {
+        let file_name = self.file_name();
+        let up_to_so = file_name.strip_prefix(name).is_some_and(|rest| rest.starts_with(".so"));
+        self.path == name || file_name == name || up_to_so || self.image.dynamic.soname.as_deref() == Some(name)
+    }
+
+    /// True while the same file is still loaded at the same place, judged by `maps` read just now.
+    pub fn is_still_in(&self, maps: &[Mapping]) -> bool {
+        let first = &self.first;
+        let same = |map: &&Mapping| map.start == first.start && map.offset == first.offset;
+        maps.iter().find(same).is_some_and(|map| map.shows(self.device, self.inode))
+    }
+
+    /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain path when it
+    /// still has the same inode, else one through /proc.
+    pub fn probe_path(&self) -> Result<PathBuf, ModuleError> {
+        let wanted = self.image.file().metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+        let same = |path: &PathBuf| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino())) == wanted;
+        let pid = self.pid;
+        let mut names = vec![PathBuf::from(&self.path), pid.proc_path(&format!("root{}", self.path))];
+        names.extend(self.is_executable.then(|| pid.proc_path("exe")));
+        names.push(pid.proc_path(&map_file(&self.first)));
+        let found = names.into_iter().find(|path| wanted.is_some() && same(path));
+        found.ok_or_else(|| ModuleError::Unreachable { pid, path: self.path.clone() })
+    }
+}
+
+fn map_file(mapping: &Mapping) -> String {
+    format!("map_files/{:x}-{:x}", mapping.start.0, mapping.end.0)
+}
+
+/// The modules among `maps`, by address. A file that is mapped only to be read, as data, is none: for a module every segment
+/// of its program headers must be mapped where one common bias puts it. Files that cannot be opened come second.
+pub(crate) fn find(
+    pid: Pid,
+    maps: &[Mapping],
+    memory: &Memory,
+    images: &Images,
+) -> (Vec<Module>, Vec<ModuleError>) {
+    let mut modules: Vec<Module> = Vec::new();
+    let mut failed = Vec::new();
+    let mut opened: HashMap<(Device, u64), Option<Arc<Image>>> = HashMap::new();
+    for mapping in maps {
+        let Backing::File { path, deleted } = &mapping.backing else { continue };
+        if modules.iter().any(|module| mapping.shows(module.device, module.inode) && module.contains(mapping.start)) {
+            continue;
+        }
+        let image = opened.entry((mapping.device, mapping.inode)).or_insert_with(|| {
+            let is_mapped_code = |map: &Mapping| map.permissions.execute && map.shows(mapping.device, mapping.inode);
+            // Opening a device or a pipe can block or have effects; nothing without code is a module.
+            if !maps.iter().any(is_mapped_code) {
+                return None;
+            }
+            match open(pid, mapping, path, memory, images) {
+                Ok(image) => Some(image),
+                Err(ModuleError::Image { source: ImageError::NotElf, .. }) => None,
+                Err(error) => {
+                    failed.push(error);
+                    None
+                }
+            }
+        });
+        let Some(image) = image else { continue };
+        if let Some(bias) = bias(image, mapping, maps) {
+            modules.push(Module {
+                pid,
+                path: path.clone(),
+                deleted: *deleted,
+                device: mapping.device,
+                inode: mapping.inode,
+                bias,
+                image: Arc::clone(image),
+                order: None,
+                is_executable: false,
+                first: mapping.clone(),
+            });
+        }
+    }
+    (modules, failed)
+}
+
+/// The bias by which `mapping` begins the module's first segment, if all other segments lie where it puts them.
+fn bias(image: &Image, mapping: &Mapping, maps: &[Mapping]) -> Option<LoadBias> {
+    let first = image.segments.first()?;
+    // The kernel maps whole pages: the segment's first byte lies as far behind the mapping's start as in the file.
+    let into_page = first.offset.0.checked_sub(mapping.offset.0)?;
+    let bias = LoadBias(mapping.start.0.wrapping_add(into_page).wrapping_sub(first.address.0));
+    let is_mapped = |segment: &Segment| {
+        let start = bias.address(segment.address);
+        maps.iter().any(|map| {
+            let offset = start.0.checked_sub(map.start.0).map(|into| map.offset.0.wrapping_add(into));
+            map.shows(mapping.device, mapping.inode) && map.contains(start, 1) && offset == Some(segment.offset.0)
+        })
+    };
+    image.segments.iter().filter(|segment| segment.file_size > 0).all(is_mapped).then_some(bias)
+}
+
+fn open(
+    pid: Pid,
+    mapping: &Mapping,
+    path: &str,
+    memory: &Memory,
+    images: &Images,
+) -> Result<Arc<Image>, ModuleError> {
+    let exact = File::open(pid.proc_path(&map_file(mapping)));
+    let file = exact.or_else(|_| open_by_name(pid, mapping, path, memory));
+    let file = file.map_err(|_| ModuleError::Unreachable { pid, path: path.to_owned() })?;
+    images.read(file).map_err(|source| ModuleError::Image { path: path.to_owned(), source })
+}
+
+/// Without the right to use map_files: by its name, or as the program of the process, if that is the mapped inode.
+fn open_by_name(pid: Pid, mapping: &Mapping, path: &str, memory: &Memory) -> io::Result<File> {
+    for name in [pid.proc_path(&format!("root{path}")), pid.proc_path("exe")] {
+        if let Ok(file) = File::open(name)
+            && is_mapped_file(&file, mapping, memory)?
+        {
+            return Ok(file);
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Same inode and device; on file systems whose stat tells another device than their mappings (btrfs, overlayfs), same inode
+/// and same first page, which holds the program headers and nearly always the build id.
+fn is_mapped_file(file: &File, mapping: &Mapping, memory: &Memory) -> io::Result<bool> {
+    let meta = file.metadata()?;
+    if meta.ino() != mapping.inode {
+        return Ok(false);
+    }
+    let device = Device { major: rustix::fs::major(meta.dev()), minor: rustix::fs::minor(meta.dev()) };
+    if device == mapping.device {
+        return Ok(true);
+    }
+    let (mut on_disk, mut loaded) = ([0; 4096], [0; 4096]);
+    let count = file.read_at(&mut on_disk, mapping.offset.0)?;
+    let is_read = memory.read(mapping.start, &mut loaded[..count]).is_ok();
+    Ok(is_read && count > 0 && on_disk[..count] == loaded[..count])
+}

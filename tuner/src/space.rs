@@ -1,0 +1,141 @@
+//! A snapshot of what a process has in memory: its mappings and its modules, in the order of the dynamic linker.
+
+use std::collections::{HashSet, VecDeque};
+use std::fs;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::address::Address;
+use crate::link_map;
+use crate::maps::{self, Mapping, MapsError};
+use crate::memory::{Memory, MemoryError};
+use crate::module::{self, Images, Module, ModuleError};
+use crate::process::{Pid, Process, ProcessError, io_error};
+
+/// Why there is no snapshot.
+#[derive(Debug, Error)]
+pub enum SpaceError {
+    /// The process cannot be looked into.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// Its memory cannot be read.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Its maps file is not understood.
+    #[error("process {pid}: {source}")]
+    Maps {
+        /// The process.
+        pid: Pid,
+        /// The line.
+        source: MapsError,
+    },
+    /// Its program cannot be read.
+    #[error("the program of process {pid} cannot be read{}", because(.reasons))]
+    NoProgram {
+        /// The process.
+        pid: Pid,
+        /// Why, as far as known.
+        reasons: Vec<ModuleError>,
+    },
+}
+
+fn because(reasons: &[ModuleError]) -> String {
+    reasons.first().map(|reason| format!(": {reason}")).unwrap_or_default()
+}
+
+/// A snapshot of mappings and modules. Old as soon as it is made; what is written to is checked again ([`crate::slot`]).
+#[derive(Debug, Clone)]
+pub struct AddressSpace {
+    /// The process.
+    pub process: Process,
+    /// All mappings, by address.
+    pub maps: Vec<Mapping>,
+    /// The modules: the program first, then in the dynamic linker's order, then the rest by address.
+    pub modules: Vec<Module>,
+    /// Modules whose file could not be read: symbols in them are not found.
+    pub unreadable: Arc<[ModuleError]>,
+    pub(crate) memory: Arc<Memory>,
+}
+
+impl AddressSpace {
+    /// Takes the snapshot.
+    pub fn read(process: &Process, images: &Images) -> Result<AddressSpace, SpaceError> {
+        let pid = process.pid;
+        let memory = Memory::open(process)?;
+        let maps = read_maps(pid)?;
+        let (mut modules, failed) = module::find(pid, &maps, &memory, images);
+        let Some(program) = entry_module(pid, &modules) else {
+            return Err(SpaceError::NoProgram { pid, reasons: failed });
+        };
+        modules[program].is_executable = true;
+        modules[program].order = Some(0);
+        if let Some(order) = link_map::read(&modules[program], &memory)? {
+            for module in modules.iter_mut().filter(|module| !module.is_executable) {
+                module.order = order.iter().position(|dynamic| module.contains(*dynamic));
+            }
+        }
+        modules.sort_by_key(|module| module.order.unwrap_or(usize::MAX));
+        let (process, unreadable, memory) = (process.clone(), failed.into(), Arc::new(memory));
+        Ok(AddressSpace { process, maps, modules, unreadable, memory })
+    }
+
+    /// The program itself.
+    pub fn executable(&self) -> Option<&Module> {
+        self.modules.iter().find(|module| module.is_executable)
+    }
+
+    /// The modules that a user means by `name`.
+    pub fn modules_called<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Module> + 'a {
+        self.modules.iter().filter(move |module| module.is_called(name))
+    }
+
+    /// Reads memory of the process the snapshot was taken of, and of no other.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Which modules were loaded at start, by index: the program, what it needs and what that needs, and what the
+    /// environment preloads. Their definitions are seen by every module; those of a later dlopen perhaps only by itself
+    /// (RTLD_LOCAL, the default), and no structure of the dynamic linker that is fit to be read says which.
+    pub(crate) fn loaded_at_start(&self) -> HashSet<usize> {
+        let listed = |name: &str| {
+            let is_it = |module: &Module| {
+                let soname = module.image.dynamic.soname.as_deref();
+                module.order.is_some() && (soname == Some(name) || module.file_name() == name || module.path == name)
+            };
+            self.modules.iter().position(is_it)
+        };
+        let program = self.modules.iter().position(|module| module.is_executable);
+        let environment = self.process.environment().unwrap_or_default();
+        let preloaded = environment.iter().find_map(|line| line.strip_prefix("LD_PRELOAD=")).unwrap_or_default();
+        let preloaded = preloaded.split([':', ' ']).map(|path| path.rsplit('/').next().unwrap_or(path));
+        let mut waiting: VecDeque<usize> = program.into_iter().chain(preloaded.filter_map(listed)).collect();
+        let mut reached = HashSet::new();
+        while let Some(index) = waiting.pop_front() {
+            if reached.insert(index) {
+                waiting.extend(self.modules[index].image.dynamic.needed.iter().filter_map(|name| listed(name)));
+            }
+        }
+        reached
+    }
+}
+
+/// The mappings of a process now.
+pub(crate) fn read_maps(pid: Pid) -> Result<Vec<Mapping>, SpaceError> {
+    let path = pid.proc_path("maps");
+    let text = fs::read(&path).map_err(|source| io_error(pid.number, &path, source))?;
+    maps::parse(&String::from_utf8_lossy(&text)).map_err(|source| SpaceError::Maps { pid, source })
+}
+
+/// The module that the kernel started: the one that holds the program headers named in the auxiliary vector. Without it
+/// (AT_PHDR is there since Linux 2.2) the first module by address.
+fn entry_module(pid: Pid, modules: &[Module]) -> Option<usize> {
+    const AT_PHDR: u64 = 3;
+    let vector = fs::read(pid.proc_path("auxv")).unwrap_or_default();
+    let (pairs, _) = vector.as_chunks::<16>();
+    let word = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+    let headers = pairs.iter().find(|pair| word(&pair[..8]) == AT_PHDR).map(|pair| Address(word(&pair[8..])));
+    let by_headers = headers.and_then(|headers| modules.iter().position(|module| module.contains(headers)));
+    by_headers.or_else(|| (!modules.is_empty()).then_some(0))
+}

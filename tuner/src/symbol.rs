@@ -1,0 +1,192 @@
+//! Symbols of one ELF file, by name or all of them. Does not know where the file is mapped.
+
+use std::collections::BTreeMap;
+
+use object::LittleEndian as LE;
+use object::elf;
+
+use crate::address::{FileOffset, LinkAddress};
+use crate::image::{Image, ImageError};
+
+/// What a symbol names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SymbolKind {
+    /// Code.
+    Function,
+    /// Code that picks, once, the function that callers get (IFUNC): a probe on it sees the pick, not the calls.
+    IndirectFunction,
+    /// Data.
+    Variable,
+    /// Data of which every thread has its own.
+    ThreadLocal,
+    /// Anything else, as labels of assembler code.
+    Other,
+}
+
+/// How far a symbol is seen, and how strong it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Binding {
+    /// Only in its source file.
+    Local,
+    /// Everywhere.
+    Global,
+    /// Everywhere, unless somebody else defines it at link time; the dynamic linker makes no difference.
+    Weak,
+    /// Everywhere, and once in the whole process even across dlopen.
+    Unique,
+}
+
+/// A symbol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Symbol {
+    /// Its name as the linker knows it (mangled for C++).
+    pub name: String,
+    /// What it names.
+    pub kind: SymbolKind,
+    /// How far it is seen.
+    pub binding: Binding,
+    /// The file uses its own definition although others see it (protected visibility).
+    pub protected: bool,
+    /// The dynamic linker sees it: it is in .dynsym.
+    pub exported: bool,
+    /// This file defines it (else it only asks for it).
+    pub defined: bool,
+    /// Its value.
+    pub address: LinkAddress,
+    /// Bytes that it takes; 0 when the file does not say.
+    pub size: u64,
+}
+
+/// A table of symbols with its names.
+#[derive(Debug, Default)]
+pub struct SymbolTable {
+    entries: Vec<elf::Sym64<LE>>,
+    strings: Vec<u8>,
+    exported: bool,
+}
+
+impl SymbolTable {
+    pub(crate) fn new(entries: Vec<elf::Sym64<LE>>, strings: Vec<u8>, exported: bool) -> SymbolTable {
+        SymbolTable { entries, strings, exported }
+    }
+
+    /// All symbols that have a name.
+    pub fn iter(&self) -> impl Iterator<Item = Symbol> + '_ {
+        self.entries.iter().filter(|entry| entry.st_name.get(LE) != 0).map(|entry| self.symbol(entry))
+    }
+
+    /// The symbols called `name`, without making a text of every other one.
+    pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Symbol> + 'a {
+        self.entries.iter().filter(|entry| self.raw_name(entry) == name.as_bytes()).map(|entry| self.symbol(entry))
+    }
+
+    pub(crate) fn indices_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
+        let named = move |(at, entry)| (self.raw_name(entry) == name.as_bytes()).then_some(at);
+        (0u32..).zip(&self.entries).filter_map(named)
+    }
+
+    /// Up to a version, which some link editors append in .symtab (`memcpy@GLIBC_2.14`).
+    fn raw_name(&self, entry: &elf::Sym64<LE>) -> &[u8] {
+        let rest = self.strings.get(entry.st_name.get(LE) as usize..).unwrap_or_default();
+        let end = rest.iter().position(|byte| matches!(byte, 0 | b'@')).unwrap_or(rest.len());
+        &rest[..end]
+    }
+
+    fn symbol(&self, entry: &elf::Sym64<LE>) -> Symbol {
+        Symbol {
+            name: String::from_utf8_lossy(self.raw_name(entry)).into_owned(),
+            kind: match entry.st_type() {
+                elf::STT_FUNC => SymbolKind::Function,
+                elf::STT_GNU_IFUNC => SymbolKind::IndirectFunction,
+                elf::STT_OBJECT | elf::STT_COMMON => SymbolKind::Variable,
+                elf::STT_TLS => SymbolKind::ThreadLocal,
+                _ => SymbolKind::Other,
+            },
+            binding: match entry.st_bind() {
+                elf::STB_LOCAL => Binding::Local,
+                elf::STB_WEAK => Binding::Weak,
+                elf::STB_GNU_UNIQUE => Binding::Unique,
+                _ => Binding::Global,
+            },
+            protected: entry.st_visibility() == elf::STV_PROTECTED,
+            exported: self.exported && entry.st_bind() != elf::STB_LOCAL,
+            defined: entry.st_shndx.get(LE) != elf::SHN_UNDEF,
+            address: LinkAddress(entry.st_value.get(LE)),
+            size: entry.st_size.get(LE),
+        }
+    }
+}
+
+/// A function that a probe can be put on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// All names asked for that mean these bytes: aliases share one probe, or every call would count twice.
+    pub names: Vec<String>,
+    /// Where it begins in the file.
+    pub offset: FileOffset,
+    /// Where the linker placed it.
+    pub address: LinkAddress,
+    /// Bytes that it takes; 0 when the file does not say.
+    pub size: u64,
+    /// How far it is seen.
+    pub binding: Binding,
+    /// It picks the function that callers get; see [`SymbolKind::IndirectFunction`].
+    pub indirect: bool,
+}
+
+impl Image {
+    /// The functions among `names`, by file offset, in one pass over the symbols. A name without a function is not in the
+    /// answer; a name that several static functions share comes with each of them.
+    pub fn functions(&self, names: &[&str]) -> Result<Vec<Function>, ImageError> {
+        let wanted: std::collections::HashSet<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
+        for table in [self.dynamic_symbols()?, self.static_symbols()?] {
+            for entry in table.entries.iter().filter(|entry| wanted.contains(table.raw_name(entry))) {
+                self.add_function(&mut found, table.symbol(entry));
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    fn add_function(&self, found: &mut BTreeMap<FileOffset, Function>, symbol: Symbol) {
+        let is_code = matches!(symbol.kind, SymbolKind::Function | SymbolKind::IndirectFunction);
+        let Some(offset) = self.file_offset(symbol.address).filter(|_| is_code && symbol.defined) else { return };
+        let function = found.entry(offset).or_insert_with(|| Function {
+            names: Vec::new(),
+            offset,
+            address: symbol.address,
+            size: symbol.size,
+            binding: symbol.binding,
+            indirect: symbol.kind == SymbolKind::IndirectFunction,
+        });
+        if !function.names.contains(&symbol.name) {
+            function.names.push(symbol.name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    fn libc() -> Image {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path = maps.lines().find_map(|line| line.split_once('/').filter(|(_, p)| p.contains("libc.so")));
+        Image::read(File::open(format!("/{}", path.unwrap().1)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn aliases_of_one_function_are_reported_once_with_all_names() {
+        let functions = libc().functions(&["write", "__write", "no_such_function"]).unwrap();
+        assert_eq!(functions.len(), 1, "{functions:?}");
+        assert_eq!(functions[0].names.len(), 2);
+        assert!(functions[0].size > 0 && functions[0].offset.0 > 0);
+    }
+
+    #[test]
+    fn an_indirect_function_is_reported_as_such() {
+        let functions = libc().functions(&["memcpy"]).unwrap();
+        assert!(functions.iter().any(|function| function.indirect), "{functions:?}");
+    }
+}
