@@ -1,2 +1,4 @@
 //! The agent.
+pub mod discover;
 pub mod kernel;
+pub mod mpi;

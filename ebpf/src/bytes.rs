@@ -3,8 +3,14 @@
 use abi::{ByteRule, SizeLayout};
 use aya_ebpf::{helpers::bpf_probe_read_user, programs::ProbeContext};
 
+const IN_HANDLE: u8 = SizeLayout::InHandle as u8;
+const AT_POINTER: u8 = SizeLayout::AtPointer as u8;
+
 /// count × size of the datatype; `None` when either cannot be told.
 pub fn of_call(ctx: &ProbeContext, rule: &ByteRule) -> Option<u64> {
+    if is_in_place(ctx, rule)? {
+        return None;
+    }
     let count: u64 = argument(ctx, rule.count_argument)?;
     let count = if rule.count_width == 4 { i64::from(count as i32) } else { count as i64 };
     let datatype = argument(ctx, rule.type_argument)?;
@@ -18,9 +24,18 @@ fn product(count: u64, size: u64) -> Option<u64> {
     (count < LIMIT && size < LIMIT).then(|| count.wrapping_mul(size))
 }
 
+fn is_in_place(ctx: &ProbeContext, rule: &ByteRule) -> Option<bool> {
+    if rule.buffer_argument == ByteRule::NO_BUFFER {
+        return Some(false);
+    }
+    let in_place = match rule.layout {
+        IN_HANDLE => ByteRule::IN_PLACE_IN_HANDLE,
+        _ => ByteRule::IN_PLACE_AT_POINTER,
+    };
+    Some(argument(ctx, rule.buffer_argument)? == in_place)
+}
+
 fn size(datatype: u64, rule: &ByteRule) -> Option<u64> {
-    const IN_HANDLE: u8 = SizeLayout::InHandle as u8;
-    const AT_POINTER: u8 = SizeLayout::AtPointer as u8;
     /// The upper byte of the handle of a built-in type, in MPICH and its descendants.
     const BUILT_IN: u64 = 0x4c;
     match rule.layout {

@@ -14,9 +14,10 @@ pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::MAX_PROBES, 0
 #[map]
 pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::MAX_PROCESSES, 0);
 
-/// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load.
+/// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load and reads the cells as
+/// shared memory.
 #[map]
-pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 0);
+pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
 /// What is open in each thread; the key is the kernel's own `pid << 32 | tid`.
 #[map]

@@ -73,6 +73,7 @@ pub struct LoadOptions {
 /// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
 pub struct Kernel {
     maps: Ebpf,
+    cells: sys::Cells,
     entry: OwnedFd,
     returns: OwnedFd,
     kind: LinkKind,
@@ -104,7 +105,10 @@ impl Kernel {
                 (entry, returns, LinkKind::Tracefs)
             }
         };
-        Ok(Kernel { maps, entry, returns, kind, options })
+        let totals = maps.map("TOTALS").and_then(data).ok_or_else(|| missing("TOTALS"))?;
+        let cells = sys::Cells::map(totals.fd().as_fd(), cells)
+            .map_err(|error| KernelError::Object(format!("its totals cannot be mapped: {error}")))?;
+        Ok(Kernel { maps, cells, entry, returns, kind, options })
     }
 
     /// How probes are attached on this kernel.
@@ -150,9 +154,10 @@ impl Kernel {
 
     /// What a process did in each probed function, in the order of the probes.
     pub fn totals(&self, slot: u32) -> Result<Vec<Totals>, KernelError> {
-        let cells: Array<_, Cell> = Array::try_from(self.map("TOTALS")?)?;
-        let first = slot * self.options.probes;
-        (first..first + self.options.probes).map(|index| Ok(cells.get(&index, 0)?.0)).collect()
+        let first = slot as usize * self.options.probes as usize;
+        (first..first + self.options.probes as usize)
+            .map(|index| self.cells.get(index).ok_or_else(|| missing("TOTALS")))
+            .collect()
     }
 
     /// Every thread that was inside a probed function, with its kernel key (`pid << 32 | tid`).
@@ -220,7 +225,7 @@ fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), Ke
     let definitions = object.maps.clone();
     let descriptors: Vec<(&str, RawFd, &aya_obj::Map)> = definitions
         .iter()
-        .filter_map(|(name, map)| Some((name.as_str(), descriptor(maps.map(name)?)?, map)))
+        .filter_map(|(name, map)| Some((name.as_str(), data(maps.map(name)?)?.fd().as_fd().as_raw_fd(), map)))
         .collect();
     object.relocate_maps(descriptors.into_iter(), &text).map_err(|error| broken(&error))?;
     object.relocate_calls(&text).map_err(|error| broken(&error))?;
@@ -239,14 +244,13 @@ fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), Ke
     Ok((load("entry")?, load("returns")?))
 }
 
-fn descriptor(map: &Map) -> Option<RawFd> {
-    let data = match map {
+fn data(map: &Map) -> Option<&MapData> {
+    match map {
         Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::RingBuf(data) => {
-            data
+            Some(data)
         }
-        _ => return None,
-    };
-    Some(data.fd().as_fd().as_raw_fd())
+        _ => None,
+    }
 }
 
 /// Device and inode of our pid namespace; zeros in the machine's first one, whose numbers are the kernel's own.
@@ -271,5 +275,4 @@ macro_rules! record {
     };
 }
 record!(Spec, ProbeSpec);
-record!(Cell, Totals);
 record!(ThreadRecord, Thread);

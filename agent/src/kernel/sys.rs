@@ -6,8 +6,11 @@ use std::{
     ffi::CStr,
     io,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    ptr::NonNull,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
+use abi::Totals;
 use aya_obj::generated::bpf_insn;
 
 const BPF_PROG_LOAD: libc::c_int = 5;
@@ -94,6 +97,57 @@ fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
 
 fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<()>() as u64
+}
+
+/// The cells of a mappable array of [`Totals`], read as shared memory: no system call for each cell.
+#[derive(Debug)]
+pub(super) struct Cells {
+    first: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: the memory is only read, with atomic loads, and stays mapped as long as the value lives.
+unsafe impl Send for Cells {}
+
+impl Cells {
+    const WORDS_PER_CELL: usize = size_of::<Totals>() / size_of::<u64>();
+
+    pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells> {
+        let words = cells as usize * Self::WORDS_PER_CELL;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                words * size_of::<u64>(),
+                rustix::mm::ProtFlags::READ,
+                rustix::mm::MapFlags::SHARED,
+                array,
+                0,
+            )
+        }?;
+        let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Cells { first, words })
+    }
+
+    pub(super) fn get(&self, index: usize) -> Option<Totals> {
+        let start = index.checked_mul(Self::WORDS_PER_CELL)?;
+        if start + Self::WORDS_PER_CELL > self.words {
+            return None;
+        }
+        let mut words = [0_u64; Self::WORDS_PER_CELL];
+        for (place, word) in words.iter_mut().enumerate() {
+            // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
+            *word = unsafe { self.first.add(start + place).as_ref() }.load(Ordering::Relaxed);
+        }
+        Some(bytemuck::cast(words))
+    }
+}
+
+impl Drop for Cells {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `map` mapped, and nothing borrows from it.
+        let _ = unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), self.words * size_of::<u64>()) };
+    }
 }
 
 /// Loads a program of the kprobe kind. On refusal the verifier's words come back with the error.

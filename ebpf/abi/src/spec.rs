@@ -51,8 +51,22 @@ pub struct ByteRule {
     pub type_argument: u8,
     /// Width of the count in bytes: 4, or 8 for the large-count functions.
     pub count_width: u8,
+    /// Which argument is the buffer: where it says "in place", the count has no meaning and the bytes are unknown.
+    /// [`ByteRule::NO_BUFFER`] when the count always counts.
+    pub buffer_argument: u8,
+    /// Zero.
+    pub zero: u8,
     /// Where the size stands in the datatype's object, in bytes, for [`SizeLayout::AtPointer`].
-    pub size_offset: u32,
+    pub size_offset: u16,
+}
+
+impl ByteRule {
+    /// No argument decides whether the count has a meaning.
+    pub const NO_BUFFER: u8 = u8::MAX;
+    /// The address that means "in place" with [`SizeLayout::AtPointer`] (Open MPI).
+    pub const IN_PLACE_AT_POINTER: u64 = 1;
+    /// The address that means "in place" with [`SizeLayout::InHandle`] (MPICH and its descendants).
+    pub const IN_PLACE_IN_HANDLE: u64 = u64::MAX;
 }
 
 /// The switches of a [`ProbeSpec`].

@@ -1,0 +1,85 @@
+//! Which process started the job.
+
+use super::table::ProcessTable;
+
+/// What starts ranks, on the first node and on the others. Names are cut at 15 bytes, as the kernel does.
+const LAUNCHERS: &[&str] = &[
+    "mpirun",
+    "mpiexec",
+    "orterun",
+    "prterun",
+    "prte",
+    "orted",
+    "prted",
+    "mpirun.openmpi",
+    "mpiexec.openmpi",
+    "mpirun.mpich",
+    "mpiexec.mpich",
+    "mpiexec.hydra",
+    "hydra_pmi_proxy",
+    "hydra_bstrap_pr",
+    "srun",
+    "slurmstepd",
+    "aprun",
+    "jsrun",
+    "palsd",
+];
+
+/// True for the short name of a launcher.
+pub fn is_launcher(name: &str) -> bool {
+    LAUNCHERS.contains(&name.get(..15).unwrap_or(name))
+}
+
+/// The launcher that a process belongs to: itself, the nearest one above it (and further up while launchers start
+/// launchers, as mpiexec does its proxies), or the only one below it, when the process is a script around the job.
+pub fn find(table: &ProcessTable, pid: i32) -> Option<i32> {
+    let above = table
+        .lineage(pid)
+        .skip_while(|(_, entry)| !is_launcher(&entry.name))
+        .take_while(|(_, entry)| is_launcher(&entry.name))
+        .last();
+    if let Some((launcher, _)) = above {
+        return Some(launcher);
+    }
+    let launches = |pid: &i32| table.get(*pid).is_some_and(|entry| is_launcher(&entry.name));
+    let outermost = |pid: &i32| {
+        launches(pid) && table.get(*pid).and_then(|entry| table.get(entry.parent)).is_none_or(|up| !is_launcher(&up.name))
+    };
+    let below: Vec<i32> = table.descendants(pid).into_iter().filter(outermost).collect();
+    match below[..] {
+        [only] => Some(only),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> ProcessTable {
+        ProcessTable::of(&[
+            (1, 0, "init"),
+            (50, 1, "bash"),
+            (100, 50, "mpiexec.hydra"),
+            (101, 100, "hydra_pmi_proxy"),
+            (102, 101, "app"),
+            (103, 101, "app"),
+            (200, 1, "slurmstepd"),
+            (201, 200, "bash"),
+            (202, 201, "mpirun"),
+            (203, 202, "lmp"),
+            (300, 1, "python3"),
+        ])
+    }
+
+    #[test]
+    fn the_launcher_is_found_from_a_rank_a_proxy_itself_and_a_script_around_it() {
+        for (pid, launcher) in [(102, 100), (101, 100), (100, 100), (50, 100), (203, 202), (202, 202)] {
+            assert_eq!(find(&table(), pid), Some(launcher), "from {pid}");
+        }
+        // The step daemon started a script, and the script started the job.
+        assert_eq!(find(&table(), 201), Some(200));
+        assert_eq!(find(&table(), 300), None);
+        assert_eq!(find(&table(), 1), None, "two jobs below");
+    }
+}

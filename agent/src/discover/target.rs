@@ -1,0 +1,86 @@
+//! TARGET on the command line: a process number or the name of a program.
+
+use super::table::ProcessTable;
+
+/// Why a target is not understood.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// Nothing runs under this name.
+    #[error("no program named {name} runs here")]
+    NoSuchProgram {
+        /// As typed.
+        name: String,
+    },
+    /// More than one program has the name.
+    #[error("{count} programs named {name} run here: {listed}; say which process is meant")]
+    Ambiguous {
+        /// As typed.
+        name: String,
+        /// How many.
+        count: usize,
+        /// Their numbers.
+        listed: String,
+    },
+    /// A kind of target that this version does not have.
+    #[error("targets of the form {kind}:… are not in this version; name a process of the program")]
+    Kind {
+        /// What stands before the colon.
+        kind: String,
+    },
+}
+
+/// The process that a target means. A name must mean exactly one program: processes of that name that one process started
+/// are one program.
+pub fn resolve(target: &str, table: &ProcessTable) -> Result<i32, TargetError> {
+    if let Ok(pid) = target.parse() {
+        return Ok(pid);
+    }
+    if let Some((kind, _)) = target.split_once(':') {
+        return Err(TargetError::Kind { kind: kind.into() });
+    }
+    let cut = target.get(..15).unwrap_or(target);
+    let named: Vec<i32> = table.iter().filter(|(_, entry)| entry.name == cut).map(|(pid, _)| pid).collect();
+    let parent = |pid: &i32| table.get(*pid).map(|entry| entry.parent);
+    let first_of_each: Vec<i32> = named
+        .iter()
+        .enumerate()
+        .filter(|(index, pid)| {
+            let started_by_another = named.iter().any(|other| Some(*other) == parent(pid));
+            !started_by_another && !named[..*index].iter().any(|earlier| parent(earlier) == parent(pid))
+        })
+        .map(|(_, pid)| *pid)
+        .collect();
+    match first_of_each[..] {
+        [] => Err(TargetError::NoSuchProgram { name: target.into() }),
+        [only] => Ok(only),
+        _ => Err(TargetError::Ambiguous {
+            name: target.into(),
+            count: first_of_each.len(),
+            listed: first_of_each.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_must_mean_one_program() {
+        let table = ProcessTable::of(&[
+            (10, 1, "mpirun"),
+            (11, 10, "lmp"),
+            (12, 10, "lmp"),
+            (20, 1, "app"),
+            (21, 20, "app"),
+            (30, 1, "twice"),
+            (31, 2, "twice"),
+        ]);
+        assert_eq!(resolve("4711", &table), Ok(4711));
+        assert_eq!(resolve("lmp", &table), Ok(11));
+        assert_eq!(resolve("app", &table), Ok(20));
+        insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; say which process is meant");
+        insta::assert_snapshot!(resolve("none", &table).unwrap_err(), @"no program named none runs here");
+        insta::assert_snapshot!(resolve("slurm:4711", &table).unwrap_err(), @"targets of the form slurm:… are not in this version; name a process of the program");
+    }
+}

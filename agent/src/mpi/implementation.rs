@@ -1,0 +1,114 @@
+//! Which MPI a module is, told from its symbols and strings; no name of a file is trusted.
+
+use std::os::unix::fs::FileExt;
+
+use abi::SizeLayout;
+use tuner::{image::Image, module::Module, space::AddressSpace};
+
+/// An MPI library (or a program with MPI linked in).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Implementation {
+    /// "Open MPI", "MPICH", "Intel MPI" or "MPI" for one that is not known.
+    pub name: &'static str,
+    /// Its version, where it says so.
+    pub version: Option<String>,
+    /// How the size of a datatype is found.
+    pub layout: SizeLayout,
+    /// Offset of the size in a datatype's object, for [`SizeLayout::AtPointer`].
+    pub size_offset: u16,
+}
+
+/// Recognises the MPI that `module` defines; `None` when it defines none.
+pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation> {
+    let image = &module.image;
+    if image.functions(&["PMPI_Send"]).ok()?.is_empty() {
+        return None;
+    }
+    let known = |name, version, layout, size_offset| Some(Implementation { name, version, layout, size_offset });
+    if has_variable(image, "ompi_mpi_comm_world") {
+        let offset = calibrate(module, space);
+        let layout = if offset.is_some() { SizeLayout::AtPointer } else { SizeLayout::Unknown };
+        return known("Open MPI", open_mpi_version(image), layout, offset.unwrap_or(0));
+    }
+    if has_variable(image, "MPII_Version_string") || has_variable(image, "MPIR_Version_string") {
+        let intel = has_variable(image, "I_MPI_VERSION") || module.path.contains("intel");
+        let name = if intel { "Intel MPI" } else { "MPICH" };
+        return known(name, mpich_version(module, space), SizeLayout::InHandle, 0);
+    }
+    known("MPI", None, SizeLayout::Unknown, 0)
+}
+
+fn has_variable(image: &Image, name: &str) -> bool {
+    variable(image, name).is_some()
+}
+
+fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbol> {
+    let tables = [image.dynamic_symbols().ok()?, image.static_symbols().ok()?];
+    tables.into_iter().find_map(|table| table.named(name).find(|symbol| symbol.defined))
+}
+
+/// Where the size stands in Open MPI's datatype objects: the one offset at which three types of known size all show it.
+/// The offset moves between versions and debug builds.
+fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
+    const KNOWN: [(&str, u64); 4] =
+        [("ompi_mpi_byte", 1), ("ompi_mpi_int", 4), ("ompi_mpi_double", 8), ("ompi_mpi_double_int", 12)];
+    /// Sizes have stood within the first hundred bytes in every release.
+    const SEARCHED: u16 = 128;
+    let mut offsets = (0..SEARCHED).step_by(8).filter(|offset| {
+        KNOWN.iter().all(|(name, size)| {
+            let place = variable(&module.image, name).map(|symbol| module.address(symbol.address));
+            let place = place.and_then(|place| place.checked_add(u64::from(*offset)));
+            place.is_some_and(|place| space.memory().word(place).ok() == Some(*size))
+        })
+    });
+    let offset = offsets.next()?;
+    // Two candidates mean that we do not know.
+    offsets.next().is_none().then_some(offset)
+}
+
+/// Open MPI keeps its release as a string of its own, such as `v4.1.4`, among its constants.
+fn open_mpi_version(image: &Image) -> Option<String> {
+    /// Constants of the libraries seen end within the first few MiB.
+    const SEARCHED: usize = 8 << 20;
+    let mut bytes = Vec::new();
+    let mut chunk = vec![0; 1 << 16];
+    while bytes.len() < SEARCHED {
+        let read = image.file().read_at(&mut chunk, bytes.len() as u64).ok()?;
+        if read == 0 {
+            break;
+        }
+        bytes.extend_from_slice(&chunk[..read]);
+    }
+    bytes.split(|&byte| byte == 0).find_map(release)
+}
+
+fn release(text: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(text.strip_prefix(b"v")?).ok()?;
+    let mut parts = text.split('.');
+    let numbers = parts.clone().count() == 3
+        && parts.all(|part| !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit()));
+    numbers.then(|| text.to_owned())
+}
+
+fn mpich_version(module: &Module, space: &AddressSpace) -> Option<String> {
+    let symbol =
+        ["MPII_Version_string", "MPIR_Version_string"].iter().find_map(|name| variable(&module.image, name))?;
+    let mut bytes = [0; 16];
+    let length = bytes.len().min(usize::try_from(symbol.size).ok()?);
+    space.memory().read(module.address(symbol.address), &mut bytes[..length]).ok()?;
+    let text = std::str::from_utf8(bytes[..length].split(|&byte| byte == 0).next()?).ok()?;
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::release;
+
+    #[test]
+    fn a_release_is_three_numbers_behind_a_v() {
+        assert_eq!(release(b"v4.1.4").as_deref(), Some("4.1.4"));
+        for other in [&b"4.1.4"[..], b"v4.1", b"v4.1.4rc2", b"v%d.%d.%d", b"v..", b"version"] {
+            assert_eq!(release(other), None, "{}", String::from_utf8_lossy(other));
+        }
+    }
+}
