@@ -1,1 +1,21 @@
-//! Whole-program tests of tuneagent.
+//! The harness of the whole-program tests: real MPI jobs, the real agent, deadlines on everything.
+//!
+//! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `programs` compiles
+//! the small programs of `programs/`, `lines` waits for what a program prints, `family` ends process trees, `job`
+//! starts programs under an MPI launcher, `agent` starts `tuneagent`, `lammps` knows the one real program we run.
+//!
+//! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Nothing started here
+//! outlives the value that stands for it, nor the test process, however that ends.
+//!
+//! The tests themselves are in `e2e/`. The demo (`cargo xtask demo`) uses this harness too.
+
+pub mod agent;
+pub mod family;
+pub mod job;
+pub mod lammps;
+pub mod lines;
+pub mod needs;
+pub mod problem;
+pub mod programs;
+
+pub use problem::{Outcome, Problem};

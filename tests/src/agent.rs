@@ -1,0 +1,151 @@
+//! The program under test: `tuneagent`, started as a user would, watched, signalled, its report read.
+//!
+//! Which binary: TUNEAGENT_BIN if set, else the one in the target directory of the running test.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::lines::Lines;
+use crate::problem::While;
+use crate::{Outcome, Problem, family, programs};
+
+/// Finds the program.
+pub fn binary() -> Outcome<PathBuf> {
+    if let Some(given) = std::env::var_os("TUNEAGENT_BIN") {
+        return Ok(PathBuf::from(given));
+    }
+    let file = programs::target_folder()?.join("tuneagent");
+    if file.exists() {
+        return Ok(file);
+    }
+    let file = file.display();
+    Err(Problem::new(format!(
+        "{file} is not there: build it first (cargo build), or set TUNEAGENT_BIN"
+    )))
+}
+
+/// A running agent. Dropping it kills it.
+pub struct Agent {
+    child: Child,
+    /// What it prints, both streams.
+    pub lines: Lines,
+    folder: TempDir,
+}
+
+impl Agent {
+    /// `tuneagent attach PID --plain --json FILE FLAGS…`
+    pub fn attach(pid: u32, flags: &[&str]) -> Outcome<Agent> {
+        let folder = tempfile::tempdir()?;
+        let report = folder.path().join("report.json");
+        let mut arguments = vec![
+            "attach".into(),
+            pid.to_string(),
+            "--plain".into(),
+            "--json".into(),
+        ];
+        arguments.push(report.to_string_lossy().into_owned());
+        arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        Agent::start(arguments, folder)
+    }
+
+    /// Any command of the agent.
+    pub fn command(arguments: &[&str]) -> Outcome<Agent> {
+        Agent::start(
+            arguments.iter().map(|word| (*word).to_owned()).collect(),
+            tempfile::tempdir()?,
+        )
+    }
+
+    fn start(arguments: Vec<String>, folder: TempDir) -> Outcome<Agent> {
+        let binary = binary()?;
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(&binary)
+            .args(arguments.iter().map(OsStr::new));
+        // A state folder of its own: journals of tests must not mix with each other, nor with the user's.
+        command
+            .env("XDG_STATE_HOME", folder.path())
+            .env("XDG_RUNTIME_DIR", folder.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        let mut child = command
+            .spawn()
+            .while_(format!("cannot start {}", binary.display()))?;
+        let lines = Lines::default();
+        lines.follow(child.stdout.take().ok_or("no output")?);
+        lines.follow(child.stderr.take().ok_or("no error output")?);
+        Ok(Agent { child, lines, folder })
+    }
+
+    /// Waits until all probes are attached.
+    pub fn armed(&self) -> Outcome {
+        let armed = |lines: &[crate::lines::Line]| {
+            lines
+                .iter()
+                .any(|line| line.text.starts_with("armed"))
+                .then_some(())
+        };
+        self.lines
+            .wait_for("the agent to be armed", Duration::from_secs(30), armed)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal to the agent alone.
+    pub fn signal(&self, signal: Signal) -> Outcome {
+        family::signal(&self.child, signal)
+    }
+
+    /// Waits for the end; its exit code, or 128 + the signal.
+    pub fn wait(&mut self, within: Duration) -> Outcome<i32> {
+        family::wait(&mut self.child, within).while_(format!("tuneagent; it printed:\n{}", self.lines.text()))
+    }
+
+    /// Ctrl-C, then the report; anything but exit code 0 is a problem.
+    pub fn stop(&mut self) -> Outcome<Value> {
+        self.signal(Signal::INT)?;
+        self.finish(Duration::from_secs(30))
+    }
+
+    /// Waits until it ends by itself with exit code 0, then reads its report.
+    pub fn finish(&mut self, within: Duration) -> Outcome<Value> {
+        match self.wait(within)? {
+            0 => self.report(),
+            code => Err(Problem::new(format!(
+                "tuneagent ended with {code}:\n{}",
+                self.lines.text()
+            ))),
+        }
+    }
+
+    fn report(&self) -> Outcome<Value> {
+        let file = self.folder.path().join("report.json");
+        let text = fs::read_to_string(&file).while_("the agent left no report")?;
+        let report: Value = serde_json::from_str(&text)?;
+        match report["schema"].as_str() {
+            Some("tuneagent.report/1") => Ok(report),
+            other => Err(Problem::new(format!("the report's schema is {other:?}"))),
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        family::end(&mut self.child, Duration::from_secs(5));
+    }
+}

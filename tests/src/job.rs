@@ -1,0 +1,196 @@
+//! Programs as users start them: under an MPI launcher, or alone; followed line by line, ended for certain.
+//!
+//! It knows the flags with which each MPI runs more ranks than there are cores; it knows nothing of the agent.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::lines::Lines;
+use crate::problem::While;
+use crate::{Outcome, Problem, family};
+
+/// Which MPI.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mpi {
+    /// Open MPI: ranks that wait spin, and yield the CPU only if told to.
+    OpenMpi,
+    /// MPICH
+    Mpich,
+}
+
+/// How Open MPI's ranks wait when they share CPUs; MPICH has no such switch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Waiting {
+    /// They keep the CPU: what the agent repairs.
+    Spinning,
+    /// They let others run.
+    Yielding,
+}
+
+impl Mpi {
+    /// Both of them.
+    pub const ALL: [Mpi; 2] = [Mpi::OpenMpi, Mpi::Mpich];
+
+    /// As reports name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "Open MPI",
+            Mpi::Mpich => "MPICH",
+        }
+    }
+
+    pub(crate) fn compiler(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "mpicc.openmpi",
+            Mpi::Mpich => "mpicc.mpich",
+        }
+    }
+
+    /// The launcher's command line up to the program. Open MPI counts a core as a slot, refuses more ranks than
+    /// slots, and refuses root: hence the host file in `folder` and the flags.
+    fn launcher(self, ranks: usize, waiting: Waiting, folder: &Path) -> Outcome<Vec<String>> {
+        let mut words: Vec<String> = Vec::new();
+        match self {
+            Mpi::Mpich => words.push("mpirun.mpich".into()),
+            Mpi::OpenMpi => {
+                let hosts = folder.join("hosts");
+                fs::write(&hosts, "localhost slots=64\n").while_(hosts.display())?;
+                words.push("mpirun.openmpi".into());
+                if rustix::process::geteuid().is_root() {
+                    words.push("--allow-run-as-root".into());
+                }
+                let yields = if waiting == Waiting::Yielding { "1" } else { "0" };
+                let hosts = hosts.to_string_lossy();
+                let flags = [
+                    "--hostfile",
+                    &hosts,
+                    "--bind-to",
+                    "none",
+                    "--mca",
+                    "mpi_yield_when_idle",
+                    yields,
+                ];
+                words.extend(flags.map(str::to_owned));
+            }
+        }
+        words.extend(["-n".to_owned(), ranks.to_string()]);
+        Ok(words)
+    }
+}
+
+/// A running program. Dropping it ends everything that it started.
+pub struct Job {
+    child: Child,
+    /// What it prints, both streams.
+    pub lines: Lines,
+    folder: TempDir,
+    command: String,
+}
+
+impl Job {
+    /// Starts a program under MPI. `arguments` sees the folder of the job, where gates are files.
+    pub fn mpi(
+        mpi: Mpi,
+        waiting: Waiting,
+        ranks: usize,
+        program: &Path,
+        arguments: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Outcome<Job> {
+        let folder = tempfile::tempdir()?;
+        let mut words = mpi.launcher(ranks, waiting, folder.path())?;
+        words.push(program.to_string_lossy().into_owned());
+        words.extend(arguments(folder.path()));
+        Job::start(words, folder)
+    }
+
+    /// Starts a program alone.
+    pub fn alone(program: &Path, arguments: impl FnOnce(&Path) -> Vec<String>) -> Outcome<Job> {
+        let folder = tempfile::tempdir()?;
+        let mut words = vec![program.to_string_lossy().into_owned()];
+        words.extend(arguments(folder.path()));
+        Job::start(words, folder)
+    }
+
+    fn start(words: Vec<String>, folder: TempDir) -> Outcome<Job> {
+        // setpriv: if this process is killed, the launcher gets SIGTERM and ends its ranks.
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "TERM", "--"])
+            .args(&words)
+            .current_dir(folder.path());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        // A group of its own: Ctrl-C at a terminal is for us, and we end the job in order.
+        command.process_group(0);
+        let mut child = command
+            .spawn()
+            .while_(format!("cannot start {}", words.join(" ")))?;
+        let lines = Lines::default();
+        lines.follow(child.stdout.take().ok_or("no output")?);
+        lines.follow(child.stderr.take().ok_or("no error output")?);
+        Ok(Job {
+            child,
+            lines,
+            folder,
+            command: words.join(" "),
+        })
+    }
+
+    /// The launcher's process (the program's own if it was started alone).
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The command line, as one would type it.
+    pub fn command(&self) -> &str {
+        &self.command
+    }
+
+    /// Opens a gate: programs wait for files in the job's folder.
+    pub fn open(&self, gate: &str) -> Outcome {
+        let file = self.folder.path().join(gate);
+        fs::write(&file, "").while_(file.display())
+    }
+
+    /// Waits for `count` JSON lines with this "event", in the order of their ranks.
+    pub fn events(&self, event: &str, count: usize, within: Duration) -> Outcome<Vec<Value>> {
+        let what = format!("{count} lines with the event '{event}' from {}", self.command);
+        let mut found = self.lines.wait_for(&what, within, |lines| {
+            let parsed = lines
+                .iter()
+                .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+            let matching: Vec<Value> = parsed.filter(|value| value["event"] == event).collect();
+            (matching.len() >= count).then_some(matching)
+        })?;
+        found.sort_by_key(|value| value["rank"].as_u64());
+        Ok(found)
+    }
+
+    /// Waits until the program has ended by itself, successfully.
+    pub fn finish(&mut self, within: Duration) -> Outcome {
+        let code = family::wait(&mut self.child, within).while_(&self.command)?;
+        self.lines.wait_for_end(Duration::from_secs(5))?;
+        match code {
+            0 => Ok(()),
+            _ => Err(Problem::new(format!(
+                "{} ended with {code}:\n{}",
+                self.command,
+                self.lines.text()
+            ))),
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        family::end(&mut self.child, Duration::from_secs(3));
+    }
+}

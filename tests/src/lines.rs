@@ -1,0 +1,172 @@
+//! What a program prints, line by line, with the time at which each line came; and waiting for a line.
+//!
+//! It never sleeps and never loses a line: readers put lines into one list, whoever waits looks at all of it.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::{Outcome, Problem};
+
+/// One line, and when it came.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The moment at which it was read.
+    pub at: Instant,
+    /// Without its end.
+    pub text: String,
+}
+
+/// Everything that a program has printed so far.
+#[derive(Clone, Default)]
+pub struct Lines {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    lines: Vec<Line>,
+    readers: usize,
+}
+
+impl Lines {
+    /// Starts to read a stream, in a thread that ends with it.
+    pub fn follow(&self, stream: impl Read + Send + 'static) {
+        self.locked().readers += 1;
+        let lines = self.clone();
+        std::thread::spawn(move || lines.read(stream));
+    }
+
+    fn read(&self, stream: impl Read) {
+        let mut stream = BufReader::new(stream);
+        let mut bytes = Vec::new();
+        while matches!(stream.read_until(b'\n', &mut bytes), Ok(1..)) {
+            let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+            self.locked().lines.push(Line {
+                at: Instant::now(),
+                text,
+            });
+            self.shared.changed.notify_all();
+            bytes.clear();
+        }
+        self.locked().readers -= 1;
+        self.shared.changed.notify_all();
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All lines until now.
+    pub fn all(&self) -> Vec<Line> {
+        self.locked().lines.clone()
+    }
+
+    /// All lines until now as one text.
+    pub fn text(&self) -> String {
+        let lines = self.all();
+        lines
+            .iter()
+            .map(|line| line.text.as_str())
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// Waits until `find` finds something in all lines so far; at the deadline, or at the end of the output, it
+    /// is a problem that shows the output.
+    pub fn wait_for<T>(
+        &self,
+        what: &str,
+        within: Duration,
+        mut find: impl FnMut(&[Line]) -> Option<T>,
+    ) -> Outcome<T> {
+        let deadline = Instant::now() + within;
+        let mut state = self.locked();
+        loop {
+            if let Some(found) = find(&state.lines) {
+                return Ok(found);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if state.readers == 0 || left.is_zero() {
+                let why = if left.is_zero() {
+                    format!("{within:?} passed")
+                } else {
+                    "its output ended".to_owned()
+                };
+                drop(state);
+                return Err(Problem::new(format!(
+                    "waited for {what}, but {why}; it printed:\n{}",
+                    self.text()
+                )));
+            }
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+    }
+
+    /// Waits for the first line that contains `part`.
+    pub fn wait_for_line(&self, part: &str, within: Duration) -> Outcome<Line> {
+        let find = |lines: &[Line]| lines.iter().find(|line| line.text.contains(part)).cloned();
+        self.wait_for(&format!("a line with '{part}'"), within, find)
+    }
+
+    /// Waits until all streams have ended: after that nothing is added.
+    pub fn wait_for_end(&self, within: Duration) -> Outcome {
+        let deadline = Instant::now() + within;
+        let mut state = self.locked();
+        while state.readers > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Problem::new(format!("its output did not end within {within:?}")));
+            }
+            state = self
+                .shared
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_found_whether_it_came_before_or_after_the_question() -> Outcome {
+        let (reader, mut writer) = std::io::pipe()?;
+        let lines = Lines::default();
+        lines.follow(reader);
+        std::io::Write::write_all(&mut writer, b"one\ntwo\n")?;
+        assert_eq!(lines.wait_for_line("two", Duration::from_secs(5))?.text, "two");
+        assert_eq!(lines.wait_for_line("one", Duration::from_secs(5))?.text, "one");
+        Ok(())
+    }
+
+    #[test]
+    fn waiting_ends_with_the_output_and_shows_it() -> Outcome {
+        let lines = Lines::default();
+        lines.follow(&b"only this"[..]);
+        let problem = lines
+            .wait_for_line("that", Duration::from_secs(5))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            problem.contains("its output ended") && problem.contains("only this"),
+            "{problem}"
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,64 @@
+//! How things fail in the harness: one text for a person.
+
+use std::fmt;
+
+/// What went wrong, in words; shown as it is by `Debug` too, because that is what a failing test prints.
+pub struct Problem(String);
+
+/// What a test and most of the harness return.
+pub type Outcome<T = ()> = Result<T, Problem>;
+
+impl Problem {
+    /// A problem with its text.
+    pub fn new(text: impl Into<String>) -> Problem {
+        Problem(text.into())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<String> for Problem {
+    fn from(text: String) -> Problem {
+        Problem(text)
+    }
+}
+
+impl From<&str> for Problem {
+    fn from(text: &str) -> Problem {
+        Problem(text.to_owned())
+    }
+}
+
+impl From<std::io::Error> for Problem {
+    fn from(error: std::io::Error) -> Problem {
+        Problem(error.to_string())
+    }
+}
+
+impl From<serde_json::Error> for Problem {
+    fn from(error: serde_json::Error) -> Problem {
+        Problem(format!("not the JSON that was expected: {error}"))
+    }
+}
+
+/// Says in which attempt something failed.
+pub trait While<T> {
+    /// Puts `doing` before the text of the problem.
+    fn while_(self, doing: impl fmt::Display) -> Outcome<T>;
+}
+
+impl<T, E: fmt::Display> While<T> for Result<T, E> {
+    fn while_(self, doing: impl fmt::Display) -> Outcome<T> {
+        self.map_err(|error| Problem(format!("{doing}: {error}")))
+    }
+}

@@ -1,0 +1,83 @@
+//! Compiles the small programs of `tests/programs`, once per content.
+//!
+//! A program's file name holds a hash of its source and its compiler's command, so a stale one is never run and an
+//! unchanged one is never compiled again.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::job::Mpi;
+use crate::problem::While;
+use crate::{Outcome, Problem};
+
+/// -O1 keeps functions recognisable; the debug information is what `symbols`, `get` and `set` read.
+const FLAGS: [&str; 5] = ["-O1", "-g", "-Wall", "-Wextra", "-Werror"];
+
+/// An MPI program, for one MPI.
+pub fn mpi(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), mpi.compiler())
+}
+
+/// A C program without MPI.
+pub fn c(name: &str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), "cc")
+}
+
+/// A C++ program.
+pub fn cxx(name: &str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.cc"), "c++")
+}
+
+fn compiled(source: &str, compiler: &str) -> Outcome<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("programs")
+        .join(source);
+    let text = fs::read(&source).while_(source.display())?;
+    let mut hasher = DefaultHasher::new();
+    (&text, compiler, FLAGS).hash(&mut hasher);
+    let folder = target_folder()?.join("programs");
+    fs::create_dir_all(&folder).while_(folder.display())?;
+    let name = source.file_stem().unwrap_or_default().to_string_lossy();
+    let program = folder.join(format!("{name}-{compiler}-{:016x}", hasher.finish()));
+    if !program.exists() {
+        compile(compiler, &source, &program)?;
+    }
+    Ok(program)
+}
+
+/// Into a file of its own, then renamed: tests compile at the same time, and half a program must not be run.
+fn compile(compiler: &str, source: &Path, program: &Path) -> Outcome {
+    let folder = program.parent().unwrap_or(Path::new("."));
+    let draft = tempfile::Builder::new().prefix("draft").tempdir_in(folder)?;
+    let output = draft.path().join("program");
+    let run = Command::new(compiler)
+        .args(FLAGS)
+        .arg(source)
+        .arg("-o")
+        .arg(&output)
+        .output()
+        .while_(compiler)?;
+    if !run.status.success() {
+        let said = String::from_utf8_lossy(&run.stderr);
+        return Err(Problem::new(format!(
+            "{compiler} did not compile {}:\n{said}",
+            source.display()
+        )));
+    }
+    fs::rename(&output, program).while_(program.display())
+}
+
+/// The profile's folder in the target directory: the running test is in its `deps`, other binaries in itself.
+pub fn target_folder() -> Outcome<PathBuf> {
+    let test = std::env::current_exe()?;
+    let folder = test.parent().ok_or("the test binary has no folder")?;
+    let is_deps = folder.file_name().is_some_and(|name| name == "deps");
+    Ok(if is_deps {
+        folder.parent().unwrap_or(folder)
+    } else {
+        folder
+    }
+    .to_path_buf())
+}
