@@ -1,0 +1,535 @@
+//! A formula's names resolved and its types found: [`Expr`] to [`Typed`]. Reductions are in `reduce`.
+
+use std::collections::BTreeMap;
+
+use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::facts::MPI_LIBRARIES;
+use crate::file::Site;
+use crate::function::{FUNCTIONS, Function, Meaning, ScalarFunction, function_named};
+use crate::lang::ast::{Comparison, Expr, Node, Operator};
+use crate::measure::{Measure, Scope as MeasureScope};
+use crate::term::{Fact, Kind, Term, Type, Typed};
+use crate::unit::unit_named;
+use crate::value::Scalar;
+
+/// What kind of formula is being read; it decides which names mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Parameters and settings: no measurements.
+    Constant,
+    /// Roles: facts about one process.
+    Role,
+    /// Metrics and tunes: what was measured in the window.
+    Window,
+}
+
+/// The names of a rule.
+#[derive(Default)]
+pub(crate) struct Names {
+    pub(crate) parameters: BTreeMap<String, Option<(Scalar, Type)>>,
+    pub(crate) roles: BTreeMap<String, usize>,
+    pub(crate) probes: BTreeMap<String, (usize, Site)>,
+    pub(crate) window: Option<String>,
+    /// `None` stands for a metric that is wrong itself and was reported.
+    pub(crate) metrics: BTreeMap<String, Option<(usize, Type)>>,
+}
+
+/// Reads formulas of one place; what is wrong is added to `wrong` once, and the part has no type then.
+pub(crate) struct Infer<'a> {
+    pub(crate) names: &'a Names,
+    pub(crate) place: Place,
+    /// The type of `value`, where a range is read.
+    pub(crate) proposed: Option<Type>,
+    pub(crate) wrong: &'a mut Vec<Diagnostic>,
+}
+
+impl Infer<'_> {
+    pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Option<Typed> {
+        self.wrong.push(diagnostic);
+        None
+    }
+
+    pub(crate) fn infer(&mut self, expr: &Expr) -> Option<Typed> {
+        let span = expr.span;
+        let typed = |term, of| Some(Typed { term, of, span });
+        match &expr.node {
+            Node::Number { digits, unit } => self.literal(digits, *unit, span),
+            Node::Text(text) => typed(Term::Constant(Scalar::Text(text.clone())), Type::TEXT),
+            Node::Boolean(value) => typed(Term::Constant(Scalar::Boolean(*value)), Type::BOOLEAN),
+            Node::Name(name) => self.name(name, span),
+            Node::Call {
+                function,
+                function_span,
+                arguments,
+            } => self.call(expr, function, *function_span, arguments),
+            Node::By { of, key, key_span } => self.by(of, key, *key_span, span),
+            Node::Negate(of) => {
+                let of = self.infer_number(of)?;
+                let type_of = of.of;
+                typed(Term::Negate(Box::new(of)), type_of)
+            }
+            Node::Not(of) => {
+                let of = self.infer_boolean(of)?;
+                let type_of = of.of;
+                typed(Term::Not(Box::new(of)), type_of)
+            }
+            Node::Binary {
+                operator: operator @ (Operator::And | Operator::Or),
+                left,
+                right,
+            } => {
+                let (left, right) = (self.infer_boolean(left), self.infer_boolean(right));
+                let (left, right) = (Box::new(left?), Box::new(right?));
+                let of = Type {
+                    table: left.of.table || right.of.table,
+                    ..Type::BOOLEAN
+                };
+                typed(
+                    if *operator == Operator::And {
+                        Term::Both(left, right)
+                    } else {
+                        Term::Either(left, right)
+                    },
+                    of,
+                )
+            }
+            Node::Binary {
+                operator,
+                left,
+                right,
+            } => {
+                let (left, right) = (self.infer_number(left), self.infer_number(right));
+                self.arithmetic(*operator, left?, right?, span)
+            }
+            Node::Compare { first, rest } => self.comparisons(first, rest, span),
+        }
+    }
+
+    fn literal(&mut self, digits: &str, unit: Option<&'static str>, span: Span) -> Option<Typed> {
+        let value: f64 = digits
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite())
+            .or_else(|| {
+                self.report(Diagnostic::error("E0120", format!("`{digits}` is not a number")).at(span, ""));
+                None
+            })?;
+        let unit = unit.and_then(unit_named);
+        let of = Type::number(unit.map_or_else(Default::default, |unit| unit.dimension));
+        let percent = unit.is_some_and(|unit| unit.name == "%");
+        // Dividing keeps 30% equal to 30/100, where a product with 0.01 is off by a bit.
+        let value = unit.map_or(value, |u| {
+            if u.factor < 1.0 {
+                value / (1.0 / u.factor).round()
+            } else {
+                value * u.factor
+            }
+        });
+        Some(Typed {
+            term: Term::Constant(Scalar::Number(value)),
+            of: Type { percent, ..of },
+            span,
+        })
+    }
+
+    fn infer_number(&mut self, expr: &Expr) -> Option<Typed> {
+        let typed = self.infer(expr)?;
+        match typed.of.kind {
+            Kind::Number(_) => Some(typed),
+            Kind::Boolean | Kind::Text => {
+                let message = format!("a number is needed here, this is {}", typed.of.what());
+                self.report(Diagnostic::error("E0140", message).at(typed.span, ""))
+            }
+        }
+    }
+
+    pub(crate) fn infer_boolean(&mut self, expr: &Expr) -> Option<Typed> {
+        let typed = self.infer(expr)?;
+        if typed.of.kind == Kind::Boolean {
+            return Some(typed);
+        }
+        let message = format!("a condition is needed here, this is {}", typed.of.what());
+        self.report(
+            Diagnostic::error("E0140", message)
+                .at(typed.span, "")
+                .help("compare it: `… > 3`"),
+        )
+    }
+
+    fn name(&mut self, name: &str, span: Span) -> Option<Typed> {
+        let typed = |term, of| Some(Typed { term, of, span });
+        if let Some(parameter) = self.names.parameters.get(name) {
+            let (value, of) = parameter.clone()?;
+            return typed(Term::Constant(value), of);
+        }
+        if let (Some(of), "value") = (self.proposed, name) {
+            return typed(Term::Proposed, of);
+        }
+        if self.place == Place::Role
+            && let Some((fact, of)) = fact(name)
+        {
+            return typed(Term::Fact(fact), of);
+        }
+        if self.place == Place::Window {
+            if let Some(metric) = self.names.metrics.get(name) {
+                let (index, of) = (*metric)?;
+                return typed(Term::Metric(index), of);
+            }
+            if let Some(measure) = Measure::named(name) {
+                let table = measure.scope() == MeasureScope::Process;
+                return typed(
+                    Term::Measure(measure),
+                    Type {
+                        table,
+                        ..Type::number(measure.dimension())
+                    },
+                );
+            }
+            match self
+                .names
+                .window
+                .as_ref()
+                .and_then(|window| name.strip_prefix(window.as_str()))
+            {
+                Some(".duration") => return typed(Term::WindowDuration, Type::TIME),
+                Some(".index") => return typed(Term::WindowIndex, Type::PLAIN),
+                _ => {}
+            }
+        }
+        let unknown = self.unknown_name(name, span);
+        self.report(unknown)
+    }
+
+    fn unknown_name(&self, name: &str, span: Span) -> Diagnostic {
+        let elsewhere = |message: &str, help: &str| {
+            Diagnostic::error("E0134", format!("`{name}` {message}"))
+                .at(span, "")
+                .help(help)
+        };
+        let base = name.split('.').next().unwrap_or(name);
+        if self.place == Place::Window && self.names.roles.contains_key(name) {
+            return elsewhere(
+                "is a role and has no value of its own",
+                &format!("its processes: `count({name})`"),
+            );
+        }
+        if self.place == Place::Window && self.names.probes.contains_key(base) && base == name {
+            return elsewhere(
+                "is a probe and has no value of its own",
+                &format!("its hits: `count({name})`"),
+            );
+        }
+        if self.place == Place::Window && self.names.probes.contains_key(base) && name.ends_with(".duration")
+        {
+            return elsewhere(
+                "has a value for each hit",
+                &format!("reduce it: `sum({name})`, `mean({name})`"),
+            );
+        }
+        if self.place != Place::Role && fact(name).is_some() {
+            return elsewhere(
+                "is known of a process, and only under `roles`",
+                "declare a role with it",
+            );
+        }
+        let measured = Measure::named(name).is_some() || self.names.metrics.contains_key(name);
+        if self.place == Place::Role && measured {
+            return elsewhere(
+                "is measured, and roles are decided before",
+                "roles ask for facts: mpi, rank, size, exe, loads, has",
+            );
+        }
+        if self.place == Place::Constant && (measured || self.names.roles.contains_key(name)) {
+            return elsewhere(
+                "is measured, and a constant is needed here",
+                "give it a name under `metrics`",
+            );
+        }
+        let near = did_you_mean(name, self.known().iter().map(String::as_str));
+        Diagnostic::error("E0130", format!("there is no `{name}`"))
+            .at(span, "")
+            .help_if(near)
+    }
+
+    fn known(&self) -> Vec<String> {
+        let mut known: Vec<String> = self.names.parameters.keys().cloned().collect();
+        match self.place {
+            Place::Constant => {}
+            Place::Role => known.extend(["mpi", "rank", "size", "exe"].map(String::from)),
+            Place::Window => {
+                known.extend(self.names.metrics.keys().cloned());
+                known.extend(Measure::ALL.iter().map(|measure| measure.name().to_string()));
+                let window = self.names.window.iter();
+                known.extend(
+                    window.flat_map(|window| [format!("{window}.duration"), format!("{window}.index")]),
+                );
+                known.extend(self.names.probes.keys().map(|probe| format!("{probe}.duration")));
+            }
+        }
+        if self.proposed.is_some() {
+            known.push("value".to_string());
+        }
+        known
+    }
+
+    fn call(&mut self, expr: &Expr, name: &str, name_span: Span, arguments: &[Expr]) -> Option<Typed> {
+        let Some(function) = function_named(name) else {
+            let near = did_you_mean(name, FUNCTIONS.iter().map(|function| function.name));
+            let wrong =
+                Diagnostic::error("E0133", format!("there is no function `{name}`")).at(name_span, "");
+            return self.report(wrong.help_if(near));
+        };
+        if !function.arguments.contains(&arguments.len()) {
+            let message = format!("`{name}` cannot take {} arguments", arguments.len());
+            let help = format!("it is called as `{}`", function.usage);
+            return self.report(Diagnostic::error("E0133", message).at(expr.span, "").help(help));
+        }
+        match function.meaning {
+            Meaning::Reduction(reduction) => self.reduction(reduction, &arguments[0], false, expr.span),
+            Meaning::Both(reduction, _) if arguments.len() == 1 => {
+                self.reduction(reduction, &arguments[0], false, expr.span)
+            }
+            Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => self.apply(scalar, arguments, expr.span),
+            Meaning::Loads | Meaning::Has => self.about_process(function, &arguments[0], expr.span),
+        }
+    }
+
+    fn about_process(&mut self, function: &Function, argument: &Expr, span: Span) -> Option<Typed> {
+        let name = function.name;
+        if self.place != Place::Role {
+            let message = format!("`{name}` asks about a process, and only under `roles`");
+            return self.report(
+                Diagnostic::error("E0134", message)
+                    .at(span, "")
+                    .help("declare a role with it"),
+            );
+        }
+        let term = match (function.meaning, &argument.node) {
+            (Meaning::Loads, Node::Text(glob)) => Term::Loads(glob.clone()),
+            (Meaning::Has, Node::Name(symbol) | Node::Text(symbol)) => Term::Has(symbol.clone()),
+            _ => {
+                let message = format!("`{name}` is called as `{}`", function.usage);
+                return self.report(Diagnostic::error("E0140", message).at(argument.span, ""));
+            }
+        };
+        Some(Typed {
+            term,
+            of: Type::BOOLEAN,
+            span,
+        })
+    }
+
+    fn apply(&mut self, function: ScalarFunction, arguments: &[Expr], span: Span) -> Option<Typed> {
+        let typed: Vec<Option<Typed>> = arguments
+            .iter()
+            .map(|argument| self.infer_number(argument))
+            .collect();
+        let typed: Vec<Typed> = typed.into_iter().collect::<Option<_>>()?;
+        let first = typed.first()?;
+        let mut of = first.of;
+        if matches!(
+            function,
+            ScalarFunction::Floor | ScalarFunction::Ceil | ScalarFunction::Round
+        ) && of.kind != Type::PLAIN.kind
+        {
+            let message = format!(
+                "only a plain number has a nearest whole number, this is {}",
+                of.what()
+            );
+            let help = "divide by the unit you mean to count in: `floor(x / 1ms)`";
+            return self.report(Diagnostic::error("E0141", message).at(first.span, "").help(help));
+        }
+        for other in &typed[1..] {
+            if other.of.kind != of.kind {
+                let wrong = different("compare", first, other, span);
+                return self.report(wrong);
+            }
+            of = Type {
+                table: of.table || other.of.table,
+                percent: of.percent && other.of.percent,
+                ..of
+            };
+        }
+        Some(Typed {
+            term: Term::Apply(function, typed),
+            of,
+            span,
+        })
+    }
+
+    fn arithmetic(&mut self, operator: Operator, left: Typed, right: Typed, span: Span) -> Option<Typed> {
+        let (Kind::Number(a), Kind::Number(b)) = (left.of.kind, right.of.kind) else {
+            return None;
+        };
+        let table = left.of.table || right.of.table;
+        let mut percent = false;
+        let dimension = match operator {
+            Operator::Multiply => a.times(b),
+            Operator::Divide => a.over(b),
+            Operator::Power => return self.power(left, right, span),
+            _ if a == b => {
+                percent = left.of.percent && right.of.percent;
+                Some(a)
+            }
+            _ => {
+                let verb = match operator {
+                    Operator::Add => "add",
+                    Operator::Subtract => "subtract",
+                    _ => "divide with remainder",
+                };
+                let wrong = different(verb, &left, &right, span);
+                return self.report(wrong);
+            }
+        };
+        let Some(dimension) = dimension else {
+            return self
+                .report(Diagnostic::error("E0141", "the powers of the units grow too large").at(span, ""));
+        };
+        let of = Type {
+            table,
+            percent,
+            ..Type::number(dimension)
+        };
+        Some(Typed {
+            term: Term::Arithmetic(operator, Box::new(left), Box::new(right)),
+            of,
+            span,
+        })
+    }
+
+    fn power(&mut self, left: Typed, right: Typed, span: Span) -> Option<Typed> {
+        let (Kind::Number(base), Kind::Number(exponent)) = (left.of.kind, right.of.kind) else {
+            return None;
+        };
+        if exponent != crate::Dimension::NONE {
+            let message = format!("an exponent must be a plain number, this is {exponent}");
+            return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
+        }
+        let dimension = if base == crate::Dimension::NONE {
+            Some(base)
+        } else {
+            whole_constant(&right).and_then(|exponent| base.power(exponent))
+        };
+        let Some(dimension) = dimension else {
+            let message = format!("the exponent of {base} must be a small whole number written out");
+            return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
+        };
+        let of = Type {
+            table: left.of.table || right.of.table,
+            ..Type::number(dimension)
+        };
+        Some(Typed {
+            term: Term::Arithmetic(Operator::Power, Box::new(left), Box::new(right)),
+            of,
+            span,
+        })
+    }
+
+    /// `a <= b < c` is `a <= b and b < c`.
+    fn comparisons(&mut self, first: &Expr, rest: &[(Comparison, Expr)], span: Span) -> Option<Typed> {
+        let mut left_expr = first;
+        let mut left = self.infer(first);
+        let mut whole: Option<Typed> = None;
+        for (comparison, right_expr) in rest {
+            let right = self.infer(right_expr);
+            let text = format!("{left_expr} {} {right_expr}", comparison.sign());
+            let one = self.compare(*comparison, left?, right.clone()?, text)?;
+            whole = Some(match whole {
+                None => one,
+                Some(before) => {
+                    let of = Type {
+                        table: before.of.table || one.of.table,
+                        ..Type::BOOLEAN
+                    };
+                    Typed {
+                        term: Term::Both(Box::new(before), Box::new(one)),
+                        of,
+                        span,
+                    }
+                }
+            });
+            (left_expr, left) = (right_expr, right);
+        }
+        whole
+    }
+
+    fn compare(&mut self, comparison: Comparison, left: Typed, right: Typed, text: String) -> Option<Typed> {
+        let span = left.span.to(right.span);
+        if left.of.kind != right.of.kind {
+            let wrong = different("compare", &left, &right, span);
+            return self.report(wrong);
+        }
+        let equality = matches!(comparison, Comparison::Equal | Comparison::Unequal);
+        if !equality && !matches!(left.of.kind, Kind::Number(_)) {
+            let message = format!("`{}` is for numbers, these are not", comparison.sign());
+            return self.report(Diagnostic::error("E0140", message).at(span, left.of.what()));
+        }
+        for (fact, other) in [(&left, &right), (&right, &left)] {
+            if let (Term::Fact(Fact::Mpi), Term::Constant(Scalar::Text(name))) = (&fact.term, &other.term)
+                && !MPI_LIBRARIES.contains(&name.as_str())
+            {
+                let near = did_you_mean(name, MPI_LIBRARIES.iter().copied());
+                let help = near.unwrap_or_else(|| format!("known are {}", MPI_LIBRARIES.join(", ")));
+                let message = format!("no MPI library is called \"{name}\" here");
+                return self.report(Diagnostic::error("E0130", message).at(other.span, "").help(help));
+            }
+        }
+        let of = Type {
+            table: left.of.table || right.of.table,
+            ..Type::BOOLEAN
+        };
+        let (left, right) = (Box::new(left), Box::new(right));
+        Some(Typed {
+            term: Term::Compare {
+                comparison,
+                left,
+                right,
+                text,
+            },
+            of,
+            span,
+        })
+    }
+}
+
+fn fact(name: &str) -> Option<(Fact, Type)> {
+    Some(match name {
+        "mpi" => (Fact::Mpi, Type::TEXT),
+        "exe" => (Fact::Exe, Type::TEXT),
+        "rank" => (Fact::Rank, Type::PLAIN),
+        "size" => (Fact::Size, Type::PLAIN),
+        _ => return None,
+    })
+}
+
+fn whole_constant(of: &Typed) -> Option<i8> {
+    match &of.term {
+        Term::Constant(Scalar::Number(value)) if value.fract() == 0.0 && value.abs() <= 16.0 => {
+            Some(*value as i8)
+        }
+        Term::Negate(inner) => whole_constant(inner).map(|value| -value),
+        _ => None,
+    }
+}
+
+/// Two values that cannot meet: both are named, and for numbers the factor that one of them lacks.
+pub(crate) fn different(verb: &str, left: &Typed, right: &Typed, span: Span) -> Diagnostic {
+    let (a, b) = (left.of.what(), right.of.what());
+    let (Kind::Number(l), Kind::Number(r)) = (left.of.kind, right.of.kind) else {
+        let message = format!("cannot {verb} {a} and {b}");
+        return Diagnostic::error("E0140", message)
+            .at(left.span, a)
+            .at(right.span, b);
+    };
+    let message = format!("cannot {verb} {a} and {b}");
+    let wrong = Diagnostic::error("E0141", message)
+        .at(left.span, a)
+        .at(right.span, b);
+    match (r.over(l), l.over(r)) {
+        (Some(missing), Some(other)) => wrong.help(format!(
+            "the left side lacks a factor of {missing}, such as `{}`, or the right side one of {other}",
+            missing.as_factor()
+        )),
+        _ => wrong.at(span, ""),
+    }
+}

@@ -1,0 +1,545 @@
+//! From a [`RuleFile`] to a [`CheckedRule`]: names resolved, types and units right, settings sane, order found.
+//!
+//! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
+
+mod infer;
+mod order;
+mod reduce;
+#[cfg(test)]
+mod tests;
+mod tune;
+
+use std::collections::BTreeMap;
+
+pub(crate) use infer::different;
+use infer::{Infer, Names, Place};
+
+use crate::diag::{Diagnostic, Span, has_errors};
+use crate::eval::Context;
+use crate::facts::ProcessFacts;
+use crate::file::template::{Part, Template};
+use crate::file::{Named, RuleFile, Site};
+use crate::function::function_named;
+use crate::lang::ast::Expr;
+use crate::lang::parser::parse;
+use crate::lang::text::Text;
+use crate::measure::Measure;
+use crate::plan::{self, Plan};
+use crate::term::{Kind, Term, Type, Typed};
+use crate::unit::Dimension;
+use crate::value::{Cell, Scalar, Value, show_cell};
+
+/// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
+const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
+
+/// A rule that can run: every name means something and every unit is right.
+#[derive(Clone, Debug)]
+pub struct CheckedRule {
+    pub(crate) name: String,
+    pub(crate) about: String,
+    pub(crate) source: Option<String>,
+    pub(crate) parameters: Vec<(String, String)>,
+    pub(crate) roles: Vec<Role>,
+    pub(crate) probes: Vec<Probe>,
+    pub(crate) window: Window,
+    /// In an order of evaluation.
+    pub(crate) metrics: Vec<Metric>,
+    pub(crate) tunes: Vec<Tune>,
+    pub(crate) plan: Plan,
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Role {
+    pub(crate) name: String,
+    pub(crate) condition: Typed,
+}
+
+impl Role {
+    /// Whether a process has the role; a fact that is not known gives none.
+    pub(crate) fn has(&self, facts: &ProcessFacts) -> bool {
+        let context = Context {
+            facts: Some(facts),
+            ..Context::default()
+        };
+        context.eval(&self.condition).single() == Ok(Scalar::Boolean(true))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Probe {
+    pub(crate) name: String,
+    pub(crate) role: usize,
+    pub(crate) site: Site,
+    pub(crate) function: String,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Window {
+    pub(crate) name: String,
+    /// Nanoseconds.
+    pub(crate) every: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Metric {
+    pub(crate) name: String,
+    pub(crate) value: Typed,
+}
+
+/// A checked tune: advice, or advice and a change.
+#[derive(Clone, Debug)]
+pub(crate) struct Tune {
+    pub(crate) when: Typed,
+    /// Windows in a row.
+    pub(crate) holds_for: u32,
+    /// Nanoseconds.
+    pub(crate) cooldown: u64,
+    pub(crate) finding: Option<Filled>,
+    pub(crate) next_start: Option<Filled>,
+    pub(crate) action: Option<Action>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Action {
+    pub(crate) variable: String,
+    pub(crate) role: usize,
+    pub(crate) value: Typed,
+    pub(crate) range: Option<(Typed, String)>,
+    pub(crate) guard: Guard,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    pub(crate) maximize: bool,
+    pub(crate) objective: Typed,
+    pub(crate) objective_text: String,
+    /// Windows before and after.
+    pub(crate) over: u32,
+    /// Share of the value before.
+    pub(crate) margin: f64,
+}
+
+/// A template whose formulas are checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Filled(pub(crate) Vec<FilledPart>);
+
+#[derive(Clone, Debug)]
+pub(crate) enum FilledPart {
+    Literal(String),
+    Value(Typed),
+}
+
+impl RuleFile {
+    /// Checks the rule, with values of its parameters replaced by those of `overrides` (name to formula).
+    ///
+    /// # Errors
+    /// Everything found wrong with its names, types, units and settings, in the order of the file; an override that
+    /// is wrong is reported at the parameter it replaces.
+    pub fn check(&self, overrides: &BTreeMap<String, String>) -> Result<CheckedRule, Vec<Diagnostic>> {
+        let mut checker = Checker {
+            file: self,
+            names: Names::default(),
+            wrong: Vec::new(),
+        };
+        let rule = checker.rule(overrides);
+        let mut wrong = checker.wrong;
+        wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
+        match rule {
+            Some(mut rule) if !has_errors(&wrong) => {
+                rule.warnings = wrong;
+                Ok(rule)
+            }
+            _ => Err(wrong),
+        }
+    }
+}
+
+impl CheckedRule {
+    /// Reads and checks the text of a rule file with the values its parameters have in it.
+    ///
+    /// # Errors
+    /// As [`RuleFile::parse`] and [`RuleFile::check`].
+    pub fn from_source(source: &str) -> Result<CheckedRule, Vec<Diagnostic>> {
+        RuleFile::parse(source)?.check(&BTreeMap::new())
+    }
+
+    /// The rule's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the rule is for, in a sentence.
+    pub fn about(&self) -> &str {
+        &self.about
+    }
+
+    /// Where the rule's idea comes from.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    /// Its parameters with their values as people write them.
+    pub fn parameters(&self) -> &[(String, String)] {
+        &self.parameters
+    }
+
+    /// What must be measured, asked and written for it.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What its author should look at; the rule can run in spite of it.
+    pub fn warnings(&self) -> &[Diagnostic] {
+        &self.warnings
+    }
+
+    /// The names of the rule's roles that a process with these facts has.
+    pub fn roles_of(&self, facts: &ProcessFacts) -> Vec<&str> {
+        self.roles
+            .iter()
+            .filter(|role| role.has(facts))
+            .map(|role| role.name.as_str())
+            .collect()
+    }
+}
+
+pub(crate) struct Checker<'a> {
+    file: &'a RuleFile,
+    names: Names,
+    wrong: Vec<Diagnostic>,
+}
+
+impl Checker<'_> {
+    fn report<T>(&mut self, diagnostic: Diagnostic) -> Option<T> {
+        self.wrong.push(diagnostic);
+        None
+    }
+
+    fn rule(&mut self, overrides: &BTreeMap<String, String>) -> Option<CheckedRule> {
+        let file = self.file;
+        self.name_clashes();
+        let parameters = self.parameters(overrides);
+        let roles: Vec<Role> = file.roles.iter().filter_map(|named| self.role(named)).collect();
+        self.names.roles = file
+            .roles
+            .iter()
+            .enumerate()
+            .map(|(i, role)| (role.name.raw.clone(), i))
+            .collect();
+        let probes: Vec<Probe> = file.probes.iter().filter_map(|probe| self.probe(probe)).collect();
+        let named_probes = file.probes.iter().enumerate();
+        self.names.probes = named_probes
+            .map(|(i, p)| (p.name.raw.clone(), (i, p.site)))
+            .collect();
+        let window = self.window();
+        let metrics = self.metrics();
+        let tunes = self.tunes();
+        if file.roles.is_empty() {
+            let help = "measures are taken of the processes that have a role";
+            let wrong = Diagnostic::error("E0111", "a rule must have `roles`")
+                .at(file.name.span, "")
+                .help(help);
+            self.wrong.push(wrong);
+        }
+        let window = window?;
+        if has_errors(&self.wrong) {
+            return None;
+        }
+        let plan = plan::plan(&file.name.raw, &roles, &probes, &window, &metrics, &tunes);
+        self.unused_probes(&plan);
+        Some(CheckedRule {
+            name: file.name.raw.clone(),
+            about: file.about.clone(),
+            source: file.source.clone(),
+            parameters,
+            roles,
+            probes,
+            window,
+            metrics,
+            tunes,
+            plan,
+            warnings: Vec::new(),
+        })
+    }
+
+    fn infer(&mut self, place: Place) -> Infer<'_> {
+        Infer {
+            names: &self.names,
+            place,
+            proposed: None,
+            wrong: &mut self.wrong,
+        }
+    }
+
+    /// One name, one meaning: what a formula says must not depend on where a reader looks first.
+    fn name_clashes(&mut self) {
+        let file = self.file;
+        let mut seen: BTreeMap<&str, (Span, &str)> = BTreeMap::new();
+        let sections: [(&str, Vec<&Text>); 5] = [
+            ("a parameter", file.parameters.iter().map(|n| &n.name).collect()),
+            ("a role", file.roles.iter().map(|n| &n.name).collect()),
+            ("a probe", file.probes.iter().map(|n| &n.name).collect()),
+            ("a window", file.windows.iter().map(|n| &n.name).collect()),
+            ("a metric", file.metrics.iter().map(|n| &n.name).collect()),
+        ];
+        for (what, names) in sections {
+            for name in names {
+                let raw = name.raw.as_str();
+                let fact = what == "a parameter" && ["mpi", "rank", "size", "exe"].contains(&raw);
+                let built_in =
+                    Measure::named(raw).is_some() || function_named(raw).is_some() || raw == "value";
+                if fact || built_in {
+                    let message = format!("`{raw}` is built in and cannot be the name of {what}");
+                    self.wrong
+                        .push(Diagnostic::error("E0132", message).at(name.span, ""));
+                }
+                if let Some((first, first_what)) = seen.insert(raw, (name.span, what)) {
+                    let message = format!("`{raw}` is the name of {first_what} and of {what}");
+                    let wrong = Diagnostic::error("E0132", message)
+                        .at(name.span, "again here")
+                        .at(first, "first here");
+                    self.wrong.push(wrong);
+                }
+            }
+        }
+    }
+
+    fn parameters(&mut self, overrides: &BTreeMap<String, String>) -> Vec<(String, String)> {
+        let file = self.file;
+        for name in overrides
+            .keys()
+            .filter(|name| !file.parameters.iter().any(|p| p.name.raw == **name))
+        {
+            let near = crate::diag::did_you_mean(name, file.parameters.iter().map(|p| p.name.raw.as_str()));
+            let wrong = Diagnostic::error("E0130", format!("the rule has no parameter `{name}` to set"));
+            self.wrong.push(wrong.at(file.name.span, "").help_if(near));
+        }
+        let mut given: Vec<Named> = Vec::new();
+        for named in &file.parameters {
+            match overrides
+                .get(&named.name.raw)
+                .map(|text| parse(&Text::elsewhere(text, named.name.span)))
+            {
+                None => given.push(named.clone()),
+                Some(Ok(expr)) => given.push(Named {
+                    name: named.name.clone(),
+                    expr,
+                }),
+                Some(Err(wrong)) => self.wrong.push(wrong),
+            }
+        }
+        for named in &given {
+            self.names.parameters.insert(named.name.raw.clone(), None);
+        }
+        let mut shown = Vec::new();
+        for i in order::order(&given, &mut self.wrong) {
+            let Some(named) = given.get(i) else { continue };
+            if let Some((value, of)) = self.constant(&named.expr) {
+                shown.push((named.name.raw.clone(), show_cell(&Ok(value.clone()), of)));
+                self.names
+                    .parameters
+                    .insert(named.name.raw.clone(), Some((value, of)));
+            }
+        }
+        shown
+    }
+
+    fn constant(&mut self, expr: &Expr) -> Option<(Scalar, Type)> {
+        let typed = self.infer(Place::Constant).infer(expr)?;
+        match Context::default().eval(&typed).single() {
+            Ok(value) => Some((value, typed.of)),
+            Err(reason) => {
+                let message = format!("this constant has no value: {reason}");
+                self.report(Diagnostic::error("E0142", message).at(typed.span, ""))
+            }
+        }
+    }
+
+    /// A constant number of `dimension`; `what` is the setting it is for.
+    fn setting(&mut self, expr: &Expr, dimension: Dimension, what: &str) -> Option<f64> {
+        let (value, of) = self.constant(expr)?;
+        match (value, of.kind) {
+            (Scalar::Number(value), Kind::Number(found)) if found == dimension => Some(value),
+            _ => {
+                let message = format!("`{what}` must be {dimension}, this is {}", of.what());
+                self.report(Diagnostic::error("E0141", message).at(expr.span, ""))
+            }
+        }
+    }
+
+    fn role(&mut self, named: &Named) -> Option<Role> {
+        let condition = self.infer(Place::Role).infer_boolean(&named.expr)?;
+        Some(Role {
+            name: named.name.raw.clone(),
+            condition,
+        })
+    }
+
+    fn role_named(&mut self, name: &Text) -> Option<usize> {
+        if let Some(&role) = self.names.roles.get(&name.raw) {
+            return Some(role);
+        }
+        let near = crate::diag::did_you_mean(&name.raw, self.names.roles.keys().map(String::as_str));
+        let message = format!("there is no role `{}`", name.raw);
+        self.report(
+            Diagnostic::error("E0130", message)
+                .at(name.span, "")
+                .help_if(near),
+        )
+    }
+
+    fn probe(&mut self, probe: &crate::file::ProbeEntry) -> Option<Probe> {
+        let role = self.role_named(&probe.role)?;
+        let function = probe.function.raw.clone();
+        if function.contains(['*', '?']) {
+            let message = "a pattern of functions is not in this version";
+            let wrong = Diagnostic::error("E0105", message).at(probe.function.span, "");
+            return self.report(wrong.help("name one function in each probe"));
+        }
+        Some(Probe {
+            name: probe.name.raw.clone(),
+            role,
+            site: probe.site,
+            function,
+        })
+    }
+
+    fn window(&mut self) -> Option<Window> {
+        let file = self.file;
+        let entry = match file.windows.as_slice() {
+            [entry] => entry,
+            [] => {
+                let wrong = Diagnostic::error("E0111", "a rule must have a window").at(file.name.span, "");
+                return self.report(wrong.help("for example `windows: {pulse: {every: 500ms}}`"));
+            }
+            [_, second, ..] => {
+                let message = "more than one window is not in this version";
+                return self.report(Diagnostic::error("E0105", message).at(second.name.span, ""));
+            }
+        };
+        self.names.window = Some(entry.name.raw.clone());
+        let every = self.setting(&entry.every, Dimension::TIME, "every")? * 1e9;
+        if !(WINDOW_LIMITS.0..=WINDOW_LIMITS.1).contains(&every) {
+            let message = "a window lasts at least 10ms and at most 60min";
+            return self.report(Diagnostic::error("E0145", message).at(entry.every.span, ""));
+        }
+        Some(Window {
+            name: entry.name.raw.clone(),
+            every: every.round() as u64,
+        })
+    }
+
+    fn metrics(&mut self) -> Vec<Metric> {
+        let file = self.file;
+        for named in &file.metrics {
+            self.names.metrics.insert(named.name.raw.clone(), None);
+        }
+        let mut metrics: Vec<Metric> = Vec::new();
+        for i in order::order(&file.metrics, &mut self.wrong) {
+            let Some(named) = file.metrics.get(i) else {
+                continue;
+            };
+            if let Some(value) = self.infer(Place::Window).infer(&named.expr) {
+                self.names
+                    .metrics
+                    .insert(named.name.raw.clone(), Some((metrics.len(), value.of)));
+                metrics.push(Metric {
+                    name: named.name.raw.clone(),
+                    value,
+                });
+            }
+        }
+        metrics
+    }
+
+    /// A formula with one value for the whole window.
+    fn single(&mut self, expr: &Expr) -> Option<Typed> {
+        let typed = self.infer(Place::Window).infer(expr)?;
+        if !typed.of.table {
+            return Some(typed);
+        }
+        let help = "fold it: sum, mean, min, max";
+        let message = "one value is needed here, this has one for each process";
+        self.report(
+            Diagnostic::error("E0143", message)
+                .at(typed.span, "a table by process")
+                .help(help),
+        )
+    }
+
+    fn template(&mut self, template: &Template) -> Filled {
+        let mut parts = Vec::new();
+        for part in &template.parts {
+            match part {
+                Part::Literal(text) => parts.push(FilledPart::Literal(text.clone())),
+                Part::Formula { expr, percent } => {
+                    if let Some(mut typed) = self.single(expr) {
+                        typed.of.percent |= *percent;
+                        parts.push(FilledPart::Value(typed));
+                    }
+                }
+            }
+        }
+        Filled(parts)
+    }
+
+    fn unused_probes(&mut self, plan: &Plan) {
+        for (entry, planned) in self.file.probes.iter().zip(&plan.probes) {
+            if planned.delivers == plan::Delivery::Nothing {
+                let message = format!("the probe `{}` is used by no metric and no tune", entry.name.raw);
+                self.wrong
+                    .push(Diagnostic::warning("E0152", message).at(entry.name.span, ""));
+            }
+        }
+    }
+}
+
+impl Filled {
+    /// The text with the values of `context` filled in.
+    pub(crate) fn fill(&self, context: Context<'_>) -> String {
+        let part = |part: &FilledPart| match part {
+            FilledPart::Literal(text) => text.clone(),
+            FilledPart::Value(typed) => context.eval(typed).show(typed.of),
+        };
+        self.0.iter().map(part).collect()
+    }
+}
+
+impl CheckedRule {
+    /// The metrics of a closed window, each with its name, in the order of evaluation.
+    pub(crate) fn evaluate(&self, window: &crate::eval::WindowData) -> Vec<(String, Value)> {
+        let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
+        for metric in &self.metrics {
+            let context = Context {
+                window: Some(window),
+                metrics: &values,
+                ..Context::default()
+            };
+            let value = context.eval(&metric.value);
+            values.push((metric.name.clone(), value));
+        }
+        values
+    }
+
+    /// The metrics that `terms` are computed from, their metrics included.
+    pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
+        let mut found = std::collections::BTreeSet::new();
+        let mut open: Vec<&Typed> = terms.to_vec();
+        while let Some(typed) = open.pop() {
+            typed.visit(&mut |term| {
+                if let Term::Metric(index) = term
+                    && found.insert(*index)
+                {
+                    open.extend(self.metrics.get(*index).map(|metric| &metric.value));
+                }
+            });
+        }
+        found.into_iter().collect()
+    }
+}
+
+/// The value of `cell` as people read it, without the frame of a none.
+pub(crate) fn shown(cell: &Cell, of: Type) -> String {
+    show_cell(cell, of)
+}

@@ -1,0 +1,292 @@
+//! The value of a checked formula. Total: whatever cannot be computed is none with a reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::facts::ProcessFacts;
+use crate::function::{Reduction, ScalarFunction};
+use crate::lang::ast::{Comparison, Operator};
+use crate::measure::Measure;
+use crate::term::{Fact, Statistic, Term, Typed};
+use crate::value::{Cell, ProcessId, Scalar, Value, finite};
+
+/// The hits of a probe in one process within a window.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HitsInWindow {
+    pub(crate) count: f64,
+    /// Sum of the durations, in seconds.
+    pub(crate) sum: f64,
+    /// Least and greatest duration, in seconds, where every hit was delivered and there was one.
+    pub(crate) ends: Option<(f64, f64)>,
+}
+
+/// What is known of a closed window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WindowData {
+    pub(crate) index: u64,
+    /// Actual duration, in seconds.
+    pub(crate) duration: f64,
+    /// For each role, the processes that were there from border to border.
+    pub(crate) roles: Vec<BTreeSet<ProcessId>>,
+    pub(crate) measures: BTreeMap<Measure, Value>,
+    /// For each probe its name and its hits by process.
+    pub(crate) probes: Vec<(String, BTreeMap<ProcessId, Result<HitsInWindow, String>>)>,
+    /// Who is left out and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// What a formula may look at; what is absent has no place in its kind of formula.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Context<'a> {
+    pub(crate) facts: Option<&'a ProcessFacts>,
+    pub(crate) window: Option<&'a WindowData>,
+    /// Values of the metrics evaluated so far, with their names.
+    pub(crate) metrics: &'a [(String, Value)],
+    pub(crate) proposed: Option<&'a Scalar>,
+}
+
+impl Context<'_> {
+    /// The value of `of`.
+    pub(crate) fn eval(self, of: &Typed) -> Value {
+        match &of.term {
+            Term::Constant(value) => Value::Single(Ok(value.clone())),
+            Term::Metric(index) => self.metric(*index),
+            Term::Measure(measure) => self.measure(*measure),
+            Term::WindowDuration => self.in_window(|window| Value::number(window.duration)),
+            Term::WindowIndex => self.in_window(|window| Value::number(window.index as f64)),
+            Term::RoleCount(role) => self
+                .in_window(|window| Value::number(window.roles.get(*role).map_or(0, BTreeSet::len) as f64)),
+            Term::Hits {
+                probe,
+                statistic,
+                by_process,
+            } => self.in_window(|window| hits(window, *probe, *statistic, *by_process)),
+            Term::Fact(fact) => Value::Single(self.fact(*fact)),
+            Term::Loads(glob) => self.about_process(|facts| facts.loads(glob)),
+            Term::Has(symbol) => self.about_process(|facts| facts.symbols.contains(symbol)),
+            Term::Proposed => Value::Single(
+                self.proposed
+                    .cloned()
+                    .ok_or_else(|| "no value is proposed".to_string()),
+            ),
+            Term::Negate(of) => self.eval(of).map(|value| finite(-number(&value)?)),
+            Term::Not(of) => self.eval(of).map(|value| Ok(Scalar::Boolean(!boolean(&value)?))),
+            Term::Arithmetic(operator, left, right) => self.eval(left).zip(self.eval(right), |a, b| {
+                arithmetic(*operator, number(&a)?, number(&b)?)
+            }),
+            Term::Both(left, right) => self.logic(left, right, |a, b| a && b),
+            Term::Either(left, right) => self.logic(left, right, |a, b| a || b),
+            Term::Compare {
+                comparison,
+                left,
+                right,
+                ..
+            } => self.eval(left).zip(self.eval(right), |a, b| {
+                compare(*comparison, &a, &b).map(Scalar::Boolean)
+            }),
+            Term::Reduce(reduction, of) => Value::Single(reduce(*reduction, self.eval(of))),
+            Term::Apply(function, arguments) => self.apply(*function, arguments),
+        }
+    }
+
+    fn in_window(self, f: impl Fn(&WindowData) -> Value) -> Value {
+        self.window.map_or_else(|| Value::none("no window has closed"), f)
+    }
+
+    fn about_process(self, f: impl Fn(&ProcessFacts) -> bool) -> Value {
+        match self.facts {
+            Some(facts) => Value::Single(Ok(Scalar::Boolean(f(facts)))),
+            None => Value::none("no process is asked"),
+        }
+    }
+
+    fn metric(self, index: usize) -> Value {
+        match self.metrics.get(index) {
+            // A reason that already names the metric at its root is passed on as it is.
+            Some((name, Value::Single(Err(reason)))) if !reason.contains(" has none because ") => {
+                Value::none(format!("{name} has none because {reason}"))
+            }
+            Some((_, value)) => value.clone(),
+            None => Value::none("it is not evaluated yet"),
+        }
+    }
+
+    fn measure(self, measure: Measure) -> Value {
+        let known = self.window.and_then(|window| window.measures.get(&measure));
+        known
+            .cloned()
+            .unwrap_or_else(|| Value::none(format!("{} was not observed", measure.name())))
+    }
+
+    fn fact(self, fact: Fact) -> Cell {
+        let facts = self.facts.ok_or_else(|| "no process is asked".to_string())?;
+        let known = match fact {
+            Fact::Mpi => facts.mpi.clone().map(Scalar::Text),
+            Fact::Rank => facts.rank.map(|rank| Scalar::Number(rank.into())),
+            Fact::Size => facts.size.map(|size| Scalar::Number(size.into())),
+            Fact::Exe => Some(Scalar::Text(facts.exe.clone())),
+        };
+        known.ok_or_else(|| "the process has none".to_string())
+    }
+
+    fn logic(self, left: &Typed, right: &Typed, f: impl Fn(bool, bool) -> bool) -> Value {
+        self.eval(left).zip(self.eval(right), |a, b| {
+            Ok(Scalar::Boolean(f(boolean(&a)?, boolean(&b)?)))
+        })
+    }
+
+    fn apply(self, function: ScalarFunction, arguments: &[Typed]) -> Value {
+        let mut values = arguments.iter().map(|argument| self.eval(argument));
+        let Some(first) = values.next() else {
+            return Value::none("there is no argument");
+        };
+        let whole = |f: fn(f64) -> f64| move |value: Scalar| finite(f(number(&value)?));
+        let fold = |f: fn(f64, f64) -> f64| {
+            move |a: Value, b: Value| a.zip(b, |a, b| finite(f(number(&a)?, number(&b)?)))
+        };
+        match function {
+            ScalarFunction::Floor => first.map(whole(f64::floor)),
+            ScalarFunction::Ceil => first.map(whole(f64::ceil)),
+            ScalarFunction::Round => first.map(whole(f64::round)),
+            ScalarFunction::Abs => first.map(whole(f64::abs)),
+            ScalarFunction::Min => values.fold(first, fold(f64::min)),
+            ScalarFunction::Max => values.fold(first, fold(f64::max)),
+            ScalarFunction::Clamp => {
+                let (low, high) = (values.next(), values.next());
+                let (Some(low), Some(high)) = (low, high) else {
+                    return Value::none("clamp lacks a bound");
+                };
+                let ordered = low.clone().zip(high.clone(), |low, high| {
+                    if number(&low)? <= number(&high)? {
+                        Ok(low)
+                    } else {
+                        Err("clamp has its low bound above its high".into())
+                    }
+                });
+                fold(f64::min)(fold(f64::max)(first, ordered), high)
+            }
+        }
+    }
+}
+
+/// The checker has seen to the kinds; a wrong one here is none rather than a panic.
+pub(crate) fn number(value: &Scalar) -> Result<f64, String> {
+    match value {
+        Scalar::Number(value) => Ok(*value),
+        _ => Err(format!("{value} is not a number")),
+    }
+}
+
+pub(crate) fn boolean(value: &Scalar) -> Result<bool, String> {
+    match value {
+        Scalar::Boolean(value) => Ok(*value),
+        _ => Err(format!("{value} is not a boolean")),
+    }
+}
+
+fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
+    let division = matches!(operator, Operator::Divide | Operator::Remainder);
+    if division && b == 0.0 {
+        return Err("it divides by 0".to_string());
+    }
+    finite(match operator {
+        Operator::Add => a + b,
+        Operator::Subtract => a - b,
+        Operator::Multiply => a * b,
+        Operator::Divide => a / b,
+        Operator::Remainder => a.rem_euclid(b),
+        Operator::Power => a.powf(b),
+        Operator::Or | Operator::And => return Err("and/or of numbers".to_string()),
+    })
+}
+
+fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, String> {
+    Ok(match comparison {
+        Comparison::Equal => a == b,
+        Comparison::Unequal => a != b,
+        Comparison::Less => number(a)? < number(b)?,
+        Comparison::LessOrEqual => number(a)? <= number(b)?,
+        Comparison::Greater => number(a)? > number(b)?,
+        Comparison::GreaterOrEqual => number(a)? >= number(b)?,
+    })
+}
+
+/// One none among the rows makes the whole none: a sum of what happened to be measured would be too small unseen.
+fn reduce(reduction: Reduction, of: Value) -> Cell {
+    let rows = match of {
+        Value::Table(rows) => rows,
+        // A table none of whose rows could be made is none as a whole.
+        Value::Single(Err(reason)) => return Err(reason),
+        Value::Single(value) => return value,
+    };
+    if reduction == Reduction::Count {
+        return Ok(Scalar::Number(rows.len() as f64));
+    }
+    let values = rows
+        .into_values()
+        .map(|cell| number(&cell?))
+        .collect::<Result<Vec<f64>, String>>()?;
+    fold(reduction, &values)
+        .ok_or_else(|| "no process of the rule was there for the whole window".to_string())?
+}
+
+fn fold(reduction: Reduction, values: &[f64]) -> Option<Cell> {
+    let first = *values.first()?;
+    let sum: f64 = values.iter().sum();
+    Some(finite(match reduction {
+        Reduction::Sum => sum,
+        Reduction::Count => values.len() as f64,
+        Reduction::Mean => sum / values.len() as f64,
+        Reduction::Min => values.iter().copied().fold(first, f64::min),
+        Reduction::Max => values.iter().copied().fold(first, f64::max),
+    }))
+}
+
+fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: bool) -> Value {
+    let Some((name, rows)) = window.probes.get(probe) else {
+        return Value::none("the probe is not known");
+    };
+    if by_process {
+        let cell =
+            |row: &Result<HitsInWindow, String>| row.clone().and_then(|hits| of_hits(name, &hits, statistic));
+        return Value::Table(rows.iter().map(|(process, row)| (*process, cell(row))).collect());
+    }
+    let mut all = HitsInWindow {
+        count: 0.0,
+        sum: 0.0,
+        ends: None,
+    };
+    for row in rows.values() {
+        match row {
+            Ok(row) => all = together(&all, row),
+            Err(reason) => return Value::none(reason.clone()),
+        }
+    }
+    if rows.is_empty() {
+        return Value::none("no process of the probe's role was there for the whole window");
+    }
+    Value::Single(of_hits(name, &all, statistic))
+}
+
+fn together(a: &HitsInWindow, b: &HitsInWindow) -> HitsInWindow {
+    let ends = match (a.ends, b.ends) {
+        (Some((low, high)), Some((l, h))) => Some((low.min(l), high.max(h))),
+        (ends, None) | (None, ends) => ends,
+    };
+    HitsInWindow {
+        count: a.count + b.count,
+        sum: a.sum + b.sum,
+        ends,
+    }
+}
+
+fn of_hits(name: &str, hits: &HitsInWindow, statistic: Statistic) -> Cell {
+    let never = || format!("{name} was hit 0 times in the window");
+    match statistic {
+        Statistic::Count => finite(hits.count),
+        Statistic::Sum => finite(hits.sum),
+        Statistic::Mean if hits.count > 0.0 => finite(hits.sum / hits.count),
+        Statistic::Mean => Err(never()),
+        Statistic::Min => hits.ends.map(|(low, _)| Scalar::Number(low)).ok_or_else(never),
+        Statistic::Max => hits.ends.map(|(_, high)| Scalar::Number(high)).ok_or_else(never),
+    }
+}

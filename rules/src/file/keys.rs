@@ -1,0 +1,86 @@
+//! The keys a rule may have, place by place, and those of the language that this version leaves out.
+
+/// The keys of one kind of mapping.
+pub(crate) struct Keys {
+    /// What the mapping is called in messages.
+    pub(crate) place: &'static str,
+    pub(crate) known: &'static [&'static str],
+    /// In the language, but not in this version.
+    pub(crate) later: &'static [&'static str],
+}
+
+pub(crate) const RULE: Keys = Keys {
+    place: "a rule",
+    known: &[
+        "rule",
+        "about",
+        "source",
+        "parameters",
+        "roles",
+        "probes",
+        "windows",
+        "metrics",
+        "tune",
+    ],
+    later: &["names", "capture", "join", "use", "for"],
+};
+
+pub(crate) const PROBE: Keys = Keys {
+    place: "a probe",
+    known: &["role", "entry", "return", "span"],
+    later: &["mark", "in", "from", "to"],
+};
+
+pub(crate) const WINDOW: Keys = Keys {
+    place: "a window",
+    known: &["every"],
+    later: &[
+        "from", "to", "detect", "within", "until", "key", "skip", "discard", "straddle", "timeout",
+        "complete",
+    ],
+};
+
+pub(crate) const TUNE: Keys = Keys {
+    place: "a tune",
+    known: &[
+        "set",
+        "role",
+        "value",
+        "when",
+        "for",
+        "every",
+        "range",
+        "guard",
+        "cooldown",
+        "finding",
+        "next_start",
+    ],
+    later: &[
+        "call",
+        "load",
+        "replace",
+        "with",
+        "insert_call",
+        "remove_call",
+        "set_arg",
+        "affinity",
+        "while",
+        "at",
+        "together",
+        "initial",
+        "expect",
+        "stale",
+        "after",
+        "independent",
+        "enable",
+        "disable",
+        "place",
+        "in",
+    ],
+};
+
+pub(crate) const GUARD: Keys = Keys {
+    place: "a guard",
+    known: &["maximize", "minimize", "over", "undo_if_worse_by"],
+    later: &[],
+};

@@ -1,0 +1,327 @@
+//! The tree of the file to a [`RuleFile`]: known keys, right shapes, formulas read. As many errors as there are.
+
+use super::keys::{self, Keys};
+use super::template::{Template, parse_template};
+use super::yaml::{Node, Tree};
+use super::{GuardEntry, Named, ProbeEntry, RuleFile, Site, TuneEntry, WindowEntry};
+use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::lang::ast::Expr;
+use crate::lang::lexer::WORDS;
+use crate::lang::parser::parse;
+use crate::lang::text::Text;
+
+/// How many entries a section may have: what depends on each other is walked more than once.
+const MOST_ENTRIES: usize = 256;
+
+type Wrong<'a> = &'a mut Vec<Diagnostic>;
+
+pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
+    let fields = Fields::of(tree, &keys::RULE, wrong)?;
+    let name = fields
+        .required("rule", tree.span, wrong)
+        .and_then(|value| text(value, wrong));
+    let about = fields
+        .required("about", tree.span, wrong)
+        .and_then(|value| text(value, wrong));
+    let source = fields.get("source").and_then(|value| text(value, wrong));
+    let parameters = fields.section("parameters", wrong, named);
+    let roles = fields.section("roles", wrong, named);
+    let probes = fields.section("probes", wrong, probe);
+    let windows = fields.section("windows", wrong, window);
+    let metrics = fields.section("metrics", wrong, named);
+    let tunes = fields
+        .get("tune")
+        .map(|value| tunes(value, wrong))
+        .unwrap_or_default();
+    let name = name?;
+    if !name
+        .raw
+        .split('-')
+        .all(|word| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit()))
+    {
+        let message = "a rule's name has small letters, digits and single dashes between them";
+        wrong.push(
+            Diagnostic::error("E0113", message)
+                .at(name.span, "")
+                .help("for example `openmpi-busy-wait`"),
+        );
+    }
+    let about = about?.raw.trim_end().to_string();
+    let source = source.map(|text| text.raw.trim_end().to_string());
+    Some(RuleFile {
+        name,
+        about,
+        source,
+        parameters,
+        roles,
+        probes,
+        windows,
+        metrics,
+        tunes,
+    })
+}
+
+/// The entries of a mapping whose keys are known.
+struct Fields<'a> {
+    entries: Vec<(&'a Text, &'a Tree)>,
+    keys: &'a Keys,
+}
+
+impl<'a> Fields<'a> {
+    fn of(tree: &'a Tree, keys: &'a Keys, wrong: Wrong<'_>) -> Option<Fields<'a>> {
+        let entries = mapping(tree, keys.place, wrong)?;
+        let mut known = Vec::new();
+        for (key, value) in entries {
+            if keys.known.contains(&key.raw.as_str()) {
+                known.push((key, value));
+            } else {
+                wrong.push(unknown_key(key, keys));
+            }
+        }
+        Some(Fields { entries: known, keys })
+    }
+
+    fn get(&self, name: &str) -> Option<&'a Tree> {
+        self.entries
+            .iter()
+            .find(|(key, _)| key.raw == name)
+            .map(|(_, value)| *value)
+    }
+
+    fn required(&self, name: &str, place: Span, wrong: Wrong<'_>) -> Option<&'a Tree> {
+        let found = self.get(name);
+        if found.is_none() {
+            let message = format!("{} must have `{name}`", self.keys.place);
+            wrong.push(Diagnostic::error("E0111", message).at(place, ""));
+        }
+        found
+    }
+
+    fn section<T>(
+        &self,
+        name: &str,
+        wrong: Wrong<'_>,
+        read: fn(&Text, &Tree, Wrong<'_>) -> Option<T>,
+    ) -> Vec<T> {
+        let Some(tree) = self.get(name) else {
+            return Vec::new();
+        };
+        let entries = mapping(tree, &format!("`{name}`"), wrong).unwrap_or_default();
+        if entries.len() > MOST_ENTRIES {
+            let message = format!(
+                "`{name}` may have at most {MOST_ENTRIES} entries, here are {}",
+                entries.len()
+            );
+            wrong.push(Diagnostic::error("E0123", message).at(tree.span, ""));
+            return Vec::new();
+        }
+        let checked = |(key, value), wrong: Wrong<'_>| -> Option<T> {
+            let named = check_name(key, wrong);
+            read(key, value, wrong).filter(|_| named)
+        };
+        entries
+            .into_iter()
+            .filter_map(|entry| checked(entry, wrong))
+            .collect()
+    }
+
+    fn formula(&self, name: &str, wrong: Wrong<'_>) -> Option<Expr> {
+        self.get(name).and_then(|value| formula(value, wrong))
+    }
+
+    fn text(&self, name: &str, wrong: Wrong<'_>) -> Option<Text> {
+        self.get(name).and_then(|value| text(value, wrong))
+    }
+
+    fn template(&self, name: &str, wrong: Wrong<'_>) -> Option<Template> {
+        self.text(name, wrong).map(|text| parse_template(&text, wrong))
+    }
+}
+
+fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
+    let name = &key.raw;
+    if keys.later.contains(&name.as_str()) {
+        return Diagnostic::error(
+            "E0105",
+            format!("`{name}` in {} is not in this version", keys.place),
+        )
+        .at(key.span, "")
+        .help(format!("this version has {}", keys.known.join(", ")));
+    }
+    let help = did_you_mean(name, keys.known.iter().copied());
+    Diagnostic::error("E0110", format!("{} has no `{name}`", keys.place))
+        .at(key.span, "")
+        .help(help.unwrap_or_else(|| format!("it may have {}", keys.known.join(", "))))
+}
+
+fn wrong_shape(tree: &Tree, place: &str, wanted: &str) -> Diagnostic {
+    Diagnostic::error(
+        "E0112",
+        format!("{place} must be {wanted}, this is {}", tree.what()),
+    )
+    .at(tree.span, "")
+}
+
+fn mapping<'a>(tree: &'a Tree, place: &str, wrong: Wrong<'_>) -> Option<Vec<(&'a Text, &'a Tree)>> {
+    match &tree.node {
+        Node::Mapping(entries) => Some(entries.iter().map(|(key, value)| (key, value)).collect()),
+        _ => {
+            wrong.push(wrong_shape(tree, place, "a mapping (`key: value` lines)"));
+            None
+        }
+    }
+}
+
+fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
+    match &tree.node {
+        Node::Scalar(text) => Some(text.clone()),
+        _ => {
+            wrong.push(wrong_shape(tree, "this value", "a text"));
+            None
+        }
+    }
+}
+
+fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
+    let text = match &tree.node {
+        Node::Scalar(text) => text,
+        _ => {
+            wrong.push(wrong_shape(tree, "this value", "a formula"));
+            return None;
+        }
+    };
+    parse(text).map_err(|diagnostic| wrong.push(diagnostic)).ok()
+}
+
+/// Names are used in formulas: one word, and none of the grammar's.
+fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
+    let raw = name.raw.as_str();
+    if raw.contains('(') {
+        let message = "a metric with a parameter is not in this version";
+        wrong.push(Diagnostic::error("E0105", message).at(name.span, ""));
+        return false;
+    }
+    let starts = raw.starts_with(|c: char| c.is_alphabetic() || c == '_');
+    let word = starts && raw.chars().all(|c| c.is_alphanumeric() || c == '_');
+    if word && !WORDS.contains(&raw) {
+        return true;
+    }
+    let message = format!("`{raw}` cannot be a name");
+    let help = "a name has letters, digits and `_`, begins with a letter, and is not a word of the formulas";
+    wrong.push(Diagnostic::error("E0113", message).at(name.span, "").help(help));
+    false
+}
+
+fn named(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Named> {
+    if let Node::Mapping(_) = tree.node {
+        let message = "a value with keys of its own is not in this version";
+        wrong.push(
+            Diagnostic::error("E0105", message)
+                .at(name.span, "")
+                .help("write `name: formula`"),
+        );
+        return None;
+    }
+    Some(Named {
+        name: name.clone(),
+        expr: formula(tree, wrong)?,
+    })
+}
+
+fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeEntry> {
+    let fields = Fields::of(tree, &keys::PROBE, wrong)?;
+    let role = fields
+        .required("role", name.span, wrong)
+        .and_then(|value| text(value, wrong));
+    let sites = [
+        ("entry", Site::Entry),
+        ("return", Site::Return),
+        ("span", Site::Span),
+    ];
+    let given: Vec<_> = sites
+        .iter()
+        .filter_map(|(key, site)| Some((*site, fields.get(key)?)))
+        .collect();
+    let [(site, function)] = given.as_slice() else {
+        let message = "a probe must have one of `entry`, `return` and `span`";
+        wrong
+            .push(Diagnostic::error("E0111", message).at(name.span, format!("this one has {}", given.len())));
+        return None;
+    };
+    if let Node::Sequence(_) = function.node {
+        let message = "a span between two functions is not in this version";
+        wrong.push(Diagnostic::error("E0105", message).at(function.span, ""));
+        return None;
+    }
+    Some(ProbeEntry {
+        name: name.clone(),
+        role: role?,
+        site: *site,
+        function: text(function, wrong)?,
+    })
+}
+
+fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<WindowEntry> {
+    let before = wrong.len();
+    let fields = Fields::of(tree, &keys::WINDOW, wrong)?;
+    if fields.get("every").is_none() && wrong.len() > before {
+        return None;
+    }
+    fields.required("every", name.span, wrong)?;
+    Some(WindowEntry {
+        name: name.clone(),
+        every: fields.formula("every", wrong)?,
+    })
+}
+
+fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
+    match &tree.node {
+        Node::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),
+        _ => {
+            wrong.push(wrong_shape(tree, "`tune`", "a list (`- set: …`)"));
+            Vec::new()
+        }
+    }
+}
+
+fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
+    let fields = Fields::of(tree, &keys::TUNE, wrong)?;
+    let span = fields.entries.first().map_or(tree.span, |(key, _)| key.span);
+    Some(TuneEntry {
+        span,
+        set: fields.text("set", wrong),
+        role: fields.text("role", wrong),
+        value: fields.formula("value", wrong),
+        when: fields.formula("when", wrong),
+        holds_for: fields.formula("for", wrong),
+        every: fields.text("every", wrong),
+        range: fields.formula("range", wrong),
+        guard: fields.get("guard").and_then(|value| guard(value, span, wrong)),
+        cooldown: fields.formula("cooldown", wrong),
+        finding: fields.template("finding", wrong),
+        next_start: fields.template("next_start", wrong),
+    })
+}
+
+fn guard(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<GuardEntry> {
+    let fields = Fields::of(tree, &keys::GUARD, wrong)?;
+    let span = fields.entries.first().map_or(place, |(key, _)| key.span);
+    let maximize = fields.get("maximize");
+    let objective = match (maximize, fields.get("minimize")) {
+        (Some(of), None) | (None, Some(of)) => formula(of, wrong)?,
+        _ => {
+            let message = "a guard must have one of `maximize` and `minimize`";
+            wrong.push(Diagnostic::error("E0111", message).at(span, ""));
+            return None;
+        }
+    };
+    let over = fields.formula("over", wrong);
+    let margin = fields.formula("undo_if_worse_by", wrong);
+    Some(GuardEntry {
+        span,
+        maximize: maximize.is_some(),
+        objective,
+        over,
+        margin,
+    })
+}

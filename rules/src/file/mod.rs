@@ -1,0 +1,107 @@
+//! The rule file: YAML to a tree, the tree to a [`RuleFile`] whose formulas are parsed and whose names are not yet
+//! resolved.
+
+mod keys;
+mod lower;
+pub(crate) mod template;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use crate::diag::{Diagnostic, Span, has_errors};
+use crate::lang::ast::Expr;
+use crate::lang::text::Text;
+use template::Template;
+
+/// A rule as written: well-formed, every formula read; nothing is known yet of its names and types.
+#[derive(Clone, Debug)]
+pub struct RuleFile {
+    pub(crate) name: Text,
+    pub(crate) about: String,
+    pub(crate) source: Option<String>,
+    pub(crate) parameters: Vec<Named>,
+    pub(crate) roles: Vec<Named>,
+    pub(crate) probes: Vec<ProbeEntry>,
+    pub(crate) windows: Vec<WindowEntry>,
+    pub(crate) metrics: Vec<Named>,
+    pub(crate) tunes: Vec<TuneEntry>,
+}
+
+/// `name: formula`.
+#[derive(Clone, Debug)]
+pub(crate) struct Named {
+    pub(crate) name: Text,
+    pub(crate) expr: Expr,
+}
+
+/// Where a probe sits in its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Site {
+    /// At its entry.
+    Entry,
+    /// At its return.
+    Return,
+    /// From entry to return: gives durations.
+    Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ProbeEntry {
+    pub(crate) name: Text,
+    pub(crate) role: Text,
+    pub(crate) site: Site,
+    pub(crate) function: Text,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct WindowEntry {
+    pub(crate) name: Text,
+    pub(crate) every: Expr,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct TuneEntry {
+    /// The dash's entry as a whole, for what is missing in it.
+    pub(crate) span: Span,
+    pub(crate) set: Option<Text>,
+    pub(crate) role: Option<Text>,
+    pub(crate) value: Option<Expr>,
+    pub(crate) when: Option<Expr>,
+    pub(crate) holds_for: Option<Expr>,
+    pub(crate) every: Option<Text>,
+    pub(crate) range: Option<Expr>,
+    pub(crate) guard: Option<GuardEntry>,
+    pub(crate) cooldown: Option<Expr>,
+    pub(crate) finding: Option<Template>,
+    pub(crate) next_start: Option<Template>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct GuardEntry {
+    pub(crate) span: Span,
+    pub(crate) maximize: bool,
+    pub(crate) objective: Expr,
+    pub(crate) over: Option<Expr>,
+    pub(crate) margin: Option<Expr>,
+}
+
+impl RuleFile {
+    /// Reads the text of a rule file.
+    ///
+    /// # Errors
+    /// Everything found wrong with its YAML, its keys and the form of its formulas, in the order of the file.
+    pub fn parse(source: &str) -> Result<RuleFile, Vec<Diagnostic>> {
+        let (tree, mut wrong) = yaml::read(source);
+        let file = tree.and_then(|tree| lower::lower(&tree, &mut wrong));
+        wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
+        match file {
+            Some(file) if !has_errors(&wrong) => Ok(file),
+            _ => Err(wrong),
+        }
+    }
+
+    /// The rule's name, as in `rule: openmpi-busy-wait`.
+    pub fn name(&self) -> &str {
+        &self.name.raw
+    }
+}

@@ -1,0 +1,71 @@
+//! Texts with formulas in braces: `{count(rank)} ranks share {cpus} CPUs, {in_mpi:%} of their time in MPI`.
+//!
+//! `{{` and `}}` are braces. `:%` behind a formula shows a share in percent.
+
+use crate::diag::Diagnostic;
+use crate::lang::ast::Expr;
+use crate::lang::parser::parse;
+use crate::lang::text::Text;
+
+/// A text with places to fill in.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A piece of a [`Template`].
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    Literal(String),
+    Formula { expr: Expr, percent: bool },
+}
+
+/// The template written in `text`; every formula that cannot be read is added to `wrong`.
+pub(crate) fn parse_template(text: &Text, wrong: &mut Vec<Diagnostic>) -> Template {
+    let raw = text.raw.trim_end();
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut at = 0;
+    while let Some(c) = raw[at..].chars().next() {
+        let rest = &raw[at..];
+        if rest.starts_with("{{") || rest.starts_with("}}") {
+            literal.push(c);
+            at += 2;
+        } else if c == '{' {
+            let Some(length) = rest.find('}') else {
+                let place = text.place(at, at + 1);
+                wrong.push(
+                    Diagnostic::error("E0122", "this brace is never closed")
+                        .at(place, "")
+                        .help("write `{{` for a brace"),
+                );
+                return Template { parts };
+            };
+            parts.push(Part::Literal(std::mem::take(&mut literal)));
+            placeholder(text, at + 1, at + length, &mut parts, wrong);
+            at += length + 1;
+        } else if c == '}' {
+            let place = text.place(at, at + 1);
+            wrong.push(
+                Diagnostic::error("E0122", "this brace closes nothing")
+                    .at(place, "")
+                    .help("write `}}` for a brace"),
+            );
+            at += 1;
+        } else {
+            literal.push(c);
+            at += c.len_utf8();
+        }
+    }
+    parts.push(Part::Literal(literal));
+    Template { parts }
+}
+
+fn placeholder(text: &Text, start: usize, end: usize, parts: &mut Vec<Part>, wrong: &mut Vec<Diagnostic>) {
+    let percent = text.raw[start..end].ends_with(":%");
+    let formula = text.part(start, if percent { end - 2 } else { end });
+    match parse(&formula) {
+        Ok(expr) => parts.push(Part::Formula { expr, percent }),
+        Err(diagnostic) => wrong.push(diagnostic),
+    }
+}

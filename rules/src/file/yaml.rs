@@ -1,0 +1,312 @@
+//! YAML to a tree in which every scalar keeps its raw text and its place.
+//!
+//! Only structure is taken from YAML: numbers, booleans and nulls are not interpreted, and what makes one text mean
+//! two things (tags, anchors, aliases, merges, duplicate keys, several documents) is refused. What keys mean is not
+//! known here.
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as Marked};
+
+use crate::diag::{Diagnostic, Span};
+use crate::lang::text::Text;
+
+/// The longest rule file, in bytes; the largest we ship has under 4 KiB.
+const LONGEST_FILE: usize = 256 * 1024;
+/// How deep mappings and lists may nest; the language needs four levels.
+const DEEPEST: usize = 16;
+
+/// A value of the file.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) node: Node,
+    pub(crate) span: Span,
+}
+
+/// What a value of the file is.
+#[derive(Clone, Debug)]
+pub(crate) enum Node {
+    Scalar(Text),
+    /// A key without a value.
+    Missing,
+    Mapping(Vec<(Text, Tree)>),
+    Sequence(Vec<Tree>),
+}
+
+impl Tree {
+    /// What it is, for messages.
+    pub(crate) fn what(&self) -> &'static str {
+        match self.node {
+            Node::Scalar(_) => "a text",
+            Node::Missing => "nothing",
+            Node::Mapping(_) => "a mapping",
+            Node::Sequence(_) => "a list",
+        }
+    }
+}
+
+/// The tree of `source`, with what is wrong with its YAML; the tree is there whenever there is something to go on.
+pub(crate) fn read(source: &str) -> (Option<Tree>, Vec<Diagnostic>) {
+    if source.len() > LONGEST_FILE {
+        let message = format!(
+            "a rule file may have at most {LONGEST_FILE} bytes, this one has {}",
+            source.len()
+        );
+        return (None, vec![Diagnostic::error("E0123", message)]);
+    }
+    // saphyr counts places in characters, everything here in bytes.
+    let bytes = source
+        .char_indices()
+        .map(|(at, _)| at)
+        .chain([source.len()])
+        .collect();
+    let mut reader = Reader {
+        source,
+        bytes,
+        events: Parser::new_from_str(source),
+        wrong: Vec::new(),
+    };
+    let tree = match reader.document() {
+        Ok(tree) => tree,
+        Err(Stop) => None,
+    };
+    (tree, reader.wrong)
+}
+
+/// Reading cannot go on; why is among the diagnostics.
+struct Stop;
+
+struct Reader<'a> {
+    source: &'a str,
+    bytes: Vec<usize>,
+    events: Parser<'a, saphyr_parser::StrInput<'a>>,
+    wrong: Vec<Diagnostic>,
+}
+
+impl<'a> Reader<'a> {
+    fn byte(&self, marker: &Marker) -> usize {
+        self.bytes
+            .get(marker.index())
+            .copied()
+            .unwrap_or(self.source.len())
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Span), Stop> {
+        match self.events.next_event() {
+            Some(Ok((event, Marked { start, end }))) => {
+                Ok((event, Span::new(self.byte(&start), self.byte(&end))))
+            }
+            Some(Err(error)) => {
+                let wrong = self.scan_error(&error);
+                self.wrong.push(wrong);
+                Err(Stop)
+            }
+            None => Err(Stop),
+        }
+    }
+
+    fn document(&mut self) -> Result<Option<Tree>, Stop> {
+        let mut tree = None;
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::DocumentStart(_) if tree.is_some() => {
+                    self.wrong.push(
+                        Diagnostic::error("E0108", "a file holds one rule, here a second document begins")
+                            .at(span, "")
+                            .help("put each rule into a file of its own"),
+                    );
+                    return Ok(tree);
+                }
+                Event::Nothing | Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd => {}
+                Event::StreamEnd => break,
+                event => tree = Some(self.value(event, span, 0)?),
+            }
+        }
+        if tree.is_none() {
+            let help = "a rule begins with `rule: its-name`";
+            self.wrong.push(
+                Diagnostic::error("E0108", "the file is empty")
+                    .at(Span::new(0, 0), "")
+                    .help(help),
+            );
+        }
+        Ok(tree)
+    }
+
+    fn value(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Tree, Stop> {
+        if depth > DEEPEST {
+            let message = format!("mappings and lists may nest {DEEPEST} deep");
+            self.wrong.push(Diagnostic::error("E0123", message).at(span, ""));
+            return Err(Stop);
+        }
+        let (anchor, tag) = match &event {
+            Event::Scalar(_, _, anchor, tag) => (*anchor, tag.is_some()),
+            Event::MappingStart(anchor, tag) | Event::SequenceStart(anchor, tag) => (*anchor, tag.is_some()),
+            _ => (0, false),
+        };
+        if anchor != 0 || tag {
+            let what = if tag { "a tag (`!`)" } else { "an anchor (`&`)" };
+            self.refuse(what, span);
+        }
+        let node = match event {
+            Event::Scalar(raw, style, ..) => self.scalar(&raw, style, span),
+            Event::SequenceStart(..) => self.sequence(depth)?,
+            Event::MappingStart(..) => self.mapping(depth)?,
+            _ => {
+                self.refuse("an alias (`*`)", span);
+                Node::Missing
+            }
+        };
+        Ok(Tree { node, span })
+    }
+
+    fn refuse(&mut self, what: &str, span: Span) {
+        self.wrong.push(
+            Diagnostic::error("E0106", format!("{what} has no place in a rule"))
+                .at(span, "")
+                .help("write the value out where it is needed; in formulas, give it a name under `metrics`"),
+        );
+    }
+
+    fn scalar(&mut self, raw: &str, style: ScalarStyle, span: Span) -> Node {
+        let plain = style == ScalarStyle::Plain;
+        if plain && matches!(raw, "" | "~" | "null") {
+            return Node::Missing;
+        }
+        if plain && is_switch(raw) {
+            let help = if raw.starts_with(['o', 'O', 'y', 'Y']) && !raw.eq_ignore_ascii_case("off") {
+                "write `true`, or put the word into quotes if it is a text"
+            } else {
+                "write `false`, or put the word into quotes if it is a text"
+            };
+            self.switch(raw, span, help);
+        }
+        let quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
+        Node::Scalar(Text::locate(
+            raw,
+            self.source,
+            span,
+            span.start + usize::from(quoted),
+        ))
+    }
+
+    fn switch(&mut self, raw: &str, span: Span, help: &str) {
+        let message = format!("`{raw}` is a boolean to some readers of YAML and a text to others");
+        self.wrong
+            .push(Diagnostic::error("E0109", message).at(span, "").help(help));
+    }
+
+    fn sequence(&mut self, depth: usize) -> Result<Node, Stop> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Node::Sequence(items)),
+                (event, span) => items.push(self.value(event, span, depth + 1)?),
+            }
+        }
+    }
+
+    fn mapping(&mut self, depth: usize) -> Result<Node, Stop> {
+        let mut entries: Vec<(Text, Tree)> = Vec::new();
+        let mut cut = false;
+        loop {
+            let (event, span) = self.next()?;
+            if event == Event::MappingEnd {
+                return Ok(Node::Mapping(entries));
+            }
+            let switch = matches!(&event, Event::Scalar(raw, ScalarStyle::Plain, ..) if is_switch(raw));
+            let before = self.wrong.len();
+            let key = self.value(event, span, depth + 1)?;
+            if switch {
+                self.wrong.truncate(before);
+                let raw = self.source.get(span.start..span.end).unwrap_or("").to_string();
+                self.switch(&raw, span, "give it another name");
+            }
+            let (event, span) = self.next()?;
+            let value = self.value(event, span, depth + 1)?;
+            let Node::Scalar(key) = key.node else {
+                self.wrong
+                    .push(Diagnostic::error("E0112", "a key must be a word").at(key.span, ""));
+                continue;
+            };
+            if matches!(value.node, Node::Missing) {
+                self.missing(&key, &entries, &mut cut);
+                continue;
+            }
+            self.insert(&mut entries, key, value);
+        }
+    }
+
+    /// A key without a value; after an unbalanced bracket it is the rest of a formula that YAML cut at its comma.
+    fn missing(&mut self, key: &Text, entries: &[(Text, Tree)], cut: &mut bool) {
+        let open = entries.last().and_then(|(_, value)| match &value.node {
+            Node::Scalar(text) if unbalanced(&text.raw) => Some(text.span),
+            _ => None,
+        });
+        match open {
+            Some(_) if *cut => {}
+            Some(open) => {
+                *cut = true;
+                self.wrong.push(
+                    Diagnostic::error(
+                        "E0103",
+                        "inside `{}` YAML ends a value at every comma, and cut this formula",
+                    )
+                    .at(open, "the formula as YAML sees it")
+                    .at(key.span, "taken for a key of its own")
+                    .help("put the formula into quotes, or write the mapping on lines of its own"),
+                );
+            }
+            None => {
+                let message = format!("`{}` has no value", key.raw);
+                self.wrong
+                    .push(Diagnostic::error("E0104", message).at(key.span, ""));
+            }
+        }
+    }
+
+    fn insert(&mut self, entries: &mut Vec<(Text, Tree)>, key: Text, value: Tree) {
+        if key.raw == "<<" {
+            return self.refuse("a merge (`<<`)", key.span);
+        }
+        if let Some((first, _)) = entries.iter().find(|(other, _)| other.raw == key.raw) {
+            let message = format!("`{}` is given twice", key.raw);
+            let wrong = Diagnostic::error("E0107", message)
+                .at(key.span, "again here")
+                .at(first.span, "first here");
+            self.wrong.push(wrong);
+            return;
+        }
+        entries.push((key, value));
+    }
+
+    fn scan_error(&self, error: &ScanError) -> Diagnostic {
+        let at = self.byte(error.marker());
+        let next = self
+            .source
+            .get(at..)
+            .and_then(|rest| rest.chars().next())
+            .map_or(0, char::len_utf8);
+        let place = Span::new(at, at + next);
+        if error.info().starts_with("mapping values are not allowed") {
+            return Diagnostic::error("E0102", "YAML takes this colon for the end of a key")
+                .at(place, "a colon with a space behind it")
+                .help("put the whole value into quotes, or write a longer text below `|`");
+        }
+        if error.info().contains("unknown anchor") {
+            return Diagnostic::error("E0106", "an alias (`*`) has no place in a rule")
+                .at(place, "")
+                .help("a value that begins with `*` is an alias to YAML: put it into quotes");
+        }
+        Diagnostic::error("E0101", format!("this is not well-formed YAML: {}", error.info())).at(place, "")
+    }
+}
+
+fn is_switch(raw: &str) -> bool {
+    ["on", "off", "yes", "no", "y", "n"]
+        .iter()
+        .any(|word| raw.eq_ignore_ascii_case(word))
+}
+
+fn unbalanced(raw: &str) -> bool {
+    raw.matches(['(', '[']).count() > raw.matches([')', ']']).count()
+}

@@ -1,0 +1,148 @@
+//! The checked tree: every name resolved, every part typed. Only the checker builds it; the evaluator trusts it.
+
+use crate::diag::Span;
+use crate::function::{Reduction, ScalarFunction};
+use crate::lang::ast::{Comparison, Operator};
+use crate::measure::Measure;
+use crate::unit::Dimension;
+use crate::value::Scalar;
+
+/// What a value is, tables apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Boolean,
+    Text,
+    Number(Dimension),
+}
+
+/// The type of a formula.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Type {
+    pub(crate) kind: Kind,
+    /// One value for each process.
+    pub(crate) table: bool,
+    /// Written in percent; a matter of showing it only.
+    pub(crate) percent: bool,
+}
+
+impl Type {
+    pub(crate) const BOOLEAN: Type = Type::single(Kind::Boolean);
+    pub(crate) const TEXT: Type = Type::single(Kind::Text);
+    pub(crate) const PLAIN: Type = Type::number(Dimension::NONE);
+    pub(crate) const TIME: Type = Type::number(Dimension::TIME);
+
+    pub(crate) const fn single(kind: Kind) -> Type {
+        Type {
+            kind,
+            table: false,
+            percent: false,
+        }
+    }
+
+    pub(crate) const fn number(dimension: Dimension) -> Type {
+        Type::single(Kind::Number(dimension))
+    }
+
+    pub(crate) fn what(self) -> String {
+        match self.kind {
+            Kind::Boolean => "a boolean".to_string(),
+            Kind::Text => "a text".to_string(),
+            Kind::Number(dimension) => dimension.to_string(),
+        }
+    }
+}
+
+/// A fact about a process that roles may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fact {
+    Mpi,
+    Rank,
+    Size,
+    Exe,
+}
+
+/// Which number of a probe's hits in the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Statistic {
+    Count,
+    Sum,
+    Mean,
+    Min,
+    Max,
+}
+
+/// A part of a formula and its type.
+#[derive(Clone, Debug)]
+pub(crate) struct Typed {
+    pub(crate) term: Term,
+    pub(crate) of: Type,
+    pub(crate) span: Span,
+}
+
+/// What a part of a formula computes.
+#[derive(Clone, Debug)]
+pub(crate) enum Term {
+    Constant(Scalar),
+    /// By its place in the order of evaluation.
+    Metric(usize),
+    Measure(Measure),
+    WindowDuration,
+    WindowIndex,
+    /// How many processes the role has.
+    RoleCount(usize),
+    Hits {
+        probe: usize,
+        statistic: Statistic,
+        by_process: bool,
+    },
+    Fact(Fact),
+    Loads(String),
+    Has(String),
+    /// `value` in a `range`.
+    Proposed,
+    Negate(Box<Typed>),
+    Not(Box<Typed>),
+    Arithmetic(Operator, Box<Typed>, Box<Typed>),
+    Both(Box<Typed>, Box<Typed>),
+    Either(Box<Typed>, Box<Typed>),
+    /// The text is the comparison as written, for explanations.
+    Compare {
+        comparison: Comparison,
+        left: Box<Typed>,
+        right: Box<Typed>,
+        text: String,
+    },
+    Reduce(Reduction, Box<Typed>),
+    Apply(ScalarFunction, Vec<Typed>),
+}
+
+impl Typed {
+    /// The parts directly below.
+    pub(crate) fn children(&self) -> Vec<&Typed> {
+        match &self.term {
+            Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => vec![of],
+            Term::Arithmetic(_, left, right) | Term::Both(left, right) | Term::Either(left, right) => {
+                vec![left, right]
+            }
+            Term::Compare { left, right, .. } => vec![left, right],
+            Term::Apply(_, arguments) => arguments.iter().collect(),
+            Term::Constant(_)
+            | Term::Metric(_)
+            | Term::Measure(_)
+            | Term::WindowDuration
+            | Term::WindowIndex
+            | Term::RoleCount(_)
+            | Term::Hits { .. }
+            | Term::Fact(_)
+            | Term::Loads(_)
+            | Term::Has(_)
+            | Term::Proposed => Vec::new(),
+        }
+    }
+
+    /// Calls `f` on this part and all below it.
+    pub(crate) fn visit(&self, f: &mut impl FnMut(&Term)) {
+        f(&self.term);
+        self.children().into_iter().for_each(|child| child.visit(f));
+    }
+}

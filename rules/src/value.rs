@@ -1,0 +1,153 @@
+//! Values of the language at run time. A value may be none, with the reason; none spreads and never becomes 0.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::term::{Kind, Type};
+use crate::unit::human;
+
+/// A process, by the number the agent gave it. Not a pid: this crate knows no kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessId(pub u32);
+
+/// A point in time: nanoseconds since a moment the agent chose. Never a clock's reading taken here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// Nanoseconds from `earlier` to this; 0 when `earlier` is later.
+    pub fn since(self, earlier: Time) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+/// A single value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Scalar {
+    /// A truth value.
+    Boolean(bool),
+    /// A number in seconds, bytes, or their powers; its dimension is known from the rule.
+    Number(f64),
+    /// A name or text.
+    Text(String),
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Boolean(value) => write!(f, "{value}"),
+            Scalar::Number(value) => write!(f, "{value}"),
+            Scalar::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// A single value, or the reason why there is none.
+pub(crate) type Cell = Result<Scalar, String>;
+
+/// A single value or one for each process.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Single(Cell),
+    Table(BTreeMap<ProcessId, Cell>),
+}
+
+impl Value {
+    pub(crate) fn number(value: f64) -> Value {
+        Value::Single(finite(value))
+    }
+
+    pub(crate) fn none(reason: impl Into<String>) -> Value {
+        Value::Single(Err(reason.into()))
+    }
+
+    /// The value as one cell; a table has none.
+    pub(crate) fn single(self) -> Cell {
+        match self {
+            Value::Single(cell) => cell,
+            Value::Table(_) => Err("it is a table by process".to_string()),
+        }
+    }
+
+    /// `f` on every cell that has a value.
+    pub(crate) fn map(self, f: impl Fn(Scalar) -> Cell) -> Value {
+        match self {
+            Value::Single(cell) => Value::Single(cell.and_then(f)),
+            Value::Table(rows) => Value::Table(
+                rows.into_iter()
+                    .map(|(key, cell)| (key, cell.and_then(&f)))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// `f` on the values of equal keys; a single value goes with every row; a key that one side lacks is left out.
+    pub(crate) fn zip(self, other: Value, f: impl Fn(Scalar, Scalar) -> Cell) -> Value {
+        let both = |a: Cell, b: Cell| f(a?, b?);
+        match (self, other) {
+            (Value::Single(a), Value::Single(b)) => Value::Single(both(a, b)),
+            (Value::Single(a), Value::Table(rows)) => Value::Table(
+                rows.into_iter()
+                    .map(|(key, b)| (key, both(a.clone(), b)))
+                    .collect(),
+            ),
+            (Value::Table(rows), Value::Single(b)) => Value::Table(
+                rows.into_iter()
+                    .map(|(key, a)| (key, both(a, b.clone())))
+                    .collect(),
+            ),
+            (Value::Table(rows), Value::Table(mut others)) => Value::Table(
+                rows.into_iter()
+                    .filter_map(|(key, a)| Some((key, both(a, others.remove(&key)?))))
+                    .collect(),
+            ),
+        }
+    }
+
+    /// For people: `6`, `91.4 ms`, `0.31 to 0.34 over 6 processes`, `none (…)`.
+    pub(crate) fn show(&self, of: Type) -> String {
+        match self {
+            Value::Single(cell) => show_cell(cell, of),
+            Value::Table(rows) => show_rows(rows, of),
+        }
+    }
+}
+
+pub(crate) fn finite(value: f64) -> Cell {
+    if value.is_finite() {
+        Ok(Scalar::Number(value))
+    } else {
+        Err("the result is not a finite number".to_string())
+    }
+}
+
+pub(crate) fn show_cell(cell: &Cell, of: Type) -> String {
+    match (cell, of.kind) {
+        (Ok(Scalar::Number(value)), Kind::Number(dimension)) => human(*value, dimension, of.percent),
+        (Ok(value), _) => value.to_string(),
+        (Err(reason), _) => format!("none ({reason})"),
+    }
+}
+
+fn show_rows(rows: &BTreeMap<ProcessId, Cell>, of: Type) -> String {
+    if let Some(none) = rows.values().find(|cell| cell.is_err()) {
+        return show_cell(none, of);
+    }
+    let numbers = rows.values().filter_map(|cell| match cell {
+        Ok(Scalar::Number(value)) => Some(*value),
+        _ => None,
+    });
+    let ends = numbers.fold(None, |ends: Option<(f64, f64)>, value| {
+        Some(ends.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
+    });
+    let over = match rows.len() {
+        1 => "1 process".to_string(),
+        count => format!("{count} processes"),
+    };
+    let shown = |value: f64| show_cell(&Ok(Scalar::Number(value)), of);
+    match ends {
+        Some((low, high)) if shown(low) == shown(high) => format!("{} over {over}", shown(low)),
+        Some((low, high)) => format!("{} to {} over {over}", shown(low), shown(high)),
+        None => over,
+    }
+}
