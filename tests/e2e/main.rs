@@ -1,1 +1,19 @@
-//! e2e
+//! Whole-program tests. Each module is one promise or one family of them; read them in this order.
+
+// The programs and the harness themselves, without the agent: is the truth that we compare with true?
+mod baseline;
+
+// Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
+mod attach;
+
+// The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
+mod lammps;
+
+// The agent is killed at any moment: the program goes on and its result is right.
+mod killed;
+
+// The shape of the source: directions of dependencies, sizes, and where another process is written to.
+mod tidy;
+
+// What several of the above expect of the small programs.
+mod expected;

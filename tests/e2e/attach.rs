@@ -1,0 +1,190 @@
+//! `tuneagent attach` on programs that know what they did: the report must say exactly that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, require};
+
+use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong};
+
+/// The program calls these for itself and does not tally them.
+const UNTALLIED: [&str; 7] = [
+    "MPI_Buffer_attach",
+    "MPI_Buffer_detach",
+    "MPI_Comm_rank",
+    "MPI_Comm_size",
+    "MPI_Get_count",
+    "MPI_Type_size",
+    "MPI_Wtime",
+];
+
+/// Attaches to a waiting `count`, lets it run to its tally, and returns both truths.
+fn observed(job: &mut Job, target: u32, ranks: usize) -> Outcome<(Vec<Value>, Value)> {
+    let mut agent = Agent::attach(target, &[])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tallies = job.events("tally", ranks, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok((tallies, report))
+}
+
+fn assert_same(tallies: &[Value], report: &Value) -> Outcome {
+    assert_eq!(
+        report["completeness"]["status"], "complete",
+        "{}",
+        report["completeness"]
+    );
+    let processes = report["processes"]
+        .as_array()
+        .ok_or("the report has no processes")?;
+    assert_eq!(processes.len(), tallies.len(), "processes in the report");
+    for tally in tallies {
+        let (pid, rank) = (&tally["pid"], &tally["rank"]);
+        let process = processes
+            .iter()
+            .find(|process| process["pid"] == *pid)
+            .ok_or("a rank is missing")?;
+        assert_eq!(process["rank"], *rank, "the rank of process {pid}");
+        let mut seen = counts(&process["functions"])?;
+        seen.retain(|name, (calls, _)| *calls > 0 && !UNTALLIED.contains(&name.as_str()));
+        assert_eq!(seen, counts(&tally["functions"])?, "rank {rank}");
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_and_bytes_are_those_that_the_program_counted_under_both_mpis() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let mut job = start_count(mpi, 3, &["--iterations", "25"])?;
+        let launcher = job.pid();
+        let (tallies, report) = observed(&mut job, launcher, 3)?;
+        assert_eq!(report["job"]["mpi"]["implementation"], mpi.name());
+        assert_eq!(report["job"]["size"], 3);
+        assert_same(&tallies, &report)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_from_recursive_functions_are_all_counted() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "1", "--recursion", "40"])?;
+    let launcher = job.pid();
+    let (tallies, report) = observed(&mut job, launcher, 2)?;
+    assert_same(&tallies, &report)
+}
+
+#[test]
+fn any_process_of_the_job_stands_for_the_whole_job() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let mut job = start_count(Mpi::OpenMpi, 3, &["--iterations", "2"])?;
+    let ready = job.events("ready", 3, SOON)?;
+    let one = ready[1]["pid"]
+        .as_u64()
+        .and_then(|pid| u32::try_from(pid).ok())
+        .ok_or("no pid")?;
+    let launcher = job.pid();
+    let (tallies, report) = observed(&mut job, one, 3)?;
+    assert_eq!(report["job"]["launcher_pid"], launcher);
+    assert_same(&tallies, &report)
+}
+
+#[test]
+fn busy_ranks_lose_no_call_for_seconds() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
+    let launcher = job.pid();
+    let (tallies, report) = observed(&mut job, launcher, 2)?;
+    assert_same(&tallies, &report)
+}
+
+#[test]
+fn the_report_is_written_when_the_program_ends_first() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "3"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    job.open("go")?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let report = agent.finish(SOON)?;
+    let barriers: Vec<u64> = processes_calls(&report, "MPI_Barrier");
+    assert_eq!(barriers, [3, 3]);
+    Ok(())
+}
+
+fn processes_calls(report: &Value, function: &str) -> Vec<u64> {
+    let processes = report["processes"].as_array().into_iter().flatten();
+    let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    functions
+        .filter(|entry| entry["name"] == function)
+        .filter_map(|entry| entry["calls"].as_u64())
+        .collect()
+}
+
+#[test]
+fn looking_changes_nothing_and_says_so_even_where_a_rule_would_apply() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
+    job.open("go")?;
+    let mut agent = Agent::attach(job.pid(), &["--duration", "5s"])?;
+    let report = agent.finish(SOON)?;
+    assert_eq!(
+        report["changes"].as_array().map(Vec::len),
+        Some(0),
+        "{}",
+        report["changes"]
+    );
+    let findings = report["findings"].as_array().ok_or("no findings")?;
+    let rules: BTreeSet<&str> = findings
+        .iter()
+        .filter_map(|finding| finding["rule"].as_str())
+        .collect();
+    assert!(rules.contains("openmpi-busy-wait"), "{rules:?}");
+    job.open("stop")?;
+    finish_pingpong(job, 6)?;
+    Ok(())
+}
+
+#[test]
+fn results_are_the_same_with_and_without_us() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 200_000)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    job.open("go")?;
+    // The model computes what an untouched run prints (see baseline).
+    finish_pingpong(job, 2)?;
+    let report = agent.finish(SOON)?;
+    let calls: BTreeMap<&str, Vec<u64>> = ["MPI_Send", "MPI_Recv", "MPI_Allreduce"]
+        .map(|name| (name, processes_calls(&report, name)))
+        .into();
+    assert!(
+        calls.values().all(|calls| *calls == [200_000, 200_000]),
+        "{calls:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_process_that_is_not_there_is_exit_code_2_with_a_reason() -> Outcome {
+    let mut agent = Agent::command(&["attach", "4194304999"])?;
+    assert_eq!(agent.wait(SOON)?, 2, "{}", agent.lines.text());
+    let mut agent = Agent::command(&["attach", "4194303"])?;
+    assert_eq!(agent.wait(SOON)?, 2, "{}", agent.lines.text());
+    assert!(agent.lines.text().contains("4194303"), "{}", agent.lines.text());
+    Ok(())
+}

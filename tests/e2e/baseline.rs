@@ -1,0 +1,157 @@
+//! The programs and the harness without the agent: the truth that other tests compare with.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tuneagent_e2e::family::descendants;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, lammps, programs, require};
+
+use crate::expected::{self, Count, SOON, counts, finish_pingpong, start_count, start_pingpong, with_folder};
+
+/// How often these are called depends on timing; everything else in `count` is fixed.
+const POLLING: [&str; 2] = ["MPI_Test", "MPI_Iprobe"];
+
+fn fixed_tallies(mpi: Mpi) -> Outcome<Vec<BTreeMap<String, Count>>> {
+    let mut job = start_count(mpi, 3, &["--iterations", "4", "--recursion", "3"])?;
+    job.open("go")?;
+    let tallies = job.events("tally", 3, SOON)?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let mut all = Vec::new();
+    for tally in tallies {
+        let mut counts = counts(&tally["functions"])?;
+        assert!(counts.len() >= 18, "varied calls were asked for: {counts:?}");
+        counts.retain(|name, _| !POLLING.contains(&name.as_str()));
+        all.push(counts);
+    }
+    Ok(all)
+}
+
+#[test]
+fn the_counting_program_makes_the_same_calls_under_both_mpis() -> Outcome {
+    require!(OpenMpi, Mpich);
+    let _machine = machine();
+    assert_eq!(fixed_tallies(Mpi::OpenMpi)?, fixed_tallies(Mpi::Mpich)?);
+    Ok(())
+}
+
+#[test]
+fn what_the_counting_program_sends_is_what_it_receives() -> Outcome {
+    require!(Mpich);
+    let _machine = machine();
+    let tallies = fixed_tallies(Mpi::Mpich)?;
+    let calls = |names: &[&str]| -> u64 {
+        let of_one = |tally: &BTreeMap<String, Count>| -> u64 {
+            names
+                .iter()
+                .filter_map(|name| tally.get(*name))
+                .map(|(calls, _)| calls)
+                .sum()
+        };
+        tallies.iter().map(of_one).sum()
+    };
+    let sent = calls(&["MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Isend"]);
+    assert_eq!(sent, calls(&["MPI_Recv", "MPI_Irecv"]));
+    Ok(())
+}
+
+#[test]
+fn the_ping_pong_program_computes_what_the_model_says() -> Outcome {
+    require!(OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let job = start_pingpong(mpi, Waiting::Yielding, 2, 500)?;
+        job.open("go")?;
+        assert_eq!(finish_pingpong(job, 2)?, 500);
+        let job = start_pingpong(mpi, Waiting::Yielding, 4, 0)?;
+        job.open("go")?;
+        job.open("stop")?;
+        assert!(finish_pingpong(job, 4)? >= 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_busy_program_counts_nested_recursive_and_jumped_calls() -> Outcome {
+    require!(Cc);
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["30".to_owned()])
+    })?;
+    job.open("go")?;
+    let tally = job.events("tally", 1, SOON)?.remove(0);
+    // A round makes 1 + round % 5 inner calls, and 3 more.
+    assert_eq!(tally["step_outer"], 30);
+    assert_eq!(tally["step_inner"], 30 / 5 * (1 + 2 + 3 + 4 + 5) + 30 * 3);
+    assert_eq!(tally["may_jump"], 30);
+    assert_eq!(tally["jumps"], 10);
+    job.open("end")?;
+    job.finish(SOON)
+}
+
+#[test]
+fn the_throwing_program_catches_what_it_throws() -> Outcome {
+    require!(Cxx);
+    let mut job = Job::alone(&programs::cxx("thrower")?, |folder| {
+        with_folder(folder, vec!["30".to_owned()])
+    })?;
+    job.open("go")?;
+    let tally = job.events("tally", 1, SOON)?.remove(0);
+    assert_eq!(
+        (&tally["pass_through"], &tally["thrown"], &tally["caught"]),
+        (&30.into(), &15.into(), &15.into())
+    );
+    job.open("end")?;
+    job.finish(SOON)
+}
+
+#[test]
+fn lammps_prints_the_same_numbers_in_every_untouched_run() -> Outcome {
+    require!(OpenMpi, Lammps);
+    let _machine = machine();
+    let mut numbers = Vec::new();
+    for _ in 0..2 {
+        let mut job = crate::lammps::start(Waiting::Yielding, 300)?;
+        job.finish(2 * SOON)?;
+        let thermo = lammps::thermo(&job.lines.all());
+        assert_eq!(thermo.last().map(|line| line.step), Some(300));
+        numbers.push(thermo.into_iter().map(|line| line.values).collect::<Vec<_>>());
+    }
+    assert_eq!(numbers[0], numbers[1]);
+    Ok(())
+}
+
+#[test]
+fn dropping_a_job_ends_its_ranks() -> Outcome {
+    require!(OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let job = start_count(mpi, 2, &[])?;
+        let family = descendants(job.pid());
+        assert!(family.len() >= 2, "{mpi:?}: {family:?}");
+        drop(job);
+        assert!(
+            family.iter().all(|member| !member.is_alive()),
+            "{mpi:?}: {family:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_that_fails_is_a_problem_that_shows_its_output() -> Outcome {
+    require!(Mpich);
+    let program = programs::mpi("pingpong", Mpi::Mpich)?;
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |_| Vec::new())?;
+    let problem = job.finish(Duration::from_secs(20)).unwrap_err().to_string();
+    assert!(problem.contains("usage: mpirun"), "{problem}");
+    Ok(())
+}
+
+#[test]
+fn the_model_of_the_ping_pong_agrees_with_a_recorded_result() {
+    // Recorded from both MPIs: the model is not only consistent with itself.
+    assert_eq!(expected::pingpong_checksum(2, 1000), "a6623cb9f2809598");
+    assert_eq!(expected::pingpong_checksum(6, 10), "71a26b9c14e87b92");
+}

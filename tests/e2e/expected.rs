@@ -1,0 +1,90 @@
+//! What the small programs must print, computed here a second time, and reading what they printed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tuneagent_e2e::Outcome;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::programs;
+
+/// Enough for anything that works; a test that reaches it has failed.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// Calls and bytes of one function; no bytes where the program tallies none.
+pub(crate) type Count = (u64, Option<u64>);
+
+/// Calls and bytes per function, from a "functions" list (the program's tally and the agent's report share it).
+pub(crate) fn counts(functions: &Value) -> Outcome<BTreeMap<String, Count>> {
+    let list = functions.as_array().ok_or("no list of functions")?;
+    let mut counts = BTreeMap::new();
+    for function in list {
+        let name = function["name"].as_str().ok_or("a function without a name")?;
+        let calls = function["calls"].as_u64().ok_or("a function without calls")?;
+        counts.insert(name.to_owned(), (calls, function["bytes"].as_u64()));
+    }
+    Ok(counts)
+}
+
+/// Starts `count`, waiting at its first gate.
+pub(crate) fn start_count(mpi: Mpi, ranks: usize, flags: &[&str]) -> Outcome<Job> {
+    let program = programs::mpi("count", mpi)?;
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let job = Job::mpi(mpi, Waiting::Yielding, ranks, &program, |folder| {
+        with_folder(folder, flags)
+    })?;
+    job.events("ready", ranks, SOON)?;
+    Ok(job)
+}
+
+/// Starts `pingpong`, waiting at its gate; 0 iterations: until the gate "stop".
+pub(crate) fn start_pingpong(mpi: Mpi, waiting: Waiting, ranks: usize, iterations: u64) -> Outcome<Job> {
+    let program = programs::mpi("pingpong", mpi)?;
+    let job = Job::mpi(mpi, waiting, ranks, &program, |folder| {
+        with_folder(folder, vec![iterations.to_string()])
+    })?;
+    job.events("ready", ranks, SOON)?;
+    Ok(job)
+}
+
+pub(crate) fn with_folder(folder: &Path, more: Vec<String>) -> Vec<String> {
+    std::iter::once(folder.to_string_lossy().into_owned())
+        .chain(more)
+        .collect()
+}
+
+/// Waits for the end of `pingpong` and checks its result against the model.
+pub(crate) fn finish_pingpong(mut job: Job, ranks: u64) -> Outcome<u64> {
+    let result = job.events("result", 1, SOON)?.remove(0);
+    job.finish(SOON)?;
+    let iterations = result["iterations"]
+        .as_u64()
+        .ok_or("no iterations in the result")?;
+    assert_eq!(
+        result["checksum"],
+        pingpong_checksum(ranks, iterations),
+        "after {iterations} iterations"
+    );
+    Ok(iterations)
+}
+
+/// What `pingpong.c` must compute: each pair's value is mixed once an iteration, and so is the sum over all ranks.
+pub(crate) fn pingpong_checksum(ranks: u64, iterations: u64) -> String {
+    let mixed = |value: u64| {
+        value
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407)
+    };
+    let mut values: Vec<u64> = (1..=ranks / 2).collect();
+    let mut sum = 0u64;
+    for _ in 0..iterations {
+        values.iter_mut().for_each(|value| *value = mixed(*value));
+        // The odd rank of a pair returns the mixed value, so both hold it; the last bit is not part of the sum.
+        let total = values.iter().fold(0u64, |total, value| {
+            total.wrapping_add((value & !1).wrapping_mul(2))
+        });
+        sum = mixed(sum ^ total);
+    }
+    format!("{sum:016x}")
+}

@@ -1,0 +1,96 @@
+//! The agent dies at the worst moments; the program must not notice.
+//!
+//! SIGKILL leaves the agent no chance to tidy up: what holds here holds for every crash.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, require};
+
+use crate::expected::{SOON, finish_pingpong, start_pingpong};
+
+const KILLED: i32 = 128 + 9;
+
+fn kill(mut agent: Agent) -> Outcome {
+    agent.signal(Signal::KILL)?;
+    assert_eq!(agent.wait(SOON)?, KILLED, "{}", agent.lines.text());
+    Ok(())
+}
+
+/// The program goes on, stops when asked, and computed what it would have computed alone.
+fn goes_on(job: Job, ranks: u64) -> Outcome {
+    job.open("stop")?;
+    finish_pingpong(job, ranks).map(drop)
+}
+
+#[test]
+fn killed_at_any_moment_of_attaching_the_program_goes_on() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
+    job.open("go")?;
+    // Attaching takes some tens of milliseconds: the moments of death sweep over them. The wait is the moment itself,
+    // not a synchronisation: any of them must be survived.
+    for moment in [1, 3, 6, 10, 15, 20, 30, 40, 60, 80, 120, 200] {
+        let mut agent = Agent::attach(job.pid(), &[])?;
+        if agent.wait(Duration::from_millis(moment)).is_err() {
+            kill(agent)?;
+        }
+    }
+    goes_on(job, 2)
+}
+
+#[test]
+fn killed_while_it_watches_the_program_goes_on() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let job = start_pingpong(mpi, Waiting::Yielding, 2, 0)?;
+        job.open("go")?;
+        let agent = Agent::attach(job.pid(), &[])?;
+        agent.armed()?;
+        kill(agent)?;
+        goes_on(job, 2)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn killed_around_a_write_the_program_goes_on() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
+    job.open("go")?;
+    // The rule's first line comes around the write; later moments fall into the guard.
+    for moment in [0, 2, 50] {
+        let mut agent = Agent::attach(job.pid(), &["--apply"])?;
+        agent.lines.wait_for_line("openmpi-busy-wait", SOON)?;
+        if moment == 0 || agent.wait(Duration::from_millis(moment)).is_err() {
+            kill(agent)?;
+        }
+    }
+    goes_on(job, 6)
+}
+
+#[test]
+fn another_agent_can_attach_after_one_was_killed() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
+    job.open("go")?;
+    let agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    kill(agent)?;
+    let mut next = Agent::attach(job.pid(), &[])?;
+    next.armed()?;
+    let report = next.stop()?;
+    assert_eq!(
+        report["completeness"]["status"], "complete",
+        "{}",
+        report["completeness"]
+    );
+    goes_on(job, 2)
+}

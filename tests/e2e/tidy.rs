@@ -1,0 +1,419 @@
+//! The shape of the source, kept by reading it: what depends on what, how long things are, where danger lives.
+//!
+//! Text search and `cargo metadata`, no parser: rustfmt makes the text regular enough. The kernel side is looked at
+//! for sizes only.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::Chars;
+
+use serde_json::Value;
+use tuneagent_e2e::Outcome;
+use tuneagent_e2e::problem::While;
+
+const LONGEST_FILE: usize = 600;
+const LONGEST_FUNCTION: usize = 70;
+
+/// A source file of the product without its unit tests.
+struct Source {
+    /// Relative to the checkout.
+    name: String,
+    /// Up to the first `#[cfg(test)]` of a module.
+    text: String,
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."))
+}
+
+/// All Rust sources below these folders, in order, unit tests left out.
+fn sources(folders: &[&str]) -> Outcome<Vec<Source>> {
+    let mut files = Vec::new();
+    folders
+        .iter()
+        .try_for_each(|folder| collect(&root().join(folder), &mut files))?;
+    files.sort();
+    let mut sources = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).while_(file.display())?;
+        let name = file
+            .strip_prefix(root())
+            .unwrap_or(&file)
+            .to_string_lossy()
+            .into_owned();
+        let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
+        let text = text
+            .split("\n#[cfg(test)]\nmod ")
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        if !is_test {
+            sources.push(Source { name, text });
+        }
+    }
+    Ok(sources)
+}
+
+fn collect(folder: &Path, into: &mut Vec<PathBuf>) -> Outcome {
+    if folder.file_name().is_some_and(|name| name == "target") || !folder.exists() {
+        return Ok(());
+    }
+    for entry in fs::read_dir(folder).while_(folder.display())? {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(&path, into)?;
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            into.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The lines of code: comments may name anything.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+    numbered.filter(|(_, line)| !line.trim_start().starts_with("//"))
+}
+
+fn assert_none(found: &[String], rule: &str) {
+    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
+}
+
+/// All `std::…` paths of a text, groups in braces spelled out: `use std::{fs, io::Read}` gives fs and io::Read.
+fn std_paths(text: &str) -> BTreeSet<String> {
+    let dense: String = code(text)
+        .flat_map(|(_, line)| line.chars().chain([' ']))
+        .filter(|c| !c.is_whitespace())
+        .collect();
+    let mut paths = BTreeSet::new();
+    for rest in dense.split("std::").skip(1) {
+        let end = rest
+            .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'))
+            .unwrap_or(rest.len());
+        let (path, rest) = rest.split_at(end);
+        match rest.strip_prefix('{') {
+            Some(group) => spell_out(path, &mut group.chars(), &mut paths),
+            None => {
+                paths.insert(path.to_owned());
+            }
+        }
+    }
+    paths
+}
+
+/// The members of a group, up to its closing brace, each with what stands before the group.
+fn spell_out(head: &str, group: &mut Chars<'_>, into: &mut BTreeSet<String>) {
+    let mut member = String::new();
+    while let Some(c) = group.next() {
+        match c {
+            '{' => spell_out(&format!("{head}{}", std::mem::take(&mut member)), group, into),
+            ',' | '}' => {
+                if !member.is_empty() {
+                    into.insert(format!("{head}{}", std::mem::take(&mut member)));
+                }
+                if c == '}' {
+                    return;
+                }
+            }
+            _ => member.push(c),
+        }
+    }
+}
+
+#[test]
+fn rules_know_no_files_processes_threads_sockets_or_clocks() -> Outcome {
+    let banned = [
+        "env",
+        "fs",
+        "net",
+        "os",
+        "process",
+        "thread",
+        "time::Instant",
+        "time::SystemTime",
+    ];
+    let mut found = Vec::new();
+    for source in sources(&["rules/src"])? {
+        let is_banned = |path: &str| {
+            banned
+                .iter()
+                .any(|ban| path == *ban || path.strip_prefix(ban).is_some_and(|rest| rest.starts_with("::")))
+        };
+        let paths = std_paths(&source.text);
+        found.extend(
+            paths
+                .iter()
+                .filter(|path| is_banned(path))
+                .map(|path| format!("{}: std::{path}", source.name)),
+        );
+    }
+    assert_none(
+        &found,
+        "rules takes hits and gives decisions; effects belong to agent or tuner",
+    );
+    Ok(())
+}
+
+fn metadata() -> Outcome<Value> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(cargo);
+    let output = command
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(root())
+        .output()?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// What a package uses outside its tests, by the names of packages.
+fn dependencies(metadata: &Value, package: &str) -> BTreeSet<String> {
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let listed = packages.filter(|entry| entry["name"] == package);
+    let all = listed.flat_map(|entry| entry["dependencies"].as_array().into_iter().flatten());
+    all.filter(|entry| entry["kind"].is_null())
+        .filter_map(|entry| entry["name"].as_str())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn the_arrows_between_crates_point_one_way() -> Outcome {
+    let metadata = metadata()?;
+    let allowed: [(&str, &[&str]); 6] = [
+        (
+            "tuneagent",
+            &["tuneagent-abi", "tuneagent-rules", "tuneagent-tuner"],
+        ),
+        ("tuneagent-abi", &[]),
+        ("tuneagent-rules", &[]),
+        ("tuneagent-tuner", &[]),
+        ("tuneagent-e2e", &[]),
+        ("xtask", &["tuneagent-e2e"]),
+    ];
+    let ours: BTreeSet<&str> = allowed.iter().map(|(name, _)| *name).collect();
+    let members = metadata["packages"].as_array().into_iter().flatten();
+    let members: BTreeSet<&str> = members.filter_map(|package| package["name"].as_str()).collect();
+    assert_eq!(members, ours, "a new crate needs its place among the arrows");
+    for (package, arrows) in allowed {
+        for dependency in dependencies(&metadata, package) {
+            let is_fine = !ours.contains(dependency.as_str()) || arrows.contains(&dependency.as_str());
+            assert!(
+                is_fine,
+                "{package} must not depend on {dependency} (ARCHITECTURE.md, direction of dependencies)"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn two_worlds_meet_in_one_file_each() -> Outcome {
+    for (one, other) in [("abi::", "rules::"), ("rules::", "tuner::")] {
+        let mut meeting = Vec::new();
+        for source in sources(&["agent/src"])? {
+            let names = |world: &str| code(&source.text).any(|(_, line)| names_crate(line, world));
+            if names(one) && names(other) {
+                meeting.push(source.name.clone());
+            }
+        }
+        assert!(
+            meeting.len() <= 1,
+            "{one} and {other} meet in more than one file of agent: {meeting:?}"
+        );
+    }
+    Ok(())
+}
+
+/// `rules::x`, but neither `crate::rules::x` nor `my_rules::x`.
+fn names_crate(line: &str, path: &str) -> bool {
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
+    })
+}
+
+const PRODUCT: [&str; 6] = [
+    "agent/src",
+    "ebpf/src",
+    "ebpf/abi/src",
+    "rules/src",
+    "tuner/src",
+    "xtask/src",
+];
+
+#[test]
+fn no_file_and_no_function_is_too_long_to_read() -> Outcome {
+    let mut found = Vec::new();
+    for source in sources(&PRODUCT)? {
+        let lines = source.text.lines().count();
+        if lines > LONGEST_FILE {
+            found.push(format!("{}: {lines} lines", source.name));
+        }
+        for (name, lines) in functions(&source.text) {
+            if lines > LONGEST_FUNCTION {
+                found.push(format!("{}: fn {name} has {lines} lines", source.name));
+            }
+        }
+    }
+    assert_none(
+        &found,
+        &format!("more than {LONGEST_FILE} lines in a file or {LONGEST_FUNCTION} in a function"),
+    );
+    Ok(())
+}
+
+/// Names and lengths of functions: from the line with `fn` to the brace at the same indentation.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let mut open: Vec<(String, usize, usize)> = Vec::new();
+    let mut done = Vec::new();
+    for (number, line) in code(text) {
+        let indentation = line.len() - line.trim_start().len();
+        if line.trim_end() == format!("{}}}", " ".repeat(indentation))
+            && open.last().is_some_and(|(_, depth, _)| *depth == indentation)
+        {
+            let (name, _, start) = open.pop().unwrap_or_default();
+            done.push((name, number - start + 1));
+        } else if let Some(name) = function_name(line.trim_start())
+            && !line.ends_with([';', '}'])
+        {
+            open.push((name, indentation, number));
+        }
+    }
+    done
+}
+
+fn function_name(line: &str) -> Option<String> {
+    let (before, after) = line.split_once("fn ")?;
+    let qualifiers = [
+        "pub",
+        "pub(crate)",
+        "pub(super)",
+        "const",
+        "async",
+        "unsafe",
+        "extern",
+        "\"C\"",
+    ];
+    before
+        .split_whitespace()
+        .all(|word| qualifiers.contains(&word))
+        .then_some(())?;
+    Some(
+        after
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect(),
+    )
+}
+
+#[test]
+fn nothing_is_left_for_later_in_the_code() -> Outcome {
+    // Put together here, so that this file does not find itself.
+    let marks = [
+        concat!("to", "do!("),
+        concat!("unimpl", "emented!("),
+        concat!("#[ig", "nore"),
+        concat!("FIX", "ME"),
+    ];
+    let mut found = Vec::new();
+    let mut folders = PRODUCT.to_vec();
+    folders.push("tests");
+    for folder in folders {
+        let mut files = Vec::new();
+        collect(&root().join(folder), &mut files)?;
+        for file in files {
+            let text = fs::read_to_string(&file).while_(file.display())?;
+            let marked = text
+                .lines()
+                .enumerate()
+                .filter(|(_, line)| marks.iter().any(|mark| line.contains(mark)));
+            found.extend(marked.map(|(index, line)| format!("{}:{}: {line}", file.display(), index + 1)));
+        }
+    }
+    assert_none(&found, "do it, or write down in an issue why not");
+    Ok(())
+}
+
+#[test]
+fn exactly_one_place_in_tuner_writes_into_another_process() -> Outcome {
+    let writing = [
+        "write_at(",
+        "write_all_at(",
+        "write_vectored_at(",
+        "pwrite(",
+        "pwrite64(",
+        "pwritev(",
+        "process_vm_writev(",
+        "PTRACE_POKEDATA",
+        "PTRACE_POKETEXT",
+    ];
+    let mut found = Vec::new();
+    for source in sources(&["tuner/src", "agent/src"])? {
+        let writes = code(&source.text).filter(|(_, line)| writing.iter().any(|call| line.contains(call)));
+        found.extend(writes.map(|(number, line)| format!("{}:{number}: {}", source.name, line.trim())));
+    }
+    assert_eq!(
+        found.len(),
+        1,
+        "our most dangerous act has one place:\n  {}",
+        found.join("\n  ")
+    );
+    assert!(
+        found[0].starts_with("tuner/"),
+        "it is in the wrong crate: {}",
+        found[0]
+    );
+    Ok(())
+}
+
+#[test]
+fn every_dependency_has_its_reason_in_the_architecture() -> Outcome {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).while_("Cargo.toml")?;
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).while_("ARCHITECTURE.md")?;
+    let section = manifest
+        .split("[workspace.dependencies]")
+        .nth(1)
+        .unwrap_or_default();
+    let section = section.split("\n[").next().unwrap_or_default();
+    let names = section
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once(" = "));
+    let missing: Vec<String> = names
+        .map(|(name, _)| name.trim().to_owned())
+        .filter(|name| !text.contains(&format!("`{name}`")))
+        .collect();
+    assert_none(
+        &missing,
+        "dependencies that ARCHITECTURE.md does not name in `backticks` with a reason",
+    );
+    Ok(())
+}
+
+#[test]
+fn the_text_search_sees_through_grouped_imports() {
+    let paths =
+        std_paths("use std::{\n    fs,\n    time::{Duration, Instant},\n};\nlet x = std::thread::spawn(f);");
+    assert!(
+        paths.contains("fs") && paths.contains("thread::spawn"),
+        "{paths:?}"
+    );
+    assert!(
+        paths
+            .iter()
+            .any(|path| path.starts_with("time::{Duration,Instant")),
+        "{paths:?}"
+    );
+    let paths = std_paths("use std::time::{Duration, Instant};\n// std::net in a comment\n");
+    assert!(
+        paths.contains("time::Instant") && !paths.contains("net"),
+        "{paths:?}"
+    );
+    assert_eq!(
+        functions("pub fn a(\n    x: u8,\n) -> u8 {\n    x\n}\n"),
+        [("a".to_owned(), 5)]
+    );
+}
