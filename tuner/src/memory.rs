@@ -54,31 +54,12 @@ pub struct Memory {
 impl Memory {
     /// Opens the memory of `process`.
     pub fn open(process: &Process) -> Result<Memory, MemoryError> {
-        Memory::open_pid(process.pid)
-    }
-
-    pub(crate) fn open_pid(pid: Pid) -> Result<Memory, MemoryError> {
-        Ok(Memory { pid, file: open(pid, OpenOptions::new().read(true))? })
+        Ok(Memory { pid: process.pid, file: open(process.pid, OpenOptions::new().read(true))? })
     }
 
     /// Fills `bytes` from `address` on.
     pub fn read(&self, address: Address, bytes: &mut [u8]) -> Result<(), MemoryError> {
-        let pid = self.pid;
-        let mut done = 0;
-        while done < bytes.len() {
-            let at = address.0.wrapping_add(done as u64);
-            match self.file.read_at(&mut bytes[done..], at) {
-                // The kernel reads zero bytes exactly when the address space is gone.
-                Ok(0) => return Err(MemoryError::Gone { pid }),
-                Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                    return Err(MemoryError::Unmapped { pid, address: Address(at) });
-                }
-                Err(source) => return Err(MemoryError::Io { pid, address: Address(at), source }),
-            }
-        }
-        Ok(())
+        read(&self.file, self.pid, address, bytes)
     }
 
     /// The 8-byte word at `address`.
@@ -95,4 +76,23 @@ pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError
     let path = pid.proc_path("mem");
     let file = options.open(&path).map_err(|source| io_error(pid.number, &path, source))?;
     if pid.is_alive() { Ok(file) } else { Err(ProcessError::Ended { pid }) }
+}
+
+/// Fills `bytes` through an open handle.
+pub(crate) fn read(file: &File, pid: Pid, address: Address, bytes: &mut [u8]) -> Result<(), MemoryError> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = address.0.wrapping_add(done as u64);
+        match file.read_at(&mut bytes[done..], at) {
+            // The kernel reads zero bytes exactly when the address space is gone.
+            Ok(0) => return Err(MemoryError::Gone { pid }),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                return Err(MemoryError::Unmapped { pid, address: Address(at) });
+            }
+            Err(source) => return Err(MemoryError::Io { pid, address: Address(at), source }),
+        }
+    }
+    Ok(())
 }

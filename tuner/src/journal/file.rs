@@ -1,0 +1,223 @@
+//! Where the journals are, and how a line is appended.
+//!
+//! Any number of processes may append: a line is one write(2) to a file opened for appending, under an flock, so that lines do
+//! not mix and numbers are given once.
+
+use std::env;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use thiserror::Error;
+
+use super::history::{Change, History};
+use super::record::{Intent, Record};
+use crate::process::Pid;
+
+/// A journal that grew past this is not appended to: 100 000 changes of one process are a rule gone wild.
+const JOURNAL_BYTES_MAX: u64 = 128 << 20;
+
+/// Why the journal cannot be used. Nothing is written into the target then.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// Some file or directory is not usable.
+    #[error("journal {}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Others could change what it says.
+    #[error("journal directory {}: others may write there; it must be yours, with mode 0700", path.display())]
+    Unsafe {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The disk is full, or the file too long.
+    #[error("journal {} is full", path.display())]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// There is no place for it.
+    #[error("no place for the journal: set TUNEAGENT_STATE_DIR or HOME")]
+    NoPlace,
+}
+
+fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError {
+    move |source| JournalError::Io { path: path.to_owned(), source }
+}
+
+/// The directory where journals are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StateDir(PathBuf);
+
+impl StateDir {
+    /// At `path`. Nothing is created before the first journal is opened for writing.
+    pub fn at(path: impl Into<PathBuf>) -> StateDir {
+        StateDir(path.into())
+    }
+
+    /// The usual one: $TUNEAGENT_STATE_DIR, else /var/lib/tuneagent for root, else $XDG_STATE_HOME/tuneagent or
+    /// ~/.local/state/tuneagent.
+    pub fn usual() -> Result<StateDir, JournalError> {
+        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(path) = variable("TUNEAGENT_STATE_DIR") {
+            return Ok(StateDir(path));
+        }
+        if rustix::process::geteuid().is_root() {
+            return Ok(StateDir(PathBuf::from("/var/lib/tuneagent")));
+        }
+        let base = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+        base.map(|base| StateDir(base.join("tuneagent"))).ok_or(JournalError::NoPlace)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The journal of a process, whether it exists or not. A start time counts from the boot, so the boot is in the name.
+    pub fn journal_path(&self, pid: Pid) -> PathBuf {
+        let boot = boot_id();
+        let boot = boot.get(..8).unwrap_or("unknown");
+        self.0.join("journal").join(format!("{boot}-{}-{}.jsonl", pid.number, pid.start_time))
+    }
+
+    /// What the journal of a process says; nothing when there is none. Does not write.
+    pub fn history(&self, pid: Pid) -> Result<History, JournalError> {
+        read(&self.journal_path(pid))
+    }
+
+    /// All journals of this directory, also those of processes that ended, newest first.
+    pub fn histories(&self) -> Result<Vec<(PathBuf, History)>, JournalError> {
+        let directory = self.0.join("journal");
+        let entries = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            result => result.map_err(io_error(&directory))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(io_error(&directory))?.path();
+            if path.extension().is_some_and(|extension| extension == "jsonl") {
+                let modified = fs::metadata(&path).and_then(|meta| meta.modified()).map_err(io_error(&path))?;
+                found.push((modified, path));
+            }
+        }
+        found.sort();
+        found.into_iter().rev().map(|(_, path)| read(&path).map(|history| (path, history))).collect()
+    }
+
+    fn create(&self) -> Result<(), JournalError> {
+        for directory in [self.0.clone(), self.0.join("journal")] {
+            let created = DirBuilder::new().recursive(true).mode(0o700).create(&directory);
+            created.map_err(io_error(&directory))?;
+            let meta = fs::metadata(&directory).map_err(io_error(&directory))?;
+            let is_ours = meta.uid() == rustix::process::geteuid().as_raw();
+            if !is_ours || meta.permissions().mode() & 0o022 != 0 {
+                return Err(JournalError::Unsafe { path: directory });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn read(path: &Path) -> Result<History, JournalError> {
+    match fs::read(path) {
+        Ok(text) => Ok(History::parse(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(History::default()),
+        Err(source) => Err(JournalError::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// The journal of one process, open for appending.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    history: History,
+    read_to: u64,
+    ends_in_line: bool,
+}
+
+impl Journal {
+    /// Opens the journal of a process, creates it if needed.
+    pub fn open(state: &StateDir, pid: Pid) -> Result<Journal, JournalError> {
+        state.create()?;
+        let path = state.journal_path(pid);
+        let options = OpenOptions::new().read(true).append(true).create(true).mode(0o600).to_owned();
+        let file = options.clone().custom_flags(libc::O_NOFOLLOW).open(&path).map_err(io_error(&path))?;
+        let mut journal = Journal { path, file, history: History::default(), read_to: 0, ends_in_line: true };
+        journal.locked(|_| Ok(()))?;
+        Ok(journal)
+    }
+
+    /// What it says, as of the last append or opening.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// One change.
+    pub fn change(&self, number: u64) -> Option<Change> {
+        self.history.change(number)
+    }
+
+    /// Appends an intent under the next number, and gives back the number.
+    pub fn announce(&mut self, intent: Intent) -> Result<u64, JournalError> {
+        self.locked(|journal| {
+            let change = journal.history.newest() + 1;
+            journal.write(&Record::Intent(Box::new(Intent { change, ..intent })))?;
+            Ok(change)
+        })
+    }
+
+    /// Appends a record.
+    pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+        self.locked(|journal| journal.write(record))
+    }
+
+    fn locked<T>(&mut self, act: impl FnOnce(&mut Journal) -> Result<T, JournalError>) -> Result<T, JournalError> {
+        let lock = |journal: &Journal, operation| {
+            flock(&journal.file, operation).map_err(|errno| io_error(&journal.path)(errno.into()))
+        };
+        lock(self, FlockOperation::LockExclusive)?;
+        let result = self.catch_up().and_then(|()| act(self));
+        lock(self, FlockOperation::Unlock)?;
+        result
+    }
+
+    /// Reads what others have appended.
+    fn catch_up(&mut self) -> Result<(), JournalError> {
+        let length = self.file.metadata().map_err(io_error(&self.path))?.len();
+        if length > self.read_to {
+            let mut text = vec![0; (length - self.read_to) as usize];
+            self.file.read_exact_at(&mut text, self.read_to).map_err(io_error(&self.path))?;
+            self.history.extend(&text);
+            self.ends_in_line = text.last() == Some(&b'\n');
+            self.read_to = length;
+        }
+        Ok(())
+    }
+
+    /// One write(2). Behind a torn line it begins a new one, so that only the torn one is lost.
+    fn write(&mut self, record: &Record) -> Result<(), JournalError> {
+        if self.read_to > JOURNAL_BYTES_MAX {
+            return Err(JournalError::Full { path: self.path.clone() });
+        }
+        let mut line = if self.ends_in_line { Vec::new() } else { vec![b'\n'] };
+        serde_json::to_writer(&mut line, record).map_err(|error| io_error(&self.path)(error.into()))?;
+        line.push(b'\n');
+        let written = self.file.write(&line).map_err(io_error(&self.path))?;
+        if written != line.len() {
+            return Err(JournalError::Full { path: self.path.clone() });
+        }
+        self.catch_up()
+    }
+}

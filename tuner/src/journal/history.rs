@@ -1,0 +1,266 @@
+//! What all lines of a journal mean together: the changes, and how each stands. Pure: the text is read by others.
+
+use std::collections::BTreeMap;
+
+use super::record::{Intent, Outcome, Record, RevertOutcome};
+use crate::value::Bytes;
+
+/// How a change stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Its intent is written down, but not what came of it: the memory tells ([`settle`]).
+    Pending,
+    /// In force.
+    Applied,
+    /// Never written.
+    Failed,
+    /// As pending, for taking it back.
+    RevertPending,
+    /// Taken back.
+    Reverted,
+    /// The program has written something else there since.
+    ChangedSince,
+    /// A later change of the same variable is in force.
+    Superseded {
+        /// Its number.
+        by: u64,
+    },
+}
+
+/// A change, and how it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// What was to be written, and why.
+    pub intent: Intent,
+    /// How it stands.
+    pub status: Status,
+    /// The guard found that it did good.
+    pub confirmed: bool,
+}
+
+/// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a write: what it
+/// announced was not done then, for the target is written only after the whole line is in the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its number, from 1.
+    pub line: usize,
+    /// It is the last one and has no end.
+    pub is_torn: bool,
+    /// What it says.
+    pub text: String,
+}
+
+/// All that a journal says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct History {
+    changes: BTreeMap<u64, Change>,
+    lines: usize,
+    /// Lines that are not understood.
+    pub unreadable: Vec<Unreadable>,
+}
+
+impl History {
+    /// Reads the text of a journal. Never fails: what is not understood is told.
+    pub fn parse(text: &[u8]) -> History {
+        let mut history = History::default();
+        history.extend(text);
+        history
+    }
+
+    /// Reads further lines. A torn line is counted as read.
+    pub(super) fn extend(&mut self, text: &[u8]) {
+        for line in text.split_inclusive(|byte| *byte == b'\n') {
+            self.lines += 1;
+            let (line, is_torn) = match line.strip_suffix(b"\n") {
+                Some(line) => (line, false),
+                None => (line, true),
+            };
+            match serde_json::from_slice(line) {
+                // Without its end it may lack more than the end.
+                Ok(record) if !is_torn => self.record(record),
+                _ if line.is_empty() => {}
+                _ => {
+                    let text = String::from_utf8_lossy(line).into_owned();
+                    self.unreadable.push(Unreadable { line: self.lines, is_torn, text });
+                }
+            }
+        }
+    }
+
+    fn record(&mut self, record: Record) {
+        match record {
+            Record::Intent(intent) => {
+                let change = Change { intent: *intent, status: Status::Pending, confirmed: false };
+                self.changes.entry(change.intent.change).or_insert(change);
+            }
+            Record::Outcome { change, outcome, .. } => match outcome {
+                Outcome::Applied => self.set(change, Status::Applied),
+                Outcome::NotWritten(_) => self.set(change, Status::Failed),
+                Outcome::Overwritten(_) => self.set(change, Status::ChangedSince),
+            },
+            Record::Confirmed { change, .. } => {
+                if let Some(change) = self.changes.get_mut(&change) {
+                    change.confirmed = true;
+                }
+            }
+            Record::RevertIntent { change, .. } => self.set(change, Status::RevertPending),
+            Record::RevertOutcome { change, outcome, .. } => match outcome {
+                RevertOutcome::Reverted => self.set(change, Status::Reverted),
+                RevertOutcome::ChangedSince(_) => self.set(change, Status::ChangedSince),
+                RevertOutcome::Failed(_) => self.set(change, Status::Applied),
+            },
+        }
+    }
+
+    fn set(&mut self, change: u64, status: Status) {
+        if let Some(change) = self.changes.get_mut(&change) {
+            change.status = status;
+        }
+    }
+
+    /// All changes, oldest first.
+    pub fn changes(&self) -> Vec<Change> {
+        self.changes.keys().filter_map(|number| self.change(*number)).collect()
+    }
+
+    /// One change. An applied change whose variable a later one has changed again is superseded, until that is taken back.
+    pub fn change(&self, number: u64) -> Option<Change> {
+        let mut change = self.changes.get(&number)?.clone();
+        if change.status == Status::Applied {
+            let again = |later: &&Change| {
+                later.intent.address == change.intent.address
+                    && !matches!(later.status, Status::Failed | Status::Reverted | Status::ChangedSince)
+            };
+            let by = self.changes.range(number + 1..).map(|(_, later)| later).find(again);
+            if let Some(by) = by {
+                change.status = Status::Superseded { by: by.intent.change };
+            }
+        }
+        Some(change)
+    }
+
+    /// The number of the newest change; 0 when there is none.
+    pub fn newest(&self) -> u64 {
+        self.changes.last_key_value().map_or(0, |(number, _)| *number)
+    }
+}
+
+/// What the memory says of a pending change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The old value is there: not written, or taken back.
+    Old,
+    /// The new value is there.
+    New,
+    /// Neither: the program has written it since, and what we did can no longer be told.
+    Neither,
+}
+
+/// Decides by what is in memory: a write is one store, so it is there or it is not.
+pub fn settle(intent: &Intent, found: Bytes) -> Settled {
+    match found {
+        found if found == intent.new => Settled::New,
+        found if found == intent.old => Settled::Old,
+        _ => Settled::Neither,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::{Address, LinkAddress};
+    use crate::clock;
+    use crate::journal::Target;
+    use crate::process::Pid;
+    use crate::value::{Value, ValueType};
+    use crate::who::Who;
+    use proptest::prelude::*;
+
+    fn intent(change: u64, address: u64) -> Record {
+        Record::Intent(Box::new(Intent {
+            change,
+            at: clock::now(),
+            who: Who::current(),
+            why: vec!["16 ranks share 4 CPUs".into()],
+            rule: None,
+            target: Target {
+                pid: Pid { number: 7, start_time: 9 },
+                boot: "b".into(),
+                executable: "/bin/app".into(),
+            },
+            module: "/bin/app".into(),
+            build_id: None,
+            symbol: "chunk".into(),
+            link_address: LinkAddress(address),
+            address: Address(address),
+            value_type: ValueType::I32,
+            old: Value::I32(1).to_bytes(),
+            new: Value::I32(2).to_bytes(),
+        }))
+    }
+
+    fn outcome(change: u64, outcome: Outcome) -> Record {
+        Record::Outcome { change, at: clock::now(), outcome, recovered: false }
+    }
+
+    fn reverted(change: u64) -> Record {
+        let outcome = RevertOutcome::Reverted;
+        Record::RevertOutcome { change, at: clock::now(), outcome, recovered: false }
+    }
+
+    fn text(records: &[Record]) -> Vec<u8> {
+        let lines = records.iter().map(|record| serde_json::to_string(record).unwrap() + "\n");
+        lines.collect::<String>().into_bytes()
+    }
+
+    fn statuses(records: &[Record]) -> Vec<Status> {
+        History::parse(&text(records)).changes().iter().map(|change| change.status).collect()
+    }
+
+    #[test]
+    fn a_change_is_pending_until_its_outcome_is_known() {
+        assert_eq!(statuses(&[intent(1, 8)]), [Status::Pending]);
+        assert_eq!(statuses(&[intent(1, 8), outcome(1, Outcome::Applied)]), [Status::Applied]);
+        assert_eq!(statuses(&[intent(1, 8), outcome(1, Outcome::NotWritten("gone".into()))]), [Status::Failed]);
+    }
+
+    #[test]
+    fn a_change_is_superseded_until_the_later_one_is_taken_back() {
+        let mut records = vec![intent(1, 8), outcome(1, Outcome::Applied), intent(2, 8), outcome(2, Outcome::Applied)];
+        assert_eq!(statuses(&records), [Status::Superseded { by: 2 }, Status::Applied]);
+        records.push(reverted(2));
+        assert_eq!(statuses(&records), [Status::Applied, Status::Reverted]);
+        let other_place = [intent(1, 8), outcome(1, Outcome::Applied), intent(2, 16), outcome(2, Outcome::Applied)];
+        assert_eq!(statuses(&other_place), [Status::Applied, Status::Applied]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_journal_cut_anywhere_keeps_its_whole_lines_and_tells_of_the_torn_one(cut: prop::sample::Index) {
+            let whole = text(&[intent(1, 8), outcome(1, Outcome::Applied), intent(2, 16)]);
+            let part = &whole[..cut.index(whole.len())];
+            let history = History::parse(part);
+            let ends = part.iter().filter(|byte| **byte == b'\n').count();
+            prop_assert_eq!(history.changes().len(), [0, 1, 1][ends]);
+            let is_torn = part.last().is_some_and(|byte| *byte != b'\n');
+            prop_assert_eq!(history.unreadable.iter().any(|line| line.is_torn), is_torn);
+        }
+
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes: Vec<u8>) {
+            let _ = History::parse(&bytes);
+        }
+
+        #[test]
+        fn damage_in_the_middle_costs_only_its_line(at: prop::sample::Index) {
+            let first = text(&[intent(1, 8)]);
+            let mut bytes = first.clone();
+            let place = at.index(first.len() - 1);
+            bytes[place] = 0xff;
+            bytes.extend(text(&[intent(2, 16)]));
+            let history = History::parse(&bytes);
+            prop_assert!(history.change(2).is_some());
+            prop_assert_eq!(history.unreadable.len(), 1);
+        }
+    }
+}

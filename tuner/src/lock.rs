@@ -1,0 +1,113 @@
+//! One writer per process: a lock that the kernel lets go when its holder ends, however it ends.
+//!
+//! The lock is an flock on the directory /proc/PID of the target itself. That directory is the process: it belongs to one pid
+//! *and* start time by nature, every user and every state directory of the machine shares it, nothing has to be created or
+//! cleaned up, and /proc/locks tells who holds it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use thiserror::Error;
+
+use crate::process::{Pid, ProcessError, io_error};
+use crate::who;
+
+/// Why there is no lock.
+#[derive(Debug, Error)]
+pub enum LockError {
+    /// Somebody else writes.
+    #[error("process {pid} is being tuned by {}: only one may write", holder_text(.holder))]
+    Held {
+        /// The target.
+        pid: Pid,
+        /// Who, when the kernel says it.
+        holder: Option<Holder>,
+    },
+    /// The process is not there.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The kernel refused.
+    #[error("cannot lock process {pid}: {source}")]
+    Io {
+        /// The target.
+        pid: Pid,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub pid: i32,
+    /// Its user.
+    pub user: String,
+}
+
+fn holder_text(holder: &Option<Holder>) -> String {
+    match holder {
+        Some(Holder { pid, user }) => format!("process {pid} of {user}"),
+        None => "another process".to_owned(),
+    }
+}
+
+/// The right to write into one process, until it is dropped.
+#[derive(Debug)]
+pub struct WriterLock {
+    _directory: File,
+}
+
+impl WriterLock {
+    /// Takes the lock, or tells who has it. Does not wait.
+    pub fn acquire(pid: Pid) -> Result<WriterLock, LockError> {
+        let path = pid.proc_path("");
+        let directory = File::open(&path).map_err(|source| io_error(pid.number, &path, source))?;
+        // Checked with the directory open: from here on it can only become empty, not another process's.
+        if !pid.is_alive() {
+            return Err(ProcessError::Ended { pid }.into());
+        }
+        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(WriterLock { _directory: directory }),
+            Err(Errno::WOULDBLOCK) => Err(LockError::Held { pid, holder: holder(&directory) }),
+            Err(errno) => Err(LockError::Io { pid, source: errno.into() }),
+        }
+    }
+}
+
+fn holder(directory: &File) -> Option<Holder> {
+    let meta = directory.metadata().ok()?;
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let pid = holder_in(&fs::read_to_string("/proc/locks").ok()?, major, minor, meta.ino())?;
+    let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    Some(Holder { pid, user: who::user_name(uid) })
+}
+
+/// A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 1234 00:15:22658 0 EOF`; a waiter's line has an arrow.
+fn holder_in(locks: &str, major: u32, minor: u32, inode: u64) -> Option<i32> {
+    let file = format!("{major:02x}:{minor:02x}:{inode}");
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        match fields[..] {
+            [_, "FLOCK", _, "WRITE", pid, place, ..] if place == file => pid.parse().ok(),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_the_one_with_the_lock_not_the_one_who_waits() {
+        let locks = "1: POSIX  ADVISORY  WRITE 9 00:15:22658 0 EOF\n\
+                     2: -> FLOCK  ADVISORY  WRITE 8 00:15:22658 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 1234 00:15:22658 0 EOF\n";
+        assert_eq!(holder_in(locks, 0, 0x15, 22658), Some(1234));
+        assert_eq!(holder_in(locks, 0, 0x15, 1), None);
+    }
+}

@@ -1,0 +1,218 @@
+//! From a claimed [`Location`] to a validated [`Slot`]: the only thing that [`crate::write`] accepts.
+//!
+//! The compiler does not guard the write itself: /proc/PID/mem is safe Rust and the kernel lets it overwrite read-only pages,
+//! code among them. So everything that must hold is checked here, immediately before.
+
+use std::fs::{File, OpenOptions};
+
+use thiserror::Error;
+
+use crate::address::Address;
+use crate::dwarf::VariableType;
+use crate::maps::{Backing, Mapping};
+use crate::memory::{self, MemoryError};
+use crate::module::Module;
+use crate::process::{Pid, ProcessError};
+use crate::space::{SpaceError, read_maps};
+use crate::value::{Bytes, ValueType};
+use crate::variable::Location;
+
+/// Why a location is refused.
+#[derive(Debug, Error)]
+pub enum SlotError {
+    /// The process cannot be looked into.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// Its mappings cannot be read.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// Its memory cannot be read.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// Neither the user nor the debug information says what it holds.
+    #[error("the type of `{symbol}` ({size} bytes) is not known: state it, one of {}", candidates(*.size))]
+    TypeUnknown {
+        /// The variable.
+        symbol: String,
+        /// Its size.
+        size: u64,
+    },
+    /// It holds something else.
+    #[error("`{symbol}` is {found}, not {stated}")]
+    WrongType {
+        /// The variable.
+        symbol: String,
+        /// What it is.
+        found: VariableType,
+        /// What was stated.
+        stated: ValueType,
+    },
+    /// It is larger or smaller than the value.
+    #[error("`{symbol}` takes {size} bytes, {stated} takes {}", .stated.size())]
+    WrongSize {
+        /// The variable.
+        symbol: String,
+        /// Its size.
+        size: u64,
+        /// What was stated.
+        stated: ValueType,
+    },
+    /// A store there could be torn.
+    #[error("`{symbol}` at {address} is not aligned for {stated}: a write could be seen half done")]
+    Misaligned {
+        /// The variable.
+        symbol: String,
+        /// Where it is.
+        address: Address,
+        /// The type.
+        stated: ValueType,
+    },
+    /// The program does not write it either.
+    #[error("`{symbol}` in {path} is read-only ({why}): the program relies on it not to change")]
+    ReadOnly {
+        /// The variable.
+        symbol: String,
+        /// The file.
+        path: String,
+        /// How that is known.
+        why: String,
+    },
+    /// It is not where it was.
+    #[error("{path} is no longer loaded at {address} in process {pid}")]
+    ModuleGone {
+        /// The process.
+        pid: Pid,
+        /// The file.
+        path: String,
+        /// Where it was.
+        address: Address,
+    },
+}
+
+fn candidates(size: u64) -> String {
+    let fitting = ValueType::ALL.iter().filter(|value_type| value_type.size() as u64 == size);
+    let names: Vec<&str> = fitting.map(|value_type| value_type.name()).collect();
+    if names.is_empty() { "(none has this size)".to_owned() } else { names.join(", ") }
+}
+
+/// A place that may be written: the right process and file, writable data, the size and alignment of its type. Holds the
+/// handle to write through, which stays with the address space that was checked: after an exec it writes nothing.
+#[derive(Debug)]
+pub struct Slot {
+    location: Location,
+    value_type: ValueType,
+    handle: File,
+}
+
+impl Slot {
+    /// Checks everything. `stated` is the type to write; without it the debug information has to know.
+    pub fn validate(location: &Location, stated: Option<ValueType>) -> Result<Slot, SlotError> {
+        let value_type = check_type(location, stated)?;
+        check_file(location)?;
+        // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
+        let handle = memory::open(location.pid(), OpenOptions::new().read(true).write(true))?;
+        let maps = read_maps(location.pid())?;
+        check_mapping(location, &maps)?;
+        let slot = Slot { location: location.clone(), value_type, handle };
+        slot.check_build_id()?;
+        Ok(slot)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.location.pid()
+    }
+
+    /// What was validated.
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// The type of the values it takes.
+    pub fn value_type(&self) -> ValueType {
+        self.value_type
+    }
+
+    /// What it holds now.
+    pub fn read(&self) -> Result<Bytes, MemoryError> {
+        let mut bytes = [0; Bytes::MAX];
+        let bytes = &mut bytes[..self.value_type.size()];
+        memory::read(&self.handle, self.pid(), self.location.address, bytes)?;
+        Ok(Bytes::new(bytes).unwrap_or_else(|| unreachable!("no type is larger than Bytes::MAX")))
+    }
+
+    pub(crate) fn handle(&self) -> &File {
+        &self.handle
+    }
+
+    /// The file's identity must also be what is in memory: the inode says that the file is the same, this that its content
+    /// is the one that was loaded.
+    fn check_build_id(&self) -> Result<(), SlotError> {
+        let module = &self.location.module;
+        let Some((place, length)) = module.image.build_id_place() else { return Ok(()) };
+        let mut loaded = vec![0; length];
+        memory::read(&self.handle, self.pid(), module.address(place), &mut loaded)?;
+        let loaded: String = loaded.iter().map(|byte| format!("{byte:02x}")).collect();
+        match module.build_id() {
+            Some(id) if id.to_string() == loaded => Ok(()),
+            _ => Err(module_gone(module)),
+        }
+    }
+}
+
+fn module_gone(module: &Module) -> SlotError {
+    SlotError::ModuleGone { pid: module.pid, path: module.path.clone(), address: Address(module.bias.0) }
+}
+
+fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueType, SlotError> {
+    let symbol = || location.symbol.clone();
+    let Some(stated) = stated.or(location.value_type()) else {
+        return Err(SlotError::TypeUnknown { symbol: symbol(), size: location.size });
+    };
+    if location.size != stated.size() as u64 {
+        return Err(SlotError::WrongSize { symbol: symbol(), size: location.size, stated });
+    }
+    if let Some(found) = location.variable_type.filter(|found| !found.accepts(stated)) {
+        return Err(SlotError::WrongType { symbol: symbol(), found, stated });
+    }
+    if !location.address.is_aligned(stated.size()) {
+        return Err(SlotError::Misaligned { symbol: symbol(), address: location.address, stated });
+    }
+    Ok(stated)
+}
+
+/// What the file says about the bytes: data that the program writes, and not only until relocation is done.
+fn check_file(location: &Location) -> Result<(), SlotError> {
+    let (image, link, size) = (&location.module.image, location.link_address, location.size);
+    let read_only = |why: String| {
+        Err(SlotError::ReadOnly { symbol: location.symbol.clone(), path: location.module.path.clone(), why })
+    };
+    match image.section_at(link, size) {
+        Some(section) if !section.writable || section.executable => read_only(format!("section {}", section.name)),
+        _ if image.is_read_only_after_relocation(link, size) => read_only("made so after relocation".to_owned()),
+        Some(_) => Ok(()),
+        None => match image.segment_at(link, size) {
+            Some(segment) if segment.writable && !segment.executable && image.sections.is_empty() => Ok(()),
+            _ => read_only("in no section of writable data".to_owned()),
+        },
+    }
+}
+
+/// What the process has there now: the module still, and a private page that the program itself may write.
+fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
+    let module = &location.module;
+    let mapping = maps.iter().find(|map| map.contains(location.address, location.size));
+    let (true, Some(mapping)) = (module.is_still_in(maps), mapping) else { return Err(module_gone(module)) };
+    let may = mapping.permissions;
+    if !may.write || may.execute || may.shared {
+        let why = format!("its page is mapped {may}");
+        return Err(SlotError::ReadOnly { symbol: location.symbol.clone(), path: module.path.clone(), why });
+    }
+    // Behind the file's last page the loader maps bss as anonymous memory; the kernel calls it the heap where they touch.
+    let is_bss = match &mapping.backing {
+        Backing::Anonymous => true,
+        Backing::Special(name) => name == "[heap]" || name.starts_with("[anon:"),
+        Backing::File { .. } => false,
+    };
+    if is_bss || mapping.shows(module.device, module.inode) { Ok(()) } else { Err(module_gone(module)) }
+}
