@@ -120,6 +120,11 @@ impl Lines {
         self.wait_for(&format!("a line with '{part}'"), within, find)
     }
 
+    /// True once all streams have ended: nothing will be added.
+    pub fn has_ended(&self) -> bool {
+        self.locked().readers == 0
+    }
+
     /// Waits until all streams have ended: after that nothing is added.
     pub fn wait_for_end(&self, within: Duration) -> Outcome {
         let deadline = Instant::now() + within;

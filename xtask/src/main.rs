@@ -4,6 +4,8 @@
 //! side, `ci` is what continuous integration runs, `demo` shows the product on a real program. Nothing here is
 //! part of the product, and nothing of the product depends on it.
 
+mod ci;
+mod demo;
 mod ebpf;
 mod process;
 mod setup;
@@ -17,6 +19,8 @@ type Result<T> = std::result::Result<T, String>;
 const USAGE: &str = "\
 cargo xtask setup [--yes] [--only build|test|ebpf|demo]   install what this machine lacks, saying why
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
+cargo xtask test [--long]                                 everything that continuous integration checks
+cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 
 fn main() -> ExitCode {
@@ -25,6 +29,8 @@ fn main() -> ExitCode {
     let outcome = match words.split_first() {
         Some((&"setup", rest)) => setup::main(rest),
         Some((&"ebpf", rest)) => ebpf::main(rest),
+        Some((&"test", rest)) => ci::main(rest),
+        Some((&"demo", rest)) => demo::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");
             Ok(())

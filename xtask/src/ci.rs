@@ -1,0 +1,127 @@
+//! `cargo xtask test`: what continuous integration runs, and so what a developer runs before a push.
+//!
+//! A list of steps, each timed; the first that fails is named and ends the run. What the tests need is installed
+//! first; nothing is skipped in silence: where a test cannot run, that is a failure.
+//!
+//! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
+//! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release build.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::process::{find_program, run};
+use crate::setup::{self, Brought, Purpose};
+use crate::{Result, ebpf};
+
+type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + 'a>);
+
+pub(crate) fn main(flags: &[&str]) -> Result<()> {
+    crate::only_flags("test", flags, &["--long"])?;
+    let root = crate::root();
+    let started = Instant::now();
+    let mut steps = steps(&root);
+    if flags.contains(&"--long") {
+        steps.extend(long_steps(&root));
+    }
+    for (name, step) in &steps {
+        println!("==> {name}");
+        let began = Instant::now();
+        step().map_err(|error| format!("{error}\nthe step '{name}' failed after {:.1} s", seconds(began)))?;
+        println!("    {name}: {:.1} s", seconds(began));
+    }
+    println!("all {} steps passed in {:.0} s", steps.len(), seconds(started));
+    Ok(())
+}
+
+/// From the quickest to the slowest, so that the likeliest mistakes are told first.
+fn steps(root: &Path) -> Vec<Step<'_>> {
+    let cargo = move |words: &'static str| move || run(&mut cargo(root, words));
+    vec![
+        (
+            "setup",
+            Box::new(|| setup::bring(&[Purpose::Build, Purpose::Test], false).map(|_: Brought| ())),
+        ),
+        ("format", Box::new(cargo("fmt --all --check"))),
+        ("object", Box::new(|| ebpf::check(root, true))),
+        (
+            "clippy",
+            Box::new(cargo("clippy --quiet --workspace --all-targets -- -D warnings")),
+        ),
+        ("build", Box::new(cargo("build --quiet --workspace"))),
+        (
+            "tests",
+            Box::new(cargo(
+                "test --quiet --workspace --exclude tuneagent-e2e --lib --bins --tests",
+            )),
+        ),
+        (
+            "examples in the documentation",
+            Box::new(cargo("test --quiet --workspace --doc")),
+        ),
+        ("documentation", Box::new(move || documentation(root))),
+        (
+            "whole programs",
+            Box::new(move || run(&mut whole_programs(root, "")?)),
+        ),
+    ]
+}
+
+fn long_steps(root: &Path) -> Vec<Step<'_>> {
+    vec![
+        (
+            "release build",
+            Box::new(move || run(&mut cargo(root, "build --quiet --release -p tuneagent"))),
+        ),
+        (
+            "whole programs, release",
+            Box::new(move || run(&mut whole_programs(root, "--release")?)),
+        ),
+    ]
+}
+
+fn cargo(root: &Path, words: &str) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(words.split_whitespace())
+        .current_dir(root)
+        .env("TUNEAGENT_REQUIRE_ALL", "1");
+    command
+}
+
+fn documentation(root: &Path) -> Result<()> {
+    let mut command = cargo(root, "doc --quiet --no-deps --workspace --document-private-items");
+    run(command.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
+/// sudo, as cargo's "runner".
+fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
+    let mut command = cargo(root, "test --package tuneagent-e2e");
+    command.args(profile.split_whitespace());
+    if !rustix::process::geteuid().is_root() {
+        let sudo = find_program("sudo")
+            .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
+        // `env` restores what sudo takes away.
+        let mut runner = OsString::from(sudo);
+        runner.push(" env TUNEAGENT_REQUIRE_ALL=1 PATH=");
+        runner.push(std::env::var_os("PATH").unwrap_or_default());
+        command.env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner);
+    }
+    Ok(command)
+}
+
+/// This machine's target triple as cargo writes it in variables.
+fn host() -> Result<String> {
+    let facts = crate::process::capture(Command::new("rustc").arg("-vV"))?;
+    let host = facts.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host
+        .ok_or("rustc does not say its host")?
+        .to_uppercase()
+        .replace(['-', '.'], "_"))
+}
+
+fn seconds(since: Instant) -> f64 {
+    since.elapsed().as_secs_f64()
+}

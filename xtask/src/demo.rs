@@ -1,0 +1,174 @@
+//! `cargo xtask demo`: from a clean clone to a faster program, with nothing prepared.
+//!
+//! The job is Debian's unmodified LAMMPS on its own `melt` example, six ranks under Open MPI's default way of
+//! waiting. The figures at the end are LAMMPS's own (its step and CPU columns): nothing here believes the agent.
+//! The job and the agent end with the demo, however it ends; starting and ending is the tests' harness.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::lammps::{self, Thermo};
+
+use crate::Result;
+use crate::process::{run, shown};
+use crate::setup::{self, Purpose};
+
+const RANKS: usize = 6;
+/// Far more than the demo takes; the job is ended before.
+const STEPS: u64 = 10_000_000;
+/// A line of LAMMPS's output every so many steps: about one a second at the slow pace.
+const EVERY: u64 = 10;
+/// How long LAMMPS is watched before the agent comes, and after it left.
+const ALONE: Duration = Duration::from_secs(6);
+/// How long the agent stays.
+const SESSION: &str = "20s";
+/// The last part of the session: by then the change was made and judged.
+const SETTLED: Duration = Duration::from_secs(5);
+
+pub(crate) fn main(flags: &[&str]) -> Result<()> {
+    crate::only_flags("demo", flags, &["--yes"])?;
+    let root = crate::root();
+    setup::bring(&[Purpose::Build, Purpose::Demo], flags.contains(&"--yes"))?;
+    let agent = build(&root)?;
+    let interrupted = catch_interrupts()?;
+
+    let job = start().map_err(|problem| problem.to_string())?;
+    println!("\n$ {}", job.command());
+    println!(
+        "LAMMPS runs alone for {} s: {RANKS} ranks, its own example, unmodified",
+        ALONE.as_secs()
+    );
+    let begun = Instant::now();
+    let first = wait_for_line_after(&job, begun, &interrupted)?;
+    wait_for_line_after(&job, first + ALONE, &interrupted)?;
+
+    let came = Instant::now();
+    attach(&agent, job.pid())?;
+    let left = Instant::now();
+    stop_if(&interrupted)?;
+    wait_for_line_after(&job, left + ALONE, &interrupted)?;
+    conclude(&lammps::thermo(&job.lines.all()), first, came, left)
+}
+
+/// The release build: what a user would install. TUNEAGENT_BIN names another one, as for the tests.
+fn build(root: &Path) -> Result<PathBuf> {
+    if let Some(given) = std::env::var_os("TUNEAGENT_BIN") {
+        return Ok(PathBuf::from(given));
+    }
+    println!("building tuneagent (release)");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "tuneagent"])
+        .current_dir(root))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release/tuneagent"))
+}
+
+fn start() -> tuneagent_e2e::Outcome<Job> {
+    let input = lammps::input(STEPS, EVERY)?;
+    let mut written = Ok(());
+    let job = Job::mpi(
+        Mpi::OpenMpi,
+        Waiting::Spinning,
+        RANKS,
+        Path::new("lmp"),
+        |folder| {
+            written = fs::write(folder.join("in.demo"), input);
+            ["-in", "in.demo", "-log", "none"].map(str::to_owned).to_vec()
+        },
+    )?;
+    Ok(written.map(|()| job)?)
+}
+
+/// Ctrl-C reaches the agent too, being in our group: it leaves in order, and we end the job after it.
+fn catch_interrupts() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, flag.clone()).map_err(|error| error.to_string())?;
+    }
+    Ok(flag)
+}
+
+fn stop_if(interrupted: &AtomicBool) -> Result<()> {
+    if interrupted.load(Ordering::Relaxed) {
+        Err("interrupted; LAMMPS was ended".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+/// Waits until LAMMPS prints a line about its steps after `moment`; says when it came.
+fn wait_for_line_after(job: &Job, moment: Instant, interrupted: &AtomicBool) -> Result<Instant> {
+    let deadline = moment.max(Instant::now()) + Duration::from_secs(120);
+    loop {
+        // Short waits, only to look for a Ctrl-C in between.
+        let found = job
+            .lines
+            .wait_for("a step of LAMMPS", Duration::from_millis(200), |lines| {
+                lammps::thermo(lines)
+                    .iter()
+                    .map(|line| line.at)
+                    .find(|at| *at >= moment)
+            });
+        stop_if(interrupted)?;
+        match found {
+            Ok(at) => return Ok(at),
+            Err(problem) if Instant::now() > deadline || job.lines.has_ended() => {
+                return Err(problem.to_string());
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Runs the agent in the foreground; its terminal is ours.
+fn attach(agent: &Path, pid: u32) -> Result<()> {
+    let mut words = vec![agent.to_string_lossy().into_owned()];
+    words.extend(["attach", &pid.to_string(), "--apply", "--duration", SESSION].map(str::to_owned));
+    if !rustix::process::geteuid().is_root() {
+        words.insert(0, "sudo".to_owned());
+    }
+    let mut command = Command::new("setpriv");
+    // If we are killed, the agent leaves as after Ctrl-C (behind sudo it ends with the job instead).
+    command.args(["--pdeathsig", "INT", "--"]).args(&words);
+    let mut typed = Command::new(&words[0]);
+    println!("\n$ {}", shown(typed.args(&words[1..])));
+    run(&mut command).map_err(|_| format!("tuneagent failed; by hand: {}", shown(&typed)))
+}
+
+fn conclude(lines: &[Thermo], first: Instant, came: Instant, left: Instant) -> Result<()> {
+    let pace = |from, to| lammps::pace_between(lines, from, to).map_err(|problem| problem.to_string());
+    let before = pace(first, came)?;
+    let during = pace(left - SETTLED, left)?;
+    println!(
+        "\nLAMMPS's own output: {} steps/s before, {} steps/s after: {} times",
+        figure(before),
+        figure(during),
+        figure(during / before)
+    );
+    if let Ok(alone) = pace(left + Duration::from_secs(1), Instant::now()) {
+        println!(
+            "and alone again, everything put back: {} steps/s (--keep would have left it)",
+            figure(alone)
+        );
+    }
+    Ok(())
+}
+
+/// Three digits are what such a measurement carries.
+fn figure(value: f64) -> String {
+    if value < 100.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.0}")
+    }
+}
