@@ -1,4 +1,11 @@
 //! The agent.
 pub mod discover;
+pub mod evidence;
+pub mod format;
+pub mod http;
 pub mod kernel;
+pub mod metrics;
 pub mod mpi;
+pub mod report;
+pub mod rights;
+pub mod snapshot;

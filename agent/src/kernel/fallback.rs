@@ -3,7 +3,7 @@
 //! its probes apart by address.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Write},
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
@@ -63,9 +63,8 @@ impl TracefsLink {
     }
 
     fn command(&self, command: &str) -> io::Result<()> {
-        let mut file = OpenOptions::new().append(true).open(self.root.path.join("uprobe_events"))?;
         // One write for one definition: tracefs parses what a write brings.
-        file.write_all(format!("{command}\n").as_bytes())
+        (&self.root.definitions).write_all(format!("{command}\n").as_bytes())
     }
 }
 
@@ -83,6 +82,8 @@ impl Drop for TracefsLink {
 #[derive(Debug)]
 struct Tracefs {
     path: PathBuf,
+    /// Open for appending from the start: the agent gives up the right to open files for writing.
+    definitions: File,
     /// Our own mount, kept as long as the path is used.
     _mount: Option<OwnedFd>,
 }
@@ -91,12 +92,17 @@ impl Tracefs {
     fn open() -> io::Result<Tracefs> {
         let mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
         if let Some(path) = mounted.into_iter().find(|path| path.join("uprobe_events").exists()) {
-            return Ok(Tracefs { path, _mount: None });
+            return Tracefs::at(path, None);
         }
         let filesystem = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_create(&filesystem)?;
         let mount = fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
-        Ok(Tracefs { path, _mount: Some(mount) })
+        Tracefs::at(path, Some(mount))
+    }
+
+    fn at(path: PathBuf, mount: Option<OwnedFd>) -> io::Result<Tracefs> {
+        let definitions = OpenOptions::new().append(true).open(path.join("uprobe_events"))?;
+        Ok(Tracefs { path, definitions, _mount: mount })
     }
 }

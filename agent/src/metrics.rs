@@ -1,0 +1,184 @@
+//! /metrics: every metric is declared once, in [`METRICS`], and filled from a snapshot at each scrape.
+
+use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
+
+use crate::snapshot::{ProcessView, Snapshot};
+
+/// A metric as it is published.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Name, units last.
+    pub name: &'static str,
+    /// Labels.
+    pub labels: &'static [&'static str],
+    /// It only grows.
+    pub is_counter: bool,
+    /// Its meaning.
+    pub help: &'static str,
+}
+
+const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, labels, is_counter: true, help }
+}
+
+const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
+    Metric { name, labels, is_counter: false, help }
+}
+
+const RANK: &[&str] = &["program", "rank", "pid"];
+const FUNCTION: &[&str] = &["program", "rank", "pid", "function"];
+
+/// Everything that is published.
+pub const METRICS: &[Metric] = &[
+    gauge("tuneagent_processes", &["program"], "Processes of the job that are watched and run."),
+    gauge("tuneagent_session_seconds", &["program"], "Time since all probes were armed."),
+    counter("tuneagent_mpi_calls_total", FUNCTION, "Outermost MPI calls since the probes were armed."),
+    counter("tuneagent_mpi_time_seconds_total", FUNCTION, "Time inside the function, open call included."),
+    counter("tuneagent_mpi_bytes_total", &["program", "rank", "pid", "function", "kind"], "Count times size of the datatype: sent, or posted for receiving."),
+    counter("tuneagent_mpi_bytes_unknown_calls_total", FUNCTION, "Calls whose bytes could not be told."),
+    counter("tuneagent_cpu_seconds_total", RANK, "Time on a CPU since the process started."),
+    counter("tuneagent_runqueue_seconds_total", RANK, "Time ready to run, waiting for a CPU, since the process started."),
+    counter("tuneagent_switches_involuntary_total", RANK, "Times that the kernel took the CPU away."),
+    gauge("tuneagent_finding", &["program", "rule"], "1 while the rule's condition holds."),
+    gauge("tuneagent_change", &["program", "rule", "rank", "variable", "outcome"], "Changes of this session."),
+    gauge("tuneagent_guard_ratio", &["program", "rule"], "How many times better the objective is after the change."),
+    counter("tuneagent_lost_total", &["kind"], "What was lost on the kernel side."),
+];
+
+/// The metrics of a snapshot in the text format of Prometheus.
+pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
+    let mut page = Page::new()?;
+    let program = snapshot.job.program.as_str();
+    page.set("tuneagent_processes", &[program], snapshot.running().count() as f64);
+    page.set("tuneagent_session_seconds", &[program], snapshot.elapsed.as_secs_f64());
+    for process in &snapshot.processes {
+        fill_process(&mut page, program, process);
+    }
+    for finding in &snapshot.findings {
+        page.set("tuneagent_finding", &[program, &finding.rule], f64::from(u8::from(!finding.repaired)));
+    }
+    for change in &snapshot.changes {
+        let rank = label(change.rank);
+        page.add("tuneagent_change", &[program, &change.rule, &rank, &change.variable, &change.outcome], 1.0);
+        if let Some(guard) = &change.guard {
+            page.set("tuneagent_guard_ratio", &[program, &change.rule], guard.ratio);
+        }
+    }
+    for (kind, count) in &snapshot.lost {
+        page.set("tuneagent_lost_total", &[kind], *count as f64);
+    }
+    TextEncoder::new().encode_to_string(&page.registry.gather())
+}
+
+fn fill_process(page: &mut Page, program: &str, process: &ProcessView) {
+    let (rank, pid) = (label(process.rank), process.pid.to_string());
+    let of_rank = [program, &rank, &pid];
+    if let Some(counters) = &process.counters {
+        page.set("tuneagent_cpu_seconds_total", &of_rank, counters.cpu_ns as f64 / 1e9);
+        page.set("tuneagent_runqueue_seconds_total", &of_rank, counters.runqueue_ns as f64 / 1e9);
+        page.set("tuneagent_switches_involuntary_total", &of_rank, counters.switches_involuntary as f64);
+    }
+    for function in &process.functions {
+        let labels = [program, &rank, &pid, function.name.as_str()];
+        page.set("tuneagent_mpi_calls_total", &labels, function.calls as f64);
+        if let Some(time) = function.time_ns {
+            page.set("tuneagent_mpi_time_seconds_total", &labels, time as f64 / 1e9);
+        }
+        page.set("tuneagent_mpi_bytes_unknown_calls_total", &labels, function.bytes_unknown as f64);
+        if let (Some(bytes), Some(kind)) = (function.bytes, function.bytes_kind) {
+            let labels = [program, &rank, &pid, function.name.as_str(), kind];
+            page.set("tuneagent_mpi_bytes_total", &labels, bytes as f64);
+        }
+    }
+}
+
+/// A process without a rank has an empty label.
+fn label(rank: Option<u32>) -> String {
+    rank.map(|rank| rank.to_string()).unwrap_or_default()
+}
+
+enum Family {
+    Counter(CounterVec),
+    Gauge(GaugeVec),
+}
+
+struct Page {
+    registry: Registry,
+    families: Vec<(&'static str, Family)>,
+}
+
+impl Page {
+    fn new() -> prometheus::Result<Page> {
+        let registry = Registry::new();
+        let mut families = Vec::with_capacity(METRICS.len());
+        for metric in METRICS {
+            let options = Opts::new(metric.name, metric.help);
+            let family = if metric.is_counter {
+                let family = CounterVec::new(options, metric.labels)?;
+                registry.register(Box::new(family.clone()))?;
+                Family::Counter(family)
+            } else {
+                let family = GaugeVec::new(options, metric.labels)?;
+                registry.register(Box::new(family.clone()))?;
+                Family::Gauge(family)
+            };
+            families.push((metric.name, family));
+        }
+        Ok(Page { registry, families })
+    }
+
+    fn family(&self, name: &str) -> Option<&Family> {
+        self.families.iter().find(|(known, _)| *known == name).map(|(_, family)| family)
+    }
+
+    /// The page is new at each scrape, so a counter is set by adding its total once.
+    fn set(&mut self, name: &str, labels: &[&str], value: f64) {
+        match self.family(name) {
+            Some(Family::Counter(family)) => family.with_label_values(labels).inc_by(value),
+            Some(Family::Gauge(family)) => family.with_label_values(labels).set(value),
+            None => debug_assert!(false, "{name} is not declared"),
+        }
+    }
+
+    fn add(&mut self, name: &str, labels: &[&str], value: f64) {
+        if let Some(Family::Gauge(family)) = self.family(name) {
+            family.with_label_values(labels).add(value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{FunctionTotals, JobView};
+
+    #[test]
+    fn a_snapshot_becomes_the_text_format() {
+        let function = FunctionTotals {
+            name: "MPI_Send".into(),
+            calls: 3,
+            time_ns: Some(2_500_000_000),
+            bytes: Some(96),
+            bytes_kind: Some("sent"),
+            ..FunctionTotals::default()
+        };
+        let process = ProcessView { pid: 42, rank: Some(1), functions: vec![function], ..ProcessView::default() };
+        let snapshot = Snapshot {
+            job: JobView { program: "lmp".into(), ..JobView::default() },
+            processes: vec![process],
+            lost: vec![("ring_full", 7)],
+            ..Snapshot::default()
+        };
+        let text = render(&snapshot).unwrap();
+        let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        insta::assert_snapshot!(samples.join("\n"), @r#"
+        tuneagent_lost_total{kind="ring_full"} 7
+        tuneagent_mpi_bytes_total{function="MPI_Send",kind="sent",pid="42",program="lmp",rank="1"} 96
+        tuneagent_mpi_bytes_unknown_calls_total{function="MPI_Send",pid="42",program="lmp",rank="1"} 0
+        tuneagent_mpi_calls_total{function="MPI_Send",pid="42",program="lmp",rank="1"} 3
+        tuneagent_mpi_time_seconds_total{function="MPI_Send",pid="42",program="lmp",rank="1"} 2.5
+        tuneagent_processes{program="lmp"} 1
+        tuneagent_session_seconds{program="lmp"} 0
+        "#);
+    }
+}

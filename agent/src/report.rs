@@ -1,0 +1,208 @@
+//! The JSON report: the last snapshot of a session, in a documented and versioned form (docs/report.md).
+
+use serde::Serialize;
+
+use crate::snapshot::{ChangeView, FindingView, FunctionTotals, ProcessView, Snapshot};
+
+/// Name and version of the form.
+pub const SCHEMA: &str = "tuneagent.report/1";
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    tuneagent: &'static str,
+    host: &'a str,
+    elapsed_s: f64,
+    job: Job<'a>,
+    completeness: Completeness<'a>,
+    processes: Vec<Process<'a>>,
+    rules: Vec<Rule<'a>>,
+    findings: Vec<Finding<'a>>,
+    changes: Vec<Change<'a>>,
+}
+
+#[derive(Serialize)]
+struct Job<'a> {
+    program: &'a str,
+    user: &'a str,
+    launcher_pid: Option<i32>,
+    size: usize,
+    mpi: Option<Mpi<'a>>,
+}
+
+#[derive(Serialize)]
+struct Mpi<'a> {
+    implementation: &'a str,
+    version: Option<&'a str>,
+    library: Option<&'a str>,
+    functions_watched: usize,
+}
+
+#[derive(Serialize)]
+struct Completeness<'a> {
+    status: &'static str,
+    missing: &'a [String],
+    lost: std::collections::BTreeMap<&'a str, u64>,
+}
+
+#[derive(Serialize)]
+struct Process<'a> {
+    pid: i32,
+    rank: Option<u32>,
+    ended: bool,
+    mpi_time_s: f64,
+    cpu_time_s: Option<f64>,
+    runqueue_time_s: Option<f64>,
+    switches_involuntary: Option<u64>,
+    functions: Vec<Function<'a>>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    calls: u64,
+    nested_calls: u64,
+    untimed_calls: u64,
+    time_s: Option<f64>,
+    bytes: Option<u64>,
+    bytes_kind: Option<&'static str>,
+    bytes_unknown_calls: u64,
+}
+
+#[derive(Serialize)]
+struct Rule<'a> {
+    name: &'a str,
+    mode: &'a str,
+    state: &'a str,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    rule: &'a str,
+    text: &'a str,
+    now: Option<&'a str>,
+    next_start: Option<&'a str>,
+    repaired: bool,
+}
+
+#[derive(Serialize)]
+struct Change<'a> {
+    change: u64,
+    rule: &'a str,
+    pid: i32,
+    rank: Option<u32>,
+    variable: &'a str,
+    old: &'a str,
+    new: &'a str,
+    mechanism: &'a str,
+    hold_ns: u64,
+    outcome: &'a str,
+    guard: Option<Guard<'a>>,
+}
+
+#[derive(Serialize)]
+struct Guard<'a> {
+    before: f64,
+    after: f64,
+    ratio: f64,
+    verdict: &'a str,
+    text: &'a str,
+}
+
+/// The report of a snapshot.
+pub fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
+    let job = &snapshot.job;
+    let lost: std::collections::BTreeMap<_, _> = snapshot.lost.iter().copied().collect();
+    let complete = snapshot.missing.is_empty() && lost.values().all(|count| *count == 0);
+    let report = Report {
+        schema: SCHEMA,
+        tuneagent: env!("CARGO_PKG_VERSION"),
+        host: &job.host,
+        elapsed_s: snapshot.elapsed.as_secs_f64(),
+        job: Job {
+            program: &job.program,
+            user: &job.user,
+            launcher_pid: job.launcher,
+            size: job.size,
+            mpi: job.mpi.as_ref().map(|(implementation, version)| Mpi {
+                implementation,
+                version: version.as_deref(),
+                library: job.library.as_deref(),
+                functions_watched: job.watched,
+            }),
+        },
+        completeness: Completeness {
+            status: if complete { "complete" } else { "partial" },
+            missing: &snapshot.missing,
+            lost,
+        },
+        processes: snapshot.processes.iter().map(process).collect(),
+        rules: snapshot.rules.iter().map(|rule| Rule { name: &rule.name, mode: rule.mode, state: &rule.state }).collect(),
+        findings: snapshot.findings.iter().map(finding).collect(),
+        changes: snapshot.changes.iter().map(change).collect(),
+    };
+    Ok(serde_json::to_string_pretty(&report)? + "\n")
+}
+
+fn process(view: &ProcessView) -> Process<'_> {
+    let counters = view.counters.as_ref();
+    Process {
+        pid: view.pid,
+        rank: view.rank,
+        ended: view.ended,
+        mpi_time_s: seconds(view.mpi_ns),
+        cpu_time_s: counters.map(|counters| seconds(counters.cpu_ns)),
+        runqueue_time_s: counters.map(|counters| seconds(counters.runqueue_ns)),
+        switches_involuntary: counters.map(|counters| counters.switches_involuntary),
+        functions: view.functions.iter().map(function).collect(),
+    }
+}
+
+fn function(view: &FunctionTotals) -> Function<'_> {
+    Function {
+        name: &view.name,
+        calls: view.calls,
+        nested_calls: view.nested,
+        untimed_calls: view.untimed,
+        time_s: view.time_ns.map(seconds),
+        bytes: view.bytes,
+        bytes_kind: view.bytes_kind,
+        bytes_unknown_calls: view.bytes_unknown,
+    }
+}
+
+fn finding(view: &FindingView) -> Finding<'_> {
+    Finding {
+        rule: &view.rule,
+        text: &view.text,
+        now: view.now.as_deref(),
+        next_start: view.next_start.as_deref(),
+        repaired: view.repaired,
+    }
+}
+
+fn change(view: &ChangeView) -> Change<'_> {
+    Change {
+        change: view.number,
+        rule: &view.rule,
+        pid: view.pid,
+        rank: view.rank,
+        variable: &view.variable,
+        old: &view.old,
+        new: &view.new,
+        mechanism: &view.mechanism,
+        hold_ns: view.hold_ns,
+        outcome: &view.outcome,
+        guard: view.guard.as_ref().map(|guard| Guard {
+            before: guard.before,
+            after: guard.after,
+            ratio: guard.ratio,
+            verdict: guard.verdict,
+            text: &guard.text,
+        }),
+    }
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
