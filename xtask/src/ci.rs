@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crate::process::{find_program, run};
 use crate::setup::{self, Brought, Purpose};
-use crate::{Result, ebpf};
+use crate::{Result, ebpf, target_folder};
 
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + 'a>);
 
@@ -103,6 +103,11 @@ fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
     if !rustix::process::geteuid().is_root() {
         let sudo = find_program("sudo")
             .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
+        // Made by us, so that what root puts into it can be removed without root.
+        let programs = target_folder(root)
+            .join(if profile.is_empty() { "debug" } else { "release" })
+            .join("programs");
+        std::fs::create_dir_all(&programs).map_err(|error| format!("{}: {error}", programs.display()))?;
         // `env` restores what sudo takes away.
         let mut runner = OsString::from(sudo);
         runner.push(" env TUNEAGENT_REQUIRE_ALL=1 PATH=");

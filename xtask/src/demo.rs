@@ -48,9 +48,9 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     wait_for_line_after(&job, first + ALONE, &interrupted)?;
 
     let came = Instant::now();
-    attach(&agent, job.pid())?;
+    let session = attach(&agent, job.pid());
     let left = Instant::now();
-    stop_if(&interrupted)?;
+    stop_if(&interrupted).and(session)?;
     wait_for_line_after(&job, left + ALONE, &interrupted)?;
     conclude(&lammps::thermo(&job.lines.all()), first, came, left)
 }
@@ -65,8 +65,7 @@ fn build(root: &Path) -> Result<PathBuf> {
     run(Command::new(cargo)
         .args(["build", "--quiet", "--release", "--package", "tuneagent"])
         .current_dir(root))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release/tuneagent"))
+    Ok(crate::target_folder(root).join("release/tuneagent"))
 }
 
 fn start() -> tuneagent_e2e::Outcome<Job> {

@@ -55,6 +55,11 @@ fn root() -> PathBuf {
     manifest.parent().unwrap_or(manifest).to_path_buf()
 }
 
+/// Where cargo puts what it builds.
+fn target_folder(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
 /// Refuses what a command does not know, so that a mistyped flag is never silently ignored.
 fn only_flags(command: &str, given: &[&str], known: &[&str]) -> Result<()> {
     match given.iter().find(|flag| !known.contains(flag)) {
