@@ -17,7 +17,10 @@ pub struct Instant {
 /// Now, on both clocks.
 pub fn now() -> Instant {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Instant { wall: rfc3339(since_epoch.as_secs(), since_epoch.subsec_millis()), monotonic_ns: monotonic_ns() }
+    Instant {
+        wall: rfc3339(since_epoch.as_secs(), since_epoch.subsec_millis()),
+        monotonic_ns: monotonic_ns(),
+    }
 }
 
 pub(crate) fn monotonic_ns() -> u64 {
@@ -35,7 +38,11 @@ fn rfc3339(seconds: u64, millis: u32) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let month = if month_from_march < 10 {
+        month_from_march + 3
+    } else {
+        month_from_march - 9
+    };
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     let (hour, minute, second) = (second_of_day / 3_600, second_of_day / 60 % 60, second_of_day % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 
 use gimli::{
-    AttributeValue, DebuggingInformationEntry, DwAte, DwTag, Dwarf, EndianSlice, EntriesTreeNode, LittleEndian, Operation,
-    Unit, UnitOffset,
+    AttributeValue, DebuggingInformationEntry, DwAte, DwTag, Dwarf, EndianSlice, EntriesTreeNode,
+    LittleEndian, Operation, Unit, UnitOffset,
 };
 
 use crate::address::LinkAddress;
@@ -96,7 +96,8 @@ impl std::fmt::Display for VariableType {
 /// The type of the variable that the linker placed at `address`; `None` when the file has no debug information on it.
 pub fn variable_type(image: &Image, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
     let sections = gimli::DwarfSections::load(|id| image.section_bytes(id.name()))?;
-    let dwarf: Dwarf<Slice<'_>> = sections.borrow(|bytes: &Cow<'_, [u8]>| EndianSlice::new(bytes, LittleEndian));
+    let dwarf: Dwarf<Slice<'_>> =
+        sections.borrow(|bytes: &Cow<'_, [u8]>| EndianSlice::new(bytes, LittleEndian));
     let mut headers = dwarf.units();
     while let Some(header) = headers.next()? {
         let unit = dwarf.unit(header)?;
@@ -119,8 +120,12 @@ fn find<'a>(
     let mut children = node.children();
     while let Some(child) = children.next()? {
         let found = match child.entry().tag() {
-            gimli::DW_TAG_variable if is_at(dwarf, unit, child.entry(), address)? => type_of(unit, child.entry())?,
-            gimli::DW_TAG_namespace if depth < NAMESPACE_DEPTH_MAX => find(dwarf, unit, child, address, depth + 1)?,
+            gimli::DW_TAG_variable if is_at(dwarf, unit, child.entry(), address)? => {
+                type_of(unit, child.entry())?
+            }
+            gimli::DW_TAG_namespace if depth < NAMESPACE_DEPTH_MAX => {
+                find(dwarf, unit, child, address, depth + 1)?
+            }
             _ => None,
         };
         if found.is_some() {
@@ -136,7 +141,9 @@ fn is_at<'a>(
     entry: &Entry<'a>,
     address: LinkAddress,
 ) -> Result<bool, gimli::Error> {
-    let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(gimli::DW_AT_location) else { return Ok(false) };
+    let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(gimli::DW_AT_location) else {
+        return Ok(false);
+    };
     let mut operations = expression.operations(unit.encoding());
     let first = match operations.next()? {
         Some(Operation::Address { address }) => address,
@@ -184,7 +191,10 @@ fn resolve<'a>(
 fn scalar(unit: &Unit<Slice<'_>>, mut offset: UnitOffset) -> Result<Option<VariableType>, gimli::Error> {
     for _ in 0..TYPE_CHAIN_MAX {
         let entry = unit.entry(offset)?;
-        let size = entry.attr(gimli::DW_AT_byte_size).and_then(gimli::Attribute::udata_value).unwrap_or_default();
+        let size = entry
+            .attr(gimli::DW_AT_byte_size)
+            .and_then(gimli::Attribute::udata_value)
+            .unwrap_or_default();
         let kind = match entry.tag() {
             tag if is_only_a_name(tag) => match entry.attr_value(gimli::DW_AT_type) {
                 Some(AttributeValue::UnitRef(next)) => {
@@ -198,9 +208,9 @@ fn scalar(unit: &Unit<Slice<'_>>, mut offset: UnitOffset) -> Result<Option<Varia
                 _ => Kind::Compound,
             },
             gimli::DW_TAG_enumeration_type => Kind::Enum,
-            gimli::DW_TAG_pointer_type | gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
-                Kind::Pointer
-            }
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => Kind::Pointer,
             _ => Kind::Compound,
         };
         return Ok(Some(VariableType { kind, size }));

@@ -1,5 +1,16 @@
 //! Looks into a live process and changes it. Synchronous; decides nothing; knows nothing of rules.
-
+//!
+//! The way from a number to a changed value, each step a type that only the one before can make:
+//!
+//! [`process::Process`] (a pid with its start time) → [`space::AddressSpace`] (what is mapped and loaded) →
+//! [`variable::Location`] (which bytes a name means: a claim) → [`slot::Slot`] (validated) →
+//! [`writer::Writer`] (the lock and the journal) → [`writer::Receipt`].
+//!
+//! Only [`write`] writes into another process. [`actuator`] is all of it behind a stream, in a process of its own.
+//!
+//! Not here: rules, probes, the decision to write. Unsafe code is in `sys` alone.
+#![deny(unsafe_code)]
+pub mod actuator;
 pub mod address;
 pub mod clock;
 pub mod dwarf;
@@ -14,6 +25,7 @@ pub mod process;
 pub mod slot;
 pub mod space;
 pub mod symbol;
+mod sys;
 pub mod value;
 pub mod variable;
 pub mod who;

@@ -25,7 +25,9 @@ const L_NEXT: u64 = 24;
 /// The addresses of the dynamic sections of all modules, in search order; `None` for a static program, or while the dynamic
 /// linker is changing its list.
 pub(crate) fn read(executable: &Module, memory: &Memory) -> Result<Option<Vec<Address>>, MemoryError> {
-    let Some(debug) = debug_structure(executable, memory)? else { return Ok(None) };
+    let Some(debug) = debug_structure(executable, memory)? else {
+        return Ok(None);
+    };
     let state = memory.word(debug_field(debug, R_STATE))? as u32;
     let mut entry = memory.word(debug_field(debug, R_MAP))?;
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
@@ -38,7 +40,9 @@ pub(crate) fn read(executable: &Module, memory: &Memory) -> Result<Option<Vec<Ad
 }
 
 fn debug_structure(executable: &Module, memory: &Memory) -> Result<Option<u64>, MemoryError> {
-    let Some(dynamic) = &executable.image.dynamic_segment else { return Ok(None) };
+    let Some(dynamic) = &executable.image.dynamic_segment else {
+        return Ok(None);
+    };
     let start = executable.address(dynamic.address);
     for at in 0..(dynamic.memory_size / 16).min(DYNAMIC_MAX) {
         let entry = Address(start.0.wrapping_add(at * 16));

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::process::{Pid, ProcessError, io_error};
+use crate::process::{Pid, ProcessError};
 use crate::who;
 
 /// Why there is no lock.
@@ -65,15 +65,23 @@ impl WriterLock {
     /// Takes the lock, or tells who has it. Does not wait.
     pub fn acquire(pid: Pid) -> Result<WriterLock, LockError> {
         let path = pid.proc_path("");
-        let directory = File::open(&path).map_err(|source| io_error(pid.number, &path, source))?;
+        let directory = File::open(&path).map_err(|source| pid.io_error(&path, source))?;
         // Checked with the directory open: from here on it can only become empty, not another process's.
         if !pid.is_alive() {
             return Err(ProcessError::Ended { pid }.into());
         }
         match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(WriterLock { _directory: directory }),
-            Err(Errno::WOULDBLOCK) => Err(LockError::Held { pid, holder: holder(&directory) }),
-            Err(errno) => Err(LockError::Io { pid, source: errno.into() }),
+            Ok(()) => Ok(WriterLock {
+                _directory: directory,
+            }),
+            Err(Errno::WOULDBLOCK) => Err(LockError::Held {
+                pid,
+                holder: holder(&directory),
+            }),
+            Err(errno) => Err(LockError::Io {
+                pid,
+                source: errno.into(),
+            }),
         }
     }
 }
@@ -83,7 +91,10 @@ fn holder(directory: &File) -> Option<Holder> {
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let pid = holder_in(&fs::read_to_string("/proc/locks").ok()?, major, minor, meta.ino())?;
     let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
-    Some(Holder { pid, user: who::user_name(uid) })
+    Some(Holder {
+        pid,
+        user: who::user_name(uid),
+    })
 }
 
 /// A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 1234 00:15:22658 0 EOF`; a waiter's line has an arrow.

@@ -18,7 +18,10 @@ pub struct MapsError {
 
 /// What a mapping allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "four independent flags, as the kernel prints them")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent flags, as the kernel prints them"
+)]
 pub struct Permissions {
     /// May be read.
     pub read: bool,
@@ -90,7 +93,12 @@ impl Mapping {
 pub fn parse(text: &str) -> Result<Vec<Mapping>, MapsError> {
     let lines = text.lines().enumerate();
     lines
-        .map(|(at, line)| parse_line(line).ok_or_else(|| MapsError { line: at + 1, text: line.to_owned() }))
+        .map(|(at, line)| {
+            parse_line(line).ok_or_else(|| MapsError {
+                line: at + 1,
+                text: line.to_owned(),
+            })
+        })
         .collect()
 }
 
@@ -107,7 +115,10 @@ fn parse_line(line: &str) -> Option<Mapping> {
         end,
         permissions,
         offset: FileOffset(offset),
-        device: Device { major: u32::try_from(hex(major)?).ok()?, minor: u32::try_from(hex(minor)?).ok()? },
+        device: Device {
+            major: u32::try_from(hex(major)?).ok()?,
+            minor: u32::try_from(hex(minor)?).ok()?,
+        },
         inode,
         backing: parse_backing(rest.trim_start_matches(' ')),
     })
@@ -120,11 +131,15 @@ fn field<'a>(rest: &mut &'a str) -> Option<&'a str> {
 }
 
 fn hex(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u64::from_str_radix(text, 16).ok())?
+    text.bytes()
+        .all(|byte| byte.is_ascii_hexdigit())
+        .then(|| u64::from_str_radix(text, 16).ok())?
 }
 
 fn decimal(text: &str) -> Option<u64> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+    text.bytes()
+        .all(|byte| byte.is_ascii_digit())
+        .then(|| text.parse().ok())?
 }
 
 fn parse_permissions(text: &str) -> Option<Permissions> {
@@ -133,7 +148,9 @@ fn parse_permissions(text: &str) -> Option<Permissions> {
         byte if byte == no => Some(false),
         _ => None,
     };
-    let &[read, write, execute, shared] = text.as_bytes() else { return None };
+    let &[read, write, execute, shared] = text.as_bytes() else {
+        return None;
+    };
     Some(Permissions {
         read: flag(read, b'r', b'-')?,
         write: flag(write, b'w', b'-')?,
@@ -154,7 +171,10 @@ fn parse_backing(name: &str) -> Backing {
         None => (name, false),
     };
     // The kernel escapes only the newline, which would else end the line.
-    Backing::File { path: path.replace("\\012", "\n"), deleted }
+    Backing::File {
+        path: path.replace("\\012", "\n"),
+        deleted,
+    }
 }
 
 impl fmt::Display for Permissions {
@@ -180,7 +200,12 @@ impl fmt::Display for Mapping {
             Backing::Anonymous => Ok(()),
             Backing::Special(name) => f.write_str(name),
             Backing::File { path, deleted } => {
-                write!(f, "{}{}", path.replace('\n', "\\012"), if *deleted { " (deleted)" } else { "" })
+                write!(
+                    f,
+                    "{}{}",
+                    path.replace('\n', "\\012"),
+                    if *deleted { " (deleted)" } else { "" }
+                )
             }
         }
     }
@@ -197,8 +222,20 @@ mod tests {
                     7f10-7f20 rw-p 00000000 00:00 0 \n\
                     7f20-7f30 rw-s 00000000 00:01 7      [heap]\n";
         let maps = parse(text).unwrap();
-        assert_eq!(maps[0].backing, Backing::File { path: "/opt/my app/lib.so".into(), deleted: true });
-        assert_eq!(maps[0].device, Device { major: 0xfe, minor: 0 });
+        assert_eq!(
+            maps[0].backing,
+            Backing::File {
+                path: "/opt/my app/lib.so".into(),
+                deleted: true
+            }
+        );
+        assert_eq!(
+            maps[0].device,
+            Device {
+                major: 0xfe,
+                minor: 0
+            }
+        );
         assert_eq!(maps[1].backing, Backing::Anonymous);
         assert_eq!(maps[2].backing, Backing::Special("[heap]".into()));
         assert!(maps[2].permissions.shared);
@@ -207,7 +244,10 @@ mod tests {
     #[test]
     fn a_line_that_is_none_is_shown_with_its_number() {
         let error = parse("1-2 r-xp 0 0:0 0 \nnonsense\n").unwrap_err();
-        assert_eq!(error.to_string(), "line 2 of the maps file is not understood: `nonsense`");
+        assert_eq!(
+            error.to_string(),
+            "line 2 of the maps file is not understood: `nonsense`"
+        );
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use thiserror::Error;
 
 use crate::address::Address;
-use crate::process::{Pid, Process, ProcessError, io_error};
+use crate::process::{Pid, Process, ProcessError};
 
 /// Why memory could not be read.
 #[derive(Debug, Error)]
@@ -54,7 +54,10 @@ pub struct Memory {
 impl Memory {
     /// Opens the memory of `process`.
     pub fn open(process: &Process) -> Result<Memory, MemoryError> {
-        Ok(Memory { pid: process.pid, file: open(process.pid, OpenOptions::new().read(true))? })
+        Ok(Memory {
+            pid: process.pid,
+            file: open(process.pid, OpenOptions::new().read(true))?,
+        })
     }
 
     /// Fills `bytes` from `address` on.
@@ -74,8 +77,14 @@ impl Memory {
 /// to it for certain.
 pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError> {
     let path = pid.proc_path("mem");
-    let file = options.open(&path).map_err(|source| io_error(pid.number, &path, source))?;
-    if pid.is_alive() { Ok(file) } else { Err(ProcessError::Ended { pid }) }
+    let file = options
+        .open(&path)
+        .map_err(|source| pid.io_error(&path, source))?;
+    if pid.is_alive() {
+        Ok(file)
+    } else {
+        Err(ProcessError::Ended { pid })
+    }
 }
 
 /// Fills `bytes` through an open handle.
@@ -89,9 +98,18 @@ pub(crate) fn read(file: &File, pid: Pid, address: Address, bytes: &mut [u8]) ->
             Ok(count) => done += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.raw_os_error() == Some(libc::EIO) => {
-                return Err(MemoryError::Unmapped { pid, address: Address(at) });
+                return Err(MemoryError::Unmapped {
+                    pid,
+                    address: Address(at),
+                });
             }
-            Err(source) => return Err(MemoryError::Io { pid, address: Address(at), source }),
+            Err(source) => {
+                return Err(MemoryError::Io {
+                    pid,
+                    address: Address(at),
+                    source,
+                });
+            }
         }
     }
     Ok(())

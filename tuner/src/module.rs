@@ -61,7 +61,13 @@ impl Images {
     /// The parsed form of `file`.
     pub fn read(&self, file: File) -> Result<Arc<Image>, ImageError> {
         let meta = file.metadata()?;
-        let key = Identity(meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
+        let key = Identity(
+            meta.dev(),
+            meta.ino(),
+            meta.size(),
+            meta.mtime(),
+            meta.mtime_nsec(),
+        );
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(image) = known().get(&key) {
             return Ok(Arc::clone(image));
@@ -122,28 +128,46 @@ impl Module {
     /// True when a user means this module by `name`: its path, file name, soname, or the file name up to `.so`.
     pub fn is_called(&self, name: &str) -> bool {
         let file_name = self.file_name();
-        let up_to_so = file_name.strip_prefix(name).is_some_and(|rest| rest.starts_with(".so"));
-        self.path == name || file_name == name || up_to_so || self.image.dynamic.soname.as_deref() == Some(name)
+        let up_to_so = file_name
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with(".so"));
+        self.path == name
+            || file_name == name
+            || up_to_so
+            || self.image.dynamic.soname.as_deref() == Some(name)
     }
 
     /// True while the same file is still loaded at the same place, judged by `maps` read just now.
     pub fn is_still_in(&self, maps: &[Mapping]) -> bool {
         let first = &self.first;
         let same = |map: &&Mapping| map.start == first.start && map.offset == first.offset;
-        maps.iter().find(same).is_some_and(|map| map.shows(self.device, self.inode))
+        maps.iter()
+            .find(same)
+            .is_some_and(|map| map.shows(self.device, self.inode))
     }
 
     /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain path when it
     /// still has the same inode, else one through /proc.
     pub fn probe_path(&self) -> Result<PathBuf, ModuleError> {
-        let wanted = self.image.file().metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+        let wanted = self
+            .image
+            .file()
+            .metadata()
+            .map(|meta| (meta.dev(), meta.ino()))
+            .ok();
         let same = |path: &PathBuf| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino())) == wanted;
         let pid = self.pid;
-        let mut names = vec![PathBuf::from(&self.path), pid.proc_path(&format!("root{}", self.path))];
+        let mut names = vec![
+            PathBuf::from(&self.path),
+            pid.proc_path(&format!("root{}", self.path)),
+        ];
         names.extend(self.is_executable.then(|| pid.proc_path("exe")));
         names.push(pid.proc_path(&map_file(&self.first)));
         let found = names.into_iter().find(|path| wanted.is_some() && same(path));
-        found.ok_or_else(|| ModuleError::Unreachable { pid, path: self.path.clone() })
+        found.ok_or_else(|| ModuleError::Unreachable {
+            pid,
+            path: self.path.clone(),
+        })
     }
 }
 
@@ -163,19 +187,28 @@ pub(crate) fn find(
     let mut failed = Vec::new();
     let mut opened: HashMap<(Device, u64), Option<Arc<Image>>> = HashMap::new();
     for mapping in maps {
-        let Backing::File { path, deleted } = &mapping.backing else { continue };
-        if modules.iter().any(|module| mapping.shows(module.device, module.inode) && module.contains(mapping.start)) {
+        let Backing::File { path, deleted } = &mapping.backing else {
+            continue;
+        };
+        if modules
+            .iter()
+            .any(|module| mapping.shows(module.device, module.inode) && module.contains(mapping.start))
+        {
             continue;
         }
         let image = opened.entry((mapping.device, mapping.inode)).or_insert_with(|| {
-            let is_mapped_code = |map: &Mapping| map.permissions.execute && map.shows(mapping.device, mapping.inode);
+            let is_mapped_code =
+                |map: &Mapping| map.permissions.execute && map.shows(mapping.device, mapping.inode);
             // Opening a device or a pipe can block or have effects; nothing without code is a module.
             if !maps.iter().any(is_mapped_code) {
                 return None;
             }
             match open(pid, mapping, path, memory, images) {
                 Ok(image) => Some(image),
-                Err(ModuleError::Image { source: ImageError::NotElf, .. }) => None,
+                Err(ModuleError::Image {
+                    source: ImageError::NotElf,
+                    ..
+                }) => None,
                 Err(error) => {
                     failed.push(error);
                     None
@@ -206,15 +239,31 @@ fn bias(image: &Image, mapping: &Mapping, maps: &[Mapping]) -> Option<LoadBias> 
     let first = image.segments.first()?;
     // The kernel maps whole pages: the segment's first byte lies as far behind the mapping's start as in the file.
     let into_page = first.offset.0.checked_sub(mapping.offset.0)?;
-    let bias = LoadBias(mapping.start.0.wrapping_add(into_page).wrapping_sub(first.address.0));
+    let bias = LoadBias(
+        mapping
+            .start
+            .0
+            .wrapping_add(into_page)
+            .wrapping_sub(first.address.0),
+    );
     let is_mapped = |segment: &Segment| {
         let start = bias.address(segment.address);
         maps.iter().any(|map| {
-            let offset = start.0.checked_sub(map.start.0).map(|into| map.offset.0.wrapping_add(into));
-            map.shows(mapping.device, mapping.inode) && map.contains(start, 1) && offset == Some(segment.offset.0)
+            let offset = start
+                .0
+                .checked_sub(map.start.0)
+                .map(|into| map.offset.0.wrapping_add(into));
+            map.shows(mapping.device, mapping.inode)
+                && map.contains(start, 1)
+                && offset == Some(segment.offset.0)
         })
     };
-    image.segments.iter().filter(|segment| segment.file_size > 0).all(is_mapped).then_some(bias)
+    image
+        .segments
+        .iter()
+        .filter(|segment| segment.file_size > 0)
+        .all(is_mapped)
+        .then_some(bias)
 }
 
 fn open(
@@ -226,8 +275,14 @@ fn open(
 ) -> Result<Arc<Image>, ModuleError> {
     let exact = File::open(pid.proc_path(&map_file(mapping)));
     let file = exact.or_else(|_| open_by_name(pid, mapping, path, memory));
-    let file = file.map_err(|_| ModuleError::Unreachable { pid, path: path.to_owned() })?;
-    images.read(file).map_err(|source| ModuleError::Image { path: path.to_owned(), source })
+    let file = file.map_err(|_| ModuleError::Unreachable {
+        pid,
+        path: path.to_owned(),
+    })?;
+    images.read(file).map_err(|source| ModuleError::Image {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Without the right to use map_files: by its name, or as the program of the process, if that is the mapped inode.
@@ -249,7 +304,10 @@ fn is_mapped_file(file: &File, mapping: &Mapping, memory: &Memory) -> io::Result
     if meta.ino() != mapping.inode {
         return Ok(false);
     }
-    let device = Device { major: rustix::fs::major(meta.dev()), minor: rustix::fs::minor(meta.dev()) };
+    let device = Device {
+        major: rustix::fs::major(meta.dev()),
+        minor: rustix::fs::minor(meta.dev()),
+    };
     if device == mapping.device {
         return Ok(true);
     }

@@ -115,6 +115,14 @@ impl Pid {
         }
     }
 
+    /// What a failed look into /proc means for a process that has been there.
+    pub(crate) fn io_error(self, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
+        match io_error(self.number, path, source) {
+            ProcessError::NotFound { .. } => ProcessError::Ended { pid: self },
+            error => error,
+        }
+    }
+
     pub(crate) fn proc_path(self, file: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{file}", self.number))
     }
@@ -153,7 +161,10 @@ impl Process {
             return Err(ProcessError::KernelThread { pid, name: stat.name });
         }
         if stat.has_ended() {
-            return Err(ProcessError::Zombie { pid, parent: stat.parent });
+            return Err(ProcessError::Zombie {
+                pid,
+                parent: stat.parent,
+            });
         }
         let status = read_text(pid, "status")?;
         let process = status_numbers(&status, "Tgid:").next().unwrap_or(pid);
@@ -163,16 +174,26 @@ impl Process {
         let executable = format!("/proc/{pid}/exe");
         let executable = fs::read_link(&executable).map_err(|source| io_error(pid, &executable, source))?;
         let process = Process {
-            pid: Pid { number: pid, start_time: stat.start_time },
+            pid: Pid {
+                number: pid,
+                start_time: stat.start_time,
+            },
             parent: stat.parent,
             name: stat.name,
             executable,
             arguments: split_zero(read_bytes(pid, "cmdline")?),
-            uid: status_numbers(&status, "Uid:").next().unwrap_or_default().unsigned_abs(),
+            uid: status_numbers(&status, "Uid:")
+                .next()
+                .unwrap_or_default()
+                .unsigned_abs(),
             pid_inside: status_numbers(&status, "NStgid:").last().unwrap_or(pid),
         };
         // All of the above must be of one process: the number could have changed hands between two reads.
-        if process.is_alive() { Ok(process) } else { Err(ProcessError::Ended { pid: process.pid }) }
+        if process.is_alive() {
+            Ok(process)
+        } else {
+            Err(ProcessError::Ended { pid: process.pid })
+        }
     }
 
     /// True while this very process runs.
@@ -214,7 +235,7 @@ impl Stat {
         let text = read_text(pid, "stat")?;
         Stat::parse(&text).ok_or_else(|| {
             let source = io::Error::new(io::ErrorKind::InvalidData, format!("not understood: `{text}`"));
-            io_error(pid, &format!("/proc/{pid}/stat"), source)
+            io_error(pid, format!("/proc/{pid}/stat"), source)
         })
     }
 
@@ -242,7 +263,10 @@ impl Stat {
 }
 
 fn status_numbers<'a>(status: &'a str, key: &str) -> impl Iterator<Item = i32> + 'a {
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix(key))
+        .unwrap_or_default();
     line.split_ascii_whitespace().filter_map(|word| word.parse().ok())
 }
 
@@ -257,22 +281,35 @@ fn read_text(pid: i32, file: &str) -> Result<String, ProcessError> {
 
 fn split_zero(bytes: Vec<u8>) -> Vec<String> {
     let parts = bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty());
-    parts.map(|part| std::ffi::OsString::from_vec(part.to_vec()).to_string_lossy().into_owned()).collect()
+    parts
+        .map(|part| {
+            std::ffi::OsString::from_vec(part.to_vec())
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect()
 }
 
 /// What a failed look into /proc means for the process.
-pub(crate) fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
+fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
     match source.kind() {
         io::ErrorKind::NotFound => ProcessError::NotFound { pid },
-        io::ErrorKind::PermissionDenied => ProcessError::NotPermitted { pid, user: owner(pid) },
+        io::ErrorKind::PermissionDenied => ProcessError::NotPermitted {
+            pid,
+            user: owner(pid),
+        },
         // ESRCH: it ended between opening the file and reading it.
         _ if source.raw_os_error() == Some(libc::ESRCH) => ProcessError::NotFound { pid },
-        _ => ProcessError::Io { path: path.as_ref().to_owned(), source },
+        _ => ProcessError::Io {
+            path: path.as_ref().to_owned(),
+            source,
+        },
     }
 }
 
 fn owner(pid: i32) -> String {
-    fs::metadata(format!("/proc/{pid}")).map_or_else(|_| "another user".to_owned(), |meta| who::user_name(meta.uid()))
+    fs::metadata(format!("/proc/{pid}"))
+        .map_or_else(|_| "another user".to_owned(), |meta| who::user_name(meta.uid()))
 }
 
 #[cfg(test)]

@@ -90,9 +90,15 @@ pub enum SlotError {
 }
 
 fn candidates(size: u64) -> String {
-    let fitting = ValueType::ALL.iter().filter(|value_type| value_type.size() as u64 == size);
+    let fitting = ValueType::ALL
+        .iter()
+        .filter(|value_type| value_type.size() as u64 == size);
     let names: Vec<&str> = fitting.map(|value_type| value_type.name()).collect();
-    if names.is_empty() { "(none has this size)".to_owned() } else { names.join(", ") }
+    if names.is_empty() {
+        "(none has this size)".to_owned()
+    } else {
+        names.join(", ")
+    }
 }
 
 /// A place that may be written: the right process and file, writable data, the size and alignment of its type. Holds the
@@ -113,7 +119,11 @@ impl Slot {
         let handle = memory::open(location.pid(), OpenOptions::new().read(true).write(true))?;
         let maps = read_maps(location.pid())?;
         check_mapping(location, &maps)?;
-        let slot = Slot { location: location.clone(), value_type, handle };
+        let slot = Slot {
+            location: location.clone(),
+            value_type,
+            handle,
+        };
         slot.check_build_id()?;
         Ok(slot)
     }
@@ -149,7 +159,9 @@ impl Slot {
     /// is the one that was loaded.
     fn check_build_id(&self) -> Result<(), SlotError> {
         let module = &self.location.module;
-        let Some((place, length)) = module.image.build_id_place() else { return Ok(()) };
+        let Some((place, length)) = module.image.build_id_place() else {
+            return Ok(());
+        };
         let mut loaded = vec![0; length];
         memory::read(&self.handle, self.pid(), module.address(place), &mut loaded)?;
         let loaded: String = loaded.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -161,22 +173,41 @@ impl Slot {
 }
 
 fn module_gone(module: &Module) -> SlotError {
-    SlotError::ModuleGone { pid: module.pid, path: module.path.clone(), address: Address(module.bias.0) }
+    SlotError::ModuleGone {
+        pid: module.pid,
+        path: module.path.clone(),
+        address: Address(module.bias.0),
+    }
 }
 
 fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueType, SlotError> {
     let symbol = || location.symbol.clone();
     let Some(stated) = stated.or(location.value_type()) else {
-        return Err(SlotError::TypeUnknown { symbol: symbol(), size: location.size });
+        return Err(SlotError::TypeUnknown {
+            symbol: symbol(),
+            size: location.size,
+        });
     };
     if location.size != stated.size() as u64 {
-        return Err(SlotError::WrongSize { symbol: symbol(), size: location.size, stated });
+        return Err(SlotError::WrongSize {
+            symbol: symbol(),
+            size: location.size,
+            stated,
+        });
     }
     if let Some(found) = location.variable_type.filter(|found| !found.accepts(stated)) {
-        return Err(SlotError::WrongType { symbol: symbol(), found, stated });
+        return Err(SlotError::WrongType {
+            symbol: symbol(),
+            found,
+            stated,
+        });
     }
     if !location.address.is_aligned(stated.size()) {
-        return Err(SlotError::Misaligned { symbol: symbol(), address: location.address, stated });
+        return Err(SlotError::Misaligned {
+            symbol: symbol(),
+            address: location.address,
+            stated,
+        });
     }
     Ok(stated)
 }
@@ -185,11 +216,19 @@ fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueTyp
 fn check_file(location: &Location) -> Result<(), SlotError> {
     let (image, link, size) = (&location.module.image, location.link_address, location.size);
     let read_only = |why: String| {
-        Err(SlotError::ReadOnly { symbol: location.symbol.clone(), path: location.module.path.clone(), why })
+        Err(SlotError::ReadOnly {
+            symbol: location.symbol.clone(),
+            path: location.module.path.clone(),
+            why,
+        })
     };
     match image.section_at(link, size) {
-        Some(section) if !section.writable || section.executable => read_only(format!("section {}", section.name)),
-        _ if image.is_read_only_after_relocation(link, size) => read_only("made so after relocation".to_owned()),
+        Some(section) if !section.writable || section.executable => {
+            read_only(format!("section {}", section.name))
+        }
+        _ if image.is_read_only_after_relocation(link, size) => {
+            read_only("made so after relocation".to_owned())
+        }
         Some(_) => Ok(()),
         None => match image.segment_at(link, size) {
             Some(segment) if segment.writable && !segment.executable && image.sections.is_empty() => Ok(()),
@@ -201,12 +240,20 @@ fn check_file(location: &Location) -> Result<(), SlotError> {
 /// What the process has there now: the module still, and a private page that the program itself may write.
 fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
     let module = &location.module;
-    let mapping = maps.iter().find(|map| map.contains(location.address, location.size));
-    let (true, Some(mapping)) = (module.is_still_in(maps), mapping) else { return Err(module_gone(module)) };
+    let mapping = maps
+        .iter()
+        .find(|map| map.contains(location.address, location.size));
+    let (true, Some(mapping)) = (module.is_still_in(maps), mapping) else {
+        return Err(module_gone(module));
+    };
     let may = mapping.permissions;
     if !may.write || may.execute || may.shared {
         let why = format!("its page is mapped {may}");
-        return Err(SlotError::ReadOnly { symbol: location.symbol.clone(), path: module.path.clone(), why });
+        return Err(SlotError::ReadOnly {
+            symbol: location.symbol.clone(),
+            path: module.path.clone(),
+            why,
+        });
     }
     // Behind the file's last page the loader maps bss as anonymous memory; the kernel calls it the heap where they touch.
     let is_bss = match &mapping.backing {
@@ -214,5 +261,9 @@ fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError>
         Backing::Special(name) => name == "[heap]" || name.starts_with("[anon:"),
         Backing::File { .. } => false,
     };
-    if is_bss || mapping.shows(module.device, module.inode) { Ok(()) } else { Err(module_gone(module)) }
+    if is_bss || mapping.shows(module.device, module.inode) {
+        Ok(())
+    } else {
+        Err(module_gone(module))
+    }
 }

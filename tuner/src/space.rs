@@ -11,7 +11,7 @@ use crate::link_map;
 use crate::maps::{self, Mapping, MapsError};
 use crate::memory::{Memory, MemoryError};
 use crate::module::{self, Images, Module, ModuleError};
-use crate::process::{Pid, Process, ProcessError, io_error};
+use crate::process::{Pid, Process, ProcessError};
 
 /// Why there is no snapshot.
 #[derive(Debug, Error)]
@@ -41,7 +41,10 @@ pub enum SpaceError {
 }
 
 fn because(reasons: &[ModuleError]) -> String {
-    reasons.first().map(|reason| format!(": {reason}")).unwrap_or_default()
+    reasons
+        .first()
+        .map(|reason| format!(": {reason}"))
+        .unwrap_or_default()
 }
 
 /// A snapshot of mappings and modules. Old as soon as it is made; what is written to is checked again ([`crate::slot`]).
@@ -77,7 +80,13 @@ impl AddressSpace {
         }
         modules.sort_by_key(|module| module.order.unwrap_or(usize::MAX));
         let (process, unreadable, memory) = (process.clone(), failed.into(), Arc::new(memory));
-        Ok(AddressSpace { process, maps, modules, unreadable, memory })
+        Ok(AddressSpace {
+            process,
+            maps,
+            modules,
+            unreadable,
+            memory,
+        })
     }
 
     /// The program itself.
@@ -102,19 +111,32 @@ impl AddressSpace {
         let listed = |name: &str| {
             let is_it = |module: &Module| {
                 let soname = module.image.dynamic.soname.as_deref();
-                module.order.is_some() && (soname == Some(name) || module.file_name() == name || module.path == name)
+                module.order.is_some()
+                    && (soname == Some(name) || module.file_name() == name || module.path == name)
             };
             self.modules.iter().position(is_it)
         };
         let program = self.modules.iter().position(|module| module.is_executable);
         let environment = self.process.environment().unwrap_or_default();
-        let preloaded = environment.iter().find_map(|line| line.strip_prefix("LD_PRELOAD=")).unwrap_or_default();
-        let preloaded = preloaded.split([':', ' ']).map(|path| path.rsplit('/').next().unwrap_or(path));
+        let preloaded = environment
+            .iter()
+            .find_map(|line| line.strip_prefix("LD_PRELOAD="))
+            .unwrap_or_default();
+        let preloaded = preloaded
+            .split([':', ' '])
+            .map(|path| path.rsplit('/').next().unwrap_or(path));
         let mut waiting: VecDeque<usize> = program.into_iter().chain(preloaded.filter_map(listed)).collect();
         let mut reached = HashSet::new();
         while let Some(index) = waiting.pop_front() {
             if reached.insert(index) {
-                waiting.extend(self.modules[index].image.dynamic.needed.iter().filter_map(|name| listed(name)));
+                waiting.extend(
+                    self.modules[index]
+                        .image
+                        .dynamic
+                        .needed
+                        .iter()
+                        .filter_map(|name| listed(name)),
+                );
             }
         }
         reached
@@ -124,7 +146,7 @@ impl AddressSpace {
 /// The mappings of a process now.
 pub(crate) fn read_maps(pid: Pid) -> Result<Vec<Mapping>, SpaceError> {
     let path = pid.proc_path("maps");
-    let text = fs::read(&path).map_err(|source| io_error(pid.number, &path, source))?;
+    let text = fs::read(&path).map_err(|source| pid.io_error(&path, source))?;
     maps::parse(&String::from_utf8_lossy(&text)).map_err(|source| SpaceError::Maps { pid, source })
 }
 
@@ -134,8 +156,16 @@ fn entry_module(pid: Pid, modules: &[Module]) -> Option<usize> {
     const AT_PHDR: u64 = 3;
     let vector = fs::read(pid.proc_path("auxv")).unwrap_or_default();
     let (pairs, _) = vector.as_chunks::<16>();
-    let word = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
-    let headers = pairs.iter().find(|pair| word(&pair[..8]) == AT_PHDR).map(|pair| Address(word(&pair[8..])));
+    let word = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0u64, |word, byte| word << 8 | u64::from(*byte))
+    };
+    let headers = pairs
+        .iter()
+        .find(|pair| word(&pair[..8]) == AT_PHDR)
+        .map(|pair| Address(word(&pair[8..])));
     let by_headers = headers.and_then(|headers| modules.iter().position(|module| module.contains(headers)));
     by_headers.or_else(|| (!modules.is_empty()).then_some(0))
 }

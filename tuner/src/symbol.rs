@@ -67,17 +67,27 @@ pub struct SymbolTable {
 
 impl SymbolTable {
     pub(crate) fn new(entries: Vec<elf::Sym64<LE>>, strings: Vec<u8>, exported: bool) -> SymbolTable {
-        SymbolTable { entries, strings, exported }
+        SymbolTable {
+            entries,
+            strings,
+            exported,
+        }
     }
 
     /// All symbols that have a name.
     pub fn iter(&self) -> impl Iterator<Item = Symbol> + '_ {
-        self.entries.iter().filter(|entry| entry.st_name.get(LE) != 0).map(|entry| self.symbol(entry))
+        self.entries
+            .iter()
+            .filter(|entry| entry.st_name.get(LE) != 0)
+            .map(|entry| self.symbol(entry))
     }
 
     /// The symbols called `name`, without making a text of every other one.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Symbol> + 'a {
-        self.entries.iter().filter(|entry| self.raw_name(entry) == name.as_bytes()).map(|entry| self.symbol(entry))
+        self.entries
+            .iter()
+            .filter(|entry| self.raw_name(entry) == name.as_bytes())
+            .map(|entry| self.symbol(entry))
     }
 
     pub(crate) fn indices_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
@@ -87,8 +97,14 @@ impl SymbolTable {
 
     /// Up to a version, which some link editors append in .symtab (`memcpy@GLIBC_2.14`).
     fn raw_name(&self, entry: &elf::Sym64<LE>) -> &[u8] {
-        let rest = self.strings.get(entry.st_name.get(LE) as usize..).unwrap_or_default();
-        let end = rest.iter().position(|byte| matches!(byte, 0 | b'@')).unwrap_or(rest.len());
+        let rest = self
+            .strings
+            .get(entry.st_name.get(LE) as usize..)
+            .unwrap_or_default();
+        let end = rest
+            .iter()
+            .position(|byte| matches!(byte, 0 | b'@'))
+            .unwrap_or(rest.len());
         &rest[..end]
     }
 
@@ -141,7 +157,11 @@ impl Image {
         let wanted: std::collections::HashSet<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
         for table in [self.dynamic_symbols()?, self.static_symbols()?] {
-            for entry in table.entries.iter().filter(|entry| wanted.contains(table.raw_name(entry))) {
+            for entry in table
+                .entries
+                .iter()
+                .filter(|entry| wanted.contains(table.raw_name(entry)))
+            {
                 self.add_function(&mut found, table.symbol(entry));
             }
         }
@@ -150,7 +170,12 @@ impl Image {
 
     fn add_function(&self, found: &mut BTreeMap<FileOffset, Function>, symbol: Symbol) {
         let is_code = matches!(symbol.kind, SymbolKind::Function | SymbolKind::IndirectFunction);
-        let Some(offset) = self.file_offset(symbol.address).filter(|_| is_code && symbol.defined) else { return };
+        let Some(offset) = self
+            .file_offset(symbol.address)
+            .filter(|_| is_code && symbol.defined)
+        else {
+            return;
+        };
         let function = found.entry(offset).or_insert_with(|| Function {
             names: Vec::new(),
             offset,
@@ -172,13 +197,17 @@ mod tests {
 
     fn libc() -> Image {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let path = maps.lines().find_map(|line| line.split_once('/').filter(|(_, p)| p.contains("libc.so")));
+        let path = maps
+            .lines()
+            .find_map(|line| line.split_once('/').filter(|(_, p)| p.contains("libc.so")));
         Image::read(File::open(format!("/{}", path.unwrap().1)).unwrap()).unwrap()
     }
 
     #[test]
     fn aliases_of_one_function_are_reported_once_with_all_names() {
-        let functions = libc().functions(&["write", "__write", "no_such_function"]).unwrap();
+        let functions = libc()
+            .functions(&["write", "__write", "no_such_function"])
+            .unwrap();
         assert_eq!(functions.len(), 1, "{functions:?}");
         assert_eq!(functions[0].names.len(), 2);
         assert!(functions[0].size > 0 && functions[0].offset.0 > 0);
@@ -187,6 +216,9 @@ mod tests {
     #[test]
     fn an_indirect_function_is_reported_as_such() {
         let functions = libc().functions(&["memcpy"]).unwrap();
-        assert!(functions.iter().any(|function| function.indirect), "{functions:?}");
+        assert!(
+            functions.iter().any(|function| function.indirect),
+            "{functions:?}"
+        );
     }
 }

@@ -67,7 +67,10 @@ impl Bytes {
     pub fn new(slice: &[u8]) -> Option<Bytes> {
         let mut bytes = [0; Self::MAX];
         bytes.get_mut(..slice.len())?.copy_from_slice(slice);
-        Some(Bytes { length: slice.len() as u8, bytes })
+        Some(Bytes {
+            length: slice.len() as u8,
+            bytes,
+        })
     }
 
     /// The bytes.
@@ -82,7 +85,9 @@ impl Bytes {
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.as_slice().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.as_slice()
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
@@ -106,7 +111,9 @@ impl TryFrom<String> for Bytes {
         if !text.is_ascii() || !text.len().is_multiple_of(2) {
             return Err(bad());
         }
-        let digits = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
+        let digits = (0..text.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16));
         let bytes: Vec<u8> = digits.collect::<Result<_, _>>().map_err(|_| bad())?;
         Bytes::new(&bytes).ok_or_else(bad)
     }
@@ -239,14 +246,19 @@ impl FromStr for ValueType {
 
     fn from_str(text: &str) -> Result<ValueType, ValueError> {
         let found = ValueType::ALL.iter().find(|candidate| candidate.name() == text);
-        found.copied().ok_or_else(|| ValueError::UnknownType(text.to_owned()))
+        found
+            .copied()
+            .ok_or_else(|| ValueError::UnknownType(text.to_owned()))
     }
 }
 
 impl Value {
     /// Reads decimal numbers, `0x` hexadecimal ones and, for bool, true, false, 1 and 0.
     pub fn parse(text: &str, value_type: ValueType) -> Result<Value, ValueError> {
-        let malformed = || ValueError::Malformed { text: text.to_owned(), value_type };
+        let malformed = || ValueError::Malformed {
+            text: text.to_owned(),
+            value_type,
+        };
         match value_type {
             ValueType::Bool => match text {
                 "true" | "1" => Ok(Value::Bool(true)),
@@ -277,7 +289,9 @@ fn parse_integer(text: &str) -> Option<i128> {
         return None;
     }
     let magnitude = match digits.strip_prefix("0x") {
-        Some(hex) => i128::from_str_radix(hex, 16).ok().filter(|_| !hex.starts_with(['+', '-'])),
+        Some(hex) => i128::from_str_radix(hex, 16)
+            .ok()
+            .filter(|_| !hex.starts_with(['+', '-'])),
         None => digits.parse().ok(),
     }?;
     Some(if negative { -magnitude } else { magnitude })
@@ -300,14 +314,25 @@ fn integer(text: &str, value_type: ValueType, number: i128) -> Result<Value, Val
         ValueType::U16 => narrow!(U16, u16),
         ValueType::U32 => narrow!(U32, u32),
         ValueType::U64 => narrow!(U64, u64),
-        ValueType::Bool | ValueType::F32 | ValueType::F64 => {
-            Err(ValueError::Malformed { text: text.to_owned(), value_type })
-        }
+        ValueType::Bool | ValueType::F32 | ValueType::F64 => Err(ValueError::Malformed {
+            text: text.to_owned(),
+            value_type,
+        }),
     }
 }
 
-fn out_of_range(text: &str, value_type: ValueType, min: impl fmt::Display, max: impl fmt::Display) -> ValueError {
-    ValueError::OutOfRange { text: text.to_owned(), value_type, min: min.to_string(), max: max.to_string() }
+fn out_of_range(
+    text: &str,
+    value_type: ValueType,
+    min: impl fmt::Display,
+    max: impl fmt::Display,
+) -> ValueError {
+    ValueError::OutOfRange {
+        text: text.to_owned(),
+        value_type,
+        min: min.to_string(),
+        max: max.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -326,7 +351,10 @@ mod tests {
     #[test]
     fn a_number_that_does_not_fit_is_refused_with_the_range() {
         let error = Value::parse("300", ValueType::U8).unwrap_err();
-        assert_eq!(error.to_string(), "300 does not fit into u8, which holds 0 to 255");
+        assert_eq!(
+            error.to_string(),
+            "300 does not fit into u8, which holds 0 to 255"
+        );
         assert!(Value::parse("-1", ValueType::U64).is_err());
         assert!(Value::parse("1e39", ValueType::F32).is_err());
         assert!(Value::parse("--1", ValueType::I32).is_err());

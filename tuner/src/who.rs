@@ -23,7 +23,11 @@ impl Who {
             Ok(asked) if uid == 0 => format!("{asked} (sudo)"),
             _ => user_name(uid),
         };
-        Who { uid, user, pid: std::process::id().cast_signed() }
+        Who {
+            uid,
+            user,
+            pid: std::process::id().cast_signed(),
+        }
     }
 }
 

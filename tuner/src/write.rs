@@ -24,7 +24,9 @@ use crate::value::Bytes;
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// It holds something else than expected.
-    #[error("`{symbol}` of process {pid} holds {found} (bytes in memory order), not {expected} as expected: left alone")]
+    #[error(
+        "`{symbol}` of process {pid} holds {found} (bytes in memory order), not {expected} as expected: left alone"
+    )]
     Unexpected {
         /// The process.
         pid: Pid,
@@ -63,16 +65,28 @@ pub enum WriteError {
 pub(crate) fn commit(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
     let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
     if new.as_slice().len() != slot.value_type().size() {
-        return Err(WriteError::WrongSize { symbol: symbol(), new });
+        return Err(WriteError::WrongSize {
+            symbol: symbol(),
+            new,
+        });
     }
     let found = slot.read()?;
     if found != expected {
-        return Err(WriteError::Unexpected { pid, symbol: symbol(), found, expected });
+        return Err(WriteError::Unexpected {
+            pid,
+            symbol: symbol(),
+            found,
+            expected,
+        });
     }
     match slot.handle().write_at(new.as_slice(), slot.location().address.0) {
         Ok(0) => Err(MemoryError::Gone { pid }.into()),
         // The kernel copies within one page at once, and an aligned value never leaves its page.
         Ok(_) => Ok(slot.read()?),
-        Err(source) => Err(WriteError::Io { pid, symbol: symbol(), source }),
+        Err(source) => Err(WriteError::Io {
+            pid,
+            symbol: symbol(),
+            source,
+        }),
     }
 }

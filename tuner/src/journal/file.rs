@@ -48,7 +48,10 @@ pub enum JournalError {
 }
 
 fn io_error(path: &Path) -> impl Fn(io::Error) -> JournalError {
-    move |source| JournalError::Io { path: path.to_owned(), source }
+    move |source| JournalError::Io {
+        path: path.to_owned(),
+        source,
+    }
 }
 
 /// The directory where journals are kept.
@@ -64,15 +67,21 @@ impl StateDir {
     /// The usual one: $TUNEAGENT_STATE_DIR, else /var/lib/tuneagent for root, else $XDG_STATE_HOME/tuneagent or
     /// ~/.local/state/tuneagent.
     pub fn usual() -> Result<StateDir, JournalError> {
-        let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable = |name| {
+            env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         if let Some(path) = variable("TUNEAGENT_STATE_DIR") {
             return Ok(StateDir(path));
         }
         if rustix::process::geteuid().is_root() {
             return Ok(StateDir(PathBuf::from("/var/lib/tuneagent")));
         }
-        let base = variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
-        base.map(|base| StateDir(base.join("tuneagent"))).ok_or(JournalError::NoPlace)
+        let base =
+            variable("XDG_STATE_HOME").or_else(|| variable("HOME").map(|home| home.join(".local/state")));
+        base.map(|base| StateDir(base.join("tuneagent")))
+            .ok_or(JournalError::NoPlace)
     }
 
     /// Its path.
@@ -84,7 +93,9 @@ impl StateDir {
     pub fn journal_path(&self, pid: Pid) -> PathBuf {
         let boot = boot_id();
         let boot = boot.get(..8).unwrap_or("unknown");
-        self.0.join("journal").join(format!("{boot}-{}-{}.jsonl", pid.number, pid.start_time))
+        self.0
+            .join("journal")
+            .join(format!("{boot}-{}-{}.jsonl", pid.number, pid.start_time))
     }
 
     /// What the journal of a process says; nothing when there is none. Does not write.
@@ -103,12 +114,18 @@ impl StateDir {
         for entry in entries {
             let path = entry.map_err(io_error(&directory))?.path();
             if path.extension().is_some_and(|extension| extension == "jsonl") {
-                let modified = fs::metadata(&path).and_then(|meta| meta.modified()).map_err(io_error(&path))?;
+                let modified = fs::metadata(&path)
+                    .and_then(|meta| meta.modified())
+                    .map_err(io_error(&path))?;
                 found.push((modified, path));
             }
         }
         found.sort();
-        found.into_iter().rev().map(|(_, path)| read(&path).map(|history| (path, history))).collect()
+        found
+            .into_iter()
+            .rev()
+            .map(|(_, path)| read(&path).map(|history| (path, history)))
+            .collect()
     }
 
     fn create(&self) -> Result<(), JournalError> {
@@ -126,14 +143,20 @@ impl StateDir {
 }
 
 pub(crate) fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn read(path: &Path) -> Result<History, JournalError> {
     match fs::read(path) {
         Ok(text) => Ok(History::parse(&text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(History::default()),
-        Err(source) => Err(JournalError::Io { path: path.to_owned(), source }),
+        Err(source) => Err(JournalError::Io {
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -152,9 +175,24 @@ impl Journal {
     pub fn open(state: &StateDir, pid: Pid) -> Result<Journal, JournalError> {
         state.create()?;
         let path = state.journal_path(pid);
-        let options = OpenOptions::new().read(true).append(true).create(true).mode(0o600).to_owned();
-        let file = options.clone().custom_flags(libc::O_NOFOLLOW).open(&path).map_err(io_error(&path))?;
-        let mut journal = Journal { path, file, history: History::default(), read_to: 0, ends_in_line: true };
+        let options = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .to_owned();
+        let file = options
+            .clone()
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .map_err(io_error(&path))?;
+        let mut journal = Journal {
+            path,
+            file,
+            history: History::default(),
+            read_to: 0,
+            ends_in_line: true,
+        };
         journal.locked(|_| Ok(()))?;
         Ok(journal)
     }
@@ -183,7 +221,10 @@ impl Journal {
         self.locked(|journal| journal.write(record))
     }
 
-    fn locked<T>(&mut self, act: impl FnOnce(&mut Journal) -> Result<T, JournalError>) -> Result<T, JournalError> {
+    fn locked<T>(
+        &mut self,
+        act: impl FnOnce(&mut Journal) -> Result<T, JournalError>,
+    ) -> Result<T, JournalError> {
         let lock = |journal: &Journal, operation| {
             flock(&journal.file, operation).map_err(|errno| io_error(&journal.path)(errno.into()))
         };
@@ -198,7 +239,9 @@ impl Journal {
         let length = self.file.metadata().map_err(io_error(&self.path))?.len();
         if length > self.read_to {
             let mut text = vec![0; (length - self.read_to) as usize];
-            self.file.read_exact_at(&mut text, self.read_to).map_err(io_error(&self.path))?;
+            self.file
+                .read_exact_at(&mut text, self.read_to)
+                .map_err(io_error(&self.path))?;
             self.history.extend(&text);
             self.ends_in_line = text.last() == Some(&b'\n');
             self.read_to = length;
@@ -209,14 +252,22 @@ impl Journal {
     /// One write(2). Behind a torn line it begins a new one, so that only the torn one is lost.
     fn write(&mut self, record: &Record) -> Result<(), JournalError> {
         if self.read_to > JOURNAL_BYTES_MAX {
-            return Err(JournalError::Full { path: self.path.clone() });
+            return Err(JournalError::Full {
+                path: self.path.clone(),
+            });
         }
-        let mut line = if self.ends_in_line { Vec::new() } else { vec![b'\n'] };
+        let mut line = if self.ends_in_line {
+            Vec::new()
+        } else {
+            vec![b'\n']
+        };
         serde_json::to_writer(&mut line, record).map_err(|error| io_error(&self.path)(error.into()))?;
         line.push(b'\n');
         let written = self.file.write(&line).map_err(io_error(&self.path))?;
         if written != line.len() {
-            return Err(JournalError::Full { path: self.path.clone() });
+            return Err(JournalError::Full {
+                path: self.path.clone(),
+            });
         }
         self.catch_up()
     }

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::record::{Intent, Outcome, Record, RevertOutcome};
 use crate::value::Bytes;
 
 /// How a change stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Status {
     /// Its intent is written down, but not what came of it: the memory tells ([`settle`]).
     Pending,
@@ -28,7 +31,7 @@ pub enum Status {
 }
 
 /// A change, and how it stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// What was to be written, and why.
     pub intent: Intent,
@@ -81,7 +84,11 @@ impl History {
                 _ if line.is_empty() => {}
                 _ => {
                     let text = String::from_utf8_lossy(line).into_owned();
-                    self.unreadable.push(Unreadable { line: self.lines, is_torn, text });
+                    self.unreadable.push(Unreadable {
+                        line: self.lines,
+                        is_torn,
+                        text,
+                    });
                 }
             }
         }
@@ -90,7 +97,11 @@ impl History {
     fn record(&mut self, record: Record) {
         match record {
             Record::Intent(intent) => {
-                let change = Change { intent: *intent, status: Status::Pending, confirmed: false };
+                let change = Change {
+                    intent: *intent,
+                    status: Status::Pending,
+                    confirmed: false,
+                };
                 self.changes.entry(change.intent.change).or_insert(change);
             }
             Record::Outcome { change, outcome, .. } => match outcome {
@@ -120,7 +131,10 @@ impl History {
 
     /// All changes, oldest first.
     pub fn changes(&self) -> Vec<Change> {
-        self.changes.keys().filter_map(|number| self.change(*number)).collect()
+        self.changes
+            .keys()
+            .filter_map(|number| self.change(*number))
+            .collect()
     }
 
     /// One change. An applied change whose variable a later one has changed again is superseded, until that is taken back.
@@ -129,9 +143,16 @@ impl History {
         if change.status == Status::Applied {
             let again = |later: &&Change| {
                 later.intent.address == change.intent.address
-                    && !matches!(later.status, Status::Failed | Status::Reverted | Status::ChangedSince)
+                    && !matches!(
+                        later.status,
+                        Status::Failed | Status::Reverted | Status::ChangedSince
+                    )
             };
-            let by = self.changes.range(number + 1..).map(|(_, later)| later).find(again);
+            let by = self
+                .changes
+                .range(number + 1..)
+                .map(|(_, later)| later)
+                .find(again);
             if let Some(by) = by {
                 change.status = Status::Superseded { by: by.intent.change };
             }
@@ -184,7 +205,10 @@ mod tests {
             why: vec!["16 ranks share 4 CPUs".into()],
             rule: None,
             target: Target {
-                pid: Pid { number: 7, start_time: 9 },
+                pid: Pid {
+                    number: 7,
+                    start_time: 9,
+                },
                 boot: "b".into(),
                 executable: "/bin/app".into(),
             },
@@ -200,37 +224,72 @@ mod tests {
     }
 
     fn outcome(change: u64, outcome: Outcome) -> Record {
-        Record::Outcome { change, at: clock::now(), outcome, recovered: false }
+        Record::Outcome {
+            change,
+            at: clock::now(),
+            outcome,
+            recovered: false,
+        }
     }
 
     fn reverted(change: u64) -> Record {
         let outcome = RevertOutcome::Reverted;
-        Record::RevertOutcome { change, at: clock::now(), outcome, recovered: false }
+        Record::RevertOutcome {
+            change,
+            at: clock::now(),
+            outcome,
+            recovered: false,
+        }
     }
 
     fn text(records: &[Record]) -> Vec<u8> {
-        let lines = records.iter().map(|record| serde_json::to_string(record).unwrap() + "\n");
+        let lines = records
+            .iter()
+            .map(|record| serde_json::to_string(record).unwrap() + "\n");
         lines.collect::<String>().into_bytes()
     }
 
     fn statuses(records: &[Record]) -> Vec<Status> {
-        History::parse(&text(records)).changes().iter().map(|change| change.status).collect()
+        History::parse(&text(records))
+            .changes()
+            .iter()
+            .map(|change| change.status)
+            .collect()
     }
 
     #[test]
     fn a_change_is_pending_until_its_outcome_is_known() {
         assert_eq!(statuses(&[intent(1, 8)]), [Status::Pending]);
-        assert_eq!(statuses(&[intent(1, 8), outcome(1, Outcome::Applied)]), [Status::Applied]);
-        assert_eq!(statuses(&[intent(1, 8), outcome(1, Outcome::NotWritten("gone".into()))]), [Status::Failed]);
+        assert_eq!(
+            statuses(&[intent(1, 8), outcome(1, Outcome::Applied)]),
+            [Status::Applied]
+        );
+        assert_eq!(
+            statuses(&[intent(1, 8), outcome(1, Outcome::NotWritten("gone".into()))]),
+            [Status::Failed]
+        );
     }
 
     #[test]
     fn a_change_is_superseded_until_the_later_one_is_taken_back() {
-        let mut records = vec![intent(1, 8), outcome(1, Outcome::Applied), intent(2, 8), outcome(2, Outcome::Applied)];
-        assert_eq!(statuses(&records), [Status::Superseded { by: 2 }, Status::Applied]);
+        let mut records = vec![
+            intent(1, 8),
+            outcome(1, Outcome::Applied),
+            intent(2, 8),
+            outcome(2, Outcome::Applied),
+        ];
+        assert_eq!(
+            statuses(&records),
+            [Status::Superseded { by: 2 }, Status::Applied]
+        );
         records.push(reverted(2));
         assert_eq!(statuses(&records), [Status::Applied, Status::Reverted]);
-        let other_place = [intent(1, 8), outcome(1, Outcome::Applied), intent(2, 16), outcome(2, Outcome::Applied)];
+        let other_place = [
+            intent(1, 8),
+            outcome(1, Outcome::Applied),
+            intent(2, 16),
+            outcome(2, Outcome::Applied),
+        ];
         assert_eq!(statuses(&other_place), [Status::Applied, Status::Applied]);
     }
 

@@ -3,104 +3,27 @@
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the journal. Opening a
 //! writer first settles what an earlier one left undecided by a crash.
 
+mod error;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
+
+pub use error::WriterError;
 
 use crate::clock::{self, Instant};
 use crate::journal::{
-    Change, Intent, Journal, JournalError, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
+    Change, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
 };
-use crate::lock::{LockError, WriterLock};
-use crate::memory::MemoryError;
+use crate::lock::WriterLock;
 use crate::module::Images;
-use crate::process::{Pid, Process, ProcessError};
-use crate::slot::{Slot, SlotError};
-use crate::space::{AddressSpace, SpaceError};
+use crate::process::Process;
+use crate::slot::Slot;
+use crate::space::AddressSpace;
 use crate::value::{Bytes, Value, ValueType};
 use crate::variable::Location;
 use crate::who::Who;
 use crate::write::{self, WriteError};
-
-/// Why a process cannot be changed, or a change not taken back.
-#[derive(Debug, Error)]
-pub enum WriterError {
-    /// The process is not there, or must not be touched.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// Somebody else writes.
-    #[error(transparent)]
-    Lock(#[from] LockError),
-    /// The journal cannot be written, so nothing else is.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// Its mappings cannot be read.
-    #[error(transparent)]
-    Space(#[from] SpaceError),
-    /// Its memory cannot be read.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    /// The place must not be written.
-    #[error(transparent)]
-    Slot(#[from] SlotError),
-    /// The write was refused.
-    #[error(transparent)]
-    Write(#[from] WriteError),
-    /// The slot is of another process.
-    #[error("the place belongs to process {slot}, the right to write is for process {writer}")]
-    OtherProcess {
-        /// The slot's process.
-        slot: Pid,
-        /// The writer's.
-        writer: Pid,
-    },
-    /// The value is of another type than the slot.
-    #[error("`{symbol}` takes {wanted}, not {given}")]
-    OtherType {
-        /// The variable.
-        symbol: String,
-        /// The slot's type.
-        wanted: ValueType,
-        /// The value's.
-        given: ValueType,
-    },
-    /// No such change.
-    #[error("there is no change {change} of process {pid}")]
-    NoSuchChange {
-        /// The process.
-        pid: Pid,
-        /// The number.
-        change: u64,
-    },
-    /// Nothing to take back.
-    #[error("change {change} is not in force: {}", status_text(*.status))]
-    NotInForce {
-        /// The number.
-        change: u64,
-        /// How it stands.
-        status: Status,
-    },
-    /// The file is not loaded where it was: the program was replaced, or the library unloaded.
-    #[error("change {change} was made in {module}, which is no longer loaded at that place with that build id")]
-    ModuleGone {
-        /// The number.
-        change: u64,
-        /// The file.
-        module: String,
-    },
-}
-
-fn status_text(status: Status) -> String {
-    match status {
-        Status::Pending | Status::RevertPending => "it is not known whether it was written".to_owned(),
-        Status::Applied => "it is".to_owned(),
-        Status::Failed => "it was never written".to_owned(),
-        Status::Reverted => "it was taken back already".to_owned(),
-        Status::ChangedSince => "the program changed the variable since".to_owned(),
-        Status::Superseded { by } => format!("change {by} replaced it; take that back first"),
-    }
-}
 
 /// What to write.
 #[derive(Debug, Clone)]
@@ -168,7 +91,10 @@ pub struct Hooks {
 
 impl Default for Hooks {
     fn default() -> Hooks {
-        Hooks { after_intent: || {}, after_write: || {} }
+        Hooks {
+            after_intent: || {},
+            after_write: || {},
+        }
     }
 }
 
@@ -180,6 +106,7 @@ pub struct Writer {
     images: Arc<Images>,
     who: Who,
     hooks: Hooks,
+    newest_before: u64,
     _lock: WriterLock,
 }
 
@@ -194,7 +121,16 @@ impl Writer {
     ) -> Result<Writer, WriterError> {
         let lock = WriterLock::acquire(process.pid)?;
         let journal = Journal::open(state, process.pid)?;
-        let mut writer = Writer { process, journal, images, who, hooks, _lock: lock };
+        let newest_before = journal.history().newest();
+        let mut writer = Writer {
+            process,
+            journal,
+            images,
+            who,
+            hooks,
+            newest_before,
+            _lock: lock,
+        };
         writer.reconcile()?;
         Ok(writer)
     }
@@ -209,6 +145,11 @@ impl Writer {
         self.journal.history().changes()
     }
 
+    /// True for a change that was made through this writer: while it has the lock, nobody else makes any.
+    pub fn is_mine(&self, change: &Change) -> bool {
+        change.intent.change > self.newest_before
+    }
+
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
         let started = clock::monotonic_ns();
@@ -217,7 +158,13 @@ impl Writer {
         let expected = request.expect_old.map_or(old, Value::to_bytes);
         if old != expected {
             let (pid, symbol) = (slot.pid(), slot.location().symbol.clone());
-            return Err(WriteError::Unexpected { pid, symbol, found: old, expected }.into());
+            return Err(WriteError::Unexpected {
+                pid,
+                symbol,
+                found: old,
+                expected,
+            }
+            .into());
         }
         let at = clock::now();
         let (change, outcome) = match old == new {
@@ -240,14 +187,20 @@ impl Writer {
     /// Writes down that a change did good.
     pub fn confirm(&mut self, change: u64) -> Result<(), WriterError> {
         self.known(change)?;
-        Ok(self.journal.append(&Record::Confirmed { change, at: clock::now() })?)
+        Ok(self.journal.append(&Record::Confirmed {
+            change,
+            at: clock::now(),
+        })?)
     }
 
     /// Takes one change back, if the process still holds what was written.
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
         let known = self.known(change)?;
         if known.status != Status::Applied {
-            return Err(WriterError::NotInForce { change, status: known.status });
+            return Err(WriterError::NotInForce {
+                change,
+                status: known.status,
+            });
         }
         let intent = known.intent;
         let space = AddressSpace::read(&self.process, &self.images)?;
@@ -258,13 +211,25 @@ impl Writer {
             true => self.write_back(&slot, &intent)?,
         };
         self.record_revert(change, outcome.clone(), false)?;
-        Ok(Undone { change, symbol: intent.symbol, outcome })
+        Ok(Undone {
+            change,
+            symbol: intent.symbol,
+            outcome,
+        })
     }
 
     /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken back does not
     /// keep the others from it.
-    pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Vec<(u64, Result<Undone, WriterError>)> {
-        let numbers: Vec<u64> = self.changes().iter().map(|change| change.intent.change).rev().collect();
+    pub fn undo_all(
+        &mut self,
+        take_back: impl Fn(&Change) -> bool,
+    ) -> Vec<(u64, Result<Undone, WriterError>)> {
+        let numbers: Vec<u64> = self
+            .changes()
+            .iter()
+            .map(|change| change.intent.change)
+            .rev()
+            .collect();
         let mut done = Vec::new();
         for number in numbers {
             // Asked now: taking back a later change brings an earlier one into force again.
@@ -278,17 +243,26 @@ impl Writer {
 
     fn known(&self, change: u64) -> Result<Change, WriterError> {
         let pid = self.process.pid;
-        self.journal.change(change).ok_or(WriterError::NoSuchChange { pid, change })
+        self.journal
+            .change(change)
+            .ok_or(WriterError::NoSuchChange { pid, change })
     }
 
     fn check(&self, slot: &Slot, request: &SetRequest) -> Result<(), WriterError> {
         if slot.pid() != self.process.pid {
-            return Err(WriterError::OtherProcess { slot: slot.pid(), writer: self.process.pid });
+            return Err(WriterError::OtherProcess {
+                slot: slot.pid(),
+                writer: self.process.pid,
+            });
         }
         for value in std::iter::once(request.value).chain(request.expect_old) {
             let (wanted, given) = (slot.value_type(), value.value_type());
             if wanted != given {
-                return Err(WriterError::OtherType { symbol: slot.location().symbol.clone(), wanted, given });
+                return Err(WriterError::OtherType {
+                    symbol: slot.location().symbol.clone(),
+                    wanted,
+                    given,
+                });
             }
         }
         Ok(())
@@ -336,7 +310,11 @@ impl Writer {
 
     fn write_back(&mut self, slot: &Slot, intent: &Intent) -> Result<RevertOutcome, WriterError> {
         let change = intent.change;
-        self.journal.append(&Record::RevertIntent { change, at: clock::now(), who: self.who.clone() })?;
+        self.journal.append(&Record::RevertIntent {
+            change,
+            at: clock::now(),
+            who: self.who.clone(),
+        })?;
         (self.hooks.after_intent)();
         let written = write::commit(slot, intent.new, intent.old);
         (self.hooks.after_write)();
@@ -347,8 +325,8 @@ impl Writer {
         })
     }
 
-    /// Settles by the target's memory what a crash of an earlier writer left undecided.
-    fn reconcile(&mut self) -> Result<(), WriterError> {
+    /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
+    pub fn reconcile(&mut self) -> Result<(), WriterError> {
         let undecided = |change: &Change| matches!(change.status, Status::Pending | Status::RevertPending);
         let pending: Vec<Change> = self.changes().into_iter().filter(undecided).collect();
         if pending.is_empty() {
@@ -356,11 +334,11 @@ impl Writer {
         }
         let space = AddressSpace::read(&self.process, &self.images)?;
         for Change { intent, status, .. } in pending {
-            let found = match recorded(&space, &intent) {
-                Ok(location) => location.read(space.memory())?,
-                // The module is gone, and the bytes with it.
-                Err(_) => intent.old,
+            // Without the module there are no bytes to ask: it stays undecided, which is the truth.
+            let Ok(location) = recorded(&space, &intent) else {
+                continue;
             };
+            let found = location.read(space.memory())?;
             let change = intent.change;
             match (status, settle(&intent, found)) {
                 (Status::Pending, Settled::New) => self.record_outcome(change, Outcome::Applied, true),
@@ -383,11 +361,26 @@ impl Writer {
     }
 
     fn record_outcome(&mut self, change: u64, outcome: Outcome, recovered: bool) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::Outcome { change, at: clock::now(), outcome, recovered })?)
+        Ok(self.journal.append(&Record::Outcome {
+            change,
+            at: clock::now(),
+            outcome,
+            recovered,
+        })?)
     }
 
-    fn record_revert(&mut self, change: u64, outcome: RevertOutcome, recovered: bool) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertOutcome { change, at: clock::now(), outcome, recovered })?)
+    fn record_revert(
+        &mut self,
+        change: u64,
+        outcome: RevertOutcome,
+        recovered: bool,
+    ) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::RevertOutcome {
+            change,
+            at: clock::now(),
+            outcome,
+            recovered,
+        })?)
     }
 }
 
@@ -399,10 +392,14 @@ fn recorded(space: &AddressSpace, intent: &Intent) -> Result<Location, WriterErr
             && module.build_id() == intent.build_id.as_ref()
             && module.address(intent.link_address) == intent.address
     };
-    let module = space.modules.iter().find(is_it).ok_or_else(|| WriterError::ModuleGone {
-        change: intent.change,
-        module: intent.module.clone(),
-    })?;
+    let module = space
+        .modules
+        .iter()
+        .find(is_it)
+        .ok_or_else(|| WriterError::ModuleGone {
+            change: intent.change,
+            module: intent.module.clone(),
+        })?;
     Ok(Location {
         symbol: intent.symbol.clone(),
         module: module.clone(),

@@ -1,6 +1,4 @@
-//! Which bytes of a process a variable's name means.
-//!
-//! # How a name is bound, and how we find out
+//! How a name is bound to bytes, and how that is found out.
 //!
 //! Several files may define the same name, and only one of the definitions is used by the code that a user has in mind. The
 //! dynamic linker decides so: it searches the program first, then the libraries in the order of its list, and takes the first
@@ -22,163 +20,14 @@
 //! Symbol versions are not told apart.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fmt;
 
-use thiserror::Error;
-
-use crate::address::{Address, LinkAddress};
-use crate::dwarf::{self, VariableType};
+use super::{Definition, Location, VariableError, VariableName};
+use crate::address::Address;
+use crate::dwarf;
 use crate::image::ImageError;
-use crate::memory::{Memory, MemoryError};
 use crate::module::Module;
-use crate::process::Pid;
 use crate::space::AddressSpace;
 use crate::symbol::{Binding, Symbol, SymbolKind};
-use crate::value::{Bytes, ValueType};
-
-/// The name of a variable, and of the module whose code sees it by that name where this is needed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct VariableName {
-    /// As the linker knows it.
-    pub name: String,
-    /// The path, file name, soname, or file name up to `.so`.
-    pub module: Option<String>,
-}
-
-impl From<&str> for VariableName {
-    fn from(name: &str) -> VariableName {
-        VariableName { name: name.to_owned(), module: None }
-    }
-}
-
-/// One of several definitions of a name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Definition {
-    /// The file.
-    pub path: String,
-    /// Where it is.
-    pub address: Address,
-    /// Only its own file, or only a source file of it, sees it.
-    pub is_private: bool,
-}
-
-impl fmt::Display for Definition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}{}", self.path, self.address, if self.is_private { " (static)" } else { "" })
-    }
-}
-
-/// Why a name means no bytes.
-#[derive(Debug, Error)]
-pub enum VariableError {
-    /// Nobody defines it.
-    #[error("process {pid} has no variable `{name}`{}", missing(*.unreadable))]
-    NotFound {
-        /// The process.
-        pid: Pid,
-        /// The name.
-        name: String,
-        /// How many of its modules could not be read.
-        unreadable: usize,
-    },
-    /// No module is called so.
-    #[error("process {pid} has not loaded `{module}`")]
-    NoSuchModule {
-        /// The process.
-        pid: Pid,
-        /// The name given.
-        module: String,
-    },
-    /// The name means code.
-    #[error("`{name}` in {path} is not a variable but {what}")]
-    NotAVariable {
-        /// The name.
-        name: String,
-        /// The file.
-        path: String,
-        /// What it is.
-        what: &'static str,
-    },
-    /// Every thread has its own.
-    #[error("`{name}` in {path} is thread-local: every thread has its own, and none of them can be named from outside")]
-    ThreadLocal {
-        /// The name.
-        name: String,
-        /// The file.
-        path: String,
-    },
-    /// Several are alive.
-    #[error("`{name}` means {} different variables of process {pid}: {}; name the module", .places.len(), list(.places))]
-    Ambiguous {
-        /// The process.
-        pid: Pid,
-        /// The name.
-        name: String,
-        /// All of them.
-        places: Vec<Definition>,
-    },
-    /// A file is not understood.
-    #[error("{path}: {source}")]
-    Image {
-        /// The file.
-        path: String,
-        /// What is wrong with it.
-        source: ImageError,
-    },
-    /// The memory cannot be read.
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-}
-
-fn missing(unreadable: usize) -> String {
-    if unreadable == 0 { String::new() } else { format!(" ({unreadable} of its files could not be read)") }
-}
-
-fn list(places: &[Definition]) -> String {
-    places.iter().map(Definition::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// Where a variable is said to be. A claim, made from files and a snapshot: it can be read, and must become a
-/// [`crate::slot::Slot`] before it can be written.
-#[derive(Debug, Clone)]
-pub struct Location {
-    /// The name that was asked for.
-    pub symbol: String,
-    /// The module that holds the bytes.
-    pub module: Module,
-    /// Where the linker placed them.
-    pub link_address: LinkAddress,
-    /// Where they are.
-    pub address: Address,
-    /// How many they are, by the symbol table or else the debug information; 0 when neither says.
-    pub size: u64,
-    /// What they are, by the debug information if there is any.
-    pub variable_type: Option<VariableType>,
-    /// The library whose variable was copied here by a copy relocation.
-    pub copied_from: Option<String>,
-    /// The dynamic linker's own answer, found in memory, agrees.
-    pub is_confirmed: bool,
-}
-
-impl Location {
-    /// The process.
-    pub fn pid(&self) -> Pid {
-        self.module.pid
-    }
-
-    /// The type for a value here when the user states none.
-    pub fn value_type(&self) -> Option<ValueType> {
-        self.variable_type.and_then(VariableType::value_type)
-    }
-
-    /// Reads the bytes, at most 8 of them.
-    pub fn read(&self, memory: &Memory) -> Result<Bytes, MemoryError> {
-        let mut bytes = [0; Bytes::MAX];
-        let bytes = &mut bytes[..(self.size as usize).min(Bytes::MAX)];
-        memory.read(self.address, bytes)?;
-        Ok(Bytes::new(bytes).unwrap_or_else(|| unreachable!("bounded by Bytes::MAX above")))
-    }
-}
 
 #[derive(Debug)]
 struct Candidate {
@@ -218,10 +67,18 @@ struct Search<'a> {
 
 impl<'a> Search<'a> {
     fn new(space: &'a AddressSpace, name: &'a str) -> Result<Search<'a>, VariableError> {
-        let mut search =
-            Search { space, name, candidates: vec![], others: vec![], users: HashSet::new(), global: None };
+        let mut search = Search {
+            space,
+            name,
+            candidates: vec![],
+            others: vec![],
+            users: HashSet::new(),
+            global: None,
+        };
         for (index, module) in space.modules.iter().enumerate() {
-            search.gather(index, module).map_err(|source| image_error(module, source))?;
+            search
+                .gather(index, module)
+                .map_err(|source| image_error(module, source))?;
         }
         search.global = search.first_global();
         Ok(search)
@@ -234,12 +91,19 @@ impl<'a> Search<'a> {
                 self.users.insert(index);
                 continue;
             }
-            let candidate = Candidate { module: index, address: module.address(symbol.address), symbol };
+            let candidate = Candidate {
+                module: index,
+                address: module.address(symbol.address),
+                symbol,
+            };
             let list = match candidate.symbol.kind {
                 SymbolKind::Variable => &mut self.candidates,
                 _ => &mut self.others,
             };
-            if !list.iter().any(|known| known.module == index && known.address == candidate.address) {
+            if !list
+                .iter()
+                .any(|known| known.module == index && known.address == candidate.address)
+            {
                 list.push(candidate);
             }
         }
@@ -256,13 +120,19 @@ impl<'a> Search<'a> {
             candidate.symbol.exported
                 && (at_start.contains(&candidate.module) || candidate.symbol.binding == Binding::Unique)
         };
-        self.candidates.iter().find(is_global).map(|candidate| candidate.address)
+        self.candidates
+            .iter()
+            .find(is_global)
+            .map(|candidate| candidate.address)
     }
 
     fn seen_by_all(&self) -> Result<Seen, VariableError> {
         let mut seen = Seen::new();
         for (index, module) in self.space.modules.iter().enumerate() {
-            let mut defined = self.candidates.iter().filter(|candidate| candidate.module == index);
+            let mut defined = self
+                .candidates
+                .iter()
+                .filter(|candidate| candidate.module == index);
             // A static variable of the program is as likely meant as a library's; one of a library is not.
             if self.users.contains(&index) || defined.any(|own| own.symbol.exported || module.is_executable) {
                 self.add_view(index, &mut seen)?;
@@ -277,7 +147,13 @@ impl<'a> Search<'a> {
     fn seen_by(&self, name: &str) -> Result<Seen, VariableError> {
         let mut seen = Seen::new();
         let mut is_loaded = false;
-        for (index, _) in self.space.modules.iter().enumerate().filter(|(_, module)| module.is_called(name)) {
+        for (index, _) in self
+            .space
+            .modules
+            .iter()
+            .enumerate()
+            .filter(|(_, module)| module.is_called(name))
+        {
             is_loaded = true;
             if self.users.contains(&index) || self.candidates.iter().any(|own| own.module == index) {
                 self.add_view(index, &mut seen)?;
@@ -285,7 +161,10 @@ impl<'a> Search<'a> {
         }
         match is_loaded {
             true => Ok(seen),
-            false => Err(VariableError::NoSuchModule { pid: self.space.process.pid, module: name.to_owned() }),
+            false => Err(VariableError::NoSuchModule {
+                pid: self.space.process.pid,
+                module: name.to_owned(),
+            }),
         }
     }
 
@@ -296,17 +175,27 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let module = &self.space.modules[index];
-        let own: Vec<&Candidate> = self.candidates.iter().filter(|candidate| candidate.module == index).collect();
+        let own: Vec<&Candidate> = self
+            .candidates
+            .iter()
+            .filter(|candidate| candidate.module == index)
+            .collect();
         let binds_itself = |own: &&&Candidate| {
-            !own.symbol.exported || own.symbol.protected || module.image.dynamic.symbolic || module.is_executable
+            !own.symbol.exported
+                || own.symbol.protected
+                || module.image.dynamic.symbolic
+                || module.is_executable
         };
         let private: Vec<&&Candidate> = own.iter().filter(binds_itself).collect();
         if !private.is_empty() {
-            private.iter().for_each(|own| _ = seen.entry(own.address).or_insert(false));
+            private
+                .iter()
+                .for_each(|own| _ = seen.entry(own.address).or_insert(false));
         } else if let Some(global) = self.global {
             seen.entry(global).or_insert(false);
         } else {
-            own.iter().for_each(|own| _ = seen.entry(own.address).or_insert(false));
+            own.iter()
+                .for_each(|own| _ = seen.entry(own.address).or_insert(false));
         }
         Ok(())
     }
@@ -315,11 +204,18 @@ impl<'a> Search<'a> {
     /// that is not yet relocated is none).
     fn bound_in_memory(&self, index: usize) -> Result<Option<Address>, VariableError> {
         let module = &self.space.modules[index];
-        let relocations = module.image.relocations_of(self.name).map_err(|source| image_error(module, source))?;
+        let relocations = module
+            .image
+            .relocations_of(self.name)
+            .map_err(|source| image_error(module, source))?;
         for relocation in relocations.iter().filter(|relocation| !relocation.copy) {
             let word = self.space.memory.word(module.address(relocation.place))?;
             let address = Address(word.wrapping_sub(relocation.addend.cast_unsigned()));
-            if self.candidates.iter().any(|candidate| candidate.address == address) {
+            if self
+                .candidates
+                .iter()
+                .any(|candidate| candidate.address == address)
+            {
                 return Ok(Some(address));
             }
         }
@@ -327,12 +223,22 @@ impl<'a> Search<'a> {
     }
 
     fn location(&self, address: Address, is_confirmed: bool) -> Result<Location, VariableError> {
-        let Some(found) = self.candidates.iter().find(|candidate| candidate.address == address) else {
+        let Some(found) = self
+            .candidates
+            .iter()
+            .find(|candidate| candidate.address == address)
+        else {
             return Err(self.nothing_found(None));
         };
         let module = &self.space.modules[found.module];
-        let relocations = module.image.relocations_of(self.name).map_err(|source| image_error(module, source))?;
-        let source = self.candidates.iter().find(|other| other.module != found.module && other.symbol.exported);
+        let relocations = module
+            .image
+            .relocations_of(self.name)
+            .map_err(|source| image_error(module, source))?;
+        let source = self
+            .candidates
+            .iter()
+            .find(|other| other.module != found.module && other.symbol.exported);
         let source = source.filter(|_| relocations.iter().any(|relocation| relocation.copy));
         // Of a copied variable the program's debug information knows only the declaration; the library's has the type.
         let described = [Some(found), source].into_iter().flatten();
@@ -359,32 +265,57 @@ impl<'a> Search<'a> {
 
     fn ambiguous(&self, seen: impl Iterator<Item = (Address, bool)>) -> VariableError {
         let place = |(address, _)| {
-            let found = self.candidates.iter().find(|candidate| candidate.address == address)?;
+            let found = self
+                .candidates
+                .iter()
+                .find(|candidate| candidate.address == address)?;
             let path = self.space.modules[found.module].path.clone();
-            Some(Definition { path, address, is_private: !found.symbol.exported })
+            Some(Definition {
+                path,
+                address,
+                is_private: !found.symbol.exported,
+            })
         };
         let (pid, name) = (self.space.process.pid, self.name.to_owned());
-        VariableError::Ambiguous { pid, name, places: seen.filter_map(place).collect() }
+        VariableError::Ambiguous {
+            pid,
+            name,
+            places: seen.filter_map(place).collect(),
+        }
     }
 
     fn nothing_found(&self, module: Option<&str>) -> VariableError {
         let name = self.name.to_owned();
-        let meant = |other: &&Candidate| module.is_none_or(|name| self.space.modules[other.module].is_called(name));
+        let meant =
+            |other: &&Candidate| module.is_none_or(|name| self.space.modules[other.module].is_called(name));
         let Some(other) = self.others.iter().find(meant) else {
             let unreadable = self.space.unreadable.len();
-            return VariableError::NotFound { pid: self.space.process.pid, name, unreadable };
+            return VariableError::NotFound {
+                pid: self.space.process.pid,
+                name,
+                unreadable,
+            };
         };
         let path = self.space.modules[other.module].path.clone();
         match other.symbol.kind {
             SymbolKind::ThreadLocal => VariableError::ThreadLocal { name, path },
-            SymbolKind::Function | SymbolKind::IndirectFunction => {
-                VariableError::NotAVariable { name, path, what: "a function" }
-            }
-            SymbolKind::Variable | SymbolKind::Other => VariableError::NotAVariable { name, path, what: "a label" },
+            SymbolKind::Function | SymbolKind::IndirectFunction => VariableError::NotAVariable {
+                name,
+                path,
+                what: "a function",
+            },
+            SymbolKind::Variable | SymbolKind::Other => VariableError::NotAVariable {
+                name,
+                path,
+                what: "a label",
+            },
         }
     }
 }
 
 fn image_error(module: &Module, source: ImageError) -> VariableError {
-    VariableError::Image { path: module.path.clone(), source }
+    VariableError::Image {
+        path: module.path.clone(),
+        source,
+    }
 }

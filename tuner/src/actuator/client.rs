@@ -1,0 +1,120 @@
+//! The agent's end of the stream: one blocking call per command.
+
+use std::io::{self, BufReader};
+use std::os::unix::net::UnixStream;
+
+use thiserror::Error;
+
+use super::{
+    Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading,
+    Refusal, Reply, Request, SetCommand, line,
+};
+use crate::journal::Change;
+use crate::process::Pid;
+use crate::writer::{Receipt, Undone};
+
+/// Why a command has no answer.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// The actuator refused it.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The actuator ended: what it had begun is in the journal, and the next writer of the process settles it.
+    #[error("the actuator has ended; `tuneagent undo` takes back what it left")]
+    Ended,
+    /// The stream failed.
+    #[error("the stream to the actuator failed: {0}")]
+    Io(#[from] io::Error),
+    /// It answered something else than was asked.
+    #[error("the actuator answered something else than was asked")]
+    OutOfStep,
+}
+
+/// A session with an actuator. When it is dropped the stream ends, and with it the session.
+#[derive(Debug)]
+pub struct ActuatorClient {
+    reader: BufReader<UnixStream>,
+    writer: UnixStream,
+    next_id: u64,
+    /// The actuator's own pid.
+    pub actuator: u32,
+}
+
+macro_rules! expect {
+    ($answer:expr, $pattern:pat => $value:expr) => {
+        match $answer {
+            $pattern => Ok($value),
+            _ => Err(ClientError::OutOfStep),
+        }
+    };
+}
+
+impl ActuatorClient {
+    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before.
+    pub fn begin(stream: UnixStream, hello: Hello) -> Result<ActuatorClient, ClientError> {
+        let reader = BufReader::new(stream.try_clone()?);
+        let mut client = ActuatorClient {
+            reader,
+            writer: stream,
+            next_id: 1,
+            actuator: 0,
+        };
+        client.actuator =
+            expect!(client.ask(Command::Hello(hello))?, Answer::Welcome { actuator } => actuator)?;
+        Ok(client)
+    }
+
+    /// Writes a variable.
+    pub fn set(&mut self, command: SetCommand) -> Result<Receipt, ClientError> {
+        expect!(self.ask(Command::Set(Box::new(command)))?, Answer::Set(receipt) => *receipt)
+    }
+
+    /// Reads a variable.
+    pub fn get(&mut self, command: GetCommand) -> Result<Reading, ClientError> {
+        expect!(self.ask(Command::Get(command))?, Answer::Value(reading) => reading)
+    }
+
+    /// Tells that the guard found a change to do good.
+    pub fn confirm(&mut self, pid: Pid, change: u64) -> Result<(), ClientError> {
+        expect!(self.ask(Command::Confirm(ChangeNumber { pid, change }))?, Answer::Confirmed => ())
+    }
+
+    /// Takes one change back.
+    pub fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, ClientError> {
+        expect!(self.ask(Command::Undo(ChangeNumber { pid, change }))?, Answer::Undone(undone) => undone)
+    }
+
+    /// Takes all changes of a process back, those of earlier sessions too.
+    pub fn undo_all(&mut self, pid: Pid) -> Result<Farewell, ClientError> {
+        expect!(self.ask(Command::UndoAll { pid })?, Answer::UndoneAll(farewell) => farewell)
+    }
+
+    /// The changes of a process, oldest first, and how many older ones did not fit.
+    pub fn changes(&mut self, pid: Pid) -> Result<(Vec<Change>, usize), ClientError> {
+        expect!(self.ask(Command::Changes { pid })?, Answer::Changes { changes, omitted } => (changes, omitted))
+    }
+
+    /// Ends the session, and tells what was taken back and what stays.
+    pub fn shutdown(mut self) -> Result<Farewell, ClientError> {
+        expect!(self.ask(Command::Shutdown)?, Answer::Goodbye(farewell) => farewell)
+    }
+
+    fn ask(&mut self, command: Command) -> Result<Answer, ClientError> {
+        let id = self.next_id;
+        self.next_id += 1;
+        line::write(&mut self.writer, &Request { id, command }, REQUEST_BYTES_MAX).map_err(ended)?;
+        let reply = line::read::<Reply>(&mut self.reader, REPLY_BYTES_MAX).map_err(ended)?;
+        match reply {
+            None => Err(ClientError::Ended),
+            Some(reply) if reply.id == id || reply.result.is_err() => Ok(reply.result?),
+            Some(_) => Err(ClientError::OutOfStep),
+        }
+    }
+}
+
+fn ended(error: io::Error) -> ClientError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ClientError::Ended,
+        _ => ClientError::Io(error),
+    }
+}

@@ -1,0 +1,221 @@
+//! The actuator: a process of its own that writes, journals and takes back, and outlives the agent by as long as that takes.
+//!
+//! It talks over one stream, a JSON object per line, a reply for each request, in order. When the stream ends, for whatever
+//! reason, it takes back every change of the session, except those that were confirmed when the session said `keep`.
+//!
+//! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's.
+
+mod client;
+mod line;
+mod refusal;
+mod serve;
+mod session;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use client::{ActuatorClient, ClientError};
+pub use serve::{ServeError, ServeOptions, serve};
+
+use crate::address::Address;
+use crate::journal::Change;
+use crate::process::Pid;
+use crate::value::{Bytes, ValueType};
+use crate::who::Who;
+use crate::writer::{Receipt, Undone};
+
+/// The longest request. A longer one ends the session.
+pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+/// The longest reply; lists are cut to fit, and say how much was left out.
+pub const REPLY_BYTES_MAX: usize = 1 << 20;
+
+/// One line to the actuator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Comes back in the reply.
+    pub id: u64,
+    /// What to do.
+    pub command: Command,
+}
+
+/// What the actuator can do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Begins the session; must be first, and once.
+    Hello(Hello),
+    /// Writes a variable.
+    Set(Box<SetCommand>),
+    /// Reads a variable. Needs no right to write.
+    Get(GetCommand),
+    /// The guard found that a change did good.
+    Confirm(ChangeNumber),
+    /// Takes one change back.
+    Undo(ChangeNumber),
+    /// Takes all changes of a process back, those of earlier sessions too.
+    UndoAll {
+        /// The process.
+        pid: Pid,
+    },
+    /// Lists all changes of a process.
+    Changes {
+        /// The process.
+        pid: Pid,
+    },
+    /// Ends the session, as the end of the stream does, and tells what came of it.
+    Shutdown,
+}
+
+/// How a session begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// At the end confirmed changes stay.
+    pub keep: bool,
+    /// Where the journals are.
+    pub state_dir: PathBuf,
+    /// For whom changes are made.
+    pub who: Who,
+}
+
+/// Write a variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetCommand {
+    /// The process.
+    pub pid: Pid,
+    /// The variable.
+    pub variable: String,
+    /// The module whose code sees it by that name, where this is needed.
+    pub module: Option<String>,
+    /// The value as text; read as the type of the variable.
+    pub value: String,
+    /// The type, where the debug information does not say it.
+    pub value_type: Option<ValueType>,
+    /// Write only if it holds this now.
+    pub expect_old: Option<String>,
+    /// Why, a line each.
+    pub why: Vec<String>,
+    /// The rule that asks.
+    pub rule: Option<String>,
+}
+
+/// Read a variable.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetCommand {
+    /// The process.
+    pub pid: Pid,
+    /// The variable.
+    pub variable: String,
+    /// As in [`SetCommand`].
+    pub module: Option<String>,
+    /// As in [`SetCommand`].
+    pub value_type: Option<ValueType>,
+}
+
+/// A change of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangeNumber {
+    /// The process.
+    pub pid: Pid,
+    /// The number.
+    pub change: u64,
+}
+
+/// One line from the actuator.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// Of the request.
+    pub id: u64,
+    /// What came of it.
+    pub result: Result<Answer, Refusal>,
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// To hello: the actuator's own pid.
+    Welcome {
+        /// Its pid.
+        actuator: u32,
+    },
+    /// To set.
+    Set(Box<Receipt>),
+    /// To get.
+    Value(Reading),
+    /// To confirm.
+    Confirmed,
+    /// To undo.
+    Undone(Undone),
+    /// To undo all.
+    UndoneAll(Farewell),
+    /// To changes: oldest first.
+    Changes {
+        /// The newest that fit into a reply.
+        changes: Vec<Change>,
+        /// How many older ones were left out.
+        omitted: usize,
+    },
+    /// To shutdown.
+    Goodbye(Farewell),
+}
+
+/// A variable, read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    /// As text, when the type is known.
+    pub value: Option<String>,
+    /// Its type, when it is known.
+    pub value_type: Option<ValueType>,
+    /// The bytes, at most the first 8.
+    pub bytes: Bytes,
+    /// How many it takes.
+    pub size: u64,
+    /// The file that holds it.
+    pub module: String,
+    /// Where it is.
+    pub address: Address,
+}
+
+/// What was taken back, what could not be, and what stays.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Farewell {
+    /// Tried: each says whether the old value is back.
+    pub undone: Vec<(Pid, Undone)>,
+    /// Could not be tried.
+    pub failed: Vec<(ChangeNumber, Refusal)>,
+    /// Still in force.
+    pub kept: Vec<ChangeNumber>,
+    /// Left out of the lists above, for they were too long.
+    pub omitted: usize,
+}
+
+/// Why a request was refused, in one line for the user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// For the exit code.
+    pub kind: RefusalKind,
+    /// For the user.
+    pub message: String,
+}
+
+/// The kinds of refusal that callers tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalKind {
+    /// No such process, module, variable or change.
+    NotFound,
+    /// The process has ended, or runs another program now.
+    Ended,
+    /// The kernel does not permit it.
+    NotPermitted,
+    /// Somebody else writes into the process.
+    Busy,
+    /// It is there and permitted, but must not be done: type, range, read-only, changed since.
+    Refused,
+    /// The journal or the machine failed.
+    Failed,
+    /// The request was not understood.
+    Protocol,
+}

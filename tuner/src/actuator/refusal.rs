@@ -1,0 +1,126 @@
+//! Errors as refusals: the same text, and the kind that callers tell apart.
+
+use super::{Refusal, RefusalKind};
+use crate::lock::LockError;
+use crate::memory::MemoryError;
+use crate::process::ProcessError;
+use crate::slot::SlotError;
+use crate::space::SpaceError;
+use crate::value::ValueError;
+use crate::variable::VariableError;
+use crate::write::WriteError;
+use crate::writer::WriterError;
+
+macro_rules! refuse {
+    ($($error:ty),*) => {
+        $(impl From<$error> for Refusal {
+            fn from(error: $error) -> Refusal {
+                Refusal { kind: error.kind(), message: error.to_string() }
+            }
+        })*
+    };
+}
+
+refuse!(
+    ProcessError,
+    MemoryError,
+    SpaceError,
+    VariableError,
+    SlotError,
+    ValueError,
+    WriterError
+);
+
+trait Kind {
+    fn kind(&self) -> RefusalKind;
+}
+
+impl Kind for ProcessError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            ProcessError::NotFound { .. } => RefusalKind::NotFound,
+            ProcessError::Ended { .. } | ProcessError::Zombie { .. } => RefusalKind::Ended,
+            ProcessError::NotPermitted { .. } => RefusalKind::NotPermitted,
+            ProcessError::Io { .. } => RefusalKind::Failed,
+            ProcessError::Init
+            | ProcessError::KernelThread { .. }
+            | ProcessError::Ourselves { .. }
+            | ProcessError::NotAProcess { .. } => RefusalKind::Refused,
+        }
+    }
+}
+
+impl Kind for MemoryError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            MemoryError::Process(error) => error.kind(),
+            MemoryError::Gone { .. } => RefusalKind::Ended,
+            MemoryError::Unmapped { .. } | MemoryError::Io { .. } => RefusalKind::Failed,
+        }
+    }
+}
+
+impl Kind for SpaceError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            SpaceError::Process(error) => error.kind(),
+            SpaceError::Memory(error) => error.kind(),
+            SpaceError::Maps { .. } | SpaceError::NoProgram { .. } => RefusalKind::Failed,
+        }
+    }
+}
+
+impl Kind for VariableError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            VariableError::NotFound { .. } | VariableError::NoSuchModule { .. } => RefusalKind::NotFound,
+            VariableError::Memory(error) => error.kind(),
+            VariableError::Image { .. } => RefusalKind::Failed,
+            VariableError::NotAVariable { .. }
+            | VariableError::ThreadLocal { .. }
+            | VariableError::Ambiguous { .. } => RefusalKind::Refused,
+        }
+    }
+}
+
+impl Kind for SlotError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            SlotError::Process(error) => error.kind(),
+            SlotError::Space(error) => error.kind(),
+            SlotError::Memory(error) => error.kind(),
+            SlotError::ModuleGone { .. } => RefusalKind::Ended,
+            SlotError::TypeUnknown { .. }
+            | SlotError::WrongType { .. }
+            | SlotError::WrongSize { .. }
+            | SlotError::Misaligned { .. }
+            | SlotError::ReadOnly { .. } => RefusalKind::Refused,
+        }
+    }
+}
+
+impl Kind for ValueError {
+    fn kind(&self) -> RefusalKind {
+        RefusalKind::Refused
+    }
+}
+
+impl Kind for WriterError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            WriterError::Process(error) | WriterError::Lock(LockError::Process(error)) => error.kind(),
+            WriterError::Lock(LockError::Held { .. }) => RefusalKind::Busy,
+            WriterError::Lock(LockError::Io { .. }) | WriterError::Journal(_) => RefusalKind::Failed,
+            WriterError::Space(error) => error.kind(),
+            WriterError::Memory(error) | WriterError::Write(WriteError::Memory(error)) => error.kind(),
+            WriterError::Slot(error) => error.kind(),
+            WriterError::Write(WriteError::Io { .. }) => RefusalKind::Failed,
+            WriterError::NoSuchChange { .. } => RefusalKind::NotFound,
+            WriterError::ModuleGone { .. } => RefusalKind::Ended,
+            WriterError::Write(_)
+            | WriterError::OtherProcess { .. }
+            | WriterError::OtherType { .. }
+            | WriterError::NotInForce { .. } => RefusalKind::Refused,
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The actuator's end of the stream: the loop, and what happens when it ends.
+
+use std::io::{self, BufReader};
+use std::os::unix::net::UnixStream;
+
+use thiserror::Error;
+
+use super::session::Session;
+use super::{
+    Answer, Command, Farewell, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, RefusalKind, Reply,
+    Request, line,
+};
+use crate::sys;
+use crate::writer::Hooks;
+
+/// What the agent's binary does not decide at run time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ServeOptions {
+    /// See [`Hooks`].
+    pub hooks: Hooks,
+}
+
+/// Why a session ended before it began. Nothing was changed then.
+#[derive(Debug, Error)]
+pub enum ServeError {
+    /// The first line was not a hello.
+    #[error("the actuator's stream did not begin with a hello")]
+    NoHello,
+    /// The stream failed.
+    #[error("the actuator's stream failed: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Serves one session until its stream ends, takes the session's changes back, and tells what came of that. Ignores SIGINT,
+/// SIGTERM and SIGHUP for the rest of the process's life.
+pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, ServeError> {
+    sys::ignore_termination_signals();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream;
+    let hello = match line::read::<Request>(&mut reader, REQUEST_BYTES_MAX)? {
+        Some(Request {
+            id,
+            command: Command::Hello(hello),
+        }) => {
+            answer(
+                &mut writer,
+                id,
+                Ok(Answer::Welcome {
+                    actuator: std::process::id(),
+                }),
+            )?;
+            hello
+        }
+        _ => return Err(ServeError::NoHello),
+    };
+    Ok(run(&mut reader, &mut writer, hello, options))
+}
+
+/// From here on nothing may return before the changes are taken back.
+fn run(
+    reader: &mut BufReader<UnixStream>,
+    writer: &mut UnixStream,
+    hello: Hello,
+    options: ServeOptions,
+) -> Farewell {
+    let mut session = Session::new(hello, options.hooks);
+    loop {
+        match line::read(reader, REQUEST_BYTES_MAX) {
+            Ok(Some(Request {
+                id,
+                command: Command::Shutdown,
+            })) => {
+                let farewell = session.finish();
+                // The agent may be gone already: the farewell is also returned.
+                let _ = answer(writer, id, Ok(Answer::Goodbye(farewell.clone())));
+                return farewell;
+            }
+            Ok(Some(Request { id, command })) => {
+                if answer(writer, id, session.execute(command)).is_err() {
+                    return session.finish();
+                }
+            }
+            Ok(None) => return session.finish(),
+            Err(error) => {
+                let refusal = Refusal {
+                    kind: RefusalKind::Protocol,
+                    message: error.to_string(),
+                };
+                let _ = answer(writer, 0, Err(refusal));
+                return session.finish();
+            }
+        }
+    }
+}
+
+fn answer(writer: &mut UnixStream, id: u64, result: Result<Answer, Refusal>) -> io::Result<()> {
+    line::write(writer, &Reply { id, result }, REPLY_BYTES_MAX)
+}

@@ -1,0 +1,245 @@
+//! One session: the writers it opened, and what each command does with them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::{
+    Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, Reading, Refusal,
+    RefusalKind, SetCommand,
+};
+use crate::journal::{Change, StateDir, Status};
+use crate::memory::Memory;
+use crate::module::Images;
+use crate::process::{Pid, ProcessError};
+use crate::slot::{Slot, SlotError};
+use crate::space::AddressSpace;
+use crate::value::{Value, ValueType};
+use crate::variable::{Location, VariableName};
+use crate::who::Who;
+use crate::writer::{Hooks, SetRequest, Undone, Writer, WriterError};
+
+/// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can take long.
+const LOCATIONS_MAX: usize = 4_096;
+
+pub(super) struct Session {
+    keep: bool,
+    state: StateDir,
+    who: Who,
+    hooks: Hooks,
+    images: Arc<Images>,
+    writers: BTreeMap<Pid, Writer>,
+    locations: HashMap<(Pid, VariableName), Location>,
+}
+
+impl Session {
+    pub(super) fn new(hello: Hello, hooks: Hooks) -> Session {
+        Session {
+            keep: hello.keep,
+            state: StateDir::at(hello.state_dir),
+            who: hello.who,
+            hooks,
+            images: Arc::new(Images::new()),
+            writers: BTreeMap::new(),
+            locations: HashMap::new(),
+        }
+    }
+
+    pub(super) fn execute(&mut self, command: Command) -> Result<Answer, Refusal> {
+        match command {
+            Command::Set(set) => self.set(*set),
+            Command::Get(get) => self.get(get),
+            Command::Confirm(ChangeNumber { pid, change }) => {
+                self.writer(pid)?.confirm(change)?;
+                Ok(Answer::Confirmed)
+            }
+            Command::Undo(ChangeNumber { pid, change }) => {
+                Ok(Answer::Undone(self.writer(pid)?.undo(change)?))
+            }
+            Command::UndoAll { pid } => {
+                let mut farewell = Farewell::default();
+                let results = self.writer(pid)?.undo_all(|_| true);
+                farewell.add(pid, results);
+                farewell.shorten();
+                Ok(Answer::UndoneAll(farewell))
+            }
+            Command::Changes { pid } => {
+                let mut changes = self.state.history(pid).map_err(WriterError::from)?.changes();
+                let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);
+                Ok(Answer::Changes { changes, omitted })
+            }
+            Command::Hello(_) | Command::Shutdown => Err(Refusal {
+                kind: RefusalKind::Protocol,
+                message: "the session has begun already".to_owned(),
+            }),
+        }
+    }
+
+    fn set(&mut self, command: SetCommand) -> Result<Answer, Refusal> {
+        let SetCommand {
+            pid,
+            variable,
+            module,
+            value,
+            value_type,
+            expect_old,
+            why,
+            rule,
+        } = command;
+        let name = VariableName {
+            name: variable,
+            module,
+        };
+        // Before anything is looked up: whoever may not write must be told so first.
+        self.writer(pid)?;
+        let slot = self.slot(pid, &name, value_type)?;
+        let parse = |text: &str| Value::parse(text, slot.value_type());
+        let expect_old = expect_old.as_deref().map(parse).transpose()?;
+        let request = SetRequest {
+            value: parse(&value)?,
+            expect_old,
+            why,
+            rule,
+        };
+        Ok(Answer::Set(Box::new(self.writer(pid)?.set(&slot, request)?)))
+    }
+
+    /// A remembered location may be of a library that was unloaded since: then it is looked up once more.
+    fn slot(
+        &mut self,
+        pid: Pid,
+        name: &VariableName,
+        value_type: Option<ValueType>,
+    ) -> Result<Slot, Refusal> {
+        if let Some(known) = self.locations.get(&(pid, name.clone())) {
+            match Slot::validate(known, value_type) {
+                Err(SlotError::ModuleGone { .. }) => self.locations.remove(&(pid, name.clone())),
+                result => return Ok(result?),
+            };
+        }
+        Ok(Slot::validate(self.locate(pid, name)?, value_type)?)
+    }
+
+    fn locate(&mut self, pid: Pid, name: &VariableName) -> Result<&Location, Refusal> {
+        let space = AddressSpace::read(&pid.open()?, &self.images)?;
+        let location = space.variable(name)?;
+        if self.locations.len() >= LOCATIONS_MAX {
+            self.locations.clear();
+        }
+        Ok(self
+            .locations
+            .entry((pid, name.clone()))
+            .insert_entry(location)
+            .into_mut())
+    }
+
+    fn get(&mut self, command: GetCommand) -> Result<Answer, Refusal> {
+        let GetCommand {
+            pid,
+            variable,
+            module,
+            value_type,
+        } = command;
+        let location = self.locate(
+            pid,
+            &VariableName {
+                name: variable,
+                module,
+            },
+        )?;
+        let bytes = location.read(&Memory::open(&pid.open()?)?)?;
+        let value_type = value_type.or(location.value_type());
+        let value = value_type
+            .map(|value_type| Value::from_bytes(value_type, bytes))
+            .transpose()?;
+        Ok(Answer::Value(Reading {
+            value: value.map(|value| value.to_string()),
+            value_type,
+            bytes,
+            size: location.size,
+            module: location.module.path.clone(),
+            address: location.address,
+        }))
+    }
+
+    /// The right to write into a process is taken at the first need of it and kept until the end of the session.
+    fn writer(&mut self, pid: Pid) -> Result<&mut Writer, Refusal> {
+        if !self.writers.contains_key(&pid) {
+            self.writers.retain(|_, writer| writer.process().is_alive());
+            let (who, images) = (self.who.clone(), Arc::clone(&self.images));
+            let writer = Writer::open(pid.open()?, &self.state, who, images, self.hooks)?;
+            self.writers.insert(pid, writer);
+        }
+        let writer = self.writers.get_mut(&pid);
+        writer.ok_or_else(|| ProcessError::Ended { pid }.into())
+    }
+
+    /// Takes back what this session changed, except what is to be kept; then lets go of all processes.
+    pub(super) fn finish(&mut self) -> Farewell {
+        let keep = self.keep;
+        let mut farewell = Farewell::default();
+        for (pid, mut writer) in std::mem::take(&mut self.writers) {
+            // A process that ended took its changes with it.
+            if !writer.process().is_alive() {
+                continue;
+            }
+            // Undecided after a full disk; if this fails too, the next writer tries again.
+            let _ = writer.reconcile();
+            let mine: Vec<u64> = writer
+                .changes()
+                .iter()
+                .filter(|change| writer.is_mine(change))
+                .map(number)
+                .collect();
+            let results =
+                writer.undo_all(|change| mine.contains(&number(change)) && !(keep && change.confirmed));
+            farewell.add(pid, results);
+            let stays = |change: &&Change| mine.contains(&number(change)) && change.status == Status::Applied;
+            let changes = writer.changes();
+            farewell
+                .kept
+                .extend(changes.iter().filter(stays).map(|change| ChangeNumber {
+                    pid,
+                    change: number(change),
+                }));
+        }
+        farewell.shorten();
+        farewell
+    }
+}
+
+fn number(change: &Change) -> u64 {
+    change.intent.change
+}
+
+impl Farewell {
+    fn add(&mut self, pid: Pid, results: Vec<(u64, Result<Undone, WriterError>)>) {
+        for (change, result) in results {
+            match result {
+                Ok(undone) => self.undone.push((pid, undone)),
+                Err(error) => self.failed.push((ChangeNumber { pid, change }, error.into())),
+            }
+        }
+    }
+
+    fn shorten(&mut self) {
+        let share = REPLY_BYTES_MAX / 4;
+        self.omitted += keep_newest(&mut self.undone, share)
+            + keep_newest(&mut self.failed, share)
+            + keep_newest(&mut self.kept, share);
+    }
+}
+
+/// Drops from the front until the rest takes at most `bytes_max` as JSON. How many were dropped.
+fn keep_newest<T: Serialize>(list: &mut Vec<T>, bytes_max: usize) -> usize {
+    let mut left = bytes_max;
+    let fits = |item: &&T| {
+        let size = serde_json::to_string(item).map_or(usize::MAX, |text| text.len() + 1);
+        left.checked_sub(size).map(|rest| left = rest).is_some()
+    };
+    let fitting = list.iter().rev().take_while(fits).count();
+    let omitted = list.len() - fitting;
+    list.drain(..omitted);
+    omitted
+}

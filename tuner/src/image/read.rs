@@ -1,0 +1,189 @@
+//! Reads the tables of an ELF file. A table that would end behind the file is refused before memory is taken for it: sizes
+//! come from the file, and the file may be damaged or made to harm.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use object::LittleEndian as LE;
+use object::elf;
+use object::pod::{self, Pod};
+use object::read::{CompressedData, CompressionFormat};
+
+use super::{BuildId, ImageError, Section, Segment};
+use crate::address::LinkAddress;
+
+/// The string that begins at `at` and ends at the next zero.
+pub(super) fn string_at(strings: &[u8], at: u64) -> Option<String> {
+    let rest = strings.get(usize::try_from(at).ok()?..)?;
+    let end = rest.iter().position(|byte| *byte == 0)?;
+    Some(String::from_utf8_lossy(&rest[..end]).into_owned())
+}
+
+/// A file, and how long it is.
+pub(super) struct Reader<'a> {
+    pub(super) file: &'a File,
+    pub(super) file_size: u64,
+}
+
+impl Reader<'_> {
+    pub(super) fn bytes(&self, offset: u64, size: u64, what: &'static str) -> Result<Vec<u8>, ImageError> {
+        if offset.checked_add(size).is_none_or(|end| end > self.file_size) {
+            return Err(ImageError::Damaged { what });
+        }
+        let mut bytes = vec![0; size as usize];
+        self.file.read_exact_at(&mut bytes, offset)?;
+        Ok(bytes)
+    }
+
+    pub(super) fn table<T: Pod>(
+        &self,
+        offset: u64,
+        count: usize,
+        what: &'static str,
+    ) -> Result<Vec<T>, ImageError> {
+        let damaged = ImageError::Damaged { what };
+        let Some(size) = count.checked_mul(size_of::<T>()) else {
+            return Err(damaged);
+        };
+        if offset
+            .checked_add(size as u64)
+            .is_none_or(|end| end > self.file_size)
+        {
+            return Err(damaged);
+        }
+        // Words, so that the bytes are aligned for every entry type of a 64-bit file.
+        let mut words = vec![0u64; size.div_ceil(8)];
+        self.file
+            .read_exact_at(&mut pod::bytes_of_slice_mut(&mut words)[..size], offset)?;
+        match pod::slice_from_bytes(pod::bytes_of_slice(&words), count) {
+            Ok((entries, _)) => Ok(entries.to_vec()),
+            Err(()) => Err(damaged),
+        }
+    }
+
+    pub(super) fn header(&self) -> Result<elf::FileHeader64<LE>, ImageError> {
+        let mut ident = [0; 6];
+        match self.file.read_exact_at(&mut ident, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(ImageError::NotElf),
+            result => result?,
+        }
+        if ident[..4] != elf::ELFMAG {
+            return Err(ImageError::NotElf);
+        }
+        if ident[4] != elf::ELFCLASS64.0 || ident[5] != elf::ELFDATA2LSB.0 {
+            return Err(ImageError::Unsupported);
+        }
+        let header = self.table(0, 1, "the header")?;
+        header.into_iter().next().ok_or(ImageError::NotElf)
+    }
+
+    pub(super) fn sections(&self, header: &elf::FileHeader64<LE>) -> Result<Vec<Section>, ImageError> {
+        let offset = header.e_shoff.get(LE);
+        if offset == 0 {
+            return Ok(Vec::new());
+        }
+        let count = usize::from(header.e_shnum.get(LE));
+        let headers: Vec<elf::SectionHeader64<LE>> = self.table(offset, count, "the section headers")?;
+        let names = headers.get(usize::from(header.e_shstrndx.get(LE).0));
+        let names = match names {
+            Some(names) => self.bytes(
+                names.sh_offset.get(LE),
+                names.sh_size.get(LE),
+                "the section names",
+            )?,
+            None => Vec::new(),
+        };
+        Ok(headers.iter().map(|header| section(header, &names)).collect())
+    }
+
+    pub(super) fn build_id(
+        &self,
+        notes: impl Iterator<Item = Segment>,
+    ) -> Result<Option<(BuildId, Option<LinkAddress>)>, ImageError> {
+        for segment in notes {
+            let bytes = self.bytes(segment.offset.0, segment.file_size, "a note")?;
+            if let Some(range) = find_build_id(&bytes) {
+                let place = LinkAddress(segment.address.0.wrapping_add(range.start as u64));
+                let id = bytes[range].iter().map(|byte| format!("{byte:02x}")).collect();
+                return Ok(Some((BuildId(id), Some(place))));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn section(header: &elf::SectionHeader64<LE>, names: &[u8]) -> Section {
+    let flags = header.sh_flags.get(LE).0;
+    Section {
+        name: string_at(names, u64::from(header.sh_name.get(LE))).unwrap_or_default(),
+        address: LinkAddress(header.sh_addr.get(LE)),
+        size: header.sh_size.get(LE),
+        writable: flags & elf::SHF_WRITE.0 != 0,
+        thread_local: flags & elf::SHF_TLS.0 != 0,
+        executable: flags & elf::SHF_EXECINSTR.0 != 0,
+        allocated: flags & elf::SHF_ALLOC.0 != 0,
+        compressed: flags & elf::SHF_COMPRESSED.0 != 0,
+        kind: header.sh_type.get(LE),
+        offset: header.sh_offset.get(LE),
+        link: header.sh_link.get(LE) as usize,
+    }
+}
+
+/// A compressed section begins with a header of its own (Elf64_Chdr: kind, padding, size, alignment).
+pub(super) fn decompress(section: &[u8]) -> Option<Vec<u8>> {
+    let (header, data) = section.split_at_checked(24)?;
+    let format = match elf::CompressionType(u32::from_le_bytes(header[..4].try_into().ok()?)) {
+        elf::ELFCOMPRESS_ZLIB => CompressionFormat::Zlib,
+        elf::ELFCOMPRESS_ZSTD => CompressionFormat::Zstandard,
+        _ => return None,
+    };
+    let uncompressed_size = u64::from_le_bytes(header[8..16].try_into().ok()?);
+    let compressed = CompressedData {
+        format,
+        data,
+        uncompressed_size,
+    };
+    compressed.decompress().ok().map(Cow::into_owned)
+}
+
+/// Where the build id lies in a block of notes: each is three words (name length, content length, kind), then the name and
+/// the content, both padded to four bytes.
+fn find_build_id(notes: &[u8]) -> Option<Range<usize>> {
+    let mut at = 0;
+    let word =
+        |at: usize| Some(u32::from_le_bytes(notes.get(at..at.checked_add(4)?)?.try_into().ok()?) as usize);
+    loop {
+        let (name_size, size, kind) = (word(at)?, word(at + 4)?, word(at + 8)?);
+        let name = at + 12..(at + 12).checked_add(name_size)?;
+        let start = name.end.checked_next_multiple_of(4)?;
+        let content = start..start.checked_add(size)?;
+        notes.get(content.clone())?;
+        if kind == elf::NT_GNU_BUILD_ID.0 as usize && notes.get(name)? == b"GNU\0" {
+            return Some(content);
+        }
+        at = content.end.checked_next_multiple_of(4)?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_name_outside_of_its_table_is_no_name() {
+        assert_eq!(string_at(b"abc\0", 9), None);
+        assert_eq!(string_at(b"abc", 0), None, "it has no end");
+    }
+
+    proptest! {
+        #[test]
+        fn no_notes_make_the_search_panic(words in proptest::collection::vec(0u32..40, 0..30)) {
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let _ = find_build_id(&bytes);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Why a process cannot be changed, or a change not taken back.
+
+use thiserror::Error;
+
+use crate::journal::{JournalError, Status};
+use crate::lock::LockError;
+use crate::memory::MemoryError;
+use crate::process::{Pid, ProcessError};
+use crate::slot::SlotError;
+use crate::space::SpaceError;
+use crate::value::ValueType;
+use crate::write::WriteError;
+
+/// Why a process cannot be changed, or a change not taken back.
+#[derive(Debug, Error)]
+pub enum WriterError {
+    /// The process is not there, or must not be touched.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// Somebody else writes.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The journal cannot be written, so nothing else is.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// Its mappings cannot be read.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// Its memory cannot be read.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The place must not be written.
+    #[error(transparent)]
+    Slot(#[from] SlotError),
+    /// The write was refused.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// The slot is of another process.
+    #[error("the place belongs to process {slot}, the right to write is for process {writer}")]
+    OtherProcess {
+        /// The slot's process.
+        slot: Pid,
+        /// The writer's.
+        writer: Pid,
+    },
+    /// The value is of another type than the slot.
+    #[error("`{symbol}` takes {wanted}, not {given}")]
+    OtherType {
+        /// The variable.
+        symbol: String,
+        /// The slot's type.
+        wanted: ValueType,
+        /// The value's.
+        given: ValueType,
+    },
+    /// No such change.
+    #[error("there is no change {change} of process {pid}")]
+    NoSuchChange {
+        /// The process.
+        pid: Pid,
+        /// The number.
+        change: u64,
+    },
+    /// Nothing to take back.
+    #[error("change {change} is not in force: {}", status_text(*.status))]
+    NotInForce {
+        /// The number.
+        change: u64,
+        /// How it stands.
+        status: Status,
+    },
+    /// The file is not loaded where it was: the program was replaced, or the library unloaded.
+    #[error(
+        "change {change} was made in {module}, which is no longer loaded at that place with that build id"
+    )]
+    ModuleGone {
+        /// The number.
+        change: u64,
+        /// The file.
+        module: String,
+    },
+}
+
+fn status_text(status: Status) -> String {
+    match status {
+        Status::Pending | Status::RevertPending => "it is not known whether it was written".to_owned(),
+        Status::Applied => "it is".to_owned(),
+        Status::Failed => "it was never written".to_owned(),
+        Status::Reverted => "it was taken back already".to_owned(),
+        Status::ChangedSince => "the program changed the variable since".to_owned(),
+        Status::Superseded { by } => format!("change {by} replaced it; take that back first"),
+    }
+}

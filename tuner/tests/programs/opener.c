@@ -1,0 +1,30 @@
+/* Loads libraries that know nothing of each other. Prints each one's view. Arguments: the libraries, each with a `view`. */
+#include <dlfcn.h>
+#include <stdio.h>
+#ifdef PRIVATE
+static volatile int knob = PRIVATE;
+#endif
+
+int main(int argc, char **argv)
+{
+    char line[64];
+    int (*view[8])(void);
+    for (int i = 1; i < argc; i++) {
+        void *library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+        if (!library)
+            return 1;
+        view[i] = (int (*)(void))dlsym(library, "view");
+    }
+    printf("ready\n");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin)) {
+        for (int i = 1; i < argc; i++)
+            printf("%d ", view[i]());
+#ifdef PRIVATE
+        printf("private=%d", knob);
+#endif
+        printf("\n");
+        fflush(stdout);
+    }
+    return 0;
+}

@@ -1,0 +1,326 @@
+//! The session of the separate process: what it does, how it ends, and what its crashes leave.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid as RawPid, Signal, kill_process};
+use tuner::actuator::{ActuatorClient, ClientError, GetCommand, Hello, RefusalKind, SetCommand};
+use tuner::journal::{RevertOutcome, StateDir, Status};
+use tuner::process::Pid;
+use tuner::who::Who;
+
+use crate::programs::{Program, Workshop, skip};
+
+struct Setting {
+    workshop: Workshop,
+    program: Program,
+}
+
+impl Setting {
+    /// `variables` running; `None`, with a word, where a process that is not its parent may not look into it.
+    fn new() -> Option<Setting> {
+        let workshop = Workshop::open()?;
+        let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
+        let setting = Setting { workshop, program };
+        let (mut session, _process) = setting.session(false, &[]);
+        match session.get(setting.read("knob")) {
+            Err(ClientError::Refused(refusal)) if refusal.kind == RefusalKind::NotPermitted => {
+                skip(&refusal.message);
+                None
+            }
+            result => result.map(|_| setting).map_err(|error| panic!("{error}")).ok(),
+        }
+    }
+
+    fn state(&self) -> &Path {
+        self.workshop.directory.path()
+    }
+
+    fn pid(&self) -> Pid {
+        self.program.process().pid
+    }
+
+    fn session(&self, keep: bool, arguments: &[&str]) -> (ActuatorClient, Child) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_actuator-testee"));
+        let process = command
+            .args(arguments)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .spawn()
+            .unwrap();
+        drop(command);
+        let hello = Hello {
+            keep,
+            state_dir: self.state().to_owned(),
+            who: Who::current(),
+        };
+        (ActuatorClient::begin(ours, hello).unwrap(), process)
+    }
+
+    fn read(&self, variable: &str) -> GetCommand {
+        GetCommand {
+            pid: self.pid(),
+            variable: variable.to_owned(),
+            module: None,
+            value_type: None,
+        }
+    }
+
+    fn write(&self, variable: &str, value: &str) -> SetCommand {
+        SetCommand {
+            pid: self.pid(),
+            variable: variable.to_owned(),
+            module: None,
+            value: value.to_owned(),
+            value_type: None,
+            expect_old: None,
+            why: vec!["a test".to_owned()],
+            rule: None,
+        }
+    }
+
+    fn status(&self, change: u64) -> Status {
+        StateDir::at(self.state())
+            .history(self.pid())
+            .unwrap()
+            .change(change)
+            .unwrap()
+            .status
+    }
+}
+
+#[test]
+fn a_session_reads_writes_lists_and_takes_back() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = setting.session(false, &[]);
+    assert_eq!(session.actuator, process.id());
+    assert_eq!(
+        session.get(setting.read("rate")).unwrap().value.as_deref(),
+        Some("1.5")
+    );
+    let receipt = session.set(setting.write("rate", "2.5")).unwrap();
+    assert_eq!(receipt.change, Some(1));
+    assert_eq!(setting.program.sees("rate"), "2.5");
+    session.set(setting.write("knob", "11")).unwrap();
+    assert_eq!(
+        session.undo(setting.pid(), 1).unwrap().outcome,
+        RevertOutcome::Reverted
+    );
+    assert_eq!(setting.program.sees("rate"), "1.5");
+    let (changes, omitted) = session.changes(setting.pid()).unwrap();
+    assert_eq!((changes.len(), omitted), (2, 0));
+    let farewell = session.undo_all(setting.pid()).unwrap();
+    assert_eq!(farewell.undone.len(), 1);
+    assert_eq!(setting.program.sees("knob"), "10");
+    assert!(session.shutdown().unwrap().undone.is_empty());
+    assert!(process.wait().unwrap().success());
+}
+
+#[test]
+fn a_refusal_says_why_and_the_session_goes_on() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    let mut refused = |command| match session.set(command) {
+        Err(ClientError::Refused(refusal)) => refusal,
+        result => panic!("{result:?}"),
+    };
+    assert_eq!(refused(setting.write("nothing", "1")).kind, RefusalKind::NotFound);
+    assert_eq!(refused(setting.write("own", "1")).kind, RefusalKind::Refused);
+    let refusal = refused(setting.write("byte", "300"));
+    assert_eq!(refusal.message, "300 does not fit into u8, which holds 0 to 255");
+    let mut reused = setting.write("knob", "1");
+    reused.pid.start_time += 1;
+    assert_eq!(refused(reused).kind, RefusalKind::Ended);
+    session.set(setting.write("knob", "12")).unwrap();
+    assert_eq!(setting.program.sees("knob"), "12");
+}
+
+#[test]
+fn when_the_agent_dies_every_change_is_taken_back() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    session.set(setting.write("rate", "9")).unwrap();
+    session.confirm(setting.pid(), 1).unwrap();
+    drop(session);
+    assert!(process.wait().unwrap().success());
+    assert_eq!(
+        (setting.program.sees("knob"), setting.program.sees("rate")),
+        ("10".into(), "1.5".into())
+    );
+    assert_eq!(setting.status(1), Status::Reverted);
+}
+
+#[test]
+fn with_keep_only_what_was_confirmed_stays() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = setting.session(true, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    session.set(setting.write("rate", "9")).unwrap();
+    session.confirm(setting.pid(), 1).unwrap();
+    let farewell = session.shutdown().unwrap();
+    process.wait().unwrap();
+    assert_eq!(
+        farewell.kept.iter().map(|kept| kept.change).collect::<Vec<_>>(),
+        [1]
+    );
+    assert_eq!(farewell.undone[0].1.symbol, "rate");
+    assert_eq!(
+        (setting.program.sees("knob"), setting.program.sees("rate")),
+        ("11".into(), "1.5".into())
+    );
+    let (mut later, _process) = setting.session(false, &[]);
+    assert_eq!(
+        later.undo_all(setting.pid()).unwrap().undone.len(),
+        1,
+        "the command that takes it back"
+    );
+    assert_eq!(setting.program.sees("knob"), "10");
+}
+
+#[test]
+fn the_signals_that_end_a_session_do_not_end_the_actuator() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        kill_process(RawPid::from_child(&process), signal).unwrap();
+    }
+    assert_eq!(
+        session.get(setting.read("knob")).unwrap().value.as_deref(),
+        Some("11"),
+        "it still answers"
+    );
+    drop(session);
+    assert!(process.wait().unwrap().success());
+    assert_eq!(setting.program.sees("knob"), "10");
+}
+
+#[test]
+fn a_second_session_is_told_who_writes_but_may_read() {
+    let Some(setting) = Setting::new() else { return };
+    let (mut first, _first) = setting.session(false, &[]);
+    first.set(setting.write("knob", "11")).unwrap();
+    let (mut second, _second) = setting.session(false, &[]);
+    match second.set(setting.write("knob", "12")) {
+        Err(ClientError::Refused(refusal)) => {
+            assert_eq!(refusal.kind, RefusalKind::Busy);
+            assert!(
+                refusal
+                    .message
+                    .contains(&format!("process {} of ", first.actuator)),
+                "{refusal}"
+            );
+        }
+        result => panic!("{result:?}"),
+    }
+    assert_eq!(
+        second.get(setting.read("knob")).unwrap().value.as_deref(),
+        Some("11")
+    );
+}
+
+#[test]
+fn a_program_that_ended_does_not_keep_the_session_from_ending() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = setting.session(false, &[]);
+    let write = setting.write("knob", "11");
+    session.set(write.clone()).unwrap();
+    setting.program.end();
+    match session.set(write) {
+        Err(ClientError::Refused(refusal)) => assert_eq!(refusal.kind, RefusalKind::Ended, "{refusal}"),
+        result => panic!("{result:?}"),
+    }
+    let farewell = session.shutdown().unwrap();
+    assert!(farewell.undone.is_empty() && farewell.failed.is_empty() && farewell.kept.is_empty());
+    assert!(process.wait().unwrap().success());
+}
+
+#[test]
+fn a_line_that_is_too_long_ends_the_session_with_everything_taken_back() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    let long = setting.write("knob", &"1".repeat(tuner::actuator::REQUEST_BYTES_MAX));
+    assert!(
+        matches!(session.set(long), Err(ClientError::Io(_))),
+        "not even sent"
+    );
+    drop(session);
+    process.wait().unwrap();
+    assert_eq!(setting.program.sees("knob"), "10");
+}
+
+/// The actuator dies at an instant of its `count`-th write or undo; the next writer must find out the truth.
+fn crash(
+    setting: &Setting,
+    instant: &str,
+    count: &str,
+    then: impl Fn(&mut ActuatorClient) -> Result<(), ClientError>,
+) {
+    let (mut session, mut process) = setting.session(false, &[instant, count]);
+    assert!(matches!(then(&mut session), Err(ClientError::Ended)));
+    assert!(!process.wait().unwrap().success());
+}
+
+#[test]
+fn a_crash_between_intent_and_write_is_found_to_have_written_nothing() {
+    let Some(mut setting) = Setting::new() else { return };
+    crash(&setting, "after-intent", "1", |session| {
+        session.set(setting.write("knob", "11")).map(drop)
+    });
+    assert_eq!(
+        setting.status(1),
+        Status::Pending,
+        "the journal alone cannot know"
+    );
+    assert_eq!(setting.program.sees("knob"), "10");
+    let writer = setting.program.writer(setting.state()).unwrap();
+    assert_eq!(writer.changes()[0].status, Status::Failed);
+}
+
+#[test]
+fn a_crash_between_write_and_outcome_is_found_to_have_written_and_is_taken_back() {
+    let Some(mut setting) = Setting::new() else { return };
+    crash(&setting, "after-write", "1", |session| {
+        session.set(setting.write("knob", "11")).map(drop)
+    });
+    assert_eq!(setting.status(1), Status::Pending);
+    assert_eq!(setting.program.sees("knob"), "11");
+    let mut writer = setting.program.writer(setting.state()).unwrap();
+    assert_eq!(writer.changes()[0].status, Status::Applied);
+    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(setting.program.sees("knob"), "10");
+}
+
+#[test]
+fn a_crash_while_taking_back_is_settled_by_the_memory_too() {
+    for (instant, seen, status) in [
+        ("after-intent", "11", Status::Applied),
+        ("after-write", "10", Status::Reverted),
+    ] {
+        let Some(mut setting) = Setting::new() else { return };
+        crash(&setting, instant, "2", |session| {
+            session.set(setting.write("knob", "11"))?;
+            session.undo(setting.pid(), 1).map(drop)
+        });
+        assert_eq!(setting.status(1), Status::RevertPending);
+        assert_eq!(setting.program.sees("knob"), seen);
+        let writer = setting.program.writer(setting.state()).unwrap();
+        assert_eq!(writer.changes()[0].status, status, "{instant}");
+    }
+}
+
+#[test]
+fn after_a_crash_a_value_that_the_program_changed_is_neither() {
+    let Some(mut setting) = Setting::new() else { return };
+    crash(&setting, "after-write", "1", |session| {
+        session.set(setting.write("knob", "11")).map(drop)
+    });
+    setting.program.say("set 33");
+    let writer = setting.program.writer(setting.state()).unwrap();
+    assert_eq!(writer.changes()[0].status, Status::ChangedSince);
+    assert_eq!(setting.program.sees("knob"), "33");
+}

@@ -1,0 +1,212 @@
+//! Which bytes a name means. The proof is always the program's own view after a write.
+
+use std::path::{Path, PathBuf};
+
+use tuner::slot::Slot;
+use tuner::value::{Value, ValueType};
+use tuner::variable::{Location, VariableError};
+
+use crate::programs::{Program, Workshop, to};
+
+fn library(workshop: &Workshop, flags: &[&str]) {
+    let common = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"];
+    workshop.build("library.c", "libknob.so", &[&common, flags].concat());
+}
+
+fn user(workshop: &Workshop, flags: &[&str]) -> PathBuf {
+    workshop.build("user.c", "user", &[&["-L.", "-lknob"], flags].concat())
+}
+
+fn write(workshop: &Workshop, program: &Program, location: &Location, value: i32) {
+    let slot = Slot::validate(location, Some(ValueType::I32)).unwrap();
+    program
+        .writer(workshop.directory.path())
+        .unwrap()
+        .set(&slot, to(Value::I32(value)))
+        .unwrap();
+}
+
+#[test]
+fn a_variable_that_the_program_copied_is_written_in_the_copy() {
+    let Some(workshop) = Workshop::open() else { return };
+    library(&workshop, &["-g"]);
+    for flags in [&["-no-pie"][..], &["-pie"]] {
+        let Some(mut program) = Program::start(&user(&workshop, flags), &[]) else {
+            return;
+        };
+        let location = program.find("knob").unwrap();
+        assert_eq!(location.module.file_name(), "user", "{flags:?}");
+        assert!(location.copied_from.as_deref().unwrap().ends_with("libknob.so"));
+        assert!(location.is_confirmed, "the library's GOT says so too");
+        assert_eq!(
+            location.value_type(),
+            Some(ValueType::I32),
+            "from the library's debug information"
+        );
+        write(&workshop, &program, &location, 42);
+        assert_eq!(program.say("?"), "program=42 library=42");
+        assert_eq!(
+            program.find_in("libknob", "knob").unwrap().address,
+            location.address
+        );
+    }
+}
+
+#[test]
+fn a_variable_that_the_program_reaches_through_its_got_is_written_in_the_library() {
+    let Some(workshop) = Workshop::open() else { return };
+    library(&workshop, &[]);
+    let Some(mut program) = Program::start(&user(&workshop, &["-fPIC"]), &[]) else {
+        return;
+    };
+    let location = program.find("knob").unwrap();
+    assert_eq!(location.module.file_name(), "libknob.so");
+    assert!(location.is_confirmed && location.copied_from.is_none());
+    write(&workshop, &program, &location, 42);
+    assert_eq!(program.say("?"), "program=42 library=42");
+}
+
+#[test]
+fn a_variable_that_the_program_defines_too_is_the_programs() {
+    let Some(workshop) = Workshop::open() else { return };
+    library(&workshop, &[]);
+    let Some(mut program) = Program::start(&user(&workshop, &["-DDEFINES=7"]), &[]) else {
+        return;
+    };
+    let location = program.find("knob").unwrap();
+    assert_eq!(location.module.file_name(), "user");
+    assert!(location.copied_from.is_none());
+    write(&workshop, &program, &location, 42);
+    assert_eq!(program.say("?"), "program=42 library=42");
+}
+
+#[test]
+fn a_library_that_uses_its_own_in_spite_of_the_programs_makes_two_variables() {
+    let Some(workshop) = Workshop::open() else { return };
+    for flags in [&["-Wl,-Bsymbolic"][..], &["-fvisibility=protected"]] {
+        library(&workshop, flags);
+        let Some(mut program) = Program::start(&user(&workshop, &["-DDEFINES=7"]), &[]) else {
+            return;
+        };
+        assert!(
+            matches!(program.find("knob"), Err(VariableError::Ambiguous { .. })),
+            "{flags:?}"
+        );
+        write(
+            &workshop,
+            &program,
+            &program.find_in("libknob", "knob").unwrap(),
+            42,
+        );
+        assert_eq!(program.say("?"), "program=7 library=42", "{flags:?}");
+        write(&workshop, &program, &program.find_in("user", "knob").unwrap(), 43);
+        assert_eq!(program.say("?"), "program=43 library=42");
+    }
+}
+
+#[test]
+fn a_preloaded_definition_comes_before_the_librarys() {
+    let Some(workshop) = Workshop::open() else { return };
+    library(&workshop, &[]);
+    let common = ["-shared", "-fPIC", "-DVALUE=9", "-DVIEW=other_view"];
+    workshop.build("library.c", "libfirst.so", &common);
+    // Needed before the other: the same order that a preload gives.
+    let path = workshop.build(
+        "user.c",
+        "user",
+        &["-L.", "-fPIC", "-Wl,--no-as-needed", "-lfirst", "-lknob"],
+    );
+    let Some(mut program) = Program::start(&path, &[]) else {
+        return;
+    };
+    assert_eq!(program.say("?"), "program=9 library=9");
+    let location = program.find("knob").unwrap();
+    assert_eq!(location.module.file_name(), "libfirst.so");
+    write(&workshop, &program, &location, 42);
+    assert_eq!(program.say("?"), "program=42 library=42");
+}
+
+fn twins(workshop: &Workshop) -> [PathBuf; 2] {
+    [("liba.so", "-DVALUE=1"), ("libb.so", "-DVALUE=2")]
+        .map(|(name, value)| workshop.build("library.c", name, &["-shared", "-fPIC", value, "-DVIEW=view"]))
+}
+
+#[test]
+fn two_libraries_that_know_nothing_of_each_other_make_the_name_ambiguous() {
+    let Some(workshop) = Workshop::open() else { return };
+    let [a, b] = twins(&workshop);
+    let path = workshop.build("opener.c", "opener", &["-ldl"]);
+    let both: [&Path; 2] = [&a, &b];
+    let Some(mut program) = Program::start(&path, &both) else {
+        return;
+    };
+    let error = program.find("knob").unwrap_err();
+    assert!(
+        matches!(&error, VariableError::Ambiguous { places, .. } if places.len() == 2),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("liba.so at 0x") && error.to_string().contains("libb.so at 0x"),
+        "{error}"
+    );
+    let location = program.find_in("libb.so", "knob").unwrap();
+    assert!(location.is_confirmed);
+    write(&workshop, &program, &location, 42);
+    assert_eq!(program.say("?"), "1 42");
+}
+
+#[test]
+fn a_library_loaded_later_is_found_when_it_is_the_only_one() {
+    let Some(workshop) = Workshop::open() else { return };
+    let [a, _] = twins(&workshop);
+    let path = workshop.build("opener.c", "opener", &["-ldl"]);
+    let Some(mut program) = Program::start(&path, &[&a]) else {
+        return;
+    };
+    write(&workshop, &program, &program.find("knob").unwrap(), 42);
+    assert_eq!(program.say("?"), "42");
+}
+
+#[test]
+fn a_static_variable_of_the_program_is_not_passed_over_for_a_librarys() {
+    let Some(workshop) = Workshop::open() else { return };
+    let [a, _] = twins(&workshop);
+    let path = workshop.build("opener.c", "opener", &["-ldl", "-DPRIVATE=5"]);
+    let Some(mut program) = Program::start(&path, &[&a]) else {
+        return;
+    };
+    let error = program.find("knob").unwrap_err();
+    assert!(error.to_string().contains("(static)"), "{error}");
+    write(
+        &workshop,
+        &program,
+        &program.find_in("opener", "knob").unwrap(),
+        42,
+    );
+    assert_eq!(program.say("?"), "1 private=42");
+}
+
+#[test]
+fn a_name_that_is_no_variable_is_refused_with_what_it_is() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some(program) = Program::start(&workshop.build("variables.c", "variables", &[]), &[]) else {
+        return;
+    };
+    assert!(matches!(
+        program.find("own"),
+        Err(VariableError::ThreadLocal { .. })
+    ));
+    assert!(matches!(
+        program.find("nothing"),
+        Err(VariableError::NotFound { .. })
+    ));
+    assert!(matches!(
+        program.find_in("libnone", "knob"),
+        Err(VariableError::NoSuchModule { .. })
+    ));
+    let error = program.find("main").unwrap_err();
+    assert!(
+        error.to_string().ends_with("is not a variable but a function"),
+        "{error}"
+    );
+}

@@ -1,0 +1,211 @@
+//! Processes, modules, functions, types.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use tuner::dwarf::Kind;
+use tuner::process::{Pid, Process, ProcessError};
+use tuner::space::AddressSpace;
+use tuner::value::ValueType;
+
+use crate::programs::{Program, Workshop};
+
+#[test]
+fn a_process_tells_what_it_is() {
+    let Some(workshop) = Workshop::open() else { return };
+    let path = workshop.build("variables.c", "a (b) c", &[]);
+    let Some(program) = Program::start(&path, &[]) else {
+        return;
+    };
+    let process = program.process();
+    assert_eq!(process.name, "a (b) c");
+    assert_eq!(process.executable, fs::canonicalize(&path).unwrap());
+    assert_eq!(process.arguments, [path.to_string_lossy()]);
+    assert_eq!(process.pid_inside, process.pid.number);
+    assert_eq!(process.parent, std::process::id().cast_signed());
+    assert!(
+        process
+            .environment()
+            .unwrap()
+            .iter()
+            .any(|line| line.starts_with("LD_LIBRARY_PATH="))
+    );
+    assert!(process.is_alive());
+}
+
+#[test]
+fn a_process_that_ended_is_told_and_its_number_is_not_taken_for_it() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some(mut program) = Program::start(&workshop.build("variables.c", "variables", &[]), &[]) else {
+        return;
+    };
+    let process = program.process();
+    let other = Pid {
+        start_time: process.pid.start_time + 1,
+        ..process.pid
+    };
+    assert!(!other.is_alive());
+    assert!(matches!(other.open(), Err(ProcessError::Ended { .. })));
+    program.end();
+    assert!(!process.is_alive());
+    assert!(matches!(process.pid.open(), Err(ProcessError::Ended { .. })));
+    assert!(
+        matches!(AddressSpace::read(&process, &program.images), Err(error) if error.to_string().contains("process"))
+    );
+}
+
+#[test]
+fn a_zombie_is_refused() {
+    let mut child = Command::new("true").stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id().cast_signed();
+    // Waits for its end without collecting it.
+    let id = rustix::process::WaitId::Pid(rustix::process::Pid::from_raw(pid).unwrap());
+    let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+    rustix::process::waitid(id, options).unwrap();
+    let error = Process::open(pid).unwrap_err();
+    assert!(matches!(error, ProcessError::Zombie { .. }), "{error}");
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_thread_of_the_kernel_is_refused() {
+    // kthreadd is 2 everywhere but inside of a pid namespace.
+    match Process::open(2) {
+        Err(ProcessError::KernelThread { name, .. }) => assert_eq!(name, "kthreadd"),
+        _ => crate::programs::skip("process 2 is not a kernel thread here"),
+    }
+}
+
+#[test]
+fn the_program_comes_first_then_its_libraries_in_the_linkers_order() {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.build(
+        "library.c",
+        "libknob.so",
+        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
+    );
+    let path = workshop.build("user.c", "user", &["-L.", "-lknob"]);
+    let Some(program) = Program::start(&path, &[]) else {
+        return;
+    };
+    let space = program.space();
+    let names: Vec<&str> = space.modules.iter().map(|module| module.file_name()).collect();
+    assert_eq!(names[..2], ["user", "libknob.so"], "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("libc.so")));
+    assert!(space.modules[0].is_executable);
+    assert!(space.modules[1].build_id().is_some());
+    assert_eq!(
+        space.modules[1].probe_path().unwrap(),
+        fs::canonicalize(workshop.directory.path().join("libknob.so")).unwrap()
+    );
+}
+
+#[test]
+fn a_file_that_is_mapped_as_data_is_no_second_module() {
+    let Some(workshop) = Workshop::open() else { return };
+    let library = workshop.build(
+        "library.c",
+        "libknob.so",
+        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
+    );
+    let path = workshop.build("user.c", "user", &["-L.", "-lknob", "-fPIC"]);
+    let Some(program) = Program::start(&path, &[&library]) else {
+        return;
+    };
+    let space = program.space();
+    let starts = space
+        .maps
+        .iter()
+        .filter(|map| map.offset.0 == 0 && map.to_string().contains("libknob"));
+    assert_eq!(starts.count(), 2, "it is loaded, and mapped as data");
+    assert_eq!(space.modules_called("libknob").count(), 1);
+    assert!(space.unreadable.is_empty(), "{:?}", space.unreadable);
+}
+
+#[test]
+fn root_finds_a_library_that_was_deleted_after_it_was_loaded() {
+    let Some(workshop) = Workshop::open() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return crate::programs::skip("needs root: only root may use /proc/PID/map_files");
+    }
+    let library = workshop.build(
+        "library.c",
+        "libknob.so",
+        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
+    );
+    let path = workshop.build("user.c", "user", &["-L.", "-lknob", "-fPIC"]);
+    let Some(program) = Program::start(&path, &[]) else {
+        return;
+    };
+    fs::remove_file(&library).unwrap();
+    workshop.build(
+        "library.c",
+        "libknob.so",
+        &["-shared", "-fPIC", "-DVALUE=2", "-DVIEW=library_view"],
+    );
+    let space = program.space();
+    let module = space.modules_called("libknob").next().unwrap();
+    assert!(module.deleted);
+    let probe = module.probe_path().unwrap();
+    assert!(
+        probe.starts_with("/proc"),
+        "the plain path is another file now: {}",
+        probe.display()
+    );
+    assert_eq!(
+        fs::metadata(probe).unwrap().len(),
+        module.image.file().metadata().unwrap().len()
+    );
+    assert_eq!(program.find("knob").unwrap().module.path, module.path);
+}
+
+#[test]
+fn a_function_is_found_where_the_file_has_it() {
+    let Some(workshop) = Workshop::open() else { return };
+    for flags in [&["-pie"][..], &["-no-pie"], &["-Wl,-z,noseparate-code"]] {
+        let path = workshop.build("variables.c", "variables", flags);
+        let Some(program) = Program::start(&path, &[]) else {
+            return;
+        };
+        let space = program.space();
+        let module = space.executable().unwrap();
+        let functions = module.image.functions(&["main", "knob", "nothing"]).unwrap();
+        assert_eq!(functions.len(), 1, "{functions:?}");
+        let main = &functions[0];
+        let mut loaded = [0; 16];
+        space
+            .memory()
+            .read(module.address(main.address), &mut loaded)
+            .unwrap();
+        let file = fs::read(&path).unwrap();
+        assert_eq!(file[main.offset.0 as usize..][..16], loaded, "{flags:?}");
+    }
+}
+
+#[test]
+fn types_come_from_the_debug_information() {
+    let Some(workshop) = Workshop::open() else { return };
+    for flags in [
+        &["-g", "-gdwarf-4"][..],
+        &["-g", "-gdwarf-5"],
+        &["-g", "-gz=zlib"],
+        &["-g", "-no-pie"],
+    ] {
+        let Some(program) = Program::start(&workshop.build("variables.c", "variables", flags), &[]) else {
+            return;
+        };
+        let value_type = |name| program.find(name).unwrap().value_type();
+        assert_eq!(value_type("knob"), Some(ValueType::I32), "{flags:?}");
+        assert_eq!(value_type("rate"), Some(ValueType::F64));
+        assert_eq!(value_type("ratio"), Some(ValueType::F32));
+        assert_eq!(value_type("flag"), Some(ValueType::Bool));
+        assert_eq!(value_type("byte"), Some(ValueType::U8));
+        assert_eq!(value_type("narrow"), Some(ValueType::I16));
+        assert_eq!(value_type("wide"), Some(ValueType::U64));
+        assert_eq!(value_type("hidden"), Some(ValueType::I32), "static, and volatile");
+        let kind = |name| program.find(name).unwrap().variable_type.unwrap().kind;
+        assert_eq!(kind("shade"), Kind::Enum);
+        assert_eq!(kind("pointer"), Kind::Pointer);
+        assert_eq!(kind("array"), Kind::Compound);
+    }
+}

@@ -1,0 +1,184 @@
+//! Builds the C programs and runs them. Nothing waits by time: a program says when it is ready, and answers every line.
+
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use tuner::journal::StateDir;
+use tuner::module::Images;
+use tuner::process::Process;
+use tuner::slot::{Slot, SlotError};
+use tuner::space::AddressSpace;
+use tuner::value::{Value, ValueType};
+use tuner::variable::{Location, VariableError};
+use tuner::who::Who;
+use tuner::writer::{Hooks, SetRequest, Writer, WriterError};
+
+/// Says that a test did not run; fails where all have to.
+pub(crate) fn skip(why: &str) {
+    let name = std::thread::current().name().unwrap_or_default().to_owned();
+    // Not `eprintln`, which the test harness captures.
+    let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {why}");
+    assert!(
+        std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none_or(|value| value != "1"),
+        "all tests are required"
+    );
+}
+
+/// A directory with built programs.
+pub(crate) struct Workshop {
+    pub(crate) directory: TempDir,
+}
+
+impl Workshop {
+    /// `None`, with a word, where there is no C compiler.
+    pub(crate) fn open() -> Option<Workshop> {
+        let compiler = Command::new("cc").arg("--version").stdout(Stdio::null()).status();
+        if !compiler.is_ok_and(|status| status.success()) {
+            skip("there is no C compiler `cc`");
+            return None;
+        }
+        Some(Workshop {
+            directory: tempfile::tempdir().unwrap(),
+        })
+    }
+
+    /// Builds `source` of tests/programs as `output`.
+    pub(crate) fn build(&self, source: &str, output: &str, flags: &[&str]) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/programs")
+            .join(source);
+        let output = self.directory.path().join(output);
+        let mut command = Command::new("cc");
+        command
+            .args(["-O1", "-Wl,--build-id"])
+            .arg(source)
+            .arg("-o")
+            .arg(&output)
+            .args(flags);
+        let made = command.current_dir(self.directory.path()).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        output
+    }
+}
+
+/// A running program.
+pub(crate) struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    pub(crate) images: Arc<Images>,
+}
+
+impl Program {
+    /// Starts it and waits for its greeting; `None`, with a word, where the kernel does not let us look into a child.
+    pub(crate) fn start(path: &Path, arguments: &[&Path]) -> Option<Program> {
+        let mut command = Command::new(path);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command
+            .env("LD_LIBRARY_PATH", path.parent().unwrap())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let input = child.stdin.take();
+        let mut program = Program {
+            child,
+            input,
+            output,
+            images: Arc::new(Images::new()),
+        };
+        assert_eq!(program.line(), "ready");
+        let memory = OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/{}/mem", program.pid()));
+        if let Err(error) = memory {
+            skip(&format!("the kernel does not let us write into a child: {error}"));
+            return None;
+        }
+        Some(program)
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
+    pub(crate) fn process(&self) -> Process {
+        Process::open(self.pid()).unwrap()
+    }
+
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Sends a line and gives back the answer.
+    pub(crate) fn say(&mut self, text: &str) -> String {
+        writeln!(self.input.as_mut().unwrap(), "{text}").unwrap();
+        self.line()
+    }
+
+    /// What the program itself sees under `name`.
+    pub(crate) fn sees(&mut self, name: &str) -> String {
+        let answer = self.say("?");
+        let find = |word: &str| word.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+        answer
+            .split(' ')
+            .find_map(find)
+            .unwrap_or_else(|| panic!("no {name} in {answer}"))
+    }
+
+    /// Lets it end, and waits until it is gone.
+    pub(crate) fn end(&mut self) {
+        drop(self.input.take());
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn space(&self) -> AddressSpace {
+        AddressSpace::read(&self.process(), &self.images).unwrap()
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Result<Location, VariableError> {
+        self.space().variable(&name.into())
+    }
+
+    pub(crate) fn find_in(&self, module: &str, name: &str) -> Result<Location, VariableError> {
+        let name = tuner::variable::VariableName {
+            name: name.to_owned(),
+            module: Some(module.to_owned()),
+        };
+        self.space().variable(&name)
+    }
+
+    pub(crate) fn slot(&self, name: &str, stated: Option<ValueType>) -> Result<Slot, SlotError> {
+        Slot::validate(&self.find(name).unwrap(), stated)
+    }
+
+    pub(crate) fn writer(&self, state: &Path) -> Result<Writer, WriterError> {
+        let (state, images) = (StateDir::at(state), Arc::clone(&self.images));
+        Writer::open(self.process(), &state, Who::current(), images, Hooks::default())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A request to write `value`, without more.
+pub(crate) fn to(value: Value) -> SetRequest {
+    SetRequest {
+        value,
+        expect_old: None,
+        why: vec!["a test".to_owned()],
+        rule: None,
+    }
+}

@@ -1,0 +1,65 @@
+//! Promises that the sources keep.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .flat_map(|path| match path.is_dir() {
+            true => sources(&path),
+            false => vec![(path.clone(), fs::read_to_string(&path).unwrap())],
+        })
+        .collect()
+}
+
+/// The files that have code with one of `words`, once for each line.
+fn files_with(words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, text) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let hits = code
+            .filter(|line| words.iter().any(|word| line.contains(word)))
+            .count();
+        found.extend((0..hits).map(|_| path.file_name().unwrap().to_string_lossy().into_owned()));
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn exactly_one_function_writes_into_another_process() {
+    assert_eq!(
+        files_with(&[
+            ".write_at(",
+            "write_all_at(",
+            "process_vm_writev(",
+            "pwrite",
+            "POKE"
+        ]),
+        ["write.rs"]
+    );
+}
+
+#[test]
+fn the_memory_of_another_process_is_opened_for_writing_in_one_place() {
+    assert_eq!(files_with(&[".write(true)"]), ["slot.rs"]);
+}
+
+#[test]
+fn unsafe_code_is_in_one_file() {
+    assert!(
+        files_with(&["unsafe {", "unsafe fn", "unsafe impl"])
+            .iter()
+            .all(|file| file == "sys.rs")
+    );
+}
+
+#[test]
+fn no_file_is_longer_than_600_lines() {
+    for (path, text) in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+        assert!(text.lines().count() <= 600, "{}", path.display());
+    }
+}

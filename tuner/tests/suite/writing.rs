@@ -1,0 +1,518 @@
+//! What is written, what is refused, what is taken back; and that the journal says the same.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+
+use tuner::journal::{Journal, JournalError, Outcome, RevertOutcome, StateDir, Status};
+use tuner::lock::LockError;
+use tuner::memory::MemoryError;
+use tuner::process::Process;
+use tuner::slot::SlotError;
+use tuner::value::{Value, ValueType};
+use tuner::who::Who;
+use tuner::write::WriteError;
+use tuner::writer::{Hooks, Writer, WriterError};
+
+use crate::programs::{Program, Workshop, to};
+
+/// `variables` with debug information, running.
+fn variables() -> Option<(Workshop, Program)> {
+    let workshop = Workshop::open()?;
+    let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
+    Some((workshop, program))
+}
+
+/// The same without: only the symbol table speaks.
+fn without_types() -> Option<(Workshop, Program)> {
+    let workshop = Workshop::open()?;
+    let program = Program::start(&workshop.build("variables.c", "variables", &[]), &[])?;
+    Some((workshop, program))
+}
+
+#[test]
+fn the_program_sees_every_kind_of_value_that_was_written() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let cases = [
+        ("knob", Value::I32(-42), "-42"),
+        ("rate", Value::F64(0.25), "0.25"),
+        ("ratio", Value::F32(8.0), "8"),
+        ("flag", Value::Bool(true), "1"),
+        ("byte", Value::U8(255), "255"),
+        ("narrow", Value::I16(-30000), "-30000"),
+        ("wide", Value::U64(u64::MAX), "18446744073709551615"),
+        ("zeroed", Value::I32(3), "3"),
+        ("hidden", Value::I32(77), "77"),
+    ];
+    for (name, value, seen) in cases {
+        let receipt = writer.set(&program.slot(name, None).unwrap(), to(value)).unwrap();
+        assert_eq!(receipt.outcome, Outcome::Applied, "{name}");
+        assert_eq!(receipt.new, value.to_bytes());
+        assert_eq!(program.sees(name), seen);
+    }
+    assert_eq!(writer.changes().len(), cases.len());
+    assert!(writer.undo_all(|_| true).iter().all(|(_, result)| result.is_ok()));
+    assert_eq!(
+        program.say("?"),
+        "knob=10 rate=1.5 ratio=0.5 flag=0 byte=7 narrow=-2 wide=1 zeroed=0 hidden=5 fixed=3 shade=0 own=1"
+    );
+}
+
+#[test]
+fn an_enum_takes_an_integer_of_its_size_when_the_type_is_stated() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    assert!(matches!(
+        program.slot("shade", None),
+        Err(SlotError::TypeUnknown { .. })
+    ));
+    let slot = program.slot("shade", Some(ValueType::U32)).unwrap();
+    program
+        .writer(workshop.directory.path())
+        .unwrap()
+        .set(&slot, to(Value::U32(1)))
+        .unwrap();
+    assert_eq!(program.sees("shade"), "1");
+}
+
+#[test]
+fn without_debug_information_the_size_decides_and_the_type_must_be_stated() {
+    let Some((workshop, mut program)) = without_types() else {
+        return;
+    };
+    let error = program.slot("byte", None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the type of `byte` (1 bytes) is not known: state it, one of bool, i8, u8"
+    );
+    let slot = program.slot("byte", Some(ValueType::I8)).unwrap();
+    program
+        .writer(workshop.directory.path())
+        .unwrap()
+        .set(&slot, to(Value::I8(9)))
+        .unwrap();
+    assert_eq!(program.sees("byte"), "9");
+}
+
+#[test]
+fn what_must_not_be_written_is_refused_and_stays_as_it_is() {
+    let Some((_workshop, mut program)) = without_types() else {
+        return;
+    };
+    let before = program.say("?");
+    let refused = |name, value_type| program.slot(name, Some(value_type)).unwrap_err();
+    let error = refused("fixed", ValueType::I32);
+    assert!(error.to_string().contains("section .rodata"), "{error}");
+    assert!(
+        matches!(
+            refused("constant_pointer", ValueType::U64),
+            SlotError::ReadOnly { .. }
+        ),
+        "RELRO"
+    );
+    assert!(matches!(
+        refused("knob", ValueType::I64),
+        SlotError::WrongSize { .. }
+    ));
+    assert!(matches!(
+        refused("array", ValueType::I32),
+        SlotError::WrongSize { .. }
+    ));
+    assert_eq!(program.say("?"), before);
+}
+
+#[test]
+fn a_type_that_the_debug_information_contradicts_is_refused() {
+    let Some((_workshop, program)) = variables() else {
+        return;
+    };
+    let refused = |name, value_type| program.slot(name, Some(value_type)).unwrap_err();
+    assert_eq!(
+        refused("knob", ValueType::F32).to_string(),
+        "`knob` is i32, not f32"
+    );
+    assert_eq!(
+        refused("pointer", ValueType::U64).to_string(),
+        "`pointer` is a pointer of 8 bytes, not u64"
+    );
+    assert!(matches!(
+        refused("flag", ValueType::U8),
+        SlotError::WrongType { .. }
+    ));
+    assert!(matches!(
+        refused("wide", ValueType::I64),
+        SlotError::WrongType { .. }
+    ));
+}
+
+#[test]
+fn a_place_that_is_not_aligned_is_refused() {
+    let Some((_workshop, program)) = without_types() else {
+        return;
+    };
+    let mut location = program.find("packed").unwrap();
+    // As a field of the packed struct would be found.
+    location.size = 4;
+    location.address.0 += 1;
+    location.link_address.0 += 1;
+    let error = tuner::slot::Slot::validate(&location, Some(ValueType::I32)).unwrap_err();
+    assert!(matches!(error, SlotError::Misaligned { .. }), "{error}");
+}
+
+#[test]
+fn a_claimed_place_outside_of_writable_data_is_refused() {
+    let Some((_workshop, program)) = without_types() else {
+        return;
+    };
+    let mut location = program.find("knob").unwrap();
+    let space = program.space();
+    let main = space.executable().unwrap().image.functions(&["main"]).unwrap()[0].address;
+    location.link_address = main;
+    location.address = location.module.address(main);
+    location.size = 1;
+    let error = tuner::slot::Slot::validate(&location, Some(ValueType::U8)).unwrap_err();
+    assert!(matches!(error, SlotError::ReadOnly { .. }), "code: {error}");
+    location.module.bias.0 += 0x1000;
+    assert!(
+        tuner::slot::Slot::validate(&location, Some(ValueType::U8)).is_err(),
+        "another bias"
+    );
+}
+
+#[test]
+fn a_value_is_written_only_over_the_one_that_is_expected() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let slot = program.slot("knob", None).unwrap();
+    let mut request = to(Value::I32(20));
+    request.expect_old = Some(Value::I32(11));
+    let error = writer.set(&slot, request.clone()).unwrap_err();
+    assert!(
+        matches!(error, WriterError::Write(WriteError::Unexpected { .. })),
+        "{error}"
+    );
+    assert_eq!(program.sees("knob"), "10");
+    assert!(writer.changes().is_empty(), "nothing was announced");
+    request.expect_old = Some(Value::I32(10));
+    assert_eq!(writer.set(&slot, request).unwrap().change, Some(1));
+    assert_eq!(program.sees("knob"), "20");
+}
+
+#[test]
+fn a_value_that_is_there_already_is_not_written_again() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let receipt = writer
+        .set(&program.slot("knob", None).unwrap(), to(Value::I32(10)))
+        .unwrap();
+    assert_eq!((receipt.change, receipt.outcome), (None, Outcome::Applied));
+    assert!(writer.changes().is_empty());
+}
+
+#[test]
+fn a_value_of_another_type_or_process_is_refused_by_the_writer() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let Some(other) = Program::start(&workshop.directory.path().join("variables"), &[]) else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let slot = program.slot("knob", None).unwrap();
+    assert!(matches!(
+        writer.set(&slot, to(Value::U32(1))),
+        Err(WriterError::OtherType { .. })
+    ));
+    let foreign = other.slot("knob", None).unwrap();
+    assert!(matches!(
+        writer.set(&foreign, to(Value::I32(1))),
+        Err(WriterError::OtherProcess { .. })
+    ));
+}
+
+#[test]
+fn what_the_program_changed_since_is_left_alone_and_said() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let slot = program.slot("knob", None).unwrap();
+    writer.set(&slot, to(Value::I32(20))).unwrap();
+    program.say("set 33");
+    let undone = writer.undo(1).unwrap();
+    assert_eq!(
+        undone.outcome,
+        RevertOutcome::ChangedSince(Value::I32(33).to_bytes())
+    );
+    assert_eq!(program.sees("knob"), "33");
+    assert_eq!(writer.changes()[0].status, Status::ChangedSince);
+    assert!(matches!(writer.undo(1), Err(WriterError::NotInForce { .. })));
+}
+
+#[test]
+fn changes_of_one_variable_are_taken_back_newest_first() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let slot = program.slot("knob", None).unwrap();
+    for value in [20, 30, 40] {
+        writer.set(&slot, to(Value::I32(value))).unwrap();
+    }
+    let error = writer.undo(1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "change 1 is not in force: change 2 replaced it; take that back first"
+    );
+    writer.undo(3).unwrap();
+    assert_eq!(program.sees("knob"), "30");
+    let order: Vec<u64> = writer
+        .undo_all(|_| true)
+        .iter()
+        .map(|(change, _)| *change)
+        .collect();
+    assert_eq!(order, [2, 1]);
+    assert_eq!(program.sees("knob"), "10");
+    assert!(matches!(
+        writer.undo(9),
+        Err(WriterError::NoSuchChange { change: 9, .. })
+    ));
+}
+
+#[test]
+fn a_later_session_takes_back_what_an_earlier_one_left() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let slot = program.slot("knob", None).unwrap();
+    let state = workshop.directory.path();
+    program
+        .writer(state)
+        .unwrap()
+        .set(&slot, to(Value::I32(20)))
+        .unwrap();
+    let mut later = program.writer(state).unwrap();
+    assert!(!later.is_mine(&later.changes()[0]));
+    assert_eq!(later.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(program.sees("knob"), "10");
+    let history = StateDir::at(state).history(program.process().pid).unwrap();
+    assert_eq!(history.changes()[0].status, Status::Reverted);
+    assert_eq!(StateDir::at(state).histories().unwrap().len(), 1);
+}
+
+#[test]
+fn nothing_is_written_after_the_process_ended_or_runs_another_program() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let state = workshop.directory.path();
+    let mut writer = program.writer(state).unwrap();
+    let slot = program.slot("knob", None).unwrap();
+    let location = program.find("knob").unwrap();
+    assert_eq!(program.say("exec"), "ready");
+    // The pid and start time are the same; the handle is not of this address space.
+    assert!(program.process().is_alive());
+    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    assert!(
+        matches!(error, WriterError::Memory(MemoryError::Gone { .. })),
+        "{error}"
+    );
+    assert_eq!(program.sees("knob"), "10");
+    program.end();
+    assert!(matches!(
+        tuner::slot::Slot::validate(&location, None),
+        Err(SlotError::Process(_))
+    ));
+    assert!(matches!(
+        writer.set(&slot, to(Value::I32(20))),
+        Err(WriterError::Memory(MemoryError::Gone { .. }))
+    ));
+}
+
+#[test]
+fn a_change_is_not_taken_back_in_another_program_of_the_same_process() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    writer
+        .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
+        .unwrap();
+    assert_eq!(program.say("exec"), "ready");
+    // The same file again: with address randomisation it lies elsewhere, without it the value differs.
+    match writer.undo(1) {
+        Err(WriterError::ModuleGone { .. }) => {}
+        Ok(undone) => assert!(
+            matches!(undone.outcome, RevertOutcome::ChangedSince(_)),
+            "{undone:?}"
+        ),
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(program.sees("knob"), "10");
+}
+
+#[test]
+fn a_second_writer_is_told_who_the_first_is() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let first = program.writer(workshop.directory.path()).unwrap();
+    // Another state directory, as another user would have: the lock is the process's own.
+    let elsewhere = tempfile::tempdir().unwrap();
+    match program.writer(elsewhere.path()).unwrap_err() {
+        WriterError::Lock(LockError::Held {
+            holder: Some(holder), ..
+        }) => {
+            assert_eq!(holder.pid, std::process::id().cast_signed());
+            assert_eq!(
+                holder.user,
+                tuner::who::user_name(rustix::process::getuid().as_raw())
+            );
+        }
+        error => panic!("{error}"),
+    }
+    drop(first);
+    program.writer(elsewhere.path()).unwrap();
+}
+
+#[test]
+fn the_journal_is_private_and_tells_everything_about_a_change() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let state = workshop.directory.path().join("state");
+    let slot = program.slot("knob", None).unwrap();
+    let mut request = to(Value::I32(20));
+    request.rule = Some("openmpi-busy-wait".to_owned());
+    program.writer(&state).unwrap().set(&slot, request).unwrap();
+    let path = StateDir::at(&state).journal_path(program.process().pid);
+    let mode = |path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&path), mode(&state)), (0o600, 0o700));
+    let text = fs::read_to_string(path).unwrap();
+    let lines: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 2);
+    let intent = &lines[0];
+    assert_eq!(intent["record"], "intent");
+    assert_eq!(intent["change"], 1);
+    assert_eq!(intent["symbol"], "knob");
+    assert_eq!(intent["type"], "i32");
+    assert_eq!(
+        (intent["old"].as_str(), intent["new"].as_str()),
+        (Some("0a000000"), Some("14000000"))
+    );
+    assert_eq!(intent["rule"], "openmpi-busy-wait");
+    assert_eq!(intent["target"]["pid"]["number"], program.pid());
+    assert_eq!(intent["build_id"].as_str().unwrap().len(), 40);
+    assert_eq!(lines[1]["outcome"], "applied");
+}
+
+#[test]
+fn a_journal_with_a_torn_line_goes_on_behind_it() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let state = workshop.directory.path();
+    let slot = program.slot("knob", None).unwrap();
+    program
+        .writer(state)
+        .unwrap()
+        .set(&slot, to(Value::I32(20)))
+        .unwrap();
+    let path = StateDir::at(state).journal_path(program.process().pid);
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(br#"{"record":"intent","change":2,"#).unwrap();
+    assert!(
+        StateDir::at(state)
+            .history(program.process().pid)
+            .unwrap()
+            .unreadable[0]
+            .is_torn
+    );
+    let receipt = program
+        .writer(state)
+        .unwrap()
+        .set(&slot, to(Value::I32(30)))
+        .unwrap();
+    assert_eq!(receipt.change, Some(2));
+    let history = StateDir::at(state).history(program.process().pid).unwrap();
+    assert_eq!((history.changes().len(), history.unreadable.len()), (2, 1));
+}
+
+#[test]
+fn two_journals_of_one_process_never_give_a_number_twice() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let state = StateDir::at(workshop.directory.path());
+    let slot = program.slot("knob", None).unwrap();
+    program
+        .writer(state.path())
+        .unwrap()
+        .set(&slot, to(Value::I32(20)))
+        .unwrap();
+    let pid = program.process().pid;
+    let intent = state.history(pid).unwrap().changes()[0].intent.clone();
+    let numbers: Vec<u64> = std::thread::scope(|scope| {
+        let append = || {
+            let mut journal = Journal::open(&state, pid).unwrap();
+            (0..50)
+                .map(|_| journal.announce(intent.clone()).unwrap())
+                .collect::<Vec<u64>>()
+        };
+        let threads = [scope.spawn(append), scope.spawn(append)];
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
+    });
+    let mut sorted = numbers.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, (2..=101).collect::<Vec<u64>>());
+}
+
+#[test]
+fn a_state_directory_that_others_may_write_is_refused() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let state = workshop.directory.path().join("open");
+    fs::create_dir(&state).unwrap();
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = program.writer(&state).unwrap_err();
+    assert!(
+        matches!(error, WriterError::Journal(JournalError::Unsafe { .. })),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_stopped_program_is_written_too() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let pid = rustix::process::Pid::from_raw(program.pid()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let process = Process::open(program.pid()).unwrap();
+    let (state, images) = (
+        StateDir::at(workshop.directory.path()),
+        Arc::clone(&program.images),
+    );
+    let mut writer = Writer::open(process, &state, Who::current(), images, Hooks::default()).unwrap();
+    writer
+        .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
+        .unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert_eq!(program.sees("knob"), "20");
+}
