@@ -42,6 +42,9 @@ pub enum ModuleError {
     },
 }
 
+/// Parsed files that are remembered; more begin anew.
+const IMAGES_MAX: usize = 1_024;
+
 /// Parsed files, kept by inode: the ranks of a job share their program and its libraries.
 #[derive(Debug, Default)]
 pub struct Images {
@@ -73,7 +76,11 @@ impl Images {
             return Ok(Arc::clone(image));
         }
         let image = Arc::new(Image::read(file)?);
-        known().insert(key, Arc::clone(&image));
+        let mut known = known();
+        if known.len() >= IMAGES_MAX {
+            known.clear();
+        }
+        known.insert(key, Arc::clone(&image));
         Ok(image)
     }
 }

@@ -115,6 +115,12 @@ impl Pid {
         }
     }
 
+    pub(crate) fn tracer(self) -> Result<Option<i32>, ProcessError> {
+        let status = read_text(self.number, "status")?;
+        let tracer = status_numbers(&status, "TracerPid:").next();
+        Ok(tracer.filter(|tracer| *tracer != 0))
+    }
+
     /// What a failed look into /proc means for a process that has been there.
     pub(crate) fn io_error(self, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
         match io_error(self.number, path, source) {
@@ -204,6 +210,11 @@ impl Process {
     /// The letter of its state now (R, S, D, T …), as ps shows it.
     pub fn state(&self) -> Result<char, ProcessError> {
         Ok(Stat::read(self.pid.number)?.state)
+    }
+
+    /// The process that debugs it now (gdb, strace), if any.
+    pub fn tracer(&self) -> Result<Option<i32>, ProcessError> {
+        self.pid.tracer()
     }
 
     /// The environment that it was started with, as NAME=VALUE.

@@ -77,6 +77,16 @@ pub enum SlotError {
         /// How that is known.
         why: String,
     },
+    /// Somebody debugs the process.
+    #[error(
+        "process {pid} is being debugged by process {tracer}: two who change it would not know of each other"
+    )]
+    Traced {
+        /// The process.
+        pid: Pid,
+        /// The debugger.
+        tracer: i32,
+    },
     /// It is not where it was.
     #[error("{path} is no longer loaded at {address} in process {pid}")]
     ModuleGone {
@@ -117,7 +127,14 @@ impl Slot {
         check_file(location)?;
         // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
         let handle = memory::open(location.pid(), OpenOptions::new().read(true).write(true))?;
-        let maps = read_maps(location.pid())?;
+        let pid = location.pid();
+        if let Some(tracer) = pid
+            .tracer()?
+            .filter(|tracer| tracer.unsigned_abs() != std::process::id())
+        {
+            return Err(SlotError::Traced { pid, tracer });
+        }
+        let maps = read_maps(pid)?;
         check_mapping(location, &maps)?;
         let slot = Slot {
             location: location.clone(),

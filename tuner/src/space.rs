@@ -12,6 +12,7 @@ use crate::maps::{self, Mapping, MapsError};
 use crate::memory::{Memory, MemoryError};
 use crate::module::{self, Images, Module, ModuleError};
 use crate::process::{Pid, Process, ProcessError};
+use crate::symbol::Function;
 
 /// Why there is no snapshot.
 #[derive(Debug, Error)]
@@ -97,6 +98,21 @@ impl AddressSpace {
     /// The modules that a user means by `name`.
     pub fn modules_called<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Module> + 'a {
         self.modules.iter().filter(move |module| module.is_called(name))
+    }
+
+    /// The functions among `names` in all modules, in the order of the modules. Which of several is called is not decided
+    /// here; every one can be probed.
+    pub fn functions(&self, names: &[&str]) -> Result<Vec<(&Module, Function)>, ModuleError> {
+        let mut found = Vec::new();
+        for module in &self.modules {
+            let functions = module.image.functions(names);
+            let functions = functions.map_err(|source| ModuleError::Image {
+                path: module.path.clone(),
+                source,
+            })?;
+            found.extend(functions.into_iter().map(|function| (module, function)));
+        }
+        Ok(found)
     }
 
     /// Reads memory of the process the snapshot was taken of, and of no other.

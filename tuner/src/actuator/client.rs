@@ -50,7 +50,8 @@ macro_rules! expect {
 }
 
 impl ActuatorClient {
-    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before.
+    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; after it has passed the session is
+    /// out of step and must be dropped, which ends it.
     pub fn begin(stream: UnixStream, hello: Hello) -> Result<ActuatorClient, ClientError> {
         let reader = BufReader::new(stream.try_clone()?);
         let mut client = ActuatorClient {

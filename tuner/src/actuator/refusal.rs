@@ -94,6 +94,7 @@ impl Kind for SlotError {
             | SlotError::WrongType { .. }
             | SlotError::WrongSize { .. }
             | SlotError::Misaligned { .. }
+            | SlotError::Traced { .. }
             | SlotError::ReadOnly { .. } => RefusalKind::Refused,
         }
     }

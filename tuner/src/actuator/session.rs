@@ -13,9 +13,9 @@ use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
 use crate::module::Images;
 use crate::process::{Pid, ProcessError};
-use crate::slot::{Slot, SlotError};
-use crate::space::AddressSpace;
-use crate::value::{Value, ValueType};
+use crate::slot::Slot;
+use crate::space::{AddressSpace, read_maps};
+use crate::value::Value;
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
 use crate::writer::{Hooks, SetRequest, Undone, Writer, WriterError};
@@ -93,7 +93,7 @@ impl Session {
         };
         // Before anything is looked up: whoever may not write must be told so first.
         self.writer(pid)?;
-        let slot = self.slot(pid, &name, value_type)?;
+        let slot = Slot::validate(&self.locate(pid, &name)?, value_type)?;
         let parse = |text: &str| Value::parse(text, slot.value_type());
         let expect_old = expect_old.as_deref().map(parse).transpose()?;
         let request = SetRequest {
@@ -105,33 +105,21 @@ impl Session {
         Ok(Answer::Set(Box::new(self.writer(pid)?.set(&slot, request)?)))
     }
 
-    /// A remembered location may be of a library that was unloaded since: then it is looked up once more.
-    fn slot(
-        &mut self,
-        pid: Pid,
-        name: &VariableName,
-        value_type: Option<ValueType>,
-    ) -> Result<Slot, Refusal> {
-        if let Some(known) = self.locations.get(&(pid, name.clone())) {
-            match Slot::validate(known, value_type) {
-                Err(SlotError::ModuleGone { .. }) => self.locations.remove(&(pid, name.clone())),
-                result => return Ok(result?),
-            };
+    /// A remembered location counts as long as its file is still loaded at the same place.
+    fn locate(&mut self, pid: Pid, name: &VariableName) -> Result<Location, Refusal> {
+        let key = (pid, name.clone());
+        if let Some(known) = self.locations.get(&key)
+            && known.module.is_still_in(&read_maps(pid)?)
+        {
+            return Ok(known.clone());
         }
-        Ok(Slot::validate(self.locate(pid, name)?, value_type)?)
-    }
-
-    fn locate(&mut self, pid: Pid, name: &VariableName) -> Result<&Location, Refusal> {
         let space = AddressSpace::read(&pid.open()?, &self.images)?;
         let location = space.variable(name)?;
         if self.locations.len() >= LOCATIONS_MAX {
             self.locations.clear();
         }
-        Ok(self
-            .locations
-            .entry((pid, name.clone()))
-            .insert_entry(location)
-            .into_mut())
+        self.locations.insert(key, location.clone());
+        Ok(location)
     }
 
     fn get(&mut self, command: GetCommand) -> Result<Answer, Refusal> {
@@ -206,6 +194,13 @@ impl Session {
         }
         farewell.shorten();
         farewell
+    }
+}
+
+/// A bug of ours that panics must not leave changes behind either.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.finish();
     }
 }
 

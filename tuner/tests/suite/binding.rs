@@ -6,7 +6,7 @@ use tuner::slot::Slot;
 use tuner::value::{Value, ValueType};
 use tuner::variable::{Location, VariableError};
 
-use crate::programs::{Program, Workshop, to};
+use crate::programs::{Program, Workshop, skip, to};
 
 fn library(workshop: &Workshop, flags: &[&str]) {
     let common = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"];
@@ -105,12 +105,14 @@ fn a_library_that_uses_its_own_in_spite_of_the_programs_makes_two_variables() {
 }
 
 #[test]
-fn a_preloaded_definition_comes_before_the_librarys() {
+fn of_two_libraries_the_one_that_is_searched_first_has_the_variable() {
     let Some(workshop) = Workshop::open() else { return };
     library(&workshop, &[]);
-    let common = ["-shared", "-fPIC", "-DVALUE=9", "-DVIEW=other_view"];
-    workshop.build("library.c", "libfirst.so", &common);
-    // Needed before the other: the same order that a preload gives.
+    workshop.build(
+        "library.c",
+        "libfirst.so",
+        &["-shared", "-fPIC", "-DVALUE=9", "-DVIEW=other_view"],
+    );
     let path = workshop.build(
         "user.c",
         "user",
@@ -124,6 +126,38 @@ fn a_preloaded_definition_comes_before_the_librarys() {
     assert_eq!(location.module.file_name(), "libfirst.so");
     write(&workshop, &program, &location, 42);
     assert_eq!(program.say("?"), "program=42 library=42");
+}
+
+#[test]
+fn a_preloaded_definition_comes_before_the_librarys() {
+    let Some(workshop) = Workshop::open() else { return };
+    library(&workshop, &[]);
+    let preload = ["-shared", "-fPIC", "-DVALUE=9", "-DVIEW=other_view"];
+    let preload = workshop.build("library.c", "libfirst.so", &preload);
+    let path = user(&workshop, &["-fPIC"]);
+    let Some(mut program) = Program::start_with(&path, &[], &[("LD_PRELOAD", &preload)]) else {
+        return;
+    };
+    assert_eq!(program.say("?"), "program=9 library=9");
+    let location = program.find("knob").unwrap();
+    assert_eq!(location.module.file_name(), "libfirst.so");
+    write(&workshop, &program, &location, 42);
+    assert_eq!(program.say("?"), "program=42 library=42");
+}
+
+#[test]
+fn a_static_program_has_its_variables_too() {
+    let Some(workshop) = Workshop::open() else { return };
+    for flags in [&["-static"][..], &["-static-pie"]] {
+        let Some(path) = workshop.try_build("variables.c", "variables", flags) else {
+            return skip("there is no static C library");
+        };
+        let Some(mut program) = Program::start(&path, &[]) else {
+            return;
+        };
+        write(&workshop, &program, &program.find("knob").unwrap(), 42);
+        assert_eq!(program.sees("knob"), "42", "{flags:?}");
+    }
 }
 
 fn twins(workshop: &Workshop) -> [PathBuf; 2] {

@@ -48,6 +48,16 @@ impl Workshop {
 
     /// Builds `source` of tests/programs as `output`.
     pub(crate) fn build(&self, source: &str, output: &str, flags: &[&str]) -> PathBuf {
+        self.make(source, output, flags)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As `build`; `None` when the compiler cannot.
+    pub(crate) fn try_build(&self, source: &str, output: &str, flags: &[&str]) -> Option<PathBuf> {
+        self.make(source, output, flags).ok()
+    }
+
+    fn make(&self, source: &str, output: &str, flags: &[&str]) -> Result<PathBuf, String> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/programs")
             .join(source);
@@ -60,8 +70,10 @@ impl Workshop {
             .arg(&output)
             .args(flags);
         let made = command.current_dir(self.directory.path()).output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        output
+        match made.status.success() {
+            true => Ok(output),
+            false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
+        }
     }
 }
 
@@ -76,13 +88,38 @@ pub(crate) struct Program {
 impl Program {
     /// Starts it and waits for its greeting; `None`, with a word, where the kernel does not let us look into a child.
     pub(crate) fn start(path: &Path, arguments: &[&Path]) -> Option<Program> {
+        Program::start_with(path, arguments, &[])
+    }
+
+    /// As `start`, with more environment.
+    pub(crate) fn start_with(
+        path: &Path,
+        arguments: &[&Path],
+        environment: &[(&str, &Path)],
+    ) -> Option<Program> {
+        let program = Program::try_start(path, arguments, environment).unwrap();
+        let memory = format!("/proc/{}/mem", program.pid());
+        if let Err(error) = OpenOptions::new().write(true).open(memory) {
+            skip(&format!("the kernel does not let us write into a child: {error}"));
+            return None;
+        }
+        Some(program)
+    }
+
+    /// Starts it; `None` when it ends without a greeting.
+    pub(crate) fn try_start(
+        path: &Path,
+        arguments: &[&Path],
+        environment: &[(&str, &Path)],
+    ) -> Option<Program> {
         let mut command = Command::new(path);
+        command.envs(environment.iter().copied());
         command
             .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
+            .env("LD_LIBRARY_PATH", path.parent().unwrap());
         let mut child = command
-            .env("LD_LIBRARY_PATH", path.parent().unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
@@ -93,15 +130,7 @@ impl Program {
             output,
             images: Arc::new(Images::new()),
         };
-        assert_eq!(program.line(), "ready");
-        let memory = OpenOptions::new()
-            .write(true)
-            .open(format!("/proc/{}/mem", program.pid()));
-        if let Err(error) = memory {
-            skip(&format!("the kernel does not let us write into a child: {error}"));
-            return None;
-        }
-        Some(program)
+        (program.line() == "ready").then_some(program)
     }
 
     pub(crate) fn pid(&self) -> i32 {

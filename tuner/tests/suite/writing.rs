@@ -15,7 +15,7 @@ use tuner::who::Who;
 use tuner::write::WriteError;
 use tuner::writer::{Hooks, Writer, WriterError};
 
-use crate::programs::{Program, Workshop, to};
+use crate::programs::{Program, Workshop, skip, to};
 
 /// `variables` with debug information, running.
 fn variables() -> Option<(Workshop, Program)> {
@@ -495,6 +495,24 @@ fn a_state_directory_that_others_may_write_is_refused() {
         matches!(error, WriterError::Journal(JournalError::Unsafe { .. })),
         "{error}"
     );
+}
+
+#[test]
+fn a_program_that_somebody_debugs_is_refused_until_they_let_go() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let pid = program.pid().to_string();
+    let tracer = workshop.build("tracer.c", "tracer", &[]);
+    let Some(mut tracer) = Program::try_start(&tracer, &[pid.as_ref()], &[]) else {
+        return skip("a process that is not the parent may not debug it");
+    };
+    match program.slot("knob", None) {
+        Err(SlotError::Traced { tracer: found, .. }) => assert_eq!(found, tracer.pid()),
+        result => panic!("{result:?}"),
+    }
+    tracer.end();
+    program.slot("knob", None).unwrap();
 }
 
 #[test]
