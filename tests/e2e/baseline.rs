@@ -112,7 +112,7 @@ fn lammps_prints_the_same_numbers_in_every_untouched_run() -> Outcome {
     let _machine = machine();
     let mut numbers = Vec::new();
     for _ in 0..2 {
-        let mut job = crate::lammps::start(Waiting::Yielding, 300)?;
+        let mut job = lammps::start(Waiting::Yielding, 6, 300)?;
         job.finish(2 * SOON)?;
         let thermo = lammps::thermo(&job.lines.all());
         assert_eq!(thermo.last().map(|line| line.step), Some(300));

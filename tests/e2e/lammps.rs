@@ -2,33 +2,17 @@
 //!
 //! Nothing here believes the agent: pace and results are those that LAMMPS itself prints.
 
-use std::fs;
-
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::lammps::{self, Thermo};
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::problem::While;
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
 
 const RANKS: usize = 6;
 const STEPS: u64 = 5000;
-
-/// Starts the melt example under Open MPI, with a line of output every 10 steps.
-pub(crate) fn start(waiting: Waiting, steps: u64) -> Outcome<Job> {
-    let program = "lmp".as_ref();
-    let input = lammps::input(steps, 10)?;
-    let mut written = Ok(());
-    let job = Job::mpi(Mpi::OpenMpi, waiting, RANKS, program, |folder| {
-        let file = folder.join("in.melt");
-        written = fs::write(&file, input).while_(file.display());
-        ["-in", "in.melt", "-log", "none"].map(str::to_owned).to_vec()
-    })?;
-    written.map(|()| job)
-}
 
 fn values(thermo: &[Thermo]) -> Vec<(u64, &[String])> {
     thermo
@@ -38,7 +22,7 @@ fn values(thermo: &[Thermo]) -> Vec<(u64, &[String])> {
 }
 
 fn untouched() -> Outcome<Vec<Thermo>> {
-    let mut job = start(Waiting::Yielding, STEPS)?;
+    let mut job = lammps::start(Waiting::Yielding, RANKS, STEPS)?;
     job.finish(3 * SOON)?;
     Ok(lammps::thermo(&job.lines.all()))
 }
@@ -59,7 +43,7 @@ fn guard(report: &Value) -> Outcome<&Value> {
 fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcome {
     require!(Root, OpenMpi, Lammps);
     let _machine = machine();
-    let mut job = start(Waiting::Spinning, STEPS)?;
+    let mut job = lammps::start(Waiting::Spinning, RANKS, STEPS)?;
     // Four lines are three intervals: enough for the pace before, which is slow.
     let slow = job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
         let thermo = lammps::thermo(lines);
@@ -97,7 +81,7 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
 fn what_was_changed_is_put_back_at_the_end_unless_it_is_to_be_kept() -> Outcome {
     require!(Root, OpenMpi, Lammps);
     let _machine = machine();
-    let job = start(Waiting::Spinning, 1_000_000)?;
+    let job = lammps::start(Waiting::Spinning, RANKS, 1_000_000)?;
     let steps = |wanted: usize| {
         job.lines.wait_for("steps of LAMMPS", 2 * SOON, |lines| {
             let thermo = lammps::thermo(lines);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use crate::job::{Job, Mpi, Waiting};
 use crate::lines::Line;
 use crate::problem::While;
 use crate::{Outcome, Problem};
@@ -24,7 +25,7 @@ pub fn example() -> Option<PathBuf> {
 }
 
 /// The example with another length: `steps` steps, a line of output every `every` steps, flushed at once.
-pub fn input(steps: u64, every: u64) -> Outcome<String> {
+fn input(steps: u64, every: u64) -> Outcome<String> {
     let file = example().ok_or("the LAMMPS example is not installed (package lammps-examples)")?;
     let text = if file.extension().is_some_and(|ending| ending == "gz") {
         let unpacked = Command::new("gzip")
@@ -43,6 +44,17 @@ pub fn input(steps: u64, every: u64) -> Outcome<String> {
          thermo {every}\nrun {steps}\n",
         physics.join("\n")
     ))
+}
+
+/// Starts it under Open MPI: `steps` steps, a line of output every 10.
+pub fn start(waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
+    let input = input(steps, 10)?;
+    let mut written = Ok(());
+    let job = Job::mpi(Mpi::OpenMpi, waiting, ranks, Path::new("lmp"), |folder| {
+        written = fs::write(folder.join("in.melt"), input).while_("in.melt");
+        ["-in", "in.melt", "-log", "none"].map(str::to_owned).to_vec()
+    })?;
+    written.map(|()| job)
 }
 
 /// One line of LAMMPS's own output about the run.

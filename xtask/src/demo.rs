@@ -1,17 +1,17 @@
 //! `cargo xtask demo`: from a clean clone to a faster program, with nothing prepared.
 //!
-//! The job is Debian's unmodified LAMMPS on its own `melt` example, six ranks under Open MPI's default way of
-//! waiting. The figures at the end are LAMMPS's own (its step and CPU columns): nothing here believes the agent.
+//! The job is Debian's unmodified LAMMPS on its own `melt` example, six ranks under Open MPI. Ranks that wait spin
+//! there, unless Open MPI knows that they share CPUs; the host file hides it, as do quotas, containers and other jobs on
+//! a node. The figures at the end are LAMMPS's own (its step and CPU columns): nothing here believes the agent.
 //! The job and the agent end with the demo, however it ends; starting and ending is the tests' harness.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::job::{Job, Waiting};
 use tuneagent_e2e::lammps::{self, Thermo};
 
 use crate::Result;
@@ -21,8 +21,6 @@ use crate::setup::{self, Purpose};
 const RANKS: usize = 6;
 /// Far more than the demo takes; the job is ended before.
 const STEPS: u64 = 10_000_000;
-/// A line of LAMMPS's output every so many steps: about one a second at the slow pace.
-const EVERY: u64 = 10;
 /// How long LAMMPS is watched before the agent comes, and after it left.
 const ALONE: Duration = Duration::from_secs(6);
 /// How long the agent stays.
@@ -37,10 +35,11 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     let agent = build(&root)?;
     let interrupted = catch_interrupts()?;
 
-    let job = start().map_err(|problem| problem.to_string())?;
+    let job = lammps::start(Waiting::Spinning, RANKS, STEPS).map_err(|problem| problem.to_string())?;
     println!("\n$ {}", job.command());
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     println!(
-        "LAMMPS runs alone for {} s: {RANKS} ranks, its own example, unmodified",
+        "LAMMPS, unmodified, runs its own example alone for {} s: {RANKS} ranks on {cpus} CPUs",
         ALONE.as_secs()
     );
     let begun = Instant::now();
@@ -66,22 +65,6 @@ fn build(root: &Path) -> Result<PathBuf> {
         .args(["build", "--quiet", "--release", "--package", "tuneagent"])
         .current_dir(root))?;
     Ok(crate::target_folder(root).join("release/tuneagent"))
-}
-
-fn start() -> tuneagent_e2e::Outcome<Job> {
-    let input = lammps::input(STEPS, EVERY)?;
-    let mut written = Ok(());
-    let job = Job::mpi(
-        Mpi::OpenMpi,
-        Waiting::Spinning,
-        RANKS,
-        Path::new("lmp"),
-        |folder| {
-            written = fs::write(folder.join("in.demo"), input);
-            ["-in", "in.demo", "-log", "none"].map(str::to_owned).to_vec()
-        },
-    )?;
-    Ok(written.map(|()| job)?)
 }
 
 /// Ctrl-C reaches the agent too, being in our group: it leaves in order, and we end the job after it.

@@ -77,21 +77,22 @@ pub(crate) fn check(root: &Path, may_rebuild: bool) -> Result<()> {
 
 /// Builds once more and compares bytes, if the recorded tools are here; else says what was not checked.
 fn compare_with_rebuilt(root: &Path, recorded: &Provenance, committed: &[u8]) -> Result<()> {
-    let toolchain = match Toolchain::find() {
-        Ok(toolchain) if recorded.was_built_with(&toolchain) => toolchain,
-        Ok(toolchain) => {
-            println!("not rebuilt for comparison: here is {toolchain}, the object was built with {recorded}");
-            return Ok(());
-        }
-        Err(_) => {
-            println!(
-                "not rebuilt for comparison: the tools are not here ({recorded}); `cargo xtask setup --only ebpf`"
-            );
-            return Ok(());
-        }
+    let present = Toolchain::all_present();
+    let Some(toolchain) = present
+        .iter()
+        .find(|toolchain| recorded.was_built_with(toolchain))
+    else {
+        let here: Vec<String> = present.iter().map(Toolchain::to_string).collect();
+        let here = if here.is_empty() {
+            "no such tools".to_owned()
+        } else {
+            here.join(", or ")
+        };
+        println!("not rebuilt for comparison: it was built with {recorded}; here: {here}");
+        return Ok(());
     };
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
-    let built = build::object(root, &toolchain, folder.path())?;
+    let built = build::object(root, toolchain, folder.path())?;
     if built == committed {
         println!("{OBJECT}: rebuilt, the same {} bytes", built.len());
         return Ok(());

@@ -37,6 +37,20 @@ impl Toolchain {
             Some(linker) => linker,
             None => install_linker(&compiler)?,
         };
+        Toolchain::of(compiler, linker)
+    }
+
+    /// Every one that is complete on this machine; nothing is installed.
+    pub(crate) fn all_present() -> Vec<Toolchain> {
+        let Some(linker) = find_linker() else {
+            return Vec::new();
+        };
+        Compiler::all()
+            .filter_map(|compiler| Toolchain::of(compiler, linker.clone()).ok())
+            .collect()
+    }
+
+    fn of(compiler: Compiler, linker: PathBuf) -> Result<Toolchain> {
         let linker_version = capture(Command::new(&linker).arg("--version"))?.trim().to_owned();
         let rustc_version = format!("{}, LLVM {}", compiler.version, compiler.llvm_major);
         Ok(Toolchain {
@@ -55,9 +69,14 @@ impl fmt::Display for Toolchain {
 }
 
 impl Compiler {
-    pub(crate) fn find() -> Result<Compiler> {
+    /// Debian's first, then rustup's.
+    fn all() -> impl Iterator<Item = Compiler> {
         let debian = || Compiler::at(Path::new("/usr/bin/rustc"), Path::new("/usr/bin/cargo"));
-        debian().or_else(nightly).ok_or_else(|| {
+        debian().into_iter().chain(nightly())
+    }
+
+    pub(crate) fn find() -> Result<Compiler> {
+        Compiler::all().next().ok_or_else(|| {
             "no compiler here can build for BPF: it needs the source of Rust's library.\n\
              On Debian: cargo xtask setup --only ebpf\n\
              Elsewhere: rustup toolchain install nightly --component rust-src"

@@ -44,14 +44,16 @@ pub(crate) enum Brought {
 
 /// Installs what is missing for these purposes, after asking (see `agreed`).
 pub(crate) fn bring(purposes: &[Purpose], yes: bool) -> Result<Brought> {
-    let wanted = needs::of(purposes);
-    let mut missing = Vec::new();
     let installed = debian::installed()?;
-    for need in wanted {
-        if !is_there(&need, &installed) {
-            missing.push(need);
-        }
+    let mut missing = needs::of(purposes);
+    if installed.is_none() {
+        let packages: Vec<String> = missing.iter().map(|need| need.what.to_string()).collect();
+        println!(
+            "no Debian here, so packages are not checked; the like of these is needed: {}",
+            packages.join(", ")
+        );
     }
+    missing.retain(|need| !is_there(need, installed.as_ref()));
     if missing.is_empty() {
         return Ok(Brought::Nothing);
     }
@@ -64,14 +66,14 @@ pub(crate) fn bring(purposes: &[Purpose], yes: bool) -> Result<Brought> {
     Ok(Brought::Something)
 }
 
-fn is_there(need: &Need, installed: &debian::Installed) -> bool {
+/// Without dpkg packages count as there: whoever needs them will say so.
+fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
+    let has = |name: &str| installed.is_none_or(|installed| installed.has(name));
     match need.what {
-        needs::What::Package(name) => installed.has(name),
+        needs::What::Package(name) => has(name),
         // The number of the LLVM is known only once the compiler is there.
-        needs::What::MatchingLlvm => toolchain::Compiler::find().is_ok_and(|compiler| {
-            needs::llvm_packages(compiler.llvm_major)
-                .iter()
-                .all(|name| installed.has(name))
+        needs::What::MatchingLlvm => toolchain::Compiler::find().map_or(installed.is_none(), |it| {
+            needs::llvm_packages(it.llvm_major).iter().all(|name| has(name))
         }),
         needs::What::BpfLinker => toolchain::find_linker().is_some(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
