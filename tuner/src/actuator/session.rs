@@ -18,7 +18,7 @@ use crate::space::{AddressSpace, read_maps};
 use crate::value::Value;
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
-use crate::writer::{Hooks, SetRequest, Undone, Writer, WriterError};
+use crate::writer::{Attempt, Hooks, SetRequest, Writer, WriterError};
 
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can take long.
 const LOCATIONS_MAX: usize = 4_096;
@@ -59,7 +59,7 @@ impl Session {
             }
             Command::UndoAll { pid } => {
                 let mut farewell = Farewell::default();
-                let results = self.writer(pid)?.undo_all(|_| true);
+                let results = self.writer(pid)?.undo_all(|_| true)?;
                 farewell.add(pid, results);
                 farewell.shorten();
                 Ok(Answer::UndoneAll(farewell))
@@ -174,23 +174,31 @@ impl Session {
             }
             // Undecided after a full disk; if this fails too, the next writer tries again.
             let _ = writer.reconcile();
-            let mine: Vec<u64> = writer
-                .changes()
-                .iter()
-                .filter(|change| writer.is_mine(change))
-                .map(number)
-                .collect();
-            let results =
-                writer.undo_all(|change| mine.contains(&number(change)) && !(keep && change.confirmed));
-            farewell.add(pid, results);
-            let stays = |change: &&Change| mine.contains(&number(change)) && change.status == Status::Applied;
+            let before = writer.newest_before();
+            let is_mine = |change: &Change| change.intent.change > before;
+            let result = writer.undo_all(|change| is_mine(change) && !(keep && change.confirmed));
             let changes = writer.changes();
-            farewell
-                .kept
-                .extend(changes.iter().filter(stays).map(|change| ChangeNumber {
-                    pid,
-                    change: number(change),
-                }));
+            let in_force = changes
+                .iter()
+                .filter(|change| is_mine(change) && change.status == Status::Applied);
+            let in_force = in_force.map(|change| ChangeNumber {
+                pid,
+                change: change.intent.change,
+            });
+            match result {
+                Ok(attempts) => {
+                    farewell.add(pid, attempts);
+                    farewell.kept.extend(in_force);
+                }
+                // It ended in this very moment.
+                Err(_) if !writer.process().is_alive() => {}
+                Err(error) => {
+                    let refusal = Refusal::from(error);
+                    farewell
+                        .failed
+                        .extend(in_force.map(|number| (number, refusal.clone())));
+                }
+            }
         }
         farewell.shorten();
         farewell
@@ -204,13 +212,9 @@ impl Drop for Session {
     }
 }
 
-fn number(change: &Change) -> u64 {
-    change.intent.change
-}
-
 impl Farewell {
-    fn add(&mut self, pid: Pid, results: Vec<(u64, Result<Undone, WriterError>)>) {
-        for (change, result) in results {
+    fn add(&mut self, pid: Pid, attempts: Vec<Attempt>) {
+        for Attempt { change, result } in attempts {
             match result {
                 Ok(undone) => self.undone.push((pid, undone)),
                 Err(error) => self.failed.push((ChangeNumber { pid, change }, error.into())),

@@ -80,6 +80,15 @@ pub struct Undone {
     pub outcome: RevertOutcome,
 }
 
+/// One of several changes that were to be taken back.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The change.
+    pub change: u64,
+    /// What came of it.
+    pub result: Result<Undone, WriterError>,
+}
+
 /// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in crash tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
@@ -145,9 +154,10 @@ impl Writer {
         self.journal.history().changes()
     }
 
-    /// True for a change that was made through this writer: while it has the lock, nobody else makes any.
-    pub fn is_mine(&self, change: &Change) -> bool {
-        change.intent.change > self.newest_before
+    /// The newest change before this writer was opened. All later ones were made through it: while it has the lock, nobody
+    /// else makes any.
+    pub fn newest_before(&self) -> u64 {
+        self.newest_before
     }
 
     /// Writes a value.
@@ -202,9 +212,40 @@ impl Writer {
                 status: known.status,
             });
         }
-        let intent = known.intent;
         let space = AddressSpace::read(&self.process, &self.images)?;
-        let slot = Slot::validate(&recorded(&space, &intent)?, Some(intent.value_type))?;
+        self.take_back(&space, known.intent)
+    }
+
+    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken back does not
+    /// keep the others from it.
+    pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
+        let numbers: Vec<u64> = self
+            .changes()
+            .iter()
+            .map(|change| change.intent.change)
+            .rev()
+            .collect();
+        let space = AddressSpace::read(&self.process, &self.images)?;
+        let mut done = Vec::new();
+        for number in numbers {
+            // Asked now: taking back a later change brings an earlier one into force again.
+            let change = self.journal.change(number);
+            if let Some(change) =
+                change.filter(|change| change.status == Status::Applied && take_back(change))
+            {
+                let result = self.take_back(&space, change.intent);
+                done.push(Attempt {
+                    change: number,
+                    result,
+                });
+            }
+        }
+        Ok(done)
+    }
+
+    fn take_back(&mut self, space: &AddressSpace, intent: Intent) -> Result<Undone, WriterError> {
+        let change = intent.change;
+        let slot = Slot::validate(&recorded(space, &intent)?, Some(intent.value_type))?;
         let found = slot.read()?;
         let outcome = match found == intent.new {
             false => RevertOutcome::ChangedSince(found),
@@ -216,29 +257,6 @@ impl Writer {
             symbol: intent.symbol,
             outcome,
         })
-    }
-
-    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken back does not
-    /// keep the others from it.
-    pub fn undo_all(
-        &mut self,
-        take_back: impl Fn(&Change) -> bool,
-    ) -> Vec<(u64, Result<Undone, WriterError>)> {
-        let numbers: Vec<u64> = self
-            .changes()
-            .iter()
-            .map(|change| change.intent.change)
-            .rev()
-            .collect();
-        let mut done = Vec::new();
-        for number in numbers {
-            // Asked now: taking back a later change brings an earlier one into force again.
-            let change = self.journal.change(number);
-            if change.is_some_and(|change| change.status == Status::Applied && take_back(&change)) {
-                done.push((number, self.undo(number)));
-            }
-        }
-        done
     }
 
     fn known(&self, change: u64) -> Result<Change, WriterError> {

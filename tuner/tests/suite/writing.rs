@@ -1,5 +1,6 @@
 //! What is written, what is refused, what is taken back; and that the journal says the same.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +56,13 @@ fn the_program_sees_every_kind_of_value_that_was_written() {
         assert_eq!(program.sees(name), seen);
     }
     assert_eq!(writer.changes().len(), cases.len());
-    assert!(writer.undo_all(|_| true).iter().all(|(_, result)| result.is_ok()));
+    assert!(
+        writer
+            .undo_all(|_| true)
+            .unwrap()
+            .iter()
+            .all(|attempt| attempt.result.is_ok())
+    );
     assert_eq!(
         program.say("?"),
         "knob=10 rate=1.5 ratio=0.5 flag=0 byte=7 narrow=-2 wide=1 zeroed=0 hidden=5 fixed=3 shade=0 own=1"
@@ -206,6 +213,45 @@ fn a_value_is_written_only_over_the_one_that_is_expected() {
 }
 
 #[test]
+fn a_value_that_the_program_writes_at_the_last_instant_is_left_alone() {
+    thread_local! {
+        static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
+    }
+    fn say(text: &str) -> String {
+        PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().say(text))
+    }
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let slot = program.slot("knob", None).unwrap();
+    let (state, images) = (
+        StateDir::at(workshop.directory.path()),
+        Arc::clone(&program.images),
+    );
+    let hooks = Hooks {
+        after_intent: || drop(say("set 33")),
+        ..Hooks::default()
+    };
+    let mut writer = Writer::open(program.process(), &state, Who::current(), images, hooks).unwrap();
+    PROGRAM.set(Some(program));
+    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "`knob` of process {} holds 21000000 (bytes in memory order), not 0a000000 as expected: left alone",
+            slot.pid()
+        )
+    );
+    assert!(say("?").starts_with("knob=33 "));
+    assert_eq!(
+        writer.changes()[0].status,
+        Status::Failed,
+        "it was announced, and is known not to be written"
+    );
+    PROGRAM.take();
+}
+
+#[test]
 fn a_value_that_is_there_already_is_not_written_again() {
     let Some((workshop, program)) = variables() else {
         return;
@@ -277,8 +323,9 @@ fn changes_of_one_variable_are_taken_back_newest_first() {
     assert_eq!(program.sees("knob"), "30");
     let order: Vec<u64> = writer
         .undo_all(|_| true)
+        .unwrap()
         .iter()
-        .map(|(change, _)| *change)
+        .map(|attempt| attempt.change)
         .collect();
     assert_eq!(order, [2, 1]);
     assert_eq!(program.sees("knob"), "10");
@@ -301,7 +348,7 @@ fn a_later_session_takes_back_what_an_earlier_one_left() {
         .set(&slot, to(Value::I32(20)))
         .unwrap();
     let mut later = program.writer(state).unwrap();
-    assert!(!later.is_mine(&later.changes()[0]));
+    assert_eq!(later.newest_before(), 1);
     assert_eq!(later.undo(1).unwrap().outcome, RevertOutcome::Reverted);
     assert_eq!(program.sees("knob"), "10");
     let history = StateDir::at(state).history(program.process().pid).unwrap();
