@@ -1,11 +1,28 @@
-//! The agent.
+//! The agent: the program `tuneagent`. It finds the job, arms the probes, reads what they count, has the rules evaluate it,
+//! passes their decisions to the actuator, and shows all of it.
+//!
+//! The entry is [`commands::run`]. A session is [`session::Session`]; what it reads from the kernel comes through [`kernel`],
+//! what it knows of rules through [`rulebook`], and what it changes it changes through [`actuator`], which is another
+//! process. Everything shown is a [`snapshot::Snapshot`].
+#![deny(unsafe_code)]
+
+pub mod actuator;
+pub mod cli;
+pub mod clock;
+pub mod commands;
+pub mod diagnostics;
 pub mod discover;
 pub mod evidence;
+pub mod exit;
 pub mod format;
 pub mod http;
 pub mod kernel;
 pub mod metrics;
 pub mod mpi;
+pub mod readable;
 pub mod report;
 pub mod rights;
+pub mod rulebook;
+pub mod session;
 pub mod snapshot;
+pub mod view;

@@ -1,2 +1,19 @@
-//! The agent.
-fn main() {}
+//! The program `tuneagent`: parses the command line, runs the command, and turns its end into an exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tuneagent::{cli::Cli, commands};
+use tracing_subscriber::EnvFilter;
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("TUNEAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).init();
+    match commands::run(Cli::parse()) {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            eprintln!("tuneagent: {}", failure.message);
+            failure.code.into()
+        }
+    }
+}

@@ -60,8 +60,8 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     for change in &snapshot.changes {
         let rank = label(change.rank);
         page.add("tuneagent_change", &[program, &change.rule, &rank, &change.variable, &change.outcome], 1.0);
-        if let Some(guard) = &change.guard {
-            page.set("tuneagent_guard_ratio", &[program, &change.rule], guard.ratio);
+        if let Some(ratio) = change.guard.as_ref().and_then(|guard| guard.ratio) {
+            page.set("tuneagent_guard_ratio", &[program, &change.rule], ratio);
         }
     }
     for (kind, count) in &snapshot.lost {

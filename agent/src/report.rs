@@ -102,9 +102,9 @@ struct Change<'a> {
 
 #[derive(Serialize)]
 struct Guard<'a> {
-    before: f64,
-    after: f64,
-    ratio: f64,
+    before: Option<f64>,
+    after: Option<f64>,
+    ratio: Option<f64>,
     verdict: &'a str,
     text: &'a str,
 }

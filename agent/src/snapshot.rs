@@ -168,12 +168,12 @@ pub struct ChangeView {
 /// The judgement on a change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GuardView {
-    /// The objective before, in its own unit.
-    pub before: f64,
+    /// The objective before, in its own unit; `None` when it could not be judged.
+    pub before: Option<f64>,
     /// The objective after.
-    pub after: f64,
+    pub after: Option<f64>,
     /// How many times better: after/before where more is better, before/after where less is.
-    pub ratio: f64,
+    pub ratio: Option<f64>,
     /// `kept` or `undone`.
     pub verdict: &'static str,
     /// In words, with units.

@@ -1,18 +1,20 @@
 //! The job of a process: its ranks with their mappings, and the MPI they use.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tuner::{
     address::{Address, FileOffset},
     module::{Images, Module},
     process::{Process, ProcessError},
     space::{AddressSpace, SpaceError},
+    variable::VariableName,
 };
 
-use super::{launcher, rank::Rank, table::ProcessTable};
+use super::{
+    launcher,
+    rank::Rank,
+    table::{ProcessTable, descendants_now},
+};
 use crate::mpi::{self, Implementation};
 
 /// Why no job was found.
@@ -77,6 +79,24 @@ impl Member {
     }
 }
 
+impl Member {
+    /// File name of its program.
+    pub fn program(&self) -> String {
+        let name = self.process.executable.file_name();
+        name.map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned())
+    }
+
+    /// File names of what it has mapped.
+    pub fn libraries(&self) -> impl Iterator<Item = String> + '_ {
+        self.space.modules.iter().map(|module| module.file_name().to_owned())
+    }
+
+    /// Whether a variable of this name is in it, and only one.
+    pub fn has_variable(&self, name: &str) -> bool {
+        self.space.variable(&VariableName::from(name)).is_ok()
+    }
+}
+
 /// All processes of one parallel program on this machine.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -91,9 +111,7 @@ pub struct Job {
 impl Job {
     /// Name of the program that the ranks run.
     pub fn program(&self) -> String {
-        let executable = self.members.first().map(|member| &member.process.executable);
-        let name = executable.and_then(|path| path.file_name());
-        name.map_or_else(|| "?".to_owned(), |name| name.to_string_lossy().into_owned())
+        self.members.first().map_or_else(|| "?".to_owned(), Member::program)
     }
 
     /// Size of the world communicator, as far as it is known; else the number of processes here.
@@ -169,6 +187,18 @@ impl Scout {
         Job { launcher: Some(launcher), members: by_rank.into_values().collect(), unreachable }
     }
 
+    /// Ranks below a launcher that are not known yet and have mapped their MPI.
+    pub fn newcomers(&mut self, launcher: &Process, known: &BTreeSet<i32>) -> Vec<Member> {
+        let unknown = descendants_now(launcher.pid.number).into_iter().filter(|pid| !known.contains(pid));
+        let mut found = Vec::new();
+        for pid in unknown {
+            let Ok(process) = Process::open(pid) else { continue };
+            let Some(rank) = process.environment().ok().and_then(|lines| Rank::from_environment(&lines)) else { continue };
+            found.extend(self.look_into(process, Some(rank)).ok().filter(|member| member.mpi.is_some()));
+        }
+        found
+    }
+
     fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {
         let space = AddressSpace::read(&process, &self.images)?;
         let mpi = self.mpi_of(&space);
@@ -218,9 +248,4 @@ fn watched_functions(module: &Module) -> Vec<tuner::symbol::Function> {
 fn public_name(names: &[String]) -> String {
     let name = names.first().map_or("", String::as_str);
     name.strip_prefix('P').unwrap_or(name).to_owned()
-}
-
-/// The path of a module for attaching, as text for messages when it has none.
-pub fn probe_path(module: &Module) -> Result<PathBuf, String> {
-    module.probe_path().map_err(|error| error.to_string())
 }

@@ -26,19 +26,20 @@ const LAUNCHERS: &[&str] = &[
 ];
 
 /// True for the short name of a launcher.
-pub fn is_launcher(name: &str) -> bool {
+pub(super) fn is_launcher(name: &str) -> bool {
     LAUNCHERS.contains(&name.get(..15).unwrap_or(name))
+}
+
+/// The nearest launcher above a process or itself, and further up while launchers start launchers.
+pub fn above(table: &ProcessTable, pid: i32) -> Option<i32> {
+    let launchers = table.lineage(pid).skip_while(|(_, entry)| !is_launcher(&entry.name));
+    launchers.take_while(|(_, entry)| is_launcher(&entry.name)).last().map(|(launcher, _)| launcher)
 }
 
 /// The launcher that a process belongs to: itself, the nearest one above it (and further up while launchers start
 /// launchers, as mpiexec does its proxies), or the only one below it, when the process is a script around the job.
-pub fn find(table: &ProcessTable, pid: i32) -> Option<i32> {
-    let above = table
-        .lineage(pid)
-        .skip_while(|(_, entry)| !is_launcher(&entry.name))
-        .take_while(|(_, entry)| is_launcher(&entry.name))
-        .last();
-    if let Some((launcher, _)) = above {
+pub(super) fn find(table: &ProcessTable, pid: i32) -> Option<i32> {
+    if let Some(launcher) = above(table, pid) {
         return Some(launcher);
     }
     let launches = |pid: &i32| table.get(*pid).is_some_and(|entry| is_launcher(&entry.name));

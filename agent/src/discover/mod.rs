@@ -8,6 +8,12 @@ mod table;
 mod target;
 
 pub use job::{DiscoverError, Job, Member, Mpi, Scout, WatchedSite};
+pub use launcher::above as launcher_above;
 pub use rank::Rank;
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};
+
+/// The name of this machine.
+pub fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

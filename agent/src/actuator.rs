@@ -1,0 +1,76 @@
+//! The agent's hands: starts the actuator, and turns what the rules decide into what the tuner understands. The only file
+//! that knows both `rules` and `tuner`.
+
+use std::{
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt},
+    },
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use tuner::{
+    actuator::{ActuatorClient, ClientError, Hello, ServeOptions},
+    journal::StateDir,
+    who::Who,
+};
+
+/// An actuator that does not answer within this time is taken for dead.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no actuator.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It could not be started.
+    #[error("the actuator could not be started: {0}")]
+    Spawn(#[from] io::Error),
+    /// It did not begin.
+    #[error("the actuator did not begin: {0}")]
+    Begin(#[from] ClientError),
+    /// There is no place for the journal.
+    #[error(transparent)]
+    Journal(#[from] tuner::journal::JournalError),
+}
+
+/// A running actuator. When it is dropped, the actuator takes back what was not confirmed, and ends.
+#[derive(Debug)]
+pub struct Actuator {
+    /// What it can be asked.
+    pub client: ActuatorClient,
+    child: Child,
+}
+
+impl Actuator {
+    /// Starts one. With `keep`, confirmed changes stay at the end. Must be called before the right to write is dropped.
+    pub fn start(keep: bool) -> Result<Actuator, StartError> {
+        let state_dir = StateDir::usual()?.path().to_owned();
+        let (ours, theirs) = UnixStream::pair()?;
+        ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        let child = Command::new("/proc/self/exe")
+            .arg("actuator")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            // A group of its own: Ctrl-C on the terminal is for the agent, which then ends the stream.
+            .process_group(0)
+            .spawn()?;
+        let client = ActuatorClient::begin(ours, Hello { keep, state_dir, who: Who::current() })?;
+        Ok(Actuator { client, child })
+    }
+
+    /// Ends the session: takes back what does not stay.
+    pub fn finish(mut self) -> Result<tuner::actuator::Farewell, ClientError> {
+        let farewell = self.client.shutdown();
+        // It has answered, so it is about to end.
+        let _ = self.child.wait();
+        farewell
+    }
+}
+
+/// The actuator's own process: serves the stream that is its standard input until it ends.
+pub fn serve() -> Result<(), String> {
+    let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+    let served = tuner::actuator::serve(UnixStream::from(stream), ServeOptions::default());
+    served.map(|_| ()).map_err(|error| error.to_string())
+}

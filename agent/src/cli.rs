@@ -1,0 +1,230 @@
+//! The command line: what users type. Every flag and command is declared here once, with its help.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+
+/// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
+#[derive(Debug, Parser)]
+#[command(name = "tuneagent", version, max_term_width = 110, disable_help_subcommand = true)]
+#[command(after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted.\n\
+    TARGET is any process of the program, its launcher, or the program's name.")]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Programs here that lose time, and why (from /proc alone, no probes, no root)
+    Ps(PsArgs),
+    /// Watch a running program; --apply lets rules change it
+    Attach(AttachArgs),
+    /// Put back what was changed
+    Undo(UndoArgs),
+    /// What was changed, when, why, by whom
+    Journal(JournalArgs),
+    /// Rules: list, show, check
+    #[command(subcommand)]
+    Rule(RuleCommand),
+    /// What an error (E0107) means
+    Explain {
+        /// The code of the error.
+        id: String,
+    },
+    /// Read variables of a program
+    Get(GetArgs),
+    /// Write variables of a program
+    Set(SetArgs),
+    /// What works on this machine, and what would change it
+    Doctor(DoctorArgs),
+    /// The process that writes for a session; started by the agent itself, with its socket as standard input.
+    #[command(hide = true)]
+    Actuator,
+}
+
+/// `tuneagent ps`
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// How long to look
+    #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
+    pub duration: Duration,
+    /// Show every program, not only those that lose time
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `tuneagent attach`
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// A process of the program, its launcher, or the program's name
+    #[arg(required_unless_present = "pid")]
+    pub target: Option<String>,
+    /// The same, as gdb, strace and perf write it
+    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "target")]
+    pub pid: Option<String>,
+    /// Let rules change the program: all loaded ones, or those named
+    #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    pub apply: Option<Vec<String>>,
+    /// Leave what the guard confirmed in place at the end
+    #[arg(long, requires = "apply")]
+    pub keep: bool,
+    /// Rules to load beside the built-in ones: files, folders, names; `none` for no rule at all
+    #[arg(long, value_name = "FILE|DIR|NAME", num_args = 1..)]
+    pub rules: Vec<String>,
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Count the calls of these functions
+    #[arg(long, value_name = "FUNCTION", num_args = 1..)]
+    pub probe: Vec<String>,
+    /// End by itself after this time
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub duration: Option<Duration>,
+    /// Lines instead of a repainted screen
+    #[arg(long)]
+    pub plain: bool,
+    /// Write the report here at the end (- for standard output, %h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<String>,
+    /// Serve /metrics, read-only
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
+    pub metrics: Option<SocketAddr>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+    /// Attach with tracefs even where the kernel has better
+    #[arg(long, hide = true)]
+    pub tracefs: bool,
+}
+
+/// `tuneagent undo`
+#[derive(Debug, Args)]
+pub struct UndoArgs {
+    /// A process of the program, its launcher, or the program's name
+    pub target: String,
+    /// One change of one process, by its number in the journal; all of them without
+    pub change: Option<u64>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent journal`
+#[derive(Debug, Args)]
+pub struct JournalArgs {
+    /// A process of the program, its launcher, or the program's name; everything without
+    pub target: Option<String>,
+}
+
+/// `tuneagent rule ...`
+#[derive(Debug, Subcommand)]
+pub enum RuleCommand {
+    /// The built-in rules
+    List,
+    /// The text of a rule
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Find mistakes in rule files, and show what the rules would do
+    Check {
+        /// The files.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// `tuneagent get`
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// A process of the program, its launcher, or the program's name
+    pub target: String,
+    /// The variables
+    #[arg(required = true, value_name = "VAR")]
+    pub variables: Vec<String>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent set`
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it is written
+    pub target: String,
+    /// What to write
+    #[arg(required = true, value_name = "VAR=VALUE", value_parser = assignment)]
+    pub assignments: Vec<(String, String)>,
+    /// The type, where the program has no debug information: bool, i8 ... u64, f32, f64
+    #[arg(long = "type", value_name = "TYPE")]
+    pub value_type: Option<String>,
+    /// Only this process, not the whole job
+    #[arg(long)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent doctor`
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Also look at this program
+    pub target: Option<String>,
+}
+
+/// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number: f64 = number.parse().map_err(|_| format!("`{text}` is not a time such as 10s, 500ms or 2min"))?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "" | "s" => number,
+        "min" | "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(format!("`{unit}` is no unit of time: ms, s, min or h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!("`{text}` is not NAME=VALUE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declaration_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn apply_takes_rules_or_none() {
+        let apply = |arguments: &[&str]| match Cli::try_parse_from([&["tuneagent", "attach"], arguments].concat()) {
+            Ok(Cli { command: Command::Attach(attach) }) => attach.apply,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(apply(&["1"]), None);
+        assert_eq!(apply(&["1", "--apply"]), Some(vec![]));
+        assert_eq!(apply(&["--apply=a,b", "1"]), Some(vec!["a".into(), "b".into()]));
+        assert_eq!(apply(&["--apply", "-p", "1", "--keep"]), Some(vec![]));
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
+        assert!(duration("soon").is_err() && duration("3 weeks").is_err() && duration("").is_err());
+    }
+}

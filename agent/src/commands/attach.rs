@@ -1,0 +1,151 @@
+//! `tuneagent attach`: checks what was asked, takes what a session needs, gives up the right to write, and runs it.
+
+use std::{io, time::Duration};
+
+use rustix::process::{getpid, setpriority_process};
+
+use super::target;
+use crate::{
+    actuator::Actuator,
+    cli::AttachArgs,
+    discover::{Job, Scout},
+    evidence::Sampler,
+    exit::{Failure, Outcome},
+    rights,
+    rulebook::RuleBook,
+    session::{Options, Session, outputs::Outputs},
+    snapshot::{ProcessView, Rates, Snapshot},
+    view,
+};
+
+/// Above busy ranks, below what keeps the machine alive.
+const NICE: i32 = -15;
+
+/// How long /proc is looked at when probes are not permitted.
+const LOOK: Duration = Duration::from_secs(1);
+
+pub(super) fn run(args: AttachArgs) -> Outcome {
+    let typed = args.pid.clone().or_else(|| args.target.clone()).unwrap_or_default();
+    let mut scout = Scout::default();
+    let job = target::job(&mut scout, &typed, args.any_user)?;
+    let rules = RuleBook::load(&args.rules, &args.parameters, args.apply.as_deref())?;
+    if job.members.iter().all(|member| member.mpi.is_none()) && args.probe.is_empty() && rules.wanted().is_empty() {
+        return Err(no_mpi(&job));
+    }
+    let missing = rights::missing_to_probe();
+    if !missing.is_empty() {
+        return Err(not_permitted(&job, &missing));
+    }
+    let options = Options {
+        typed,
+        applies: args.apply.is_some(),
+        keep: args.keep,
+        duration: args.duration,
+        plain: args.plain,
+        probe: args.probe,
+        force_tracefs: args.tracefs,
+    };
+    let host = crate::discover::host();
+    let outputs = Outputs::open(args.json.as_deref(), args.metrics, &host)?;
+    if let Err(error) = raise_priority() {
+        tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks");
+    }
+    let actuator = options.applies.then(|| Actuator::start(options.keep)).transpose().map_err(Failure::not_there)?;
+    let session = Session::arm(job, scout, rules, outputs, options)?;
+    rights::drop_right_to_write().map_err(Failure::not_permitted)?;
+    session.run(actuator)
+}
+
+/// Runs this process before busy ranks, so that it is there when something is to be done.
+pub(super) fn raise_priority() -> io::Result<()> {
+    Ok(setpriority_process(Some(getpid()), NICE)?)
+}
+
+/// The command that would have the rights, with the full path: sudo does not search where cargo installs.
+pub(crate) fn with_sudo(arguments: &str) -> String {
+    let program = std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
+    format!("sudo {program} {arguments}")
+}
+
+/// The command that was typed, with the rights.
+pub(super) fn with_sudo_again() -> String {
+    let arguments: Vec<String> = std::env::args().skip(1).map(|argument| quote(&argument)).collect();
+    with_sudo(&arguments.join(" "))
+}
+
+/// As a shell wants it.
+fn quote(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:%+@".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+fn no_mpi(job: &Job) -> Failure {
+    let pid = job.members.first().map_or(0, |member| member.process.pid.number);
+    let modules = job.members.first().map_or(0, |member| member.space.modules.len());
+    Failure::not_there(format!(
+        "{} (process {pid}) is no MPI program: none of its {modules} modules defines PMPI_Send\n\
+         (libmpi, libmpich, or MPI linked into the program; a Python program loads it at `import mpi4py`).\n\
+         To count calls of its own functions: {}",
+        job.program(),
+        with_sudo(&format!("attach {pid} --probe FUNCTION")),
+    ))
+}
+
+/// What is missing, the command that has it, and what /proc alone tells.
+fn not_permitted(job: &Job, missing: &[&str]) -> Failure {
+    let mut lines = vec![
+        format!("probes need {}, which this process does not have", missing.join(", ")),
+        format!("with them: {}", with_sudo_again()),
+        String::new(),
+        "what /proc alone tells:".to_owned(),
+    ];
+    let snapshot = look(job);
+    lines.push(view::header(&snapshot));
+    lines.extend(view::summary(&snapshot));
+    Failure::not_permitted(lines.join("\n"))
+}
+
+fn look(job: &Job) -> Snapshot {
+    let open = |pid: i32| {
+        let mut sampler = Sampler::open(pid).ok()?;
+        let first = sampler.sample().ok()?;
+        Some((sampler, first))
+    };
+    let pids = job.members.iter().map(|member| (member.process.pid.number, member.rank));
+    let mut samplers: Vec<_> = pids.map(|(pid, rank)| (pid, rank, open(pid))).collect();
+    let started = std::time::Instant::now();
+    std::thread::sleep(LOOK);
+    let mut snapshot = Snapshot { job: crate::session::job_view(job, 0), elapsed: LOOK, ..Snapshot::default() };
+    for (pid, rank, sampler) in &mut samplers {
+        let rates = sampler.as_mut().and_then(|(sampler, first)| {
+            let last = sampler.sample().ok()?;
+            let elapsed = started.elapsed().as_nanos() as f64;
+            let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
+            Some(Rates {
+                cpu: share(last.cpu_ns, first.cpu_ns),
+                runqueue: share(last.runqueue_ns, first.runqueue_ns),
+                switches_per_s: share(last.switches_involuntary, first.switches_involuntary) * 1e9,
+                ..Rates::default()
+            })
+        });
+        let rank = rank.map(|rank| rank.number);
+        snapshot.processes.push(ProcessView { pid: *pid, rank, rates, ..ProcessView::default() });
+    }
+    snapshot
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quote;
+
+    #[test]
+    fn arguments_come_back_as_they_were_typed() {
+        assert_eq!(quote("--apply=a,b"), "--apply=a,b");
+        assert_eq!(quote("two words"), "'two words'");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(quote(""), "''");
+    }
+}

@@ -1,0 +1,137 @@
+//! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
+
+use tuner::{
+    actuator::Farewell,
+    journal::{Change, StateDir, Status},
+    process::Pid,
+    value::{Bytes, Value, ValueType},
+};
+
+use super::target;
+use crate::{
+    actuator::Actuator,
+    cli::{JournalArgs, UndoArgs},
+    discover::Scout,
+    exit::{Code, Failure, Outcome},
+};
+
+pub(super) fn journal(args: &JournalArgs) -> Outcome {
+    let state = StateDir::usual().map_err(Failure::not_there)?;
+    let mut histories = state.histories().map_err(Failure::not_there)?;
+    if let Some(target) = &args.target {
+        let wanted = wanted_pids(target)?;
+        histories.retain(|(_, history)| {
+            history.changes().first().is_some_and(|change| wanted.contains(&change.intent.target.pid))
+        });
+    }
+    let mut shown = 0;
+    for (path, history) in &histories {
+        for change in history.changes() {
+            shown += 1;
+            print(&change);
+        }
+        for line in &history.unreadable {
+            println!("{}:{}: not understood: {}", path.display(), line.line, line.text);
+        }
+    }
+    if shown == 0 {
+        println!("nothing was changed (journals are kept in {})", state.path().display());
+    }
+    Ok(Code::Done)
+}
+
+fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
+    let pid = target::pid(target)?;
+    let job = Scout::default().job_of(pid).map_err(Failure::not_there)?;
+    Ok(job.members.iter().map(|member| member.process.pid).collect())
+}
+
+fn print(change: &Change) {
+    let intent = &change.intent;
+    let program = intent.target.executable.rsplit('/').next().unwrap_or("?");
+    println!(
+        "{}  {program} {}  change {}  {} {} -> {}  {}",
+        intent.at.wall,
+        intent.target.pid,
+        intent.change,
+        intent.symbol,
+        show(intent.value_type, intent.old),
+        show(intent.value_type, intent.new),
+        status(change),
+    );
+    let by = intent.rule.as_ref().map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
+    println!("    {by}, for {}", intent.who.user);
+    intent.why.iter().for_each(|why| println!("    {why}"));
+}
+
+fn status(change: &Change) -> String {
+    let confirmed = if change.confirmed { ", confirmed" } else { "" };
+    match change.status {
+        Status::Pending => "begun; undo finds out whether it was written".into(),
+        Status::Applied => format!("in force{confirmed}"),
+        Status::Failed => "not written".into(),
+        Status::RevertPending => "being taken back".into(),
+        Status::Reverted => "taken back".into(),
+        Status::ChangedSince => "changed by the program since".into(),
+        Status::Superseded { by } => format!("replaced by change {by}"),
+    }
+}
+
+fn show(of: ValueType, bytes: Bytes) -> String {
+    Value::from_bytes(of, bytes).map_or_else(|_| "?".into(), |value| value.to_string())
+}
+
+pub(super) fn undo(args: &UndoArgs) -> Outcome {
+    let pid = target::pid(&args.target)?;
+    let mut scout = Scout::default();
+    let job = target::job(&mut scout, &args.target, args.any_user)?;
+    let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
+    let mut all = Farewell::default();
+    for member in &job.members {
+        let number = member.process.pid;
+        let undone = match args.change {
+            Some(change) if number.number == pid => {
+                actuator.client.undo(number, change).map(|undone| Farewell { undone: vec![(number, undone)], ..Farewell::default() })
+            }
+            // A change has a number in its own process only.
+            Some(_) => continue,
+            None => actuator.client.undo_all(number),
+        };
+        match undone {
+            Ok(farewell) => {
+                all.undone.extend(farewell.undone);
+                all.failed.extend(farewell.failed);
+            }
+            Err(error) => return Err(Failure { code: super::by_hand::code(&error), message: error.to_string() }),
+        }
+    }
+    actuator.finish().map_err(Failure::no)?;
+    say(&all)
+}
+
+fn say(farewell: &Farewell) -> Outcome {
+    use tuner::journal::RevertOutcome;
+    let mut code = Code::Done;
+    for (pid, undone) in &farewell.undone {
+        let said = match &undone.outcome {
+            RevertOutcome::Reverted => "is as it was".to_owned(),
+            RevertOutcome::ChangedSince(_) => {
+                code = Code::No;
+                "was changed by the program since; left alone".to_owned()
+            }
+            RevertOutcome::Failed(reason) => {
+                code = Code::No;
+                format!("could not be put back: {reason}")
+            }
+        };
+        println!("{pid:>8}  change {}: {} {said}", undone.change, undone.symbol);
+    }
+    for (number, refusal) in &farewell.failed {
+        code = Code::No;
+        println!("{:>8}  change {}: {refusal}", number.pid, number.change);
+    }
+    if farewell.undone.is_empty() && farewell.failed.is_empty() {
+        println!("nothing to put back");
+    }
+    Ok(code)
+}

@@ -1,0 +1,33 @@
+//! The commands, one file each: what each does from its arguments to its exit code.
+
+mod attach;
+mod by_hand;
+mod doctor;
+mod explain;
+mod history;
+mod ps;
+mod rule;
+mod target;
+
+pub(crate) use attach::with_sudo;
+
+use crate::{
+    cli::{Cli, Command},
+    exit::{Code, Failure, Outcome},
+};
+
+/// Runs what was asked for.
+pub fn run(cli: Cli) -> Outcome {
+    match cli.command {
+        Command::Ps(args) => ps::run(&args),
+        Command::Attach(args) => attach::run(args),
+        Command::Undo(args) => history::undo(&args),
+        Command::Journal(args) => history::journal(&args),
+        Command::Rule(command) => rule::run(&command),
+        Command::Explain { id } => explain::run(&id),
+        Command::Get(args) => by_hand::get(&args),
+        Command::Set(args) => by_hand::set(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Actuator => crate::actuator::serve().map(|()| Code::Done).map_err(Failure::not_there),
+    }
+}

@@ -1,0 +1,63 @@
+//! `tuneagent rule list|show|check`: the built-in rules, and mistakes in rule files. Attaches nothing.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use rules::RuleFile;
+
+use crate::{
+    cli::RuleCommand,
+    diagnostics,
+    exit::{Code, Failure, Outcome},
+};
+
+pub(super) fn run(command: &RuleCommand) -> Outcome {
+    match command {
+        RuleCommand::List => list(),
+        RuleCommand::Show { name } => show(name),
+        RuleCommand::Check { files } => {
+            let mut code = Code::Done;
+            for file in files {
+                if !check(file)? {
+                    code = Code::No;
+                }
+            }
+            Ok(code)
+        }
+    }
+}
+
+fn list() -> Outcome {
+    for (name, text) in rules::library() {
+        let about = rules::CheckedRule::from_source(text).map(|rule| rule.about().to_owned()).unwrap_or_default();
+        println!("{name:<24} {about}");
+    }
+    Ok(Code::Done)
+}
+
+fn show(name: &str) -> Outcome {
+    let Some((_, text)) = rules::library().iter().find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = rules::library().iter().map(|(name, _)| *name).collect();
+        return Err(Failure::not_there(format!("no built-in rule is named {name}; there are: {}", known.join(", "))));
+    };
+    print!("{text}");
+    Ok(Code::Done)
+}
+
+/// Says what is wrong, or what the rule would do; true when it can run.
+fn check(path: &Path) -> Result<bool, Failure> {
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
+    match RuleFile::parse(&text).and_then(|file| file.check(&BTreeMap::new())) {
+        Ok(rule) => {
+            eprint!("{}", diagnostics::render(&name, &text, rule.warnings()));
+            println!("{name}: the rule {} can run", rule.name());
+            rule.plan().effects.iter().for_each(|effect| println!("    {effect}"));
+            Ok(true)
+        }
+        Err(wrong) => {
+            eprint!("{}", diagnostics::render(&name, &text, &wrong));
+            println!("{name}: {} found", crate::format::plural(wrong.len(), "mistake"));
+            Ok(false)
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only file of a
+//! session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use abi::{Hit, HitKind, SpecFlags};
+use rules::{CheckedRule, Delivery, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, RuleFile, Site, Time};
+
+use crate::{
+    diagnostics,
+    discover::Member,
+    evidence::CpuShare,
+    exit::Failure,
+    mpi,
+    session::{
+        ledger::{KEPT, UNDONE},
+        meter::Reading,
+        probes::{Probe, Wanted},
+    },
+    snapshot::{GuardView, RuleView},
+};
+
+/// Something to do, decided by a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A condition holds, with its present numbers.
+    Found {
+        /// The rule.
+        rule: String,
+        /// In words.
+        text: String,
+        /// What to start the program with next time.
+        next_start: Option<String>,
+        /// It did not hold before.
+        is_new: bool,
+    },
+    /// A condition holds no longer.
+    Gone {
+        /// The rule.
+        rule: String,
+    },
+    /// Something is to be written.
+    Decided(Decision),
+    /// A change was judged.
+    Judged {
+        /// The decision.
+        decision: u64,
+        /// The rule.
+        rule: String,
+        /// The verdict.
+        guard: GuardView,
+    },
+}
+
+/// Something to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Its number.
+    pub id: u64,
+    /// The rule.
+    pub rule: String,
+    /// The numbers it was made from.
+    pub because: Vec<String>,
+    /// Slot, variable and value.
+    pub changes: Vec<(u32, String, String)>,
+}
+
+/// The rules of a session.
+pub struct RuleBook {
+    engine: Engine,
+    /// Rules that may act.
+    applying: Vec<String>,
+}
+
+impl RuleBook {
+    /// Loads the built-in rules and those that `paths` name, and sets their parameters. `apply` is what `--apply` said:
+    /// nothing, everything (an empty list), or names.
+    pub fn load(
+        paths: &[String],
+        parameters: &[(String, String)],
+        apply: Option<&[String]>,
+    ) -> Result<RuleBook, Failure> {
+        let mut checked: Vec<CheckedRule> = Vec::new();
+        let mut used = vec![false; parameters.len()];
+        for source in sources(paths)? {
+            let rule = source.check(parameters, &mut used)?;
+            // A file may replace a built-in rule of the same name.
+            checked.retain(|known| known.name() != rule.name() || !source.replaces);
+            checked.push(rule);
+        }
+        if let Some(((name, _), _)) = parameters.iter().zip(used).find(|(_, used)| !used) {
+            return Err(Failure::not_there(format!("--param {name}: no loaded rule has a parameter of this name")));
+        }
+        let names: Vec<String> = checked.iter().map(|rule| rule.name().to_owned()).collect();
+        let applying = match apply {
+            None => Vec::new(),
+            Some([]) => names,
+            Some(some) => {
+                if let Some(unknown) = some.iter().find(|name| !names.contains(name)) {
+                    let loaded = names.join(", ");
+                    return Err(Failure::not_there(format!("--apply={unknown}: no such rule is loaded; loaded are: {loaded}")));
+                }
+                some.to_vec()
+            }
+        };
+        refuse_what_cannot_be_probed(&checked)?;
+        let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
+        Ok(RuleBook { engine, applying })
+    }
+
+    /// Windows begin now.
+    pub fn start(&mut self, now_ns: u64) {
+        let rules: Vec<CheckedRule> = self.engine.rules().map(|(_, rule, _)| rule.clone()).collect();
+        // The same rules ran together a moment ago, so they still can.
+        if let Ok(engine) = Engine::new(rules, Time(now_ns)) {
+            self.engine = engine;
+        }
+        let apply: Vec<_> = self.engine.rules().map(|(id, rule, _)| (id, self.applying.iter().any(|name| name == rule.name()))).collect();
+        for (id, applies) in apply {
+            if applies {
+                self.engine.set_mode(id, Mode::Applying);
+            }
+        }
+    }
+
+    /// The functions that the rules need probed.
+    pub fn wanted(&self) -> Vec<Wanted> {
+        let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
+        let probes = plans.flat_map(|plan| &plan.probes).filter(|probe| probe.delivers != Delivery::Nothing);
+        probes
+            .map(|probe| {
+                let is_span = probe.site != Site::Entry;
+                let sends = match (probe.delivers == Delivery::EachHit, is_span) {
+                    (false, _) => 0,
+                    (true, true) => SpecFlags::SEND_RETURN,
+                    (true, false) => SpecFlags::SEND_ENTRY,
+                };
+                let span = if is_span { SpecFlags::SPAN } else { 0 };
+                Wanted { function: probe.function.clone(), flags: span | sends }
+            })
+            .collect()
+    }
+
+    /// A process of the job is there.
+    pub fn join(&mut self, slot: u32, member: &Member, now_ns: u64) {
+        let plans: Vec<_> = self.engine.rules().map(|(_, rule, _)| rule.plan()).collect();
+        let symbols = plans.iter().flat_map(|plan| &plan.symbols).filter(|symbol| member.has_variable(symbol));
+        let facts = ProcessFacts {
+            rank: member.rank.map(|rank| rank.number),
+            size: member.rank.and_then(|rank| rank.size),
+            exe: member.program(),
+            mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
+            libraries: member.libraries().collect(),
+            symbols: symbols.cloned().collect(),
+        };
+        self.engine.process_joined(ProcessId(slot), facts, Time(now_ns));
+    }
+
+    /// A process has ended.
+    pub fn leave(&mut self, slot: u32, now_ns: u64) {
+        self.engine.process_left(ProcessId(slot), Time(now_ns));
+    }
+
+    /// What a process has counted.
+    pub fn observe(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
+        let (process, time) = (Some(ProcessId(slot)), Time(reading.at_ns));
+        let mut counters = vec![
+            (Measure::MpiTime, reading.mpi_ns),
+            (Measure::MpiCalls, reading.mpi_calls(probes)),
+            (Measure::MpiBytes, reading.mpi_bytes_sent(probes)),
+        ];
+        if let Some(counted) = &reading.counters {
+            counters.extend([
+                (Measure::CpuTime, counted.cpu_ns),
+                (Measure::RunqueueTime, counted.runqueue_ns),
+                (Measure::SwitchesInvoluntary, counted.switches_involuntary),
+                (Measure::SwitchesVoluntary, counted.switches_voluntary),
+                (Measure::FaultsMinor, counted.faults_minor),
+            ]);
+            let gauges = [(Measure::Threads, counted.threads), (Measure::MemoryResident, counted.resident_bytes)];
+            for (measure, value) in gauges {
+                self.engine.observe(Observation::Gauge { process, measure, time, value: value as f64 });
+            }
+        }
+        for (measure, total) in counters {
+            self.engine.observe(Observation::Counter { process, measure, time, total });
+        }
+        for observation in self.probe_totals(slot, reading, probes) {
+            self.engine.observe(observation);
+        }
+    }
+
+    fn probe_totals(&self, slot: u32, reading: &Reading, probes: &[Probe]) -> Vec<Observation> {
+        let mut totals = Vec::new();
+        for (rule, checked, _) in self.engine.rules() {
+            for (place, planned) in checked.plan().probes.iter().enumerate() {
+                let Some(index) = probes.iter().position(|probe| probe.name == planned.function) else { continue };
+                let Some(counted) = reading.totals.get(index) else { continue };
+                totals.push(Observation::ProbeTotals {
+                    rule,
+                    probe: rules::ProbeId(place),
+                    process: ProcessId(slot),
+                    time: Time(reading.at_ns),
+                    count: if planned.site == Site::Entry { counted.calls } else { counted.timed },
+                    duration_sum_ns: counted.time_ns,
+                });
+            }
+        }
+        totals
+    }
+
+    /// How many CPUs the job may use.
+    pub fn observe_cpus(&mut self, share: Option<CpuShare>, now_ns: u64) {
+        if let Some(share) = share {
+            let (measure, time) = (Measure::CpusAvailable, Time(now_ns));
+            self.engine.observe(Observation::Gauge { process: None, measure, time, value: share.cpus() });
+        }
+    }
+
+    /// One hit.
+    pub fn observe_hit(&mut self, hit: &Hit, probes: &[Probe]) {
+        let Some(probe) = probes.get(hit.probe as usize) else { return };
+        let mut hits = Vec::new();
+        for (rule, checked, _) in self.engine.rules() {
+            for (place, planned) in checked.plan().probes.iter().enumerate() {
+                let kind = if planned.site == Site::Entry { HitKind::Entry } else { HitKind::Return };
+                let wants = planned.delivers == Delivery::EachHit && planned.function == probe.name;
+                if wants && hit.kind == kind as u32 {
+                    hits.push(Observation::Hit {
+                        rule,
+                        probe: rules::ProbeId(place),
+                        process: ProcessId(hit.process),
+                        time: Time(hit.time_ns),
+                        duration_ns: if kind == HitKind::Return { hit.duration_ns } else { 0 },
+                    });
+                }
+            }
+        }
+        hits.into_iter().for_each(|hit| self.engine.observe(hit));
+    }
+
+    /// Closes windows that are over; says what follows.
+    pub fn tick(&mut self, now_ns: u64) -> Vec<Act> {
+        let mut acts: Vec<Act> = self.engine.tick(Time(now_ns)).into_iter().map(|output| self.act(output)).collect();
+        // Numbers of findings that hold on are those of the last window.
+        acts.extend(self.engine.findings().into_iter().map(|finding| found(finding, false)));
+        acts
+    }
+
+    fn act(&self, output: Output) -> Act {
+        match output {
+            Output::FindingOpened(finding) => found(finding, true),
+            Output::FindingClosed { rule, .. } => Act::Gone { rule: self.name_of(rule) },
+            Output::Decision(decision) => Act::Decided(Decision {
+                id: decision.id.0,
+                rule: decision.rule_name,
+                because: decision.because.into_iter().map(|(name, value)| format!("{name}: {value}")).collect(),
+                changes: decision
+                    .changes
+                    .into_iter()
+                    .map(|change| (change.process.0, change.variable, change.value.to_string()))
+                    .collect(),
+            }),
+            Output::Verdict(verdict) => Act::Judged {
+                decision: verdict.decision.0,
+                rule: self.name_of(verdict.rule),
+                guard: GuardView {
+                    before: verdict.means.map(|(before, _)| before),
+                    after: verdict.means.map(|(_, after)| after),
+                    ratio: verdict.ratio,
+                    verdict: if verdict.keep { KEPT } else { UNDONE },
+                    text: verdict.text,
+                },
+            },
+        }
+    }
+
+    fn name_of(&self, rule: rules::RuleId) -> String {
+        let named = self.engine.rules().find(|(id, _, _)| *id == rule);
+        named.map(|(_, rule, _)| rule.name().to_owned()).unwrap_or_default()
+    }
+
+    /// What came of a decision.
+    pub fn receipt(&mut self, decision: u64, outcome: Result<(), String>, now_ns: u64) {
+        let outcome = match outcome {
+            Ok(()) => rules::Outcome::Applied,
+            Err(reason) => rules::Outcome::Failed(reason),
+        };
+        self.engine.receipt(rules::DecisionId(decision), outcome, Time(now_ns));
+    }
+
+    /// What each rule does and why not more.
+    pub fn views(&self) -> Vec<RuleView> {
+        let modes: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
+        let view = |status: rules::TuneStatus| RuleView {
+            mode: match modes.get(&status.rule) {
+                Some(Mode::Applying) => "applying",
+                Some(Mode::Advising) => "advising",
+                Some(Mode::Off) | None => "off",
+            },
+            state: std::iter::once(status.why).chain(status.left_out).collect::<Vec<_>>().join("; "),
+            name: status.rule_name,
+        };
+        self.engine.status().into_iter().map(view).collect()
+    }
+
+    /// What a rule would do to the program, a sentence each.
+    pub fn effects(&self, name: &str) -> Vec<String> {
+        let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
+        rule.map(|(_, rule, _)| rule.plan().effects.iter().filter(|effect| effect.starts_with("writes")).cloned().collect())
+            .unwrap_or_default()
+    }
+
+    /// The length of the shortest window.
+    pub fn shortest_window(&self) -> Duration {
+        let windows = self.engine.rules().map(|(_, rule, _)| rule.plan().window.1);
+        windows.min().map_or(Duration::MAX, Duration::from_nanos)
+    }
+}
+
+fn found(finding: rules::Finding, is_new: bool) -> Act {
+    Act::Found { rule: finding.rule_name, text: finding.text, next_start: finding.next_start, is_new }
+}
+
+/// A return probe on a function that a C++ exception or longjmp passes through aborts the program: for now only MPI's C
+/// functions get one.
+fn refuse_what_cannot_be_probed(rules: &[CheckedRule]) -> Result<(), Failure> {
+    for rule in rules {
+        let armed = rule.plan().probes.iter().filter(|probe| probe.delivers != Delivery::Nothing);
+        if let Some(probe) = armed.filter(|probe| probe.site != Site::Entry).find(|probe| mpi::find(&probe.function).is_none()) {
+            return Err(Failure::not_there(format!(
+                "rule {}, probe {}: the return of {} is not probed in this version, because an exception that passes \
+                 through it would abort the program; use `entry:`, or a function of MPI",
+                rule.name(),
+                probe.name,
+                probe.function,
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The text of a rule and where it is from.
+struct Source {
+    name: String,
+    text: String,
+    replaces: bool,
+}
+
+impl Source {
+    fn check(&self, parameters: &[(String, String)], used: &mut [bool]) -> Result<CheckedRule, Failure> {
+        let refuse = |wrong: Vec<rules::Diagnostic>| {
+            Failure::not_there(format!("nothing was attached\n{}", diagnostics::render(&self.name, &self.text, &wrong)))
+        };
+        let file = RuleFile::parse(&self.text).map_err(refuse)?;
+        let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
+        let mut overrides = BTreeMap::new();
+        for ((name, value), used) in parameters.iter().zip(used) {
+            if plain.parameters().iter().any(|(known, _)| known == name) {
+                overrides.insert(name.clone(), value.clone());
+                *used = true;
+            }
+        }
+        if overrides.is_empty() { Ok(plain) } else { file.check(&overrides).map_err(refuse) }
+    }
+}
+
+/// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
+fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
+    let built_in = |name: &str, text: &str| Source { name: name.into(), text: text.into(), replaces: false };
+    let mut sources: Vec<Source> = Vec::new();
+    if !paths.iter().any(|path| path == "none") {
+        sources.extend(rules::library().iter().map(|(name, text)| built_in(name, text)));
+    }
+    for path in paths.iter().filter(|path| *path != "none") {
+        if let Some((name, text)) = rules::library().iter().find(|(name, _)| name == path) {
+            if !sources.iter().any(|source| source.name == *name) {
+                sources.push(built_in(name, text));
+            }
+            continue;
+        }
+        for file in files(Path::new(path))? {
+            let text = fs::read_to_string(&file)
+                .map_err(|error| Failure::not_there(format!("{} cannot be read: {error}", file.display())))?;
+            sources.push(Source { name: file.display().to_string(), text, replaces: true });
+        }
+    }
+    Ok(sources)
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
+    if path.is_file() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let Ok(entries) = fs::read_dir(path) else {
+        let known: Vec<&str> = rules::library().iter().map(|(name, _)| *name).collect();
+        return Err(Failure::not_there(format!(
+            "--rules {}: no such file or folder, and no built-in rule of this name (there are: {})",
+            path.display(),
+            known.join(", "),
+        )));
+    };
+    let is_rule = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_rule).collect();
+    files.sort();
+    if files.is_empty() {
+        return Err(Failure::not_there(format!("--rules {}: no *.yaml file in this folder", path.display())));
+    }
+    Ok(files)
+}

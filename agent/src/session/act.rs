@@ -1,0 +1,200 @@
+//! Acting: what the rules decide goes to the actuator, what it answers goes back to the rules and into the ledger.
+
+use tuner::{
+    actuator::SetCommand,
+    journal::{Outcome, RevertOutcome},
+    process::Pid,
+    value::Value,
+};
+
+use super::{
+    Session,
+    hands::{Order, Receipt},
+    ledger::{Carried, KEPT, REVERTED, WRITTEN},
+};
+use crate::{
+    clock::monotonic_ns,
+    format::plural,
+    rulebook::{Act, Decision},
+    snapshot::{ChangeView, FindingView, GuardView},
+};
+
+impl Session {
+    /// Closes windows that are over and does what the rules say.
+    pub(super) fn evaluate(&mut self) {
+        for act in self.rules.tick(monotonic_ns()) {
+            match act {
+                Act::Found { rule, text, next_start, is_new } => self.found(rule, text, next_start, is_new),
+                Act::Gone { rule } => self.ledger.close_finding(&rule),
+                Act::Decided(decision) => self.carry_out(decision),
+                Act::Judged { decision, rule, guard } => self.judged(decision, &rule, guard),
+            }
+        }
+    }
+
+    fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
+        if is_new && !self.painter.is_screen() {
+            self.painter.say(&format!("finding  {rule}   {text}"));
+        }
+        let now = (!self.options.applies).then(|| {
+            let command = crate::commands::with_sudo(&format!("attach {} --apply --keep", self.options.typed));
+            std::iter::once(command).chain(self.rules.effects(&rule)).collect::<Vec<_>>().join("\n")
+        });
+        self.ledger.open_finding(FindingView { rule, text, now, next_start, repaired: false });
+    }
+
+    fn carry_out(&mut self, decision: Decision) {
+        let Some(hands) = &self.hands else {
+            self.rules.receipt(decision.id, Err("this session does not write".into()), monotonic_ns());
+            return;
+        };
+        let target = |(slot, variable, value): &(u32, String, String)| {
+            let member = self.job.members.get(*slot as usize)?;
+            Some((*slot, member.process.pid, variable.clone(), value.clone()))
+        };
+        let targets: Vec<_> = decision.changes.iter().filter_map(target).collect();
+        self.ledger.await_receipts(decision.id, targets.len());
+        let mut refused = Vec::new();
+        for (slot, pid, variable, value) in targets {
+            let command = SetCommand {
+                pid,
+                variable: variable.clone(),
+                module: None,
+                value: value.clone(),
+                value_type: None,
+                expect_old: None,
+                why: decision.because.clone(),
+                rule: Some(decision.rule.clone()),
+            };
+            if hands.order(Order::Set { decision: decision.id, slot, command: Box::new(command) }).is_err() {
+                refused.push((pid, slot, variable, value));
+            }
+        }
+        for (pid, slot, variable, new) in refused {
+            let view = ChangeView {
+                rule: decision.rule.clone(),
+                variable,
+                new,
+                outcome: "too many orders wait".into(),
+                ..self.change_view(pid, slot)
+            };
+            let carried = self.ledger.refused(decision.id, view, pid);
+            self.carried(decision.id, carried);
+        }
+        self.decisions.insert(decision.id, decision);
+    }
+
+    /// An answer of the actuator.
+    pub(super) fn receive(&mut self, receipt: Receipt) {
+        match receipt {
+            Receipt::Set { decision, slot, result } => self.receive_set(decision, slot, result.map(|receipt| *receipt)),
+            Receipt::Confirmed(pid, change, Err(error)) => {
+                tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be put back at the end");
+            }
+            Receipt::Confirmed(_, _, Ok(())) => {}
+            Receipt::Undone(pid, change, result) => {
+                let outcome = match result.map(|undone| undone.outcome) {
+                    Ok(RevertOutcome::Reverted) => REVERTED.to_owned(),
+                    Ok(RevertOutcome::ChangedSince(_)) => "left alone: the program changed it since".to_owned(),
+                    Ok(RevertOutcome::Failed(reason)) => format!("not put back: {reason}"),
+                    Err(error) => format!("not put back: {error}"),
+                };
+                self.ledger.set_outcome(pid, change, &outcome);
+            }
+        }
+    }
+
+    fn receive_set(
+        &mut self,
+        decision: u64,
+        slot: u32,
+        result: Result<tuner::writer::Receipt, tuner::actuator::ClientError>,
+    ) {
+        let Some(known) = self.decisions.get(&decision) else { return };
+        let Some((_, variable, value)) = known.changes.iter().find(|(of, _, _)| *of == slot) else { return };
+        let Some(pid) = self.job.members.get(slot as usize).map(|member| member.process.pid) else { return };
+        let mut view = ChangeView {
+            rule: known.rule.clone(),
+            variable: variable.clone(),
+            new: value.clone(),
+            ..self.change_view(pid, slot)
+        };
+        let carried = match result {
+            Ok(receipt) => {
+                let show = |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
+                view.number = receipt.change.unwrap_or(0);
+                view.old = show(receipt.old);
+                view.new = show(receipt.new);
+                view.mechanism = "plain write".into();
+                view.hold_ns = receipt.hold_ns;
+                view.outcome = match (&receipt.outcome, receipt.change) {
+                    (Outcome::Applied, Some(_)) => WRITTEN.into(),
+                    (Outcome::Applied, None) => "it was there already".into(),
+                    (Outcome::NotWritten(reason), _) => format!("not written: {reason}"),
+                    (Outcome::Overwritten(_), _) => "the program wrote it at the same time".into(),
+                };
+                match receipt.outcome {
+                    Outcome::Applied => self.ledger.written(decision, pid, view),
+                    Outcome::NotWritten(_) | Outcome::Overwritten(_) => self.ledger.refused(decision, view, pid),
+                }
+            }
+            Err(error) => {
+                view.outcome = error.to_string();
+                self.ledger.refused(decision, view, pid)
+            }
+        };
+        self.carried(decision, carried);
+    }
+
+    /// Every process has answered: tell the rules, and put back what a refused decision has written.
+    fn carried(&mut self, decision: u64, carried: Option<Carried>) {
+        let Some(carried) = carried else { return };
+        let written = self.ledger.of_decision(decision);
+        let rule = self.decisions.get(&decision).map(|decision| decision.rule.clone()).unwrap_or_default();
+        match carried {
+            Carried::Out => {
+                let text = format!("{} written and read back", plural(written.len(), "change"));
+                self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
+                self.rules.receipt(decision, Ok(()), monotonic_ns());
+            }
+            Carried::Refused(reason) => {
+                self.painter.say(&format!("{}  {rule}   not done: {reason}", time_of_day()));
+                self.order_each(written, Order::Undo);
+                self.rules.receipt(decision, Err(reason), monotonic_ns());
+            }
+        }
+    }
+
+    fn judged(&mut self, decision: u64, rule: &str, guard: GuardView) {
+        self.painter.say(&format!("{}  guard    {}", time_of_day(), guard.text));
+        let changes = self.ledger.of_decision(decision);
+        self.ledger.judge(decision, rule, &guard);
+        if guard.verdict == KEPT {
+            self.order_each(changes, Order::Confirm);
+        } else {
+            self.order_each(changes, Order::Undo);
+        }
+    }
+
+    fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
+        let Some(hands) = &self.hands else { return };
+        for (pid, change) in changes {
+            if hands.order(order(pid, change)).is_err() {
+                // What is neither confirmed nor undone now is put back at the end.
+                tracing::warn!(%pid, change, "too many orders wait");
+            }
+        }
+    }
+
+    fn change_view(&self, pid: Pid, slot: u32) -> ChangeView {
+        let rank = self.processes.iter().find(|process| process.slot == slot).and_then(|process| process.rank);
+        ChangeView { pid: pid.number, rank, ..ChangeView::default() }
+    }
+}
+
+/// The time of day (UTC, as in the journal), for lines that stay on the screen.
+fn time_of_day() -> String {
+    let now = tuner::clock::now().wall;
+    // RFC 3339: the time stands between T and the fraction.
+    now.split(['T', '.']).nth(1).unwrap_or(&now).to_owned()
+}

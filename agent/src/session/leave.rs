@@ -1,0 +1,108 @@
+//! The end of a session: last reading, detach, put back what does not stay, report, last words.
+
+use tuner::{actuator::Farewell, journal::RevertOutcome};
+
+use super::{
+    Session, kernel_failure,
+    ledger::{REVERTED, UNDONE},
+};
+use crate::{
+    clock::monotonic_ns,
+    exit::{Code, Outcome},
+    format::{duration, plural},
+    view,
+};
+
+impl Session {
+    /// With --keep a session ends by itself when everything that was changed is confirmed.
+    pub(super) fn is_settled(&self) -> bool {
+        let (in_force, confirmed) = self.ledger.in_force();
+        self.options.keep && in_force > 0 && in_force == confirmed && !self.ledger.is_waiting()
+    }
+
+    pub(super) async fn leave(mut self, reason: &str) -> Outcome {
+        self.take_hits();
+        self.read().map_err(kernel_failure)?;
+        let farewell = match self.hands.take() {
+            Some(hands) => Some(hands.finish()),
+            None => None,
+        };
+        let mut code = Code::Done;
+        if let Some(Ok(farewell)) = &farewell {
+            code = self.take_note(farewell);
+        }
+        let snapshot = self.snapshot();
+        if self.painter.is_screen() {
+            self.painter.paint(&view::screen(&snapshot));
+            self.painter.keep();
+        } else {
+            view::summary(&snapshot).iter().for_each(|line| self.painter.say(line));
+            view::finding_lines(&snapshot).iter().for_each(|line| self.painter.say(line));
+        }
+        let began = monotonic_ns();
+        let Session { probes, mut painter, mut outputs, options, ledger, .. } = self;
+        drop(probes);
+        let took = duration(monotonic_ns().saturating_sub(began) as f64);
+        let changes = match &farewell {
+            None => "nothing was written".to_owned(),
+            Some(Err(error)) => {
+                code = Code::No;
+                format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
+            }
+            Some(Ok(farewell)) => last_words(farewell, &options.typed, &snapshot.job.program),
+        };
+        painter.say(&format!("{reason}; detached in {took}; {changes}"));
+        if snapshot.changes.iter().any(|change| change.guard.as_ref().is_some_and(|guard| guard.verdict == UNDONE)) {
+            code = Code::No;
+        }
+        drop(ledger);
+        outputs.write(&snapshot)?;
+        Ok(code)
+    }
+
+    /// Enters into the ledger what the actuator put back.
+    fn take_note(&mut self, farewell: &Farewell) -> Code {
+        let mut code = Code::Done;
+        for (pid, undone) in &farewell.undone {
+            let outcome = match &undone.outcome {
+                RevertOutcome::Reverted => REVERTED.to_owned(),
+                RevertOutcome::ChangedSince(_) => "left alone: the program changed it since".to_owned(),
+                RevertOutcome::Failed(reason) => {
+                    code = Code::No;
+                    format!("not put back: {reason}")
+                }
+            };
+            self.ledger.set_outcome(*pid, undone.change, &outcome);
+        }
+        for (number, refusal) in &farewell.failed {
+            // A process that has ended holds nothing any more.
+            if refusal.kind != tuner::actuator::RefusalKind::Ended {
+                code = Code::No;
+            }
+            self.ledger.set_outcome(number.pid, number.change, &format!("not put back: {refusal}"));
+        }
+        code
+    }
+}
+
+fn last_words(farewell: &Farewell, target: &str, program: &str) -> String {
+    let back = farewell.undone.iter().filter(|(_, undone)| undone.outcome == RevertOutcome::Reverted).count();
+    let left = farewell.undone.len() - back + farewell.failed.len();
+    let kept = farewell.kept.len();
+    let mut words = Vec::new();
+    if kept > 0 {
+        words.push(format!(
+            "{} left in place until {program} ends. Take it back: {}",
+            plural(kept, "change"),
+            crate::commands::with_sudo(&format!("undo {target}")),
+        ));
+    }
+    if back > 0 {
+        words.push(format!("{} put back", plural(back, "change")));
+    }
+    if left > 0 {
+        words.push(format!("{} could not be put back (tuneagent journal tells why)", plural(left, "change")));
+    }
+    if words.is_empty() { "nothing was changed".to_owned() } else { words.join("; ") }
+}
+

@@ -1,0 +1,200 @@
+//! What the rules found and what was changed in this session. Pure bookkeeping: asks nobody and changes nothing.
+
+use std::collections::BTreeMap;
+
+use tuner::process::Pid;
+
+use crate::snapshot::{ChangeView, FindingView, GuardView};
+
+/// A change that was made, with what is needed to keep it or to take it back.
+#[derive(Clone, Debug)]
+struct Made {
+    decision: u64,
+    pid: Pid,
+    number: u64,
+    view: ChangeView,
+}
+
+/// A decision whose receipts are not all in.
+#[derive(Clone, Debug, Default)]
+struct Pending {
+    waiting: usize,
+    refused: Option<String>,
+}
+
+/// All findings and changes.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    findings: Vec<FindingView>,
+    made: Vec<Made>,
+    pending: BTreeMap<u64, Pending>,
+}
+
+/// How a decision came out once every process has answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// Every process has it.
+    Out,
+    /// At least one process has not, for this reason.
+    Refused(String),
+}
+
+impl Ledger {
+    /// A condition holds now, or its numbers changed.
+    pub fn open_finding(&mut self, finding: FindingView) {
+        match self.findings.iter_mut().find(|known| known.rule == finding.rule) {
+            // What was repaired stays listed as it was found; its numbers now are those of the repaired program.
+            Some(known) if known.repaired => {}
+            Some(known) => *known = finding,
+            None => self.findings.push(finding),
+        }
+    }
+
+    /// A condition holds no longer. What was repaired stays listed.
+    pub fn close_finding(&mut self, rule: &str) {
+        self.findings.retain(|finding| finding.rule != rule || finding.repaired);
+    }
+
+    /// A decision waits for this many processes.
+    pub fn await_receipts(&mut self, decision: u64, processes: usize) {
+        self.pending.insert(decision, Pending { waiting: processes, refused: None });
+    }
+
+    /// One process has it.
+    pub fn written(&mut self, decision: u64, pid: Pid, view: ChangeView) -> Option<Carried> {
+        let number = view.number;
+        self.made.push(Made { decision, pid, number, view });
+        self.count_down(decision, None)
+    }
+
+    /// One process has it not.
+    pub fn refused(&mut self, decision: u64, view: ChangeView, pid: Pid) -> Option<Carried> {
+        let reason = view.outcome.clone();
+        self.made.push(Made { decision, pid, number: 0, view });
+        self.count_down(decision, Some(reason))
+    }
+
+    fn count_down(&mut self, decision: u64, refused: Option<String>) -> Option<Carried> {
+        let pending = self.pending.get_mut(&decision)?;
+        pending.waiting = pending.waiting.saturating_sub(1);
+        pending.refused = pending.refused.take().or(refused);
+        if pending.waiting > 0 {
+            return None;
+        }
+        let pending = self.pending.remove(&decision)?;
+        Some(pending.refused.map_or(Carried::Out, Carried::Refused))
+    }
+
+    /// The changes of a decision that are in force.
+    pub fn of_decision(&self, decision: u64) -> Vec<(Pid, u64)> {
+        let of = self.made.iter().filter(|made| made.decision == decision && made.number != 0);
+        of.filter(|made| made.view.outcome == WRITTEN).map(|made| (made.pid, made.number)).collect()
+    }
+
+    /// What the guard says of a decision.
+    pub fn judge(&mut self, decision: u64, rule: &str, guard: &GuardView) {
+        for made in self.made.iter_mut().filter(|made| made.decision == decision) {
+            made.view.guard = Some(guard.clone());
+        }
+        if guard.verdict == KEPT {
+            self.repaired(rule);
+        }
+    }
+
+    /// The finding of a rule was repaired.
+    pub fn repaired(&mut self, rule: &str) {
+        for finding in self.findings.iter_mut().filter(|finding| finding.rule == rule) {
+            finding.repaired = true;
+            finding.now = None;
+        }
+    }
+
+    /// A change was taken back, or could not be.
+    pub fn set_outcome(&mut self, pid: Pid, number: u64, outcome: &str) {
+        for made in self.made.iter_mut().filter(|made| made.pid == pid && made.number == number) {
+            made.view.outcome = outcome.to_owned();
+        }
+    }
+
+    /// Changes in force, and those of them that the guard confirmed.
+    pub fn in_force(&self) -> (usize, usize) {
+        let in_force = || self.made.iter().filter(|made| made.view.outcome == WRITTEN);
+        let confirmed = in_force().filter(|made| made.view.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT));
+        (in_force().count(), confirmed.count())
+    }
+
+    /// Whether a decision still waits for receipts.
+    pub fn is_waiting(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// As shown.
+    pub fn findings(&self) -> Vec<FindingView> {
+        self.findings.clone()
+    }
+
+    /// As shown.
+    pub fn changes(&self) -> Vec<ChangeView> {
+        self.made.iter().map(|made| made.view.clone()).collect()
+    }
+}
+
+/// The outcome of a change that is in force.
+pub const WRITTEN: &str = "written";
+/// The outcome of a change that was taken back.
+pub const REVERTED: &str = "reverted";
+/// The guard's word for a change that did good.
+pub const KEPT: &str = "kept";
+/// The guard's word for one that did not.
+pub const UNDONE: &str = "undone";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(number: u64, outcome: &str) -> ChangeView {
+        ChangeView { number, outcome: outcome.into(), ..ChangeView::default() }
+    }
+
+    fn pid(number: i32) -> Pid {
+        Pid { number, start_time: 1 }
+    }
+
+    #[test]
+    fn a_decision_is_carried_out_when_every_process_has_answered() {
+        let mut ledger = Ledger::default();
+        ledger.await_receipts(7, 2);
+        assert_eq!(ledger.written(7, pid(1), change(1, WRITTEN)), None);
+        assert!(ledger.is_waiting());
+        assert_eq!(ledger.written(7, pid(2), change(1, WRITTEN)), Some(Carried::Out));
+        assert!(!ledger.is_waiting());
+        assert_eq!(ledger.of_decision(7), [(pid(1), 1), (pid(2), 1)]);
+        assert_eq!(ledger.in_force(), (2, 0));
+    }
+
+    #[test]
+    fn one_refusal_refuses_the_decision_and_leaves_the_written_ones_to_be_taken_back() {
+        let mut ledger = Ledger::default();
+        ledger.await_receipts(7, 2);
+        assert_eq!(ledger.refused(7, change(0, "read-only"), pid(1)), None);
+        assert_eq!(ledger.written(7, pid(2), change(4, WRITTEN)), Some(Carried::Refused("read-only".into())));
+        assert_eq!(ledger.of_decision(7), [(pid(2), 4)]);
+        ledger.set_outcome(pid(2), 4, REVERTED);
+        assert_eq!(ledger.in_force(), (0, 0));
+    }
+
+    #[test]
+    fn what_was_repaired_stays_listed_as_it_was_found() {
+        let mut ledger = Ledger::default();
+        let finding = |text: &str| FindingView { rule: "r".into(), text: text.into(), ..FindingView::default() };
+        ledger.open_finding(finding("6 ranks"));
+        ledger.await_receipts(1, 1);
+        ledger.written(1, pid(1), change(1, WRITTEN));
+        ledger.judge(1, "r", &GuardView { verdict: KEPT, ..GuardView::default() });
+        ledger.open_finding(finding("other numbers"));
+        ledger.close_finding("r");
+        assert_eq!(ledger.findings()[0].text, "6 ranks");
+        assert!(ledger.findings()[0].repaired);
+        assert_eq!(ledger.in_force(), (1, 1));
+    }
+}

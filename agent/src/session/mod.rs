@@ -1,0 +1,361 @@
+//! A session: from attaching to leaving. One loop wakes on one closed set of events ([`Wake`]); everything it shows it
+//! shows through a [`Snapshot`].
+
+pub mod ends;
+pub mod hands;
+pub mod ledger;
+pub mod meter;
+pub mod outputs;
+pub mod probes;
+pub mod signals;
+
+mod act;
+mod leave;
+mod newcomers;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::AsFd,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use aya::maps::{MapData, RingBuf};
+
+use self::{
+    ends::Ends,
+    hands::{Hands, Receipt},
+    ledger::Ledger,
+    meter::Metered,
+    outputs::Outputs,
+    probes::{Probes, Wanted},
+    signals::Signals,
+};
+use crate::{
+    actuator::Actuator,
+    clock::monotonic_ns,
+    discover::{Job, Scout, host},
+    evidence,
+    exit::{Failure, Outcome},
+    http::{self, Shared},
+    kernel::{KernelError, read_hit},
+    readable::Readable,
+    rulebook::{Decision, RuleBook},
+    snapshot::{JobView, Snapshot},
+    view::{self, Painter},
+};
+
+/// Counters are read at least this often.
+const TICK: Duration = Duration::from_millis(500);
+
+/// The screen is repainted at every second tick at most; plain lines come this often.
+const PLAIN_PERIOD: Duration = Duration::from_secs(10);
+
+/// New ranks are looked for this often.
+const SCAN_PERIOD: Duration = Duration::from_secs(2);
+
+/// Hits taken from the ring before the loop looks at anything else.
+const HITS_PER_WAKE: usize = 4096;
+
+/// What was asked for on the command line.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The target as it was typed.
+    pub typed: String,
+    /// Rules may write.
+    pub applies: bool,
+    /// What the guard confirmed stays at the end.
+    pub keep: bool,
+    /// Ends by itself.
+    pub duration: Option<Duration>,
+    /// Lines, no screen.
+    pub plain: bool,
+    /// Functions whose calls are counted.
+    pub probe: Vec<String>,
+    /// Attach with tracefs.
+    pub force_tracefs: bool,
+}
+
+/// Everything that can wake the loop.
+#[derive(Debug)]
+enum Wake {
+    /// Time to read counters and evaluate.
+    Tick,
+    /// Hits lie in the ring.
+    Hits,
+    /// The actuator has answered.
+    Receipt(Receipt),
+    /// The process in this slot has ended.
+    Ended(u32),
+    /// The session is over, for this reason.
+    Shutdown(&'static str),
+}
+
+/// A session whose probes are armed.
+pub struct Session {
+    options: Options,
+    job: Job,
+    scout: Scout,
+    rules: RuleBook,
+    outputs: Outputs,
+    probes: Probes,
+    hits: RingBuf<MapData>,
+    processes: Vec<Metered>,
+    ledger: Ledger,
+    hands: Option<Hands>,
+    decisions: BTreeMap<u64, Decision>,
+    painter: Painter,
+    shared: Option<Shared>,
+    host: String,
+    armed_ns: u64,
+    painted_ns: u64,
+    scanned_ns: u64,
+    missing: Vec<String>,
+}
+
+impl Session {
+    /// Arms all probes.
+    pub fn arm(
+        job: Job,
+        scout: Scout,
+        rules: RuleBook,
+        outputs: Outputs,
+        options: Options,
+    ) -> Result<Session, Failure> {
+        let mut wanted = rules.wanted();
+        wanted.extend(options.probe.iter().map(|function| Wanted { function: function.clone(), flags: 0 }));
+        let mut probes = Probes::arm(&job, &wanted, options.force_tracefs).map_err(kernel_failure)?;
+        let hits = probes.kernel_mut().take_hits().map_err(kernel_failure)?;
+        let now = monotonic_ns();
+        let painter = Painter::new(options.plain || outputs.report_is_stdout());
+        let mut session = Session {
+            shared: outputs.metrics.is_some().then(Shared::default),
+            missing: job.unreachable.iter().map(|(pid, why)| format!("process {pid} is not watched: {why}")).collect(),
+            options,
+            scout,
+            rules,
+            outputs,
+            probes,
+            hits,
+            processes: Vec::new(),
+            ledger: Ledger::default(),
+            hands: None,
+            decisions: BTreeMap::new(),
+            painter,
+            host: host(),
+            armed_ns: now,
+            painted_ns: now,
+            scanned_ns: now,
+            job,
+        };
+        session.rules.start(now);
+        for (slot, member) in (0..session.probes.slots()).zip(&session.job.members) {
+            let rank = member.rank.map(|rank| rank.number);
+            session.processes.push(Metered::new(member.process.pid.number, rank, slot));
+            session.rules.join(slot, member, now);
+        }
+        Ok(session)
+    }
+
+    /// Runs until the job or the user ends it. With an actuator rules may act.
+    pub fn run(mut self, actuator: Option<Actuator>) -> Outcome {
+        self.hands = actuator.map(Hands::new);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::no)?;
+        runtime.block_on(self.watch())
+    }
+
+    async fn watch(mut self) -> Outcome {
+        let mut signals = Signals::new().map_err(Failure::no)?;
+        let mut ends = Ends::default();
+        for process in &self.processes {
+            ends.watch(process.pid, process.slot);
+        }
+        if let (Some(listener), Some(shared)) = (self.outputs.metrics.take(), &self.shared) {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
+            tokio::spawn(http::serve(listener, Arc::clone(shared)));
+        }
+        let tick = TICK.min(self.rules.shortest_window()).max(Duration::from_millis(50));
+        let mut ticker = tokio::time::interval(tick);
+        ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let deadline = self.options.duration.map(|duration| tokio::time::Instant::now() + duration);
+        let ring = self.ring().map_err(Failure::no)?;
+        self.greet();
+        loop {
+            let wake = tokio::select! {
+                biased;
+                name = signals.next() => Wake::Shutdown(name),
+                () = until(deadline) => Wake::Shutdown("the time is over"),
+                Some(slot) = ends.next() => Wake::Ended(slot),
+                receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
+                _ = ticker.tick() => Wake::Tick,
+                Ok(()) = ring.wait() => Wake::Hits,
+            };
+            if let Some(reason) = self.wake(wake, &ends)? {
+                return self.leave(reason).await;
+            }
+        }
+    }
+
+    /// Handles one event; gives the reason when the session is over.
+    fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
+        match wake {
+            Wake::Shutdown(reason) => return Ok(Some(reason)),
+            Wake::Receipt(receipt) => self.receive(receipt),
+            Wake::Hits => self.take_hits(),
+            Wake::Ended(slot) => {
+                self.end_process(slot)?;
+                if self.processes.iter().all(|process| process.ended) {
+                    return Ok(Some("the program has ended"));
+                }
+            }
+            Wake::Tick => {
+                self.take_hits();
+                self.read().map_err(kernel_failure)?;
+                self.evaluate();
+                self.look_for_newcomers(ends)?;
+                self.show();
+                if self.is_settled() {
+                    return Ok(Some("all changes are confirmed"));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The ring's descriptor, to wait on.
+    fn ring(&self) -> io::Result<Readable> {
+        Readable::new(self.hits.as_fd().try_clone_to_owned()?)
+    }
+
+    fn greet(&mut self) {
+        let snapshot = self.snapshot();
+        self.painter.say(&view::header(&snapshot));
+        let watched = snapshot.job.watched;
+        let what = if snapshot.job.mpi.is_some() {
+            format!("{watched} functions watched, those that communicate or wait (not local ones such as MPI_Wtime)")
+        } else {
+            format!("{} watched", crate::format::plural(watched, "function"))
+        };
+        let writes = if self.options.applies { "Rules may write" } else { "Nothing is written" };
+        self.painter.say(&format!("armed: {what}. {writes}. Ctrl-C ends"));
+        if self.probes.strangers_pay() {
+            self.painter.say(&format!(
+                "note: other programs that call these functions on this machine pay for the probes too (about 1 us a call)"
+            ));
+        }
+        let missing: Vec<String> = self.probes.missing().iter().chain(&self.missing).cloned().collect();
+        missing.iter().for_each(|missing| self.painter.say(&format!("missing: {missing}")));
+    }
+
+    /// Reads all counters.
+    fn read(&mut self) -> Result<(), KernelError> {
+        let now = monotonic_ns();
+        let threads = self.probes.kernel().threads()?;
+        for process in &mut self.processes {
+            process.read(&self.probes, &threads, now)?;
+        }
+        let pids: Vec<i32> = self.processes.iter().filter(|process| !process.ended).map(|process| process.pid).collect();
+        self.rules.observe_cpus(evidence::available(&pids), now);
+        for process in self.processes.iter().filter(|process| !process.ended) {
+            if let Some(reading) = process.last() {
+                self.rules.observe(process.slot, reading, self.probes.list());
+            }
+        }
+        Ok(())
+    }
+
+    fn take_hits(&mut self) {
+        for _ in 0..HITS_PER_WAKE {
+            let Some(item) = self.hits.next() else { return };
+            if let Some(hit) = read_hit(&item) {
+                self.rules.observe_hit(&hit, self.probes.list());
+            }
+        }
+    }
+
+    fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
+        self.take_hits();
+        // The last totals are still on the kernel side; those of /proc are gone with the process.
+        self.read().map_err(kernel_failure)?;
+        let Some(process) = self.processes.iter_mut().find(|process| process.slot == slot) else { return Ok(()) };
+        process.ended = true;
+        self.probes.forget(process.pid).map_err(kernel_failure)?;
+        self.rules.leave(slot, monotonic_ns());
+        Ok(())
+    }
+
+    fn show(&mut self) {
+        let snapshot = self.snapshot();
+        if let Some(shared) = &self.shared {
+            *shared.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
+        }
+        let now = monotonic_ns();
+        let period = if self.painter.is_screen() { 2 * TICK } else { PLAIN_PERIOD };
+        if now.saturating_sub(self.painted_ns) + TICK.as_nanos() as u64 / 2 < period.as_nanos() as u64 {
+            return;
+        }
+        self.painted_ns = now;
+        if self.painter.is_screen() {
+            self.painter.paint(&view::screen(&snapshot));
+        } else {
+            view::summary(&snapshot).iter().for_each(|line| self.painter.say(line));
+        }
+    }
+
+    /// The state now.
+    fn snapshot(&self) -> Snapshot {
+        let lost = self.probes.kernel().losses().unwrap_or_default();
+        Snapshot {
+            job: JobView { host: self.host.clone(), ..job_view(&self.job, self.probes.list().len()) },
+            elapsed: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
+            period: self.processes.iter().map(Metered::period).max().unwrap_or_default(),
+            processes: self.processes.iter().map(|process| process.view(self.probes.list())).collect(),
+            rules: self.rules.views(),
+            findings: self.ledger.findings(),
+            changes: self.ledger.changes(),
+            lost,
+            missing: self.probes.missing().iter().chain(&self.missing).cloned().collect(),
+        }
+    }
+}
+
+/// What is shown of a job.
+pub fn job_view(job: &Job, watched: usize) -> JobView {
+    let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
+    JobView {
+        program: job.program(),
+        user: job.members.first().map(|member| member.process.user()).unwrap_or_default(),
+        host: String::new(),
+        launcher: job.launcher.as_ref().map(|launcher| launcher.pid.number),
+        size: job.size(),
+        mpi: mpi.map(|mpi| (mpi.implementation.name.to_owned(), mpi.implementation.version.clone())),
+        library: mpi.map(|mpi| mpi.library.clone()),
+        watched,
+    }
+}
+
+fn kernel_failure(error: KernelError) -> Failure {
+    match error {
+        KernelError::Permission(_) => Failure::not_permitted(error),
+        other => Failure::not_there(other),
+    }
+}
+
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next receipt; never, without hands or when they have ended.
+async fn next_receipt(hands: &mut Option<Hands>) -> Receipt {
+    match hands {
+        Some(hands) => match hands.receipt().await {
+            Some(receipt) => receipt,
+            None => std::future::pending().await,
+        },
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,249 @@
+//! The text of the screen, as a function of a snapshot.
+
+use crate::{
+    format::{bytes, count, duration, percent, plural},
+    snapshot::{FindingView, FunctionTotals, ProcessView, Rates, Snapshot},
+};
+
+/// More ranks than this are shown as minimum, median and maximum.
+const RANKS_SHOWN: usize = 16;
+const FUNCTIONS_SHOWN: usize = 8;
+const BAR_COLUMNS: f64 = 40.0;
+
+/// One line that names the job.
+pub fn header(snapshot: &Snapshot) -> String {
+    let job = &snapshot.job;
+    let pids: Vec<i32> = snapshot.processes.iter().map(|process| process.pid).collect();
+    let pids = match (pids.iter().min(), pids.iter().max()) {
+        (Some(first), Some(last)) if first != last => format!("pids {first}-{last}"),
+        (Some(only), _) => format!("pid {only}"),
+        _ => "no process".into(),
+    };
+    let here = snapshot.processes.len();
+    let what = match &job.mpi {
+        Some((name, version)) => {
+            let version = version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+            let ranks = if here == job.size { plural(here, "rank") } else { format!("{here} of {} ranks", job.size) };
+            format!("{ranks} ({pids}), {name}{version}")
+        }
+        None => format!("{} ({pids}), no MPI", plural(here, "process").replace("processs", "processes")),
+    };
+    format!("{}: {what}, user {}, this node only", job.program, job.user)
+}
+
+/// The repainted block.
+pub fn screen(snapshot: &Snapshot) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    lines.extend(summary(snapshot));
+    lines.push(String::new());
+    lines.extend(ranks(snapshot));
+    let functions = snapshot.functions();
+    if !functions.is_empty() {
+        lines.push(String::new());
+        lines.extend(function_lines(snapshot, &functions));
+    }
+    lines.push(String::new());
+    lines.extend(finding_lines(snapshot));
+    lines.extend(losses(snapshot));
+    lines
+}
+
+/// Where the time of all ranks goes, in two lines.
+pub fn summary(snapshot: &Snapshot) -> Vec<String> {
+    let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
+    let rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
+    if rates.is_empty() {
+        return vec![format!(" after {elapsed:<9} nothing measured yet")];
+    }
+    let number = rates.len() as f64;
+    let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
+    let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
+    let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
+    let in_mpi = mpi.map_or_else(String::new, |mpi| format!("   inside MPI {}", percent(mpi / number)));
+    let calls = mpi.map_or_else(String::new, |_| {
+        format!("{} MPI calls/s, {}/s sent", count(sum(|r| r.calls_per_s)), bytes(sum(|r| r.sent_per_s)))
+    });
+    let (cpu, wait) = (mean(|r| r.cpu), mean(|r| r.runqueue));
+    let ranks = if snapshot.job.mpi.is_some() { "rank" } else { "process" };
+    let whose = if rates.len() == 1 { format!("the {ranks}") } else { format!("the {} {ranks}s", rates.len()) };
+    let whose = whose.replace("processs", "processes");
+    vec![
+        format!(" after {elapsed:<9} {calls}").trim_end().to_owned(),
+        format!(" time of {whose}   on a CPU {}   waiting for a CPU {}{in_mpi}", percent(cpu), percent(wait)),
+    ]
+}
+
+fn ranks(snapshot: &Snapshot) -> Vec<String> {
+    let mut lines =
+        vec![" rank    in MPI  on a CPU  waits for a CPU  switched away/s   calls/s     sent/s".to_owned()];
+    let name = |process: &ProcessView| process.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+    if snapshot.processes.len() <= RANKS_SHOWN {
+        lines.extend(snapshot.processes.iter().map(|process| match (&process.rates, process.ended) {
+            (_, true) => format!(" {:>4}  ended", name(process)),
+            (None, _) => format!(" {:>4}  not measured yet", name(process)),
+            (Some(rates), _) => rank_line(&name(process), rates),
+        }));
+        return lines;
+    }
+    let mut rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
+    // Ordered by time in MPI: the rank that waits least is the one that the others wait for.
+    rates.sort_by(|a, b| a.mpi.unwrap_or(0.0).total_cmp(&b.mpi.unwrap_or(0.0)));
+    if let (Some(first), Some(last)) = (rates.first(), rates.last()) {
+        lines.push(rank_line("min", first));
+        lines.push(rank_line("med", &rates[rates.len() / 2]));
+        lines.push(rank_line("max", last));
+    }
+    lines
+}
+
+fn rank_line(name: &str, rates: &Rates) -> String {
+    format!(
+        " {name:>4}  {:>8}  {:>8}  {:>15}  {:>15}  {:>8}  {:>9}",
+        rates.mpi.map_or_else(|| "-".to_owned(), percent),
+        percent(rates.cpu),
+        percent(rates.runqueue),
+        count(rates.switches_per_s.round()),
+        count(rates.calls_per_s.round()),
+        bytes(rates.sent_per_s),
+    )
+}
+
+fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<String> {
+    let running = snapshot.running().count().max(1) as f64;
+    let mut lines = vec![" function               calls/s      mean   share of the time".to_owned()];
+    for function in functions.iter().take(FUNCTIONS_SHOWN) {
+        let share = function.share / running;
+        let timed = function.time_ns.is_some();
+        let bar = "#".repeat((share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS) as usize);
+        let line = format!(
+            " {:<20} {:>9}  {:>8}   {:>6}  {bar}",
+            function.name,
+            count(function.calls_per_s.round()),
+            function.mean_ns.map_or_else(|| "-".to_owned(), duration),
+            if timed { percent(share) } else { "-".to_owned() },
+        );
+        lines.push(line.trim_end().to_owned());
+    }
+    let rest = functions.len().saturating_sub(FUNCTIONS_SHOWN);
+    if rest > 0 {
+        lines.push(format!(" and {}", plural(rest, "more function")));
+    }
+    lines
+}
+
+/// What the rules found, or why they are silent.
+pub fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
+    if snapshot.rules.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = Vec::new();
+    if snapshot.findings.is_empty() {
+        lines.push(format!(" no finding yet: {} looked", plural(snapshot.rules.len(), "rule")));
+        lines.extend(snapshot.rules.iter().map(|rule| format!("    {:<20} {}", rule.name, rule.state)));
+        return lines;
+    }
+    lines.push(format!(" {}", plural(snapshot.findings.len(), "finding")));
+    for (index, finding) in snapshot.findings.iter().enumerate() {
+        lines.extend(finding_block(index + 1, finding));
+    }
+    let quiet = |rule: &&crate::snapshot::RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
+    lines.extend(snapshot.rules.iter().filter(quiet).map(|rule| format!("    state  {}", rule.state)));
+    lines
+}
+
+fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut text = finding.text.lines();
+    let repaired = if finding.repaired { " (repaired)" } else { "" };
+    lines.push(format!(" {number}  {}{repaired}   {}", finding.rule, text.next().unwrap_or_default()));
+    lines.extend(text.map(|line| format!("    {line}")));
+    for (word, advice) in [("now", &finding.now), ("next", &finding.next_start)] {
+        for (index, line) in advice.iter().flat_map(|advice| advice.lines()).enumerate() {
+            lines.push(format!("    {:<6} {line}", if index == 0 { word } else { "" }));
+        }
+    }
+    lines
+}
+
+fn losses(snapshot: &Snapshot) -> Vec<String> {
+    let lost = snapshot.lost.iter().filter(|(_, count)| *count > 0);
+    let mut lines: Vec<String> =
+        lost.map(|(kind, number)| format!(" lost: {} ({kind})", count(*number as f64))).collect();
+    lines.extend(snapshot.missing.iter().map(|missing| format!(" missing: {missing}")));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{JobView, RuleView};
+    use std::time::Duration;
+
+    fn rank(number: u32) -> ProcessView {
+        ProcessView {
+            pid: 8120 + number as i32,
+            rank: Some(number),
+            rates: Some(Rates {
+                mpi: Some(0.981),
+                cpu: 0.332,
+                runqueue: 0.661,
+                calls_per_s: 412.0,
+                sent_per_s: 3.4 * 1024.0 * 1024.0,
+                switches_per_s: 83.0,
+            }),
+            functions: vec![FunctionTotals {
+                name: "MPI_Wait".into(),
+                calls: 800,
+                time_ns: Some(1),
+                calls_per_s: 350.0,
+                share: 0.8,
+                mean_ns: Some(6.1e6),
+                ..FunctionTotals::default()
+            }],
+            ..ProcessView::default()
+        }
+    }
+
+    fn snapshot(ranks: u32) -> Snapshot {
+        Snapshot {
+            job: JobView {
+                program: "lmp".into(),
+                user: "ana".into(),
+                size: ranks as usize,
+                mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
+                ..JobView::default()
+            },
+            elapsed: Duration::from_secs(2),
+            processes: (0..ranks).map(rank).collect(),
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn a_job_of_two_ranks_is_shown_rank_by_rank() {
+        let mut snapshot = snapshot(2);
+        snapshot.processes[1].ended = true;
+        snapshot.rules.push(RuleView {
+            name: "openmpi-busy-wait".into(),
+            mode: "advising",
+            state: "condition false".into(),
+        });
+        snapshot.lost.push(("ring_full", 3));
+        let text = [vec![header(&snapshot)], screen(&snapshot)].concat().join("\n");
+        insta::assert_snapshot!(text, @"");
+    }
+
+    #[test]
+    fn a_large_job_is_shown_by_its_extremes_and_its_findings() {
+        let mut snapshot = snapshot(64);
+        snapshot.findings.push(FindingView {
+            rule: "openmpi-busy-wait".into(),
+            text: "64 ranks share 2 CPUs".into(),
+            now: Some("sudo tuneagent attach 8120 --apply\nsets one byte in each rank".into()),
+            next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
+            repaired: false,
+        });
+        snapshot.rules.push(RuleView { name: "openmpi-busy-wait".into(), mode: "advising", state: "advising".into() });
+        insta::assert_snapshot!(screen(&snapshot).join("\n"), @"");
+    }
+}
