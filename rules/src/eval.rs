@@ -19,6 +19,9 @@ pub(crate) struct HitsInWindow {
     pub(crate) ends: Option<(f64, f64)>,
 }
 
+/// The hits of a probe in each process, or the reason why they are not known.
+pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, String>>;
+
 /// What is known of a closed window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WindowData {
@@ -29,7 +32,7 @@ pub(crate) struct WindowData {
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each probe its name and its hits by process.
-    pub(crate) probes: Vec<(String, BTreeMap<ProcessId, Result<HitsInWindow, String>>)>,
+    pub(crate) probes: Vec<(String, HitsByProcess)>,
     /// Who is left out and why.
     pub(crate) left_out: Vec<String>,
 }
@@ -199,7 +202,7 @@ fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
     })
 }
 
-fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, String> {
+pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, String> {
     Ok(match comparison {
         Comparison::Equal => a == b,
         Comparison::Unequal => a != b,

@@ -43,6 +43,14 @@ impl Type {
         Type::single(Kind::Number(dimension))
     }
 
+    /// Of a number; what is none has no dimension.
+    pub(crate) fn dimension(self) -> Dimension {
+        match self.kind {
+            Kind::Number(dimension) => dimension,
+            Kind::Boolean | Kind::Text => Dimension::NONE,
+        }
+    }
+
     pub(crate) fn what(self) -> String {
         match self.kind {
             Kind::Boolean => "a boolean".to_string(),

@@ -513,7 +513,7 @@ fn whole_constant(of: &Typed) -> Option<i8> {
 }
 
 /// Two values that cannot meet: both are named, and for numbers the factor that one of them lacks.
-pub(crate) fn different(verb: &str, left: &Typed, right: &Typed, span: Span) -> Diagnostic {
+fn different(verb: &str, left: &Typed, right: &Typed, span: Span) -> Diagnostic {
     let (a, b) = (left.of.what(), right.of.what());
     let (Kind::Number(l), Kind::Number(r)) = (left.of.kind, right.of.kind) else {
         let message = format!("cannot {verb} {a} and {b}");

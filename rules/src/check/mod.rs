@@ -11,7 +11,6 @@ mod tune;
 
 use std::collections::BTreeMap;
 
-pub(crate) use infer::different;
 use infer::{Infer, Names, Place};
 
 use crate::diag::{Diagnostic, Span, has_errors};
@@ -27,7 +26,7 @@ use crate::measure::Measure;
 use crate::plan::{self, Plan};
 use crate::term::{Kind, Term, Type, Typed};
 use crate::unit::Dimension;
-use crate::value::{Cell, Scalar, Value, show_cell};
+use crate::value::{Scalar, Value, show_cell};
 
 /// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
@@ -329,7 +328,7 @@ impl Checker<'_> {
                 Some(Err(wrong)) => self.wrong.push(wrong),
             }
         }
-        for named in &given {
+        for named in &file.parameters {
             self.names.parameters.insert(named.name.raw.clone(), None);
         }
         let mut shown = Vec::new();
@@ -537,9 +536,4 @@ impl CheckedRule {
         }
         found.into_iter().collect()
     }
-}
-
-/// The value of `cell` as people read it, without the frame of a none.
-pub(crate) fn shown(cell: &Cell, of: Type) -> String {
-    show_cell(cell, of)
 }

@@ -1,1 +1,377 @@
+use std::collections::BTreeMap;
 
+use proptest::prelude::*;
+
+use crate::diag::render;
+use crate::eval::{Context, HitsInWindow, WindowData};
+use crate::facts::ProcessFacts;
+use crate::file::RuleFile;
+use crate::function::FUNCTIONS;
+use crate::measure::Measure;
+use crate::term::Kind;
+use crate::value::{ProcessId, Scalar, Value};
+use crate::{CheckedRule, Delivery};
+
+const FRAME: &str = "\
+rule: test
+about: a frame for formulas
+parameters:
+  gain: 3%
+roles:
+  master: rank == 0
+  worker: rank > 0
+probes:
+  send: {role: master, span: send_task}
+  step: {role: worker, entry: do_step}
+windows:
+  pulse: {every: 500ms}
+metrics:
+";
+
+fn with_metrics(metrics: &str) -> String {
+    format!("{FRAME}{metrics}")
+}
+
+fn errors(source: &str) -> String {
+    match CheckedRule::from_source(source) {
+        Ok(rule) => render("rule.yaml", source, rule.warnings()),
+        Err(wrong) => render("rule.yaml", source, &wrong),
+    }
+}
+
+/// Formulas that are wrong, and more than one at a time; each list has its snapshot.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "dimensions",
+        "  a: sum(cpu.time) + sum(mpi.bytes)\n  b: sum(mpi.time) > 5\n  c: min(1ms, 1KiB)\n  d: 2^1s\n  e: 1s^0.5\n  f: floor(1s)\n",
+    ),
+    (
+        "types",
+        "  a: 1 + true\n  b: not 3\n  c: \"x\" < \"y\"\n  d: 1 and 2 > 1\n  e: \"x\" == 1\n",
+    ),
+    (
+        "names",
+        "  a: mpi.tme\n  b: gian\n  c: pulse.durtion\n  d: send.size\n  e: sum(sned.duration)\n  f: summ(1)\n  g: value\n",
+    ),
+    (
+        "places",
+        "  a: worker + 1\n  b: send + 1\n  c: send.duration * 2\n  d: rank\n  e: has(x)\n  f: sum(worker)\n  g: sum(send)\n  h: mean(step.duration)\n",
+    ),
+    (
+        "reductions",
+        "  a: sum(1)\n  b: count(cpu.time) by process\n  c: 1 by process\n  d: sum(cpu.time) by host\n  e: sum(send.duration * 2)\n  f: clamp(1, 2)\n",
+    ),
+    ("circle", "  a: b + 1\n  b: c * 2\n  c: a\n  d: a\n"),
+    (
+        "clashes",
+        "  send: 1\n  gain: 2\n  mpi.time: 3\n  threads: 4\n  sum: 5\n",
+    ),
+];
+
+/// Whole rules that are wrong.
+const WRONG_RULES: &[(&str, &str)] = &[
+    ("a_rule_without_roles_and_windows", "rule: a\nabout: b\n"),
+    (
+        "roles",
+        "rule: a\nabout: b\nroles:\n  r: rank\n  s: mpi == \"OpenMPI\"\n  t: mpi.time > 1s\n  u: rnak == 0\n  v: loads(libgomp)\n  w: has(1)\nwindows:\n  p: {every: 1s}\n",
+    ),
+    (
+        "settings",
+        "rule: a\nabout: b\nparameters:\n  z: 1 / 0\n  m: sum(mpi.time)\nroles:\n  r: rank == 0\nwindows:\n  p: {every: 1ms}\ntune:\n  - {set: x, role: q, value: 1, when: true, for: 0, every: pulse, cooldown: 5, guard: {maximize: mpi.calls, over: 2.5, undo_if_worse_by: 200%}}\n",
+    ),
+    (
+        "tunes",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nwindows:\n  p: {every: 1s}\ntune:\n  - set: x\n  - {finding: f, when: true, role: r, cooldown: 1s}\n  - {when: true}\n  - {set: x, role: r, value: 1s, when: threads > 3, guard: {minimize: 1 > 2, over: 2, undo_if_worse_by: 5%}}\n  - {set: a.b, role: r, value: \"t\", when: true, guard: {minimize: 1, over: 2}}\n",
+    ),
+    (
+        "later",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: 'f*'}\nwindows:\n  v: {every: 1s}\n  w: {every: 1s}\n",
+    ),
+    (
+        "unused_probe",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\nwindows:\n  v: {every: 1s}\n",
+    ),
+    (
+        "findings",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nwindows:\n  v: {every: 1s}\ntune:\n  - {when: true, finding: 'a {threads} b {nothing}'}\n",
+    ),
+];
+
+#[test]
+fn what_is_wrong_with_formulas_is_shown_with_what_to_do() {
+    for (name, metrics) in WRONG {
+        insta::assert_snapshot!(*name, errors(&with_metrics(metrics)));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_rules_is_shown_with_what_to_do() {
+    for (name, source) in WRONG_RULES {
+        insta::assert_snapshot!(*name, errors(source));
+    }
+}
+
+#[test]
+fn the_example_of_every_function_checks() {
+    for function in FUNCTIONS {
+        let in_role = matches!(function.name, "loads" | "has");
+        let source = if in_role {
+            FRAME
+                .replace("rank == 0", &format!("'{}'", function.example))
+                .replace("metrics:\n", "")
+        } else {
+            with_metrics(&format!("  x: '{}'\n", function.example))
+        };
+        let rule = CheckedRule::from_source(&source);
+        assert!(rule.is_ok(), "{}: {}", function.name, errors(&source));
+        assert!(function.example.starts_with(function.name));
+    }
+}
+
+#[test]
+fn a_parameter_can_be_overridden_and_a_wrong_override_is_reported_at_its_place() {
+    let file = RuleFile::parse(&with_metrics("  x: gain * 2\n")).unwrap();
+    let check =
+        |name: &str, value: &str| file.check(&BTreeMap::from([(name.to_string(), value.to_string())]));
+    assert_eq!(
+        check("gain", "5%").unwrap().parameters(),
+        [("gain".to_string(), "5 %".to_string())]
+    );
+    let codes = |name, value| {
+        check(name, value)
+            .unwrap_err()
+            .iter()
+            .map(|d| d.code)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(codes("gian", "5%"), ["E0130"]);
+    assert_eq!(codes("gain", "5 +"), ["E0120"]);
+    assert_eq!(codes("gain", "sum(mpi.time)"), ["E0134"]);
+}
+
+/// Three processes: 0 is the master, with two sends; 1 and 2 are workers.
+fn window() -> WindowData {
+    let table = |values: [f64; 3]| {
+        let rows = values
+            .iter()
+            .zip(0..)
+            .map(|(value, id)| (ProcessId(id), Ok(Scalar::Number(*value))));
+        Value::Table(rows.collect())
+    };
+    let mut lost = table([1.0, 2.0, 3.0]);
+    if let Value::Table(rows) = &mut lost {
+        rows.insert(
+            ProcessId(1),
+            Err("faults.minor of rank 1 was not observed in the window".into()),
+        );
+    }
+    let hits = |count, sum, ends| Ok(HitsInWindow { count, sum, ends });
+    WindowData {
+        index: 7,
+        duration: 0.5,
+        roles: vec![[ProcessId(0)].into(), [ProcessId(1), ProcessId(2)].into()],
+        measures: BTreeMap::from([
+            (Measure::CpuTime, table([0.1, 0.2, 0.3])),
+            (Measure::RunqueueTime, table([0.4, 0.2, 0.1])),
+            (Measure::CpusAvailable, table([2.0, 2.0, 2.0])),
+            (Measure::FaultsMinor, lost),
+            (Measure::CpusOnline, Value::number(4.0)),
+        ]),
+        probes: vec![
+            (
+                "send".into(),
+                [(ProcessId(0), hits(2.0, 0.006, Some((0.002, 0.004))))].into(),
+            ),
+            (
+                "step".into(),
+                [
+                    (ProcessId(1), hits(0.0, 0.0, None)),
+                    (ProcessId(2), hits(3.0, 0.0, None)),
+                ]
+                .into(),
+            ),
+        ],
+        left_out: Vec::new(),
+    }
+}
+
+fn value_of(formula: &str) -> String {
+    let source = with_metrics(&format!("  V: sum(faults.minor)\n  x: '{formula}'\n"));
+    let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
+    let values = rule.evaluate(&window());
+    let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
+    values[place].1.show(rule.metrics[place].value.of)
+}
+
+#[test]
+fn formulas_have_the_values_that_paper_gives() {
+    for (formula, expected) in [
+        ("sum(cpu.time + runqueue.time) / pulse.duration", "2.6"),
+        ("sum(cpu.time)", "600 ms"),
+        ("mean(cpu.time) / max(cpu.time)", "0.667"),
+        ("cpu.time / pulse.duration", "0.2 to 0.6 over 3 processes"),
+        ("sum(cpu.time) by process", "100 ms to 300 ms over 3 processes"),
+        ("max(cpus.available)", "2"),
+        ("count(worker)", "2"),
+        ("count(cpu.time)", "3"),
+        ("count(send) / pulse.duration", "4/s"),
+        ("mean(send.duration)", "3 ms"),
+        ("min(send.duration) + max(send.duration)", "6 ms"),
+        ("count(step) by process", "0 to 3 over 2 processes"),
+        (
+            "cpu.time * count(step) by process",
+            "0 s to 900 ms over 2 processes",
+        ),
+        ("min(3, 1, 2)", "1"),
+        ("max(cpu.time, 150ms)", "150 ms to 300 ms over 3 processes"),
+        ("clamp(9, 1, 8)", "8"),
+        ("floor(2.7) + ceil(0.2) + round(0.5) + abs(-1)", "5"),
+        ("-2^2", "-4"),
+        ("7 % 4", "3"),
+        ("gain", "3 %"),
+        ("pulse.index", "7"),
+        ("cpus.online > 3 and not (1 < 0)", "true"),
+        ("1 <= 2 <= 3", "true"),
+        ("4KiB / 1s", "4 KiB/s"),
+        ("(2s)^2 / 1s", "4 s"),
+    ] {
+        assert_eq!(value_of(formula), expected, "{formula}");
+    }
+}
+
+#[test]
+fn what_is_not_known_is_none_with_its_reason_and_spreads() {
+    let lost = "faults.minor of rank 1 was not observed in the window";
+    for (formula, expected) in [
+        ("sum(faults.minor)", format!("none ({lost})")),
+        ("V + 1", format!("none (V has none because {lost})")),
+        ("V > 1 or true", format!("none (V has none because {lost})")),
+        ("1 / 0", "none (it divides by 0)".to_string()),
+        ("10^400", "none (the result is not a finite number)".to_string()),
+        (
+            "clamp(1, 8, 2)",
+            "none (clamp has its low bound above its high)".to_string(),
+        ),
+        ("sum(mpi.time)", "none (mpi.time was not observed)".to_string()),
+    ] {
+        assert_eq!(value_of(formula), expected, "{formula}");
+    }
+}
+
+#[test]
+fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
+    let mut window = window();
+    window.probes[0].1.insert(
+        ProcessId(0),
+        Ok(HitsInWindow {
+            count: 0.0,
+            sum: 0.0,
+            ends: None,
+        }),
+    );
+    let rule =
+        CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
+    let shown: Vec<String> = rule
+        .evaluate(&window)
+        .iter()
+        .zip(&rule.metrics)
+        .map(|((_, v), m)| v.show(m.value.of))
+        .collect();
+    assert_eq!(shown, ["0", "none (send was hit 0 times in the window)"]);
+}
+
+#[test]
+fn the_plan_asks_for_the_least_that_is_enough() {
+    let probe = |metric: &str| {
+        CheckedRule::from_source(&with_metrics(metric))
+            .unwrap()
+            .plan()
+            .probes[0]
+            .delivers
+    };
+    assert_eq!(probe("  x: 1\n"), Delivery::Nothing);
+    assert_eq!(probe("  x: count(send)\n"), Delivery::Count);
+    assert_eq!(
+        probe("  x: count(send) * mean(send.duration)\n"),
+        Delivery::Durations
+    );
+    assert_eq!(
+        probe("  x: count(send) * max(send.duration)\n"),
+        Delivery::EachHit
+    );
+    insta::assert_debug_snapshot!(
+        "plan",
+        CheckedRule::from_source(crate::library()[0].1).unwrap().plan()
+    );
+}
+
+#[test]
+fn a_role_chooses_by_facts_and_an_unknown_fact_never_gives_one() {
+    let rule = CheckedRule::from_source(crate::library()[0].1).unwrap();
+    let mut facts = ProcessFacts {
+        exe: "lmp".into(),
+        mpi: Some("Open MPI".into()),
+        ..ProcessFacts::default()
+    };
+    assert!(rule.roles_of(&facts).is_empty());
+    facts.symbols.insert("opal_progress_yield_when_idle".into());
+    assert_eq!(rule.roles_of(&facts), ["rank"]);
+    facts.mpi = None;
+    assert!(rule.roles_of(&facts).is_empty());
+}
+
+/// Formulas put together at random, most of them nonsense.
+fn any_formula() -> impl Strategy<Value = String> {
+    let leaf = prop::sample::select(vec![
+        "1",
+        "2ms",
+        "3KiB",
+        "50%",
+        "true",
+        "\"t\"",
+        "cpu.time",
+        "cpus.online",
+        "faults.minor",
+        "gain",
+        "count(worker)",
+        "mean(send.duration)",
+        "pulse.duration",
+        "0",
+    ]);
+    leaf.prop_map(String::from).prop_recursive(4, 24, 2, |inner| {
+        let operator = prop::sample::select(vec!["+", "-", "*", "/", " % ", "^", "<", "==", "and", "or"]);
+        let call = prop::sample::select(vec!["sum", "mean", "min", "abs", "floor", "not", "-"]);
+        prop_oneof![
+            (inner.clone(), operator, inner.clone()).prop_map(|(a, o, b)| format!("({a}) {o} ({b})")),
+            (call, inner).prop_map(|(f, a)| format!("{f}({a})")),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_checks_evaluates_to_a_value_of_its_type(formula in any_formula()) {
+        let Ok(rule) = CheckedRule::from_source(&with_metrics(&format!("  x: '{formula}'\n"))) else { return Ok(()) };
+        let typed = &rule.metrics[0].value;
+        let window = window();
+        let value = Context { window: Some(&window), ..Context::default() }.eval(typed);
+        let cells: Vec<_> = match value {
+            Value::Single(cell) => {
+                prop_assert!(!typed.of.table || cell.is_err());
+                vec![cell]
+            }
+            Value::Table(rows) => {
+                prop_assert!(typed.of.table);
+                rows.into_values().collect()
+            }
+        };
+        for cell in cells.into_iter().flatten() {
+            let fits = match (cell, typed.of.kind) {
+                (Scalar::Number(value), Kind::Number(_)) => value.is_finite(),
+                (Scalar::Boolean(_), Kind::Boolean) | (Scalar::Text(_), Kind::Text) => true,
+                _ => false,
+            };
+            prop_assert!(fits);
+        }
+    }
+}

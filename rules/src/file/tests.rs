@@ -1,9 +1,152 @@
-use super::RuleFile;
-use crate::diag::render;
+use std::collections::BTreeMap;
 
-fn errors(source: &str) -> String {
-    match RuleFile::parse(source) {
-        Ok(_) => "no error".to_string(),
-        Err(wrong) => render("rule.yaml", source, &wrong),
+use proptest::prelude::*;
+
+use super::RuleFile;
+use crate::diag::{line_column, render};
+
+/// The traps of YAML and of the file's form; each has its snapshot.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "comma_swallowed_in_braces",
+        "rule: a\nabout: b\ntune:\n  - {set: x, value: clamp(x, 1, max), when: a > 1}\n",
+    ),
+    (
+        "comma_swallowed_in_a_guard",
+        "rule: a\nabout: b\ntune:\n  - set: x\n    guard: {maximize: min(a, b), over: 5}\n",
+    ),
+    ("colon_and_space_in_a_plain_value", "rule: a\nabout: slow: very\n"),
+    (
+        "colon_and_space_in_a_finding",
+        "rule: a\nabout: b\ntune:\n  - finding: ranks spin: {x} of them\n",
+    ),
+    (
+        "switches_as_values",
+        "rule: a\nabout: b\nmetrics:\n  x: yes\n  y: Off\nparameters:\n  on: 1\n",
+    ),
+    ("nulls", "rule: a\nabout:\nsource: ~\nparameters:\n  p: null\n"),
+    (
+        "duplicate_key",
+        "rule: a\nabout: b\nmetrics:\n  x: 1\n  y: 2\n  x: 3\n",
+    ),
+    (
+        "anchor_and_alias",
+        "rule: a\nabout: b\nmetrics:\n  x: &one 1 + 1\n  y: *one\n",
+    ),
+    ("alias_of_nothing", "rule: a\nabout: b\nmetrics:\n  y: *one\n"),
+    ("tag", "rule: a\nabout: !!str b\n"),
+    ("merge", "rule: a\nabout: b\nmetrics:\n  <<: {x: 1}\n"),
+    ("two_documents", "rule: a\nabout: b\n---\nrule: c\n"),
+    ("empty", "# nothing here\n"),
+    ("not_closed", "rule: a\nabout: b\nwindows: {pulse: {every: 1s}\n"),
+    ("tabs", "rule: a\nroles:\n\tx: rank == 0\n"),
+    ("a_list_as_the_file", "- rule: a\n- rule: b\n"),
+    ("unknown_keys", "rule: a\nabuot: b\nmetric: {}\nxyz: 1\n"),
+    (
+        "keys_of_later_versions",
+        "rule: a\nabout: b\nnames: {x: y}\nwindows:\n  i: {from: begin, to: end}\ntune:\n  - {call: f}\n",
+    ),
+    (
+        "metrics_of_later_versions",
+        "rule: a\nabout: b\nmetrics:\n  T(n): n\n  C: {in: i, value: 1}\n",
+    ),
+    (
+        "wrong_shapes",
+        "rule: [a]\nabout: b\nmetrics: 3\ntune: {set: x}\nroles:\n  r: [1]\n",
+    ),
+    (
+        "missing",
+        "about: b\nprobes:\n  p: {role: r}\n  q: {entry: f}\nwindows:\n  w: {}\ntune:\n  - guard: {over: 5}\n",
+    ),
+    (
+        "bad_names",
+        "rule: Busy Wait\nabout: b\nmetrics:\n  in: 1\n  2x: 1\n  a-b: 1\n",
+    ),
+    (
+        "columns_in_formulas",
+        "rule: a\nabout: b\nmetrics:\n  plain: 1 + $\n  quoted: '1 + $'\n  double: \"1 + $\"\n  escaped: \"1\\t+ $\"\n  literal: |\n    1 +\n      2 + $\n  folded: >-\n    1 +\n    2 + $\n  lines: 1 +\n    2 + $\n  wide: λ + $\n",
+    ),
+    (
+        "templates",
+        "rule: a\nabout: b\ntune:\n  - finding: \"{x\"\n  - finding: x}\n  - finding: a {1 + } b {2 $} c\n",
+    ),
+];
+
+#[test]
+fn what_is_wrong_with_a_file_is_shown_at_its_place_with_what_to_do() {
+    for (name, source) in WRONG {
+        let wrong = RuleFile::parse(source).expect_err(name);
+        insta::assert_snapshot!(*name, render("rule.yaml", source, &wrong));
+    }
+}
+
+#[test]
+fn every_place_in_a_formula_is_the_place_in_the_file() {
+    let styles = [
+        "m: a + b\n",
+        "m: 'a + b'\n",
+        "m: \"a + b\"\n",
+        "m: |\n    a +\n      b\n",
+        "m: >\n    a +\n    b\n",
+        "m: a\n    + b\n",
+    ];
+    for style in styles {
+        let source = format!("rule: é\nabout: é\nmetrics:\n  {style}");
+        let source = source.replace("rule: é", "rule: e");
+        let file = RuleFile::parse(&source).unwrap();
+        let names = file.metrics[0].expr.names();
+        let found: Vec<&str> = names
+            .iter()
+            .map(|(_, span)| &source[span.start..span.end])
+            .collect();
+        assert_eq!(found, ["a", "b"], "{source}");
+        let lines: BTreeMap<&str, usize> = names
+            .iter()
+            .map(|(name, span)| (*name, line_column(&source, span.start).0))
+            .collect();
+        assert!(lines["a"] <= lines["b"]);
+    }
+}
+
+#[test]
+fn deep_and_long_files_are_refused() {
+    let deep = |levels| {
+        format!(
+            "rule: a\nabout: b\nmetrics: {}{}",
+            "[".repeat(levels),
+            "]".repeat(levels)
+        )
+    };
+    let codes = |source: &str| {
+        RuleFile::parse(source)
+            .unwrap_err()
+            .iter()
+            .map(|d| d.code)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(codes(&deep(30)), ["E0123"]);
+    assert_eq!(codes(&deep(100_000)).len(), 1);
+    assert_eq!(codes(&"#".repeat(300_000)), ["E0123"]);
+    let many: String = (0..300).map(|i| format!("  m{i}: 1\n")).collect();
+    assert_eq!(codes(&format!("rule: a\nabout: b\nmetrics:\n{many}")), ["E0123"]);
+}
+
+proptest! {
+    #[test]
+    fn no_file_makes_the_reader_panic(source in "[a-z{}\\[\\],:&*!|>'\"%#~\\n \\-λ0-9()+]{0,120}") {
+        if let Err(wrong) = RuleFile::parse(&source) {
+            render("x", &source, &wrong);
+        }
+    }
+
+    #[test]
+    fn no_damage_to_a_rule_makes_reading_or_checking_panic(at in 0usize..2000, cut in 0usize..40, put in "[{}\\[\\]():,\"'\\n a1%-]{0,4}") {
+        let text = crate::library()[0].1;
+        let from = text.floor_char_boundary(at.min(text.len()));
+        let to = text.floor_char_boundary((from + cut).min(text.len()));
+        let source = format!("{}{put}{}", &text[..from], &text[to..]);
+        if let Err(wrong) = crate::CheckedRule::from_source(&source) {
+            render("x", &source, &wrong);
+        }
     }
 }

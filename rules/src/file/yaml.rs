@@ -64,10 +64,8 @@ pub(crate) fn read(source: &str) -> (Option<Tree>, Vec<Diagnostic>) {
         events: Parser::new_from_str(source),
         wrong: Vec::new(),
     };
-    let tree = match reader.document() {
-        Ok(tree) => tree,
-        Err(Stop) => None,
-    };
+    // A stop has said why.
+    let tree = reader.document().unwrap_or_default();
     (tree, reader.wrong)
 }
 
@@ -302,7 +300,7 @@ impl<'a> Reader<'a> {
 }
 
 fn is_switch(raw: &str) -> bool {
-    ["on", "off", "yes", "no", "y", "n"]
+    ["on", "off", "yes", "no"]
         .iter()
         .any(|word| raw.eq_ignore_ascii_case(word))
 }

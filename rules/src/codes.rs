@@ -1,0 +1,252 @@
+//! The page of every diagnostic code: what is wrong, why it matters, what to do. Shown by `tuneagent explain`.
+
+/// A code and its page.
+#[derive(Debug)]
+pub struct Page {
+    /// Such as `E0107`.
+    pub code: &'static str,
+    /// What is wrong, in a few words.
+    pub title: &'static str,
+    /// What it means and what to do.
+    pub text: &'static str,
+}
+
+/// The page of `code`; letters of either case.
+pub fn explain(code: &str) -> Option<&'static Page> {
+    PAGES.iter().find(|page| page.code.eq_ignore_ascii_case(code))
+}
+
+const fn page(code: &'static str, title: &'static str, text: &'static str) -> Page {
+    Page { code, title, text }
+}
+
+/// Every page, in the order of the codes.
+pub const PAGES: &[Page] = &[
+    page(
+        "E0101",
+        "the file is not well-formed YAML",
+        "Brackets, quotes or indentation do not fit together, and what follows cannot be read. YAML is indented by\n\
+         spaces, never by tabs; a value that begins with one of { [ & * ! | > % @ must be put into quotes.",
+    ),
+    page(
+        "E0102",
+        "a colon that YAML takes for a key",
+        "A colon with a space behind it ends a key, also in the middle of a value:\n\n    \
+         finding: slow: {x} a step       # an error\n    \
+         finding: \"slow: {x} a step\"     # right\n\n\
+         Put the whole value into quotes, or write it on lines of its own below a `|`.",
+    ),
+    page(
+        "E0103",
+        "a comma inside {} cut a formula",
+        "Inside braces YAML ends a value at every comma. What is written\n\n    \
+         {value: clamp(x, 1, 8)}\n\n\
+         reads as three keys, `value` with `clamp(x`, and `1` and `8)` with nothing. Most readers of YAML say\n\
+         nothing. Put the formula into quotes, or write the mapping on lines of its own.",
+    ),
+    page(
+        "E0104",
+        "a key without a value",
+        "Behind the key there is nothing, `~` or `null`. A rule has no use for nothing: leave the key out.",
+    ),
+    page(
+        "E0105",
+        "in the language, but not in this version",
+        "The rule language is larger than this version of it. This version has: rule, about, source, parameters,\n\
+         roles, probes (entry, return and span of a function), one time window, metrics, and tunes that set a\n\
+         variable or only advise, with when, for, every, range, guard, cooldown, finding and next_start. Formulas\n\
+         have arithmetic, comparisons, and/or/not, the reductions sum, count, mean, min and max, and `by process`.\n\
+         What is left out is refused rather than ignored, so that no rule means less than it says.",
+    ),
+    page(
+        "E0106",
+        "a tag, an anchor, an alias or a merge",
+        "They make one text of a file mean something that stands elsewhere, and readers of YAML do not agree on them.\n\
+         Write the value where it is needed. A formula that is needed twice gets a name under `metrics`.",
+    ),
+    page(
+        "E0107",
+        "a key given twice",
+        "Most readers of YAML keep the last of two equal keys and say nothing. Both places are shown: leave one out,\n\
+         or give one another name.",
+    ),
+    page(
+        "E0108",
+        "not exactly one rule in the file",
+        "A file holds one rule: one YAML document, which is not empty. Further rules go into files of their own.",
+    ),
+    page(
+        "E0109",
+        "a word that is a boolean to some",
+        "on, off, yes and no are booleans to YAML 1.1 and texts to YAML 1.2. For values there are `true` and\n\
+         `false`; a text is put into quotes; a key gets another name.",
+    ),
+    page(
+        "E0110",
+        "an unknown key",
+        "The place has no such key. Unknown keys are errors because a misspelled `guard` would otherwise be no guard.",
+    ),
+    page(
+        "E0111",
+        "something required is missing",
+        "A rule needs its name, an `about`, roles and a window; a probe its role and its place; a tune its `when`; a\n\
+         tune that sets a variable also role, value and guard, for a change that nobody checks is not made.",
+    ),
+    page(
+        "E0112",
+        "a value of the wrong shape",
+        "Where a mapping, a list or a text is needed stands another of them. Sections are mappings (`name: value`\n\
+         lines), `tune` is a list (each item begins with a dash).",
+    ),
+    page(
+        "E0113",
+        "this cannot be a name",
+        "A rule's name has small letters, digits and dashes: `openmpi-busy-wait`. All other names stand in formulas\n\
+         and have letters, digits and underscores, begin with a letter, and are not words of the formulas (and, or,\n\
+         not, by, where, in, at, over, for, to, true, false). A variable's name has no spaces.",
+    ),
+    page(
+        "E0120",
+        "a formula that cannot be read",
+        "Loosest first: or, and, not, comparisons, + and -, * / and %, a minus before a value, ^, `by process`, calls.\n\
+         Comparisons in a row run one way: `1 <= value <= 8`. Texts are in double quotes.",
+    ),
+    page(
+        "E0121",
+        "a unit that is not known, or not at its number",
+        "Number and unit are written without a space: 50us, 4KiB, 10%. The units are % ns us ms s min B KB MB GB KiB\n\
+         MiB GiB; capitals count.",
+    ),
+    page(
+        "E0122",
+        "a quote or a brace without its partner",
+        "A text in a formula ends with the quote it began with. In `finding` and `next_start` formulas stand in\n\
+         braces; for a brace itself write it twice.",
+    ),
+    page(
+        "E0123",
+        "too large",
+        "Every part of a rule has a bound, so that no file can exhaust the program that reads it: 256 KiB a file, 256\n\
+         entries a section, 256 parts a formula. Give parts of a long formula names under `metrics`.",
+    ),
+    page(
+        "E0130",
+        "an unknown name",
+        "Nothing of this name is known at this place. Roles know facts (mpi, rank, size, exe) and parameters; metrics\n\
+         and tunes know parameters, metrics, measures, the window and the probes.",
+    ),
+    page(
+        "E0131",
+        "definitions in a circle",
+        "Each of these needs the value of another of them first. Definitions may stand in any order, but not in a\n\
+         circle.",
+    ),
+    page(
+        "E0132",
+        "a name with two meanings",
+        "What a name means must not depend on where it is looked up first: parameters, roles, probes, windows and\n\
+         metrics share one set of names, and may not take those that are built in.",
+    ),
+    page(
+        "E0133",
+        "a function that is not known, or called wrongly",
+        "There is no function of this name, or it takes another number of arguments. min and max fold a table when\n\
+         they have one argument, and choose among values when they have several.",
+    ),
+    page(
+        "E0134",
+        "a name in the wrong place",
+        "Facts belong to roles, measurements to metrics and tunes, constants everywhere. A role or a probe has no\n\
+         value of its own, but can be counted; the hits of a span have durations, which must be reduced.",
+    ),
+    page(
+        "E0140",
+        "the wrong type",
+        "Values are booleans, texts or numbers, and none is taken for another: a condition is compared, not counted.",
+    ),
+    page(
+        "E0141",
+        "dimensions that do not fit",
+        "Numbers carry dimensions: times, bytes, their products and quotients; counts and shares have none. Adding or\n\
+         comparing unlike ones is a mistake in the formula, and the message names the factor that is missing. To\n\
+         turn a time into a number divide by its unit: `x / 1ms`.",
+    ),
+    page(
+        "E0142",
+        "a constant without a value",
+        "A parameter or a setting is computed before anything is measured, and this one divides by 0 or is not finite.",
+    ),
+    page(
+        "E0143",
+        "a table where one value is needed",
+        "Measures of processes have a row for each process. Texts, ranges and guards need one value: fold the rows\n\
+         with sum, mean, min or max.",
+    ),
+    page(
+        "E0144",
+        "nothing to fold",
+        "The argument of a reduction is a single value already, or `by process` would leave a 1 in every row.",
+    ),
+    page(
+        "E0145",
+        "a setting out of its range",
+        "Windows last 10ms to 60min; `for` and `over` are 1 to 1000 windows; `undo_if_worse_by` is at least 0% and less\n\
+         than 100%; a cooldown is not negative.",
+    ),
+    page(
+        "E0150",
+        "a tune that does nothing, or half of something",
+        "A tune either sets a variable or advises. One without `set` needs a `finding`, and what belongs to a change\n\
+         (role, value, range, guard, cooldown) has no place in it.",
+    ),
+    page(
+        "E0151",
+        "two tunes on one variable",
+        "Both would write the same variable, and what it holds would depend on who came last. Make one tune with a\n\
+         value that covers both cases.",
+    ),
+    page(
+        "E0152",
+        "a probe that nothing uses",
+        "A warning: no formula counts its hits or their durations. It is not armed, and can be left out.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "a test may look at the sources")]
+    fn codes_in(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                codes_in(&path, found);
+            } else if !["codes.rs", "tests.rs"].contains(&path.file_name().unwrap().to_str().unwrap()) {
+                let text = std::fs::read_to_string(&path).unwrap();
+                let quoted = text
+                    .split('"')
+                    .filter(|part| part.len() == 5 && part.starts_with("E0"));
+                found.extend(quoted.map(String::from));
+            }
+        }
+    }
+
+    #[test]
+    fn every_code_in_use_has_a_page_and_every_page_a_use() {
+        let mut used = BTreeSet::new();
+        codes_in(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")), &mut used);
+        let pages: BTreeSet<String> = PAGES.iter().map(|page| page.code.to_string()).collect();
+        assert_eq!(used, pages);
+        assert!(PAGES.is_sorted_by_key(|page| page.code));
+    }
+
+    #[test]
+    fn a_page_is_found_in_either_case() {
+        assert_eq!(explain("e0107").map(|page| page.code), Some("E0107"));
+        assert!(explain("E9999").is_none());
+    }
+}

@@ -1,0 +1,366 @@
+//! The engine: observations go in, decisions, findings and verdicts come out.
+//!
+//! Deterministic and pure: time is what [`Engine::tick`] is told, nothing is iterated in an order that is not fixed,
+//! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
+//! until that tick: its `duration` is the actual one, and the next window begins there.
+
+mod output;
+mod samples;
+#[cfg(test)]
+mod tests;
+mod trial;
+mod tune;
+mod window;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+pub use output::{
+    Change, Decision, DecisionId, Finding, FindingState, Mode, Observation, Outcome, Output, ProbeId, RuleId,
+    Standing, TuneStatus, Verdict,
+};
+use samples::Samples;
+use tune::{TuneState, Turn};
+
+use crate::check::CheckedRule;
+use crate::facts::ProcessFacts;
+use crate::value::{ProcessId, Time};
+
+/// Evaluates rules on what is observed of a job.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    rules: Vec<Running>,
+    processes: BTreeMap<ProcessId, Process>,
+    samples: Samples,
+    decisions: u64,
+}
+
+/// A rule with what has become of it.
+#[derive(Clone, Debug)]
+struct Running {
+    rule: CheckedRule,
+    mode: Mode,
+    /// Where the open window began.
+    since: Time,
+    /// Index of the open window.
+    index: u64,
+    /// For each role its processes.
+    roles: Vec<BTreeSet<ProcessId>>,
+    tunes: Vec<TuneState>,
+    left_out: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Process {
+    facts: ProcessFacts,
+    joined: Time,
+    left: Option<Time>,
+}
+
+/// Two rules that cannot run together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// What both claim: a name, or a variable to set.
+    pub claim: String,
+    /// The names of the two rules.
+    pub rules: (String, String),
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, second) = &self.rules;
+        write!(
+            f,
+            "the rules {first} and {second} both claim {}; leave one of them out",
+            self.claim
+        )
+    }
+}
+
+impl std::error::Error for Conflict {}
+
+impl Engine {
+    /// An engine for `rules`, all of them advising, whose first windows begin at `now`.
+    ///
+    /// # Errors
+    /// When two rules have one name or set the same variable.
+    pub fn new(rules: Vec<CheckedRule>, now: Time) -> Result<Engine, Conflict> {
+        let mut claims: BTreeMap<String, String> = BTreeMap::new();
+        for rule in &rules {
+            let variables = rule
+                .plan()
+                .variables
+                .iter()
+                .map(|variable| format!("the variable {}", variable.name));
+            for claim in variables.chain([format!("the name {}", rule.name())]) {
+                if let Some(first) = claims.insert(claim.clone(), rule.name().to_string()) {
+                    return Err(Conflict {
+                        claim,
+                        rules: (first, rule.name().to_string()),
+                    });
+                }
+            }
+        }
+        let running = |rule: CheckedRule| Running {
+            mode: Mode::default(),
+            since: now,
+            index: 0,
+            roles: vec![BTreeSet::new(); rule.roles.len()],
+            tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
+            left_out: Vec::new(),
+            rule,
+        };
+        let rules = rules.into_iter().map(running).collect();
+        Ok(Engine {
+            rules,
+            processes: BTreeMap::new(),
+            samples: Samples::default(),
+            decisions: 0,
+        })
+    }
+
+    /// A process of the job is there from `now` on. One with the number of an earlier one takes its place.
+    ///
+    /// It counts in the windows that begin at `now` or later.
+    pub fn process_joined(&mut self, process: ProcessId, facts: ProcessFacts, now: Time) {
+        self.forget(process);
+        self.processes.insert(
+            process,
+            Process {
+                facts: facts.clone(),
+                joined: now,
+                left: None,
+            },
+        );
+        self.assign(process, &facts);
+    }
+
+    /// More is known of a process: its roles are decided again. Nothing happens for one that never joined.
+    pub fn process_learned(&mut self, process: ProcessId, facts: ProcessFacts) {
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.facts = facts.clone();
+            self.assign(process, &facts);
+        }
+    }
+
+    /// A process has ended. It does not count in the windows open at `now`.
+    pub fn process_left(&mut self, process: ProcessId, now: Time) {
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.left.get_or_insert(now);
+        }
+    }
+
+    fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
+        for running in &mut self.rules {
+            for (role, members) in running.rule.roles.iter().zip(&mut running.roles) {
+                if role.has(facts) {
+                    members.insert(process);
+                } else {
+                    members.remove(&process);
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self, process: ProcessId) {
+        self.processes.remove(&process);
+        self.samples.drop_process(process);
+        for running in &mut self.rules {
+            running.roles.iter_mut().for_each(|members| {
+                members.remove(&process);
+            });
+            running.tunes.iter_mut().for_each(|tune| tune.forget(process));
+        }
+    }
+
+    /// Takes a measurement. One of a process or a probe that is not known is ignored.
+    pub fn observe(&mut self, observation: Observation) {
+        let known =
+            |process: Option<ProcessId>| process.is_none_or(|process| self.processes.contains_key(&process));
+        match observation {
+            Observation::Counter {
+                process,
+                measure,
+                time,
+                total,
+            } if known(process) => {
+                self.samples.counter(process, measure, time, total);
+            }
+            Observation::Gauge {
+                process,
+                measure,
+                time,
+                value,
+            } if known(process) && value.is_finite() => {
+                self.samples.gauge(process, measure, time, value);
+            }
+            Observation::ProbeTotals {
+                rule,
+                probe,
+                process,
+                time,
+                count,
+                duration_sum_ns,
+            } if known(Some(process)) => {
+                self.samples
+                    .totals((rule, probe, process), time, (count, duration_sum_ns));
+            }
+            Observation::Hit {
+                rule,
+                probe,
+                process,
+                time,
+                duration_ns,
+            } if known(Some(process)) => {
+                self.samples.hit((rule, probe, process), time, duration_ns);
+            }
+            Observation::Counter { .. }
+            | Observation::Gauge { .. }
+            | Observation::ProbeTotals { .. }
+            | Observation::Hit { .. } => {}
+        }
+    }
+
+    /// Sets what a rule may do. Applying takes tunes off hold; leaving it gives up a change that is still on trial:
+    /// the verdict says to undo it. Switching off closes findings.
+    pub fn set_mode(&mut self, rule: RuleId, mode: Mode) -> Vec<Output> {
+        let Some(running) = self.rules.get_mut(rule.0) else {
+            return Vec::new();
+        };
+        running.mode = mode;
+        let mut out = Vec::new();
+        for (place, (tune, checked)) in running.tunes.iter_mut().zip(&running.rule.tunes).enumerate() {
+            out.extend(tune.set_mode(rule, place, mode, checked));
+        }
+        out
+    }
+
+    /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
+    pub fn tick(&mut self, now: Time) -> Vec<Output> {
+        let mut out = Vec::new();
+        // At most one change of a job is on trial at a time: two would be judged by each other's effect.
+        let mut busy = self
+            .rules
+            .iter()
+            .flat_map(|running| &running.tunes)
+            .any(TuneState::is_busy);
+        for index in 0..self.rules.len() {
+            let Some(running) = self.rules.get(index) else {
+                continue;
+            };
+            if now.since(running.since) < running.rule.window.every {
+                continue;
+            }
+            let window = (running.mode != Mode::Off).then(|| self.close(RuleId(index), running, now));
+            let Some(running) = self.rules.get_mut(index) else {
+                continue;
+            };
+            running.since = now;
+            running.index += 1;
+            if let Some(window) = window {
+                running.left_out = window.left_out.clone();
+                let metrics = running.rule.evaluate(&window);
+                for (place, tune) in running.tunes.iter_mut().enumerate() {
+                    let turn = Turn {
+                        id: RuleId(index),
+                        rule: &running.rule,
+                        place,
+                        mode: running.mode,
+                        window: &window,
+                        metrics: &metrics,
+                        now,
+                    };
+                    tune.window_closed(&turn, &mut busy, &mut self.decisions, &mut out);
+                }
+            }
+        }
+        self.forget_the_past(now);
+        out
+    }
+
+    /// Drops samples and ended processes that no open window can need.
+    fn forget_the_past(&mut self, now: Time) {
+        let floor = self
+            .rules
+            .iter()
+            .map(|running| running.since)
+            .min()
+            .unwrap_or(now);
+        self.samples.forget(floor);
+        let gone = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.left.is_some_and(|left| left <= floor));
+        let gone: Vec<ProcessId> = gone.map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|process| self.forget(process));
+    }
+
+    /// What came of a decision; `Applied` starts its guard's trial.
+    ///
+    /// False if no such decision is waiting: it was given up when its rule was switched, and what was written is to
+    /// be undone.
+    pub fn receipt(&mut self, decision: DecisionId, outcome: Outcome, now: Time) -> bool {
+        for running in &mut self.rules {
+            for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {
+                if tune.receipt(decision, &outcome, checked.cooldown, now) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// For every tune where it stands and why it does not act, in the order of rules and tunes.
+    pub fn status(&self) -> Vec<TuneStatus> {
+        let mut out = Vec::new();
+        for (index, running) in self.rules.iter().enumerate() {
+            for (place, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
+                let label = checked
+                    .action
+                    .as_ref()
+                    .map(|action| format!("set {}", action.variable));
+                let (standing, why) = tune.status(running.mode, checked);
+                out.push(TuneStatus {
+                    rule: RuleId(index),
+                    rule_name: running.rule.name.clone(),
+                    tune: place,
+                    label: label.unwrap_or_else(|| "advice".to_string()),
+                    standing,
+                    why,
+                    left_out: running.left_out.clone(),
+                });
+            }
+        }
+        out
+    }
+
+    /// The findings there are, with the numbers of the last window, or of the last before a change.
+    pub fn findings(&self) -> Vec<Finding> {
+        self.rules
+            .iter()
+            .flat_map(|running| &running.tunes)
+            .filter_map(TuneState::finding)
+            .collect()
+    }
+
+    /// The rules, in the order of their [`RuleId`]s.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, &CheckedRule, Mode)> {
+        self.rules
+            .iter()
+            .enumerate()
+            .map(|(index, running)| (RuleId(index), &running.rule, running.mode))
+    }
+
+    /// The processes that have a role of a rule: those its measures and probes are asked of, each with its roles.
+    pub fn members(&self, rule: RuleId) -> BTreeMap<ProcessId, Vec<&str>> {
+        let mut out: BTreeMap<ProcessId, Vec<&str>> = BTreeMap::new();
+        if let Some(running) = self.rules.get(rule.0) {
+            for (role, members) in running.rule.roles.iter().zip(&running.roles) {
+                members
+                    .iter()
+                    .for_each(|process| out.entry(*process).or_default().push(&role.name));
+            }
+        }
+        out
+    }
+}

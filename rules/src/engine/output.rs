@@ -1,0 +1,234 @@
+//! What goes into the engine and what comes out of it, as plain data.
+
+use crate::measure::Measure;
+use crate::unit::Dimension;
+use crate::value::{ProcessId, Scalar, Time};
+
+/// A rule of the engine, by its place in the list given to [`crate::Engine::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RuleId(pub usize);
+
+/// A probe of a rule, by its place in [`crate::Plan::probes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProbeId(pub usize);
+
+/// A decision, numbered from 1 in the order they were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DecisionId(pub u64);
+
+/// Something that was measured. Times must not run backwards within one series; what does is ignored.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Observation {
+    /// A running total since any moment.
+    Counter {
+        /// None for a measure of the node.
+        process: Option<ProcessId>,
+        /// Which.
+        measure: Measure,
+        /// When it was read.
+        time: Time,
+        /// Nanoseconds, bytes, or a count.
+        total: u64,
+    },
+    /// A level.
+    Gauge {
+        /// None for a measure of the node.
+        process: Option<ProcessId>,
+        /// Which.
+        measure: Measure,
+        /// When it was read.
+        time: Time,
+        /// Seconds, bytes, or a plain number.
+        value: f64,
+    },
+    /// Running totals of a probe in one process.
+    ProbeTotals {
+        /// The rule.
+        rule: RuleId,
+        /// Its probe.
+        probe: ProbeId,
+        /// The process.
+        process: ProcessId,
+        /// When they were read.
+        time: Time,
+        /// Hits since any moment.
+        count: u64,
+        /// Sum of their durations, nanoseconds; 0 where the plan asks for the count only.
+        duration_sum_ns: u64,
+    },
+    /// One hit of a probe for which the plan asks [`crate::Delivery::EachHit`].
+    Hit {
+        /// The rule.
+        rule: RuleId,
+        /// Its probe.
+        probe: ProbeId,
+        /// The process.
+        process: ProcessId,
+        /// When it ended.
+        time: Time,
+        /// How long it took, nanoseconds.
+        duration_ns: u64,
+    },
+}
+
+/// What a rule may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// It is not evaluated.
+    Off,
+    /// It has findings, and decides nothing.
+    #[default]
+    Advising,
+    /// It decides.
+    Applying,
+}
+
+/// What the engine has to say after a tick.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    /// Something is to be changed; answer with [`crate::Engine::receipt`].
+    Decision(Decision),
+    /// A condition holds.
+    FindingOpened(Finding),
+    /// It does no longer.
+    FindingClosed {
+        /// The rule.
+        rule: RuleId,
+        /// The tune, by its place in the file.
+        tune: usize,
+    },
+    /// A guard has judged a change.
+    Verdict(Verdict),
+}
+
+/// A change to be made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Its number.
+    pub id: DecisionId,
+    /// The rule.
+    pub rule: RuleId,
+    /// The rule's name.
+    pub rule_name: String,
+    /// The tune, by its place in the file.
+    pub tune: usize,
+    /// The numbers it was made from, as people read them: metrics, then the sides of the condition.
+    pub because: Vec<(String, String)>,
+    /// What is to be written, in the order of the processes.
+    pub changes: Vec<Change>,
+}
+
+/// One variable of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The process.
+    pub process: ProcessId,
+    /// The variable's symbol.
+    pub variable: String,
+    /// A boolean or a plain number.
+    pub value: Scalar,
+}
+
+/// A condition that holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The rule.
+    pub rule: RuleId,
+    /// The rule's name.
+    pub rule_name: String,
+    /// The tune, by its place in the file.
+    pub tune: usize,
+    /// What was found, in words with numbers.
+    pub text: String,
+    /// What to change at the next start.
+    pub next_start: Option<String>,
+    /// The numbers behind it.
+    pub because: Vec<(String, String)>,
+    /// What has become of it.
+    pub state: FindingState,
+}
+
+/// What has become of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingState {
+    /// Its condition holds.
+    Open,
+    /// A change was made and is being judged.
+    OnTrial,
+    /// A change was made and kept; the numbers are those from before it.
+    Applied,
+}
+
+/// What a guard found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// The decision it judges.
+    pub decision: DecisionId,
+    /// The rule.
+    pub rule: RuleId,
+    /// The tune, by its place in the file.
+    pub tune: usize,
+    /// Whether the change stays; if not, it is to be undone now.
+    pub keep: bool,
+    /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.
+    pub means: Option<(f64, f64)>,
+    /// Dimension of the means.
+    pub dimension: Dimension,
+    /// How many times better it got, above 1 for better; none where a mean is 0 or they differ in sign.
+    pub ratio: Option<f64>,
+    /// For people: `91.4 ms -> 1.31 ms (10 windows each): 70 times; kept`.
+    pub text: String,
+}
+
+/// What came of a decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every change was made.
+    Applied,
+    /// Nothing was written, on purpose, for this reason.
+    Refused(String),
+    /// It could not be done, for this reason; nothing is left written.
+    Failed(String),
+}
+
+/// Where a tune stands and why it does not act.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TuneStatus {
+    /// The rule.
+    pub rule: RuleId,
+    /// The rule's name.
+    pub rule_name: String,
+    /// The tune, by its place in the file.
+    pub tune: usize,
+    /// `set opal_progress_yield_when_idle`, or `advice`.
+    pub label: String,
+    /// In one word.
+    pub standing: Standing,
+    /// In one sentence.
+    pub why: String,
+    /// Processes that the last window left out, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Where a tune stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The rule is off.
+    Off,
+    /// Its condition is false.
+    Quiet,
+    /// Its condition or its value is none.
+    NoValue,
+    /// Something must come first: more windows, a baseline, another trial's end.
+    Waiting,
+    /// It would act, but the rule only advises, or the tune is advice.
+    Advising,
+    /// A decision was made and its receipt has not come.
+    Pending,
+    /// The change is being judged.
+    OnTrial,
+    /// The change was kept.
+    Applied,
+    /// It does not act again until the rule is set to applying again.
+    OnHold,
+}

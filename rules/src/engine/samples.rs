@@ -1,0 +1,318 @@
+//! What was observed, kept as long as an open window needs it, and its change or level within a window.
+//!
+//! A counter's samples seldom fall on a window's borders. Its change is taken between the last sample at or before the
+//! first border (else the first one behind it) and the last at or before the second, and given at that rate for the
+//! window's duration; samples further than half a window from their border are no ground for a value.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::output::{ProbeId, RuleId};
+use crate::eval::HitsInWindow;
+use crate::measure::Measure;
+use crate::value::{ProcessId, Time};
+
+/// Samples kept of one series; a window of an hour sampled every 4 s needs 900.
+const MOST_SAMPLES: usize = 1024;
+/// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
+const MOST_HITS: usize = 65536;
+
+/// Two samples, the earlier first.
+type Ends<T> = ((Time, T), (Time, T));
+
+/// Samples in the order of their times.
+#[derive(Clone, Debug)]
+pub(crate) struct Series<T>(VecDeque<(Time, T)>);
+
+impl<T> Default for Series<T> {
+    fn default() -> Series<T> {
+        Series(VecDeque::new())
+    }
+}
+
+impl<T: Copy> Series<T> {
+    /// A sample of the time of the last one replaces it; an earlier one is ignored.
+    pub(crate) fn push(&mut self, time: Time, value: T) {
+        match self.0.back_mut() {
+            Some((last, _)) if time < *last => return,
+            Some((last, old)) if time == *last => {
+                *old = value;
+                return;
+            }
+            _ => self.0.push_back((time, value)),
+        }
+        if self.0.len() > MOST_SAMPLES {
+            // The oldest is the base of the open window's change; the next one is dispensable.
+            self.0.remove(1);
+        }
+    }
+
+    /// Forgets what no window that begins at `floor` or later can need.
+    fn forget(&mut self, floor: Time) {
+        while self.0.get(1).is_some_and(|(time, _)| *time <= floor) {
+            self.0.pop_front();
+        }
+    }
+
+    /// The last sample within the window, borders included.
+    fn last_in(&self, start: Time, end: Time) -> Option<(Time, T)> {
+        self.0
+            .iter()
+            .rev()
+            .copied()
+            .find(|(time, _)| *time <= end)
+            .filter(|(time, _)| *time >= start)
+    }
+
+    /// The two samples between which the window's change is taken.
+    fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
+        let slack = end.since(start) / 2;
+        let last = self.last_in(start, end).ok_or("was not observed in the window")?;
+        let at_border = self.0.iter().rev().copied().find(|(time, _)| *time <= start);
+        let fresh = at_border.filter(|(time, _)| start.since(*time) <= slack);
+        let first = fresh.or_else(|| self.0.iter().copied().find(|(time, _)| *time > start));
+        let first = first
+            .filter(|(time, _)| *time < last.0)
+            .ok_or("was observed once in the window, a change needs two")?;
+        if first.0.since(start) > slack || end.since(last.0) > slack {
+            return Err("was observed over less than half of the window");
+        }
+        Ok((first, last))
+    }
+}
+
+/// The factor that takes a change between two samples to the duration of the window.
+fn scale(first: Time, last: Time, start: Time, end: Time) -> f64 {
+    match (last.since(first), end.since(start)) {
+        (covered, duration) if covered == duration => 1.0,
+        (covered, duration) => duration as f64 / covered as f64,
+    }
+}
+
+/// Totals of a probe in one process, and its hits where each is delivered.
+#[derive(Clone, Debug, Default)]
+struct ProbeSeries {
+    /// Count, and sum of durations in nanoseconds.
+    totals: Series<(u64, u64)>,
+    hits: VecDeque<(Time, u64)>,
+}
+
+/// Everything observed that an open window may need.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples {
+    counters: BTreeMap<(Option<ProcessId>, Measure), Series<u64>>,
+    gauges: BTreeMap<(Option<ProcessId>, Measure), Series<f64>>,
+    probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
+}
+
+impl Samples {
+    pub(crate) fn counter(&mut self, process: Option<ProcessId>, measure: Measure, time: Time, total: u64) {
+        self.counters
+            .entry((process, measure))
+            .or_default()
+            .push(time, total);
+    }
+
+    pub(crate) fn gauge(&mut self, process: Option<ProcessId>, measure: Measure, time: Time, value: f64) {
+        self.gauges
+            .entry((process, measure))
+            .or_default()
+            .push(time, value);
+    }
+
+    pub(crate) fn totals(&mut self, of: (RuleId, ProbeId, ProcessId), time: Time, totals: (u64, u64)) {
+        self.probes.entry(of).or_default().totals.push(time, totals);
+    }
+
+    pub(crate) fn hit(&mut self, of: (RuleId, ProbeId, ProcessId), time: Time, duration_ns: u64) {
+        let hits = &mut self.probes.entry(of).or_default().hits;
+        if hits.len() < MOST_HITS {
+            hits.push_back((time, duration_ns));
+        }
+    }
+
+    /// Forgets a process.
+    pub(crate) fn drop_process(&mut self, process: ProcessId) {
+        self.counters.retain(|(of, _), _| *of != Some(process));
+        self.gauges.retain(|(of, _), _| *of != Some(process));
+        self.probes.retain(|(_, _, of), _| *of != process);
+    }
+
+    /// Forgets what no window that begins at `floor` or later can need.
+    pub(crate) fn forget(&mut self, floor: Time) {
+        self.counters.values_mut().for_each(|series| series.forget(floor));
+        self.gauges.values_mut().for_each(|series| series.forget(floor));
+        for series in self.probes.values_mut() {
+            series.totals.forget(floor);
+            // The change counts from the base sample on, and so must its hits.
+            let base = series
+                .totals
+                .0
+                .front()
+                .map_or(floor, |(time, _)| (*time).min(floor));
+            series.hits.retain(|(time, _)| *time > base);
+        }
+    }
+
+    /// The change of a counter within the window, in nanoseconds, bytes, or a count.
+    pub(crate) fn change(
+        &self,
+        process: Option<ProcessId>,
+        measure: Measure,
+        (start, end): (Time, Time),
+    ) -> Result<f64, &'static str> {
+        let series = self
+            .counters
+            .get(&(process, measure))
+            .ok_or("was not observed in the window")?;
+        let ((first, before), (last, after)) = series.ends(start, end)?;
+        let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
+        Ok(change as f64 * scale(first, last, start, end))
+    }
+
+    /// The last level within the window.
+    pub(crate) fn level(
+        &self,
+        process: Option<ProcessId>,
+        measure: Measure,
+        (start, end): (Time, Time),
+    ) -> Result<f64, &'static str> {
+        let series = self.gauges.get(&(process, measure));
+        let last = series.and_then(|series| series.last_in(start, end));
+        last.map(|(_, value)| value)
+            .ok_or("was not observed in the window")
+    }
+
+    /// The hits of a probe within the window; `each` if the least and the greatest are needed.
+    pub(crate) fn hits(
+        &self,
+        of: (RuleId, ProbeId, ProcessId),
+        each: bool,
+        (start, end): (Time, Time),
+    ) -> Result<HitsInWindow, String> {
+        let series = self.probes.get(&of).ok_or("was not observed in the window")?;
+        let ((first, before), (last, after)) = series.totals.ends(start, end)?;
+        let counted = after
+            .0
+            .checked_sub(before.0)
+            .ok_or("ran backwards in the window")?;
+        let nanoseconds = after
+            .1
+            .checked_sub(before.1)
+            .ok_or("ran backwards in the window")?;
+        let scale = scale(first, last, start, end);
+        let ends = if each {
+            series.ends_of_hits(first, last, counted)?
+        } else {
+            None
+        };
+        Ok(HitsInWindow {
+            count: counted as f64 * scale,
+            sum: nanoseconds as f64 / 1e9 * scale,
+            ends,
+        })
+    }
+}
+
+impl ProbeSeries {
+    /// Least and greatest duration in seconds, if all `counted` hits were delivered.
+    fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, String> {
+        let within = self
+            .hits
+            .iter()
+            .filter(|(time, _)| *time > first && *time <= last);
+        let durations: Vec<u64> = within.map(|(_, duration)| *duration).collect();
+        if durations.len() as u64 != counted {
+            return Err(format!("delivered {} of its {counted} hits", durations.len()));
+        }
+        let ends = durations.iter().min().zip(durations.iter().max());
+        Ok(ends.map(|(low, high)| (*low as f64 / 1e9, *high as f64 / 1e9)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const WINDOW: (Time, Time) = (Time(500 * MS), Time(1000 * MS));
+
+    fn change(samples: &[(u64, u64)]) -> Result<f64, &'static str> {
+        let mut store = Samples::default();
+        for (ms, total) in samples {
+            store.counter(None, Measure::CpuThrottled, Time(ms * MS), *total);
+        }
+        store.change(None, Measure::CpuThrottled, WINDOW)
+    }
+
+    #[test]
+    fn a_change_is_exact_on_the_borders_and_at_the_rate_of_the_samples_off_them() {
+        assert_eq!(change(&[(500, 10), (1000, 17)]), Ok(7.0));
+        assert_eq!(
+            change(&[(0, 0), (500, 10), (750, 99), (1000, 17), (1500, 90)]),
+            Ok(7.0)
+        );
+        assert_eq!(change(&[(480, 0), (880, 80)]), Ok(100.0));
+        assert_eq!(change(&[(600, 0), (1000, 80)]), Ok(100.0));
+    }
+
+    #[test]
+    fn a_counter_that_was_not_followed_has_a_reason_and_no_change() {
+        assert_eq!(change(&[]), Err("was not observed in the window"));
+        assert_eq!(
+            change(&[(500, 1)]),
+            Err("was observed once in the window, a change needs two")
+        );
+        assert_eq!(
+            change(&[(100, 0), (400, 1)]),
+            Err("was not observed in the window")
+        );
+        assert_eq!(
+            change(&[(100, 0), (900, 1)]),
+            Err("was observed once in the window, a change needs two")
+        );
+        assert_eq!(
+            change(&[(800, 0), (1000, 1)]),
+            Err("was observed over less than half of the window")
+        );
+        assert_eq!(change(&[(500, 9), (1000, 1)]), Err("ran backwards in the window"));
+    }
+
+    #[test]
+    fn a_lost_hit_is_noticed_by_the_totals() {
+        let of = (RuleId(0), ProbeId(0), ProcessId(1));
+        let mut store = Samples::default();
+        store.totals(of, Time(500 * MS), (3, 30));
+        store.hit(of, Time(600 * MS), 7);
+        store.hit(of, Time(700 * MS), 9);
+        store.totals(of, Time(1000 * MS), (5, 46));
+        let hits = HitsInWindow {
+            count: 2.0,
+            sum: 16e-9,
+            ends: Some((7e-9, 9e-9)),
+        };
+        assert_eq!(store.hits(of, true, WINDOW), Ok(hits));
+        store.totals(of, Time(1000 * MS), (6, 60));
+        assert_eq!(
+            store.hits(of, true, WINDOW),
+            Err("delivered 2 of its 3 hits".into())
+        );
+        assert!(store.hits(of, false, WINDOW).is_ok());
+    }
+
+    #[test]
+    fn forgetting_keeps_the_base_of_the_open_window() {
+        let mut store = Samples::default();
+        for i in 0..5000 {
+            store.counter(None, Measure::CpuThrottled, Time(i), i);
+        }
+        assert_eq!(
+            store.change(None, Measure::CpuThrottled, (Time(0), Time(4999))),
+            Ok(4999.0)
+        );
+        store.forget(Time(4990));
+        assert_eq!(
+            store.change(None, Measure::CpuThrottled, (Time(4990), Time(4999))),
+            Ok(9.0)
+        );
+    }
+}

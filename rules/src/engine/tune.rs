@@ -1,0 +1,547 @@
+//! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a verdict.
+//!
+//! A tune acts once while its condition remains; what it wrote to a process it does not write again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::output::{
+    Change, Decision, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
+};
+use super::trial::judge;
+use crate::check::{Action, CheckedRule, Filled, Guard, Tune};
+use crate::eval::{Context, WindowData, boolean};
+use crate::explain::{comparisons, why_false};
+use crate::unit::{Dimension, human};
+use crate::value::{Cell, ProcessId, Scalar, Time, Value};
+
+/// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
+const PATIENCE: u32 = 3;
+
+/// What one tune is told of a closed window.
+pub(super) struct Turn<'a> {
+    pub(super) id: RuleId,
+    pub(super) rule: &'a CheckedRule,
+    /// The tune, by its place in the file.
+    pub(super) place: usize,
+    pub(super) mode: Mode,
+    pub(super) window: &'a WindowData,
+    pub(super) metrics: &'a [(String, Value)],
+    pub(super) now: Time,
+}
+
+impl<'a> Turn<'a> {
+    fn context(&self) -> Context<'a> {
+        Context {
+            window: Some(self.window),
+            metrics: self.metrics,
+            ..Context::default()
+        }
+    }
+
+    /// The metrics behind the tune, then the sides of its condition, then who was left out.
+    fn because(&self, tune: &Tune) -> Vec<(String, String)> {
+        let mut terms = vec![&tune.when];
+        if let Some(action) = &tune.action {
+            terms.extend([&action.value, &action.guard.objective]);
+        }
+        let metric = |index: usize| {
+            let metric = self.rule.metrics.get(index)?;
+            let (name, value) = self.metrics.get(index)?;
+            Some((name.clone(), value.show(metric.value.of)))
+        };
+        let mut out: Vec<(String, String)> = self
+            .rule
+            .metrics_behind(&terms)
+            .into_iter()
+            .filter_map(metric)
+            .collect();
+        let compared = comparisons(self.rule, &tune.when, self.context());
+        out.extend(compared.into_iter().map(|one| (one.written, one.values)));
+        out.extend(
+            self.window
+                .left_out
+                .iter()
+                .map(|who| ("left out".to_string(), who.clone())),
+        );
+        out
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Watching,
+    /// A decision was made; its receipt has not come.
+    Pending {
+        decision: DecisionId,
+        before: Vec<f64>,
+        changes: Vec<Change>,
+    },
+    Trial(Trial),
+    OnHold(String),
+}
+
+/// A change being judged.
+#[derive(Clone, Debug)]
+struct Trial {
+    decision: DecisionId,
+    changed: Vec<ProcessId>,
+    /// The objective in the windows before and after.
+    before: Vec<f64>,
+    after: Vec<f64>,
+    /// The window in which the change was made is still open.
+    disturbed: bool,
+    /// Windows in which the objective had no value.
+    without: u32,
+}
+
+/// The state of one tune.
+#[derive(Clone, Debug)]
+pub(super) struct TuneState {
+    phase: Phase,
+    /// Windows in a row in which the condition was true, or false.
+    held: u32,
+    failed: u32,
+    finding: Option<Finding>,
+    /// The objective in the last windows of watching, the newest last.
+    before: VecDeque<f64>,
+    /// Changed since the condition became true.
+    acted: BTreeSet<ProcessId>,
+    /// What was written and kept.
+    written: BTreeMap<ProcessId, Scalar>,
+    quiet_until: Time,
+    standing: Standing,
+    why: String,
+}
+
+impl TuneState {
+    pub(super) fn new() -> TuneState {
+        TuneState {
+            phase: Phase::Watching,
+            held: 0,
+            failed: 0,
+            finding: None,
+            before: VecDeque::new(),
+            acted: BTreeSet::new(),
+            written: BTreeMap::new(),
+            quiet_until: Time(0),
+            standing: Standing::Waiting,
+            why: "the first window has not closed".to_string(),
+        }
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self.phase, Phase::Pending { .. } | Phase::Trial(_))
+    }
+
+    pub(super) fn finding(&self) -> Option<Finding> {
+        self.finding.clone()
+    }
+
+    pub(super) fn forget(&mut self, process: ProcessId) {
+        self.acted.remove(&process);
+        self.written.remove(&process);
+    }
+
+    pub(super) fn status(&self, mode: Mode, tune: &Tune) -> (Standing, String) {
+        let over = tune.action.as_ref().map_or(0, |action| action.guard.over);
+        match (&self.phase, mode) {
+            (Phase::Pending { decision, .. }, _) => (
+                Standing::Pending,
+                format!("decision {} was made, its receipt has not come", decision.0),
+            ),
+            (Phase::Trial(Trial { disturbed: true, .. }), _) => (
+                Standing::OnTrial,
+                "on trial: the window of the change is left out".to_string(),
+            ),
+            (Phase::Trial(trial), _) => (
+                Standing::OnTrial,
+                format!("on trial: {} of {over} windows", trial.after.len()),
+            ),
+            (_, Mode::Off) => (Standing::Off, "the rule is off".to_string()),
+            (Phase::OnHold(reason), _) => (Standing::OnHold, format!("on hold: {reason}")),
+            (Phase::Watching, _) => (self.standing, self.why.clone()),
+        }
+    }
+
+    pub(super) fn window_closed(
+        &mut self,
+        turn: &Turn<'_>,
+        busy: &mut bool,
+        decisions: &mut u64,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(tune) = turn.rule.tunes.get(turn.place) else {
+            return;
+        };
+        let condition = turn.context().eval(&tune.when).single();
+        self.count(&condition);
+        self.update_finding(turn, tune, &condition, out);
+        let Some(action) = &tune.action else {
+            return self.advise(turn, tune, &condition);
+        };
+        let objective = turn.context().eval(&action.guard.objective).single();
+        match self.phase {
+            Phase::Watching => {
+                self.remember(&action.guard, &objective);
+                self.decide(turn, tune, action, &condition, busy, decisions, out);
+            }
+            Phase::Trial(_) => *busy &= !self.try_on(turn, &action.guard, &objective, out),
+            Phase::Pending { .. } | Phase::OnHold(_) => {}
+        }
+    }
+
+    fn count(&mut self, condition: &Cell) {
+        let known = condition.as_ref().ok().and_then(|value| boolean(value).ok());
+        self.held = if known == Some(true) {
+            self.held.saturating_add(1)
+        } else {
+            0
+        };
+        self.failed = if known == Some(false) {
+            self.failed.saturating_add(1)
+        } else {
+            0
+        };
+        if known == Some(false) && !self.is_busy() {
+            self.acted.clear();
+        }
+    }
+
+    /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing. What
+    /// was found stays as it was while a change is judged, and after it was kept: the change itself may end the
+    /// condition.
+    fn update_finding(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell, out: &mut Vec<Output>) {
+        let state = self.finding.as_ref().map(|finding| finding.state);
+        if matches!(state, Some(FindingState::OnTrial | FindingState::Applied)) || condition.is_err() {
+            return;
+        }
+        if self.held >= tune.holds_for {
+            let fill = |template: &Filled| template.fill(turn.context());
+            let finding = Finding {
+                rule: turn.id,
+                rule_name: turn.rule.name.clone(),
+                tune: turn.place,
+                text: tune
+                    .finding
+                    .as_ref()
+                    .map_or_else(|| turn.rule.about.clone(), fill),
+                next_start: tune.next_start.as_ref().map(fill),
+                because: turn.because(tune),
+                state: FindingState::Open,
+            };
+            if self.finding.is_none() {
+                out.push(Output::FindingOpened(finding.clone()));
+            }
+            self.finding = Some(finding);
+        } else if self.finding.is_some() && self.failed >= tune.holds_for {
+            self.finding = None;
+            out.push(Output::FindingClosed {
+                rule: turn.id,
+                tune: turn.place,
+            });
+        }
+    }
+
+    fn remember(&mut self, guard: &Guard, objective: &Cell) {
+        if let Ok(Scalar::Number(value)) = objective {
+            self.before.push_back(*value);
+            while self.before.len() > guard.over as usize {
+                self.before.pop_front();
+            }
+        }
+    }
+
+    fn advise(&mut self, turn: &Turn<'_>, tune: &Tune, condition: &Cell) {
+        if let Some((standing, why)) = self.not_yet(turn, tune, condition) {
+            return self.stand(standing, why);
+        }
+        self.stand(Standing::Advising, "advising: its condition holds");
+    }
+
+    fn stand(&mut self, standing: Standing, why: impl Into<String>) {
+        self.standing = standing;
+        self.why = why.into();
+    }
+
+    /// Why the condition alone keeps the tune from acting, if it does.
+    fn not_yet(&self, turn: &Turn<'_>, tune: &Tune, condition: &Cell) -> Option<(Standing, String)> {
+        match condition {
+            Err(reason) => Some((Standing::NoValue, format!("no value: {reason}"))),
+            Ok(_) if self.held == 0 => {
+                Some((Standing::Quiet, why_false(turn.rule, &tune.when, turn.context())))
+            }
+            Ok(_) if self.held < tune.holds_for => Some((
+                Standing::Waiting,
+                format!("for: {} of {} windows", self.held, tune.holds_for),
+            )),
+            Ok(_) => None,
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a decision depends on is listed here and nowhere else"
+    )]
+    fn decide(
+        &mut self,
+        turn: &Turn<'_>,
+        tune: &Tune,
+        action: &Action,
+        condition: &Cell,
+        busy: &mut bool,
+        decisions: &mut u64,
+        out: &mut Vec<Output>,
+    ) {
+        let applied = self
+            .finding
+            .as_ref()
+            .is_some_and(|finding| finding.state == FindingState::Applied);
+        if let Some((standing, why)) = self.not_yet(turn, tune, condition) {
+            return if applied {
+                self.stand(Standing::Applied, "applied")
+            } else {
+                self.stand(standing, why)
+            };
+        }
+        let changes = match self.changes(turn, action) {
+            Ok(changes) if changes.is_empty() && applied => return self.stand(Standing::Applied, "applied"),
+            Ok(changes) if changes.is_empty() => {
+                let role = turn
+                    .rule
+                    .roles
+                    .get(action.role)
+                    .map_or("", |role| role.name.as_str());
+                return self.stand(
+                    Standing::NoValue,
+                    format!("nothing to change: no new process has the role {role}"),
+                );
+            }
+            Ok(changes) => changes,
+            Err(reason) => return self.stand(Standing::NoValue, format!("no value: {reason}")),
+        };
+        if turn.mode != Mode::Applying {
+            return self.stand(Standing::Advising, "advising: its condition holds");
+        }
+        if let Some(why) = self.must_wait(turn, action, *busy) {
+            return self.stand(Standing::Waiting, why);
+        }
+        *busy = true;
+        *decisions += 1;
+        let decision = DecisionId(*decisions);
+        out.push(Output::Decision(Decision {
+            id: decision,
+            rule: turn.id,
+            rule_name: turn.rule.name.clone(),
+            tune: turn.place,
+            because: turn.because(tune),
+            changes: changes.clone(),
+        }));
+        self.phase = Phase::Pending {
+            decision,
+            before: self.before.drain(..).collect(),
+            changes,
+        };
+    }
+
+    fn must_wait(&self, turn: &Turn<'_>, action: &Action, busy: bool) -> Option<String> {
+        if turn.now < self.quiet_until {
+            let left = self.quiet_until.since(turn.now) as f64 / 1e9;
+            return Some(format!("cooldown: {} left", human(left, Dimension::TIME, false)));
+        }
+        let (known, wanted) = (self.before.len(), action.guard.over as usize);
+        if known < wanted {
+            let objective = &action.guard.objective_text;
+            return Some(format!(
+                "the guard needs {objective} before the change: {known} of {wanted} windows"
+            ));
+        }
+        busy.then(|| "another change is on trial".to_string())
+    }
+
+    /// What is to be written, or why it cannot be said. A value for a process that was changed already is left out.
+    fn changes(&self, turn: &Turn<'_>, action: &Action) -> Result<Vec<Change>, String> {
+        let nobody = BTreeSet::new();
+        let members = turn.window.roles.get(action.role).unwrap_or(&nobody);
+        let value = turn.context().eval(&action.value);
+        let mut changes = Vec::new();
+        for &process in members {
+            let wanted = match &value {
+                Value::Single(cell) => cell.clone()?,
+                Value::Table(rows) => rows.get(&process).cloned().ok_or("a process has no row")??,
+            };
+            if let Some((range, text)) = &action.range {
+                let context = Context {
+                    proposed: Some(&wanted),
+                    ..turn.context()
+                };
+                if !boolean(&context.eval(range).single()?)? {
+                    return Err(format!("{wanted} is outside the range {text}"));
+                }
+            }
+            if !self.acted.contains(&process) && self.written.get(&process) != Some(&wanted) {
+                changes.push(Change {
+                    process,
+                    variable: action.variable.clone(),
+                    value: wanted,
+                });
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Starts the trial, or puts the tune on hold. True if the decision was this tune's.
+    pub(super) fn receipt(
+        &mut self,
+        decision: DecisionId,
+        outcome: &Outcome,
+        cooldown: u64,
+        now: Time,
+    ) -> bool {
+        let Phase::Pending {
+            decision: pending,
+            before,
+            changes,
+        } = &mut self.phase
+        else {
+            return false;
+        };
+        if *pending != decision {
+            return false;
+        }
+        let before = std::mem::take(before);
+        let changes = std::mem::take(changes);
+        self.phase = match outcome {
+            Outcome::Applied => {
+                let changed: Vec<ProcessId> = changes.iter().map(|change| change.process).collect();
+                self.acted.extend(&changed);
+                self.written
+                    .extend(changes.into_iter().map(|change| (change.process, change.value)));
+                self.quiet_until = Time(now.0.saturating_add(cooldown));
+                self.set_finding(FindingState::OnTrial);
+                Phase::Trial(Trial {
+                    decision,
+                    changed,
+                    before,
+                    after: Vec::new(),
+                    disturbed: true,
+                    without: 0,
+                })
+            }
+            Outcome::Refused(reason) => Phase::OnHold(format!("refused: {reason}")),
+            Outcome::Failed(reason) => Phase::OnHold(format!("failed: {reason}")),
+        };
+        true
+    }
+
+    fn set_finding(&mut self, state: FindingState) {
+        if let Some(finding) = &mut self.finding {
+            finding.state = state;
+        }
+    }
+
+    /// Adds a window to the trial and judges when there are enough. True if the trial is over.
+    fn try_on(&mut self, turn: &Turn<'_>, guard: &Guard, objective: &Cell, out: &mut Vec<Output>) -> bool {
+        let Phase::Trial(trial) = &mut self.phase else {
+            return false;
+        };
+        if std::mem::take(&mut trial.disturbed) {
+            return false;
+        }
+        let mut verdict = Verdict::undo(trial.decision, turn.id, turn.place, Some(guard));
+        match objective {
+            Ok(Scalar::Number(value)) => trial.after.push(*value),
+            Ok(_) => trial.without += 1,
+            Err(reason) => {
+                trial.without += 1;
+                verdict.text = format!(
+                    "could not be judged: {} has no value: {reason}; undone",
+                    guard.objective_text
+                );
+            }
+        }
+        let judged = trial.after.len() >= guard.over as usize;
+        if judged {
+            let found = judge(&trial.before, &trial.after, guard.maximize, guard.margin);
+            verdict.keep = found.keep;
+            verdict.means = Some((found.before, found.after));
+            verdict.ratio = found.ratio;
+            verdict.text = format!("{}: {}", guard.objective_text, found.text(guard));
+        } else if trial.without < guard.over.saturating_mul(PATIENCE) {
+            return false;
+        }
+        self.end_trial(verdict.keep, verdict.text.clone());
+        out.push(Output::Verdict(verdict));
+        true
+    }
+
+    fn end_trial(&mut self, keep: bool, text: String) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Watching);
+        self.before.clear();
+        if keep {
+            self.set_finding(FindingState::Applied);
+            self.stand(Standing::Applied, "applied");
+            return;
+        }
+        if let Phase::Trial(trial) = phase {
+            trial.changed.iter().for_each(|process| {
+                self.written.remove(process);
+            });
+        }
+        self.set_finding(FindingState::Open);
+        self.phase = Phase::OnHold(text);
+    }
+
+    /// What switching the rule means for the tune; see [`super::Engine::set_mode`].
+    pub(super) fn set_mode(&mut self, rule: RuleId, place: usize, mode: Mode, tune: &Tune) -> Vec<Output> {
+        let mut out = Vec::new();
+        let open = match &self.phase {
+            Phase::Pending { decision, .. } => Some(*decision),
+            Phase::Trial(trial) => Some(trial.decision),
+            Phase::Watching | Phase::OnHold(_) => None,
+        };
+        if let Some(decision) = open.filter(|_| mode != Mode::Applying) {
+            let mut verdict = Verdict::undo(
+                decision,
+                rule,
+                place,
+                tune.action.as_ref().map(|action| &action.guard),
+            );
+            verdict.text = "the rule was switched before its change was judged; undone".to_string();
+            self.end_trial(false, verdict.text.clone());
+            out.push(Output::Verdict(verdict));
+        }
+        if mode == Mode::Applying && matches!(self.phase, Phase::OnHold(_)) {
+            self.phase = Phase::Watching;
+            self.acted.clear();
+        }
+        if mode == Mode::Off {
+            (self.held, self.failed) = (0, 0);
+            self.before.clear();
+            let applied = self
+                .finding
+                .as_ref()
+                .is_some_and(|finding| finding.state == FindingState::Applied);
+            if !applied && self.finding.take().is_some() {
+                out.push(Output::FindingClosed { rule, tune: place });
+            }
+        }
+        out
+    }
+}
+
+impl Verdict {
+    /// To undo without having compared; the text is still to be said.
+    fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
+        let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.of.dimension());
+        Verdict {
+            decision,
+            rule,
+            tune,
+            keep: false,
+            means: None,
+            dimension,
+            ratio: None,
+            text: String::new(),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A window closes: who was there from border to border, and what was measured of them.
+
+use std::collections::BTreeSet;
+
+use super::output::{ProbeId, RuleId};
+use super::{Engine, Process, Running};
+use crate::eval::{HitsByProcess, WindowData};
+use crate::measure::{Kind, Measure, Scope};
+use crate::plan::Delivery;
+use crate::unit::Dimension;
+use crate::value::{ProcessId, Time, Value, finite};
+
+impl Engine {
+    /// The open window of `running`, which ends `now`.
+    pub(super) fn close(&self, id: RuleId, running: &Running, now: Time) -> WindowData {
+        let borders = (running.since, now);
+        let mut left_out = Vec::new();
+        let everyone: BTreeSet<ProcessId> = running.roles.iter().flatten().copied().collect();
+        let whole: BTreeSet<ProcessId> = everyone
+            .into_iter()
+            .filter(|process| self.was_there(*process, borders, &mut left_out))
+            .collect();
+        let roles = running.roles.iter().map(|members| members & &whole).collect();
+        let measures = &running.rule.plan.measures;
+        WindowData {
+            index: running.index,
+            duration: now.since(running.since) as f64 / 1e9,
+            roles,
+            measures: measures
+                .iter()
+                .map(|measure| (*measure, self.measured(*measure, &whole, borders)))
+                .collect(),
+            probes: self.probed(id, running, &whole, borders),
+            left_out,
+        }
+    }
+
+    fn was_there(&self, process: ProcessId, (start, end): (Time, Time), left_out: &mut Vec<String>) -> bool {
+        let Some(known) = self.processes.get(&process) else {
+            return false;
+        };
+        let late = known.joined > start;
+        let early = known.left.is_some_and(|left| left < end);
+        if late {
+            left_out.push(format!("{} joined within the window", known.name(process)));
+        } else if early {
+            left_out.push(format!("{} left within the window", known.name(process)));
+        }
+        !late && !early
+    }
+
+    fn name(&self, process: ProcessId) -> String {
+        self.processes
+            .get(&process)
+            .map_or_else(|| format!("process {}", process.0), |known| known.name(process))
+    }
+
+    fn measured(&self, measure: Measure, whole: &BTreeSet<ProcessId>, borders: (Time, Time)) -> Value {
+        match measure.scope() {
+            Scope::Node => Value::Single(self.one(measure, None, borders).and_then(finite)),
+            Scope::Process => {
+                let row = |process: &ProcessId| {
+                    (
+                        *process,
+                        self.one(measure, Some(*process), borders).and_then(finite),
+                    )
+                };
+                Value::Table(whole.iter().map(row).collect())
+            }
+        }
+    }
+
+    /// In seconds, bytes or a plain number.
+    fn one(
+        &self,
+        measure: Measure,
+        process: Option<ProcessId>,
+        borders: (Time, Time),
+    ) -> Result<f64, String> {
+        let found = match measure.kind() {
+            Kind::Counter => {
+                let units = if measure.dimension() == Dimension::TIME {
+                    1e9
+                } else {
+                    1.0
+                };
+                self.samples
+                    .change(process, measure, borders)
+                    .map(|change| change / units)
+            }
+            Kind::Gauge => self.samples.level(process, measure, borders),
+        };
+        found.map_err(|reason| match process {
+            Some(process) => format!("{} of {} {reason}", measure.name(), self.name(process)),
+            None => format!("{} {reason}", measure.name()),
+        })
+    }
+
+    fn probed(
+        &self,
+        id: RuleId,
+        running: &Running,
+        whole: &BTreeSet<ProcessId>,
+        borders: (Time, Time),
+    ) -> Vec<(String, HitsByProcess)> {
+        let nobody = BTreeSet::new();
+        let probes = running
+            .rule
+            .probes
+            .iter()
+            .zip(&running.rule.plan.probes)
+            .enumerate();
+        probes
+            .map(|(place, (probe, planned))| {
+                let each = planned.delivers == Delivery::EachHit;
+                let members = running
+                    .roles
+                    .get(probe.role)
+                    .unwrap_or(&nobody)
+                    .intersection(whole);
+                let row = |process: &ProcessId| {
+                    let hits = self.samples.hits((id, ProbeId(place), *process), each, borders);
+                    (
+                        *process,
+                        hits.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process))),
+                    )
+                };
+                (probe.name.clone(), members.map(row).collect())
+            })
+            .collect()
+    }
+}
+
+impl Process {
+    fn name(&self, id: ProcessId) -> String {
+        match self.facts.rank {
+            Some(rank) => format!("rank {rank}"),
+            None => format!("process {}", id.0),
+        }
+    }
+}

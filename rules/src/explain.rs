@@ -1,0 +1,82 @@
+//! Why a condition is true, false or none: its comparisons with the values of both sides.
+
+use crate::check::CheckedRule;
+use crate::eval::Context;
+use crate::lang::ast::Comparison;
+use crate::term::{Term, Type, Typed};
+use crate::value::Scalar;
+
+/// A comparison as written, and with its values: `wanted > 2` and `1.9 > 2`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Compared {
+    pub(crate) written: String,
+    pub(crate) values: String,
+    pub(crate) holds: Option<bool>,
+}
+
+/// The comparisons a condition is made of, those of boolean metrics included, in the order they are written.
+pub(crate) fn comparisons(rule: &CheckedRule, condition: &Typed, context: Context<'_>) -> Vec<Compared> {
+    match &condition.term {
+        Term::Compare {
+            comparison,
+            left,
+            right,
+            text,
+        } => vec![compared(*comparison, left, right, text, context)],
+        Term::Metric(index) => match rule.metrics.get(*index) {
+            Some(metric) if metric.value.of == Type::BOOLEAN => comparisons(rule, &metric.value, context),
+            _ => Vec::new(),
+        },
+        _ => condition
+            .children()
+            .into_iter()
+            .flat_map(|part| comparisons(rule, part, context))
+            .collect(),
+    }
+}
+
+fn compared(
+    comparison: Comparison,
+    left: &Typed,
+    right: &Typed,
+    text: &str,
+    context: Context<'_>,
+) -> Compared {
+    // A number compared with a share written in percent is a share too.
+    let percent = left.of.percent || right.of.percent;
+    let shown = |side: &Typed| context.eval(side).show(Type { percent, ..side.of });
+    let (a, b) = (context.eval(left), context.eval(right));
+    let holds = a
+        .zip(b, |a, b| {
+            crate::eval::compare(comparison, &a, &b).map(Scalar::Boolean)
+        })
+        .single();
+    Compared {
+        written: text.to_string(),
+        values: format!("{} {} {}", shown(left), comparison.sign(), shown(right)),
+        holds: match holds {
+            Ok(Scalar::Boolean(holds)) => Some(holds),
+            _ => None,
+        },
+    }
+}
+
+/// Why `condition`, which is false, is so: the comparisons that fail, or all where none fails by itself.
+pub(crate) fn why_false(rule: &CheckedRule, condition: &Typed, context: Context<'_>) -> String {
+    let all = comparisons(rule, condition, context);
+    let failing: Vec<&Compared> = all.iter().filter(|one| one.holds == Some(false)).collect();
+    let shown = if failing.is_empty() {
+        all.iter().collect()
+    } else {
+        failing
+    };
+    let texts: Vec<String> = shown
+        .iter()
+        .map(|one| format!("{} ({})", one.written, one.values))
+        .collect();
+    if texts.is_empty() {
+        "condition false".to_string()
+    } else {
+        format!("condition false: {}", texts.join("; "))
+    }
+}

@@ -1,0 +1,42 @@
+//! The rules we ship, as text: reading files is not done here, and the program needs none to be useful.
+
+/// Name and text of every shipped rule.
+const LIBRARY: &[(&str, &str)] = &[(
+    "openmpi-busy-wait",
+    include_str!("../library/runtime/openmpi-busy-wait.yaml"),
+)];
+
+/// Name and text of every shipped rule.
+pub fn library() -> &'static [(&'static str, &'static str)] {
+    LIBRARY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::CheckedRule;
+    use crate::diag::render;
+
+    #[test]
+    fn every_shipped_rule_checks_clean_and_is_called_what_it_says() {
+        for (name, text) in library() {
+            let rule = CheckedRule::from_source(text)
+                .unwrap_or_else(|wrong| panic!("{}", render(name, text, &wrong)));
+            assert_eq!(rule.name(), *name);
+            assert_eq!(rule.warnings(), []);
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test may look at the sources")]
+    fn every_rule_of_the_folder_is_shipped() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/library/runtime");
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut files: Vec<String> = files.collect();
+        files.sort();
+        let shipped: Vec<String> = library().iter().map(|(name, _)| format!("{name}.yaml")).collect();
+        assert_eq!(files, shipped);
+    }
+}
