@@ -1,6 +1,8 @@
-/* Loads libraries that know nothing of each other. Prints each one's view. Arguments: the libraries, each with a `view`. */
+/* Loads libraries that know nothing of each other. Prints each one's view. Arguments: the libraries, each with a `view`. `close`
+   unloads the last one. */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 #ifdef PRIVATE
 static volatile int knob = PRIVATE;
 #endif
@@ -9,8 +11,9 @@ int main(int argc, char **argv)
 {
     char line[64];
     int (*view[8])(void);
+    void *library = 0;
     for (int i = 1; i < argc; i++) {
-        void *library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
+        library = dlopen(argv[i], RTLD_NOW | RTLD_LOCAL);
         if (!library)
             return 1;
         view[i] = (int (*)(void))dlsym(library, "view");
@@ -18,6 +21,10 @@ int main(int argc, char **argv)
     printf("ready\n");
     fflush(stdout);
     while (fgets(line, sizeof line, stdin)) {
+        if (!strcmp(line, "close\n")) {
+            dlclose(library);
+            argc--;
+        }
         for (int i = 1; i < argc; i++)
             printf("%d ", view[i]());
 #ifdef PRIVATE

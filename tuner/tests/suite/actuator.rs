@@ -9,6 +9,7 @@ use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tuner::actuator::{ActuatorClient, ClientError, GetCommand, Hello, RefusalKind, SetCommand};
 use tuner::journal::{RevertOutcome, StateDir, Status};
 use tuner::process::Pid;
+use tuner::value::ValueType;
 use tuner::who::Who;
 
 use crate::programs::{Program, Workshop, skip};
@@ -236,6 +237,29 @@ fn a_program_that_ended_does_not_keep_the_session_from_ending() {
     let farewell = session.shutdown().unwrap();
     assert!(farewell.undone.is_empty() && farewell.failed.is_empty() && farewell.kept.is_empty());
     assert!(process.wait().unwrap().success());
+}
+
+#[test]
+fn a_remembered_variable_is_forgotten_with_its_library() {
+    let Some(mut setting) = Setting::new() else { return };
+    let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
+    let library = setting.workshop.build("library.c", "liba.so", &flags);
+    let opener = setting.workshop.build("opener.c", "opener", &["-ldl"]);
+    let Some(program) = Program::start(&opener, &[&library]) else {
+        return;
+    };
+    setting.program = program;
+    let (mut session, _process) = setting.session(false, &[]);
+    let mut read = setting.read("knob");
+    read.value_type = Some(ValueType::I32);
+    for _ in 0..2 {
+        assert_eq!(session.get(read.clone()).unwrap().value.as_deref(), Some("1"));
+    }
+    setting.program.say("close");
+    match session.get(read) {
+        Err(ClientError::Refused(refusal)) => assert_eq!(refusal.kind, RefusalKind::NotFound, "{refusal}"),
+        result => panic!("{result:?}"),
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Which bytes a name means. The proof is always the program's own view after a write.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use tuner::slot::Slot;
+use tuner::slot::{Slot, SlotError};
 use tuner::value::{Value, ValueType};
 use tuner::variable::{Location, VariableError};
+use tuner::writer::WriterError;
 
 use crate::programs::{Program, Workshop, skip, to};
 
@@ -243,4 +245,56 @@ fn a_name_that_is_no_variable_is_refused_with_what_it_is() {
         error.to_string().ends_with("is not a variable but a function"),
         "{error}"
     );
+}
+
+#[test]
+fn a_library_whose_file_was_changed_in_place_is_not_written() {
+    let Some(workshop) = Workshop::open() else { return };
+    library(&workshop, &[]);
+    let Some(program) = Program::start(&user(&workshop, &["-fPIC"]), &[]) else {
+        return;
+    };
+    let location = program.find("knob").unwrap();
+    let id = location.module.build_id().unwrap().to_string();
+    let path = workshop.directory.path().join("libknob.so");
+    let bytes = std::fs::read(&path).unwrap();
+    let shown = |at: &usize| {
+        bytes[*at..]
+            .iter()
+            .take(20)
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>()
+            == id
+    };
+    let place = (0..bytes.len()).find(shown).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&[!bytes[place]], place as u64).unwrap();
+    let error = Slot::validate(&location, Some(ValueType::I32)).unwrap_err();
+    assert!(matches!(error, SlotError::ModuleGone { .. }), "{error}");
+}
+
+#[test]
+fn a_variable_goes_with_its_library() {
+    let Some(workshop) = Workshop::open() else { return };
+    let [a, _] = twins(&workshop);
+    let path = workshop.build("opener.c", "opener", &["-ldl"]);
+    let Some(mut program) = Program::start(&path, &[&a]) else {
+        return;
+    };
+    let location = program.find("knob").unwrap();
+    write(&workshop, &program, &location, 42);
+    program.say("close");
+    assert!(matches!(
+        program.find("knob"),
+        Err(VariableError::NotFound { .. })
+    ));
+    assert!(matches!(
+        Slot::validate(&location, Some(ValueType::I32)),
+        Err(SlotError::ModuleGone { .. })
+    ));
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    assert!(matches!(
+        writer.undo(1),
+        Err(WriterError::ModuleGone { change: 1, .. })
+    ));
 }
