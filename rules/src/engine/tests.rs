@@ -1,1 +1,519 @@
+use std::collections::BTreeSet;
 
+use super::*;
+use crate::measure::Measure;
+use crate::value::Scalar;
+
+const MS: u64 = 1_000_000;
+
+/// What one rank does in a second, the MPI calls of all ranks apart.
+#[derive(Clone, Copy)]
+struct Pace {
+    cpu_ms: u64,
+    queue_ms: u64,
+    mpi_ms: u64,
+    switches: u64,
+    calls: u64,
+}
+
+/// Six ranks that spin on two CPUs.
+const SPINNING: Pace = Pace {
+    cpu_ms: 333,
+    queue_ms: 660,
+    mpi_ms: 900,
+    switches: 60,
+    calls: 140,
+};
+/// The same after the change: they go on wanting the CPUs, but messages pass.
+const YIELDING: Pace = Pace {
+    cpu_ms: 333,
+    queue_ms: 660,
+    mpi_ms: 500,
+    switches: 20_000,
+    calls: 14_000,
+};
+/// Six ranks on CPUs of their own, which spin too.
+const HEALTHY: Pace = Pace {
+    cpu_ms: 995,
+    queue_ms: 1,
+    mpi_ms: 400,
+    switches: 2,
+    calls: 20_000,
+};
+
+/// A job whose ranks are observed every 500 ms, just before each tick.
+struct Job {
+    engine: Engine,
+    now: Time,
+    ranks: BTreeSet<u32>,
+    cpus: f64,
+    totals: [u64; 5],
+    missing: Option<Measure>,
+}
+
+impl Job {
+    fn new(source: &str, cpus: f64) -> Job {
+        let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+        let engine = Engine::new(vec![rule], Time(0)).unwrap();
+        let mut job = Job {
+            engine,
+            now: Time(0),
+            ranks: BTreeSet::new(),
+            cpus,
+            totals: [0; 5],
+            missing: None,
+        };
+        (0..6).for_each(|rank| job.join(rank));
+        job.observe();
+        job
+    }
+
+    fn busy_wait(cpus: f64) -> Job {
+        Job::new(crate::library()[0].1, cpus)
+    }
+
+    fn join(&mut self, rank: u32) {
+        let facts = ProcessFacts {
+            rank: Some(rank),
+            mpi: Some("Open MPI".into()),
+            symbols: ["opal_progress_yield_when_idle".to_string()].into(),
+            ..ProcessFacts::default()
+        };
+        self.engine.process_joined(ProcessId(rank), facts, self.now);
+        self.ranks.insert(rank);
+    }
+
+    fn observe(&mut self) {
+        let [cpu, queue, mpi, switches, calls] = self.totals;
+        let counters = [
+            (Measure::CpuTime, cpu),
+            (Measure::RunqueueTime, queue),
+            (Measure::MpiTime, mpi),
+            (Measure::SwitchesInvoluntary, switches),
+            (Measure::MpiCalls, calls),
+        ];
+        for rank in self.ranks.clone() {
+            let process = Some(ProcessId(rank));
+            let time = self.now;
+            for (measure, total) in counters
+                .into_iter()
+                .filter(|(measure, _)| self.missing != Some(*measure))
+            {
+                self.engine.observe(Observation::Counter {
+                    process,
+                    measure,
+                    time,
+                    total,
+                });
+            }
+            let value = self.cpus;
+            self.engine.observe(Observation::Gauge {
+                process,
+                measure: Measure::CpusAvailable,
+                time,
+                value,
+            });
+        }
+    }
+
+    /// One window at this pace; what the engine says at its end.
+    fn window(&mut self, pace: Pace) -> Vec<Output> {
+        let half = |per_second: u64| per_second / 2;
+        let Pace {
+            cpu_ms,
+            queue_ms,
+            mpi_ms,
+            switches,
+            calls,
+        } = pace;
+        let steps = [
+            half(cpu_ms * MS),
+            half(queue_ms * MS),
+            half(mpi_ms * MS),
+            half(switches),
+            half(calls),
+        ];
+        self.totals
+            .iter_mut()
+            .zip(steps)
+            .for_each(|(total, step)| *total += step);
+        self.now = Time(self.now.0 + 500 * MS);
+        self.observe();
+        self.engine.tick(self.now)
+    }
+
+    fn windows(&mut self, count: usize, pace: Pace) -> Vec<Output> {
+        (0..count).flat_map(|_| self.window(pace)).collect()
+    }
+
+    fn status(&self) -> (Standing, String) {
+        let status = self.engine.status().remove(0);
+        (status.standing, status.why)
+    }
+
+    fn applying(mut self) -> Job {
+        assert_eq!(self.engine.set_mode(RuleId(0), Mode::Applying), []);
+        self
+    }
+
+    /// Windows at `pace` until the decision, which is applied.
+    fn until_applied(&mut self, pace: Pace) -> Decision {
+        for _ in 0..20 {
+            for output in self.window(pace) {
+                if let Output::Decision(decision) = output {
+                    assert!(self.engine.receipt(decision.id, Outcome::Applied, self.now));
+                    return decision;
+                }
+            }
+        }
+        panic!("no decision: {:?}", self.status());
+    }
+}
+
+fn verdicts(outputs: &[Output]) -> Vec<&Verdict> {
+    outputs
+        .iter()
+        .filter_map(|output| {
+            if let Output::Verdict(verdict) = output {
+                Some(verdict)
+            } else {
+                None
+            }
+        })
+        .collect()
+}
+
+fn decisions(outputs: &[Output]) -> usize {
+    outputs
+        .iter()
+        .filter(|output| matches!(output, Output::Decision(_)))
+        .count()
+}
+
+#[test]
+fn ranks_that_spin_on_too_few_cpus_are_found_after_three_windows() {
+    let mut job = Job::busy_wait(2.0);
+    assert_eq!(job.windows(2, SPINNING), []);
+    assert_eq!(job.status(), (Standing::Waiting, "for: 2 of 3 windows".into()));
+    let found = job.window(SPINNING);
+    let [Output::FindingOpened(finding)] = found.as_slice() else {
+        panic!("{found:?}")
+    };
+    insta::assert_debug_snapshot!("finding", finding);
+    assert_eq!(job.windows(20, SPINNING), []);
+    assert_eq!(
+        job.status(),
+        (Standing::Advising, "advising: its condition holds".into())
+    );
+}
+
+#[test]
+fn a_healthy_job_is_left_alone_and_the_reason_is_shown() {
+    let mut job = Job::busy_wait(8.0).applying();
+    assert_eq!(job.windows(50, HEALTHY), []);
+    let (standing, why) = job.status();
+    assert_eq!(standing, Standing::Quiet);
+    insta::assert_snapshot!("healthy", why);
+    // Bound to one CPU each, every rank may use one: together they want six, and none waits.
+    let mut bound = Job::busy_wait(1.0).applying();
+    assert_eq!(bound.windows(50, HEALTHY), []);
+}
+
+#[test]
+fn a_missing_counter_is_never_taken_for_zero() {
+    for measure in [
+        Measure::MpiTime,
+        Measure::RunqueueTime,
+        Measure::CpuTime,
+        Measure::SwitchesInvoluntary,
+    ] {
+        let mut job = Job::busy_wait(2.0).applying();
+        job.missing = Some(measure);
+        job.engine
+            .process_joined(ProcessId(0), ProcessFacts::default(), Time(0));
+        (0..6).for_each(|rank| job.join(rank));
+        assert_eq!(job.windows(20, SPINNING), []);
+        let (standing, why) = job.status();
+        assert_eq!(standing, Standing::NoValue);
+        let reason = format!(
+            "has none because {} of rank 0 was not observed in the window",
+            measure.name()
+        );
+        assert!(why.starts_with("no value: ") && why.ends_with(&reason), "{why}");
+    }
+}
+
+#[test]
+fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
+    let mut job = Job::busy_wait(2.0).applying();
+    let decision = job.until_applied(SPINNING);
+    assert_eq!(job.now, Time(5 * 500 * MS));
+    let ranks: Vec<u32> = decision.changes.iter().map(|change| change.process.0).collect();
+    assert_eq!(ranks, [0, 1, 2, 3, 4, 5]);
+    assert!(
+        decision
+            .changes
+            .iter()
+            .all(|change| change.value == Scalar::Boolean(true))
+    );
+    assert_eq!(
+        job.status(),
+        (
+            Standing::OnTrial,
+            "on trial: the window of the change is left out".into()
+        )
+    );
+    assert_eq!(job.windows(4, YIELDING), []);
+    assert_eq!(
+        job.status(),
+        (Standing::OnTrial, "on trial: 3 of 5 windows".into())
+    );
+    assert_eq!(job.window(YIELDING), []);
+    let end = job.window(YIELDING);
+    let [verdict] = verdicts(&end)[..] else {
+        panic!("{end:?}")
+    };
+    assert!(verdict.keep);
+    assert_eq!(verdict.ratio, Some(100.0));
+    assert_eq!(
+        verdict.text,
+        "sum(mpi.calls) / pulse.duration: 840/s -> 84 000/s (5 windows each): 100 times; kept"
+    );
+    assert_eq!(job.windows(30, YIELDING), []);
+    assert_eq!(job.status(), (Standing::Applied, "applied".into()));
+    assert_eq!(job.engine.findings()[0].state, FindingState::Applied);
+}
+
+#[test]
+fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_told_again() {
+    let mut job = Job::busy_wait(2.0).applying();
+    job.until_applied(SPINNING);
+    let worse = Pace {
+        calls: 100,
+        ..SPINNING
+    };
+    let end = job.windows(6, worse);
+    let [verdict] = verdicts(&end)[..] else {
+        panic!("{end:?}")
+    };
+    assert!(!verdict.keep);
+    let text = "sum(mpi.calls) / pulse.duration: 840/s -> 600/s (5 windows each): -28.6 %; undone";
+    assert_eq!(verdict.text, text);
+    assert_eq!(job.windows(30, SPINNING), []);
+    assert_eq!(job.status(), (Standing::OnHold, format!("on hold: {text}")));
+    assert_eq!(job.engine.set_mode(RuleId(0), Mode::Applying), []);
+    assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
+}
+
+#[test]
+fn a_change_that_cannot_be_judged_is_undone() {
+    let mut job = Job::busy_wait(2.0).applying();
+    job.until_applied(SPINNING);
+    job.missing = Some(Measure::MpiCalls);
+    let end = job.windows(30, YIELDING);
+    let [verdict] = verdicts(&end)[..] else {
+        panic!("{end:?}")
+    };
+    assert!(!verdict.keep);
+    assert_eq!(verdict.means, None);
+    assert!(
+        verdict.text.contains("mpi.calls of rank 0 was not observed"),
+        "{}",
+        verdict.text
+    );
+}
+
+#[test]
+fn a_refusal_puts_the_tune_on_hold_with_its_reason() {
+    let mut job = Job::busy_wait(2.0).applying();
+    let outputs = job.windows(5, SPINNING);
+    assert_eq!(decisions(&outputs), 1);
+    assert!(!job.engine.receipt(DecisionId(9), Outcome::Applied, job.now));
+    assert!(
+        job.engine
+            .receipt(DecisionId(1), Outcome::Refused("not writable".into()), job.now)
+    );
+    assert_eq!(job.windows(20, SPINNING), []);
+    assert_eq!(
+        job.status(),
+        (Standing::OnHold, "on hold: refused: not writable".into())
+    );
+    assert_eq!(job.engine.findings()[0].state, FindingState::Open);
+}
+
+#[test]
+fn switching_a_rule_while_its_change_is_on_trial_undoes_it() {
+    for (mode, applied) in [(Mode::Off, true), (Mode::Advising, true), (Mode::Off, false)] {
+        let mut job = Job::busy_wait(2.0).applying();
+        if applied {
+            job.until_applied(SPINNING);
+        } else {
+            job.windows(5, SPINNING);
+        }
+        let outputs = job.engine.set_mode(RuleId(0), mode);
+        assert!(matches!(verdicts(&outputs)[..], [Verdict { keep: false, .. }]));
+        assert!(!job.engine.receipt(DecisionId(1), Outcome::Applied, job.now));
+        assert_eq!(job.engine.findings().is_empty(), mode == Mode::Off);
+    }
+}
+
+#[test]
+fn processes_that_come_or_go_within_a_window_are_left_out_and_named() {
+    let mut job = Job::busy_wait(2.0);
+    job.window(SPINNING);
+    job.now = Time(job.now.0 + 100 * MS);
+    job.join(6);
+    job.engine.process_left(ProcessId(0), job.now);
+    job.now = Time(job.now.0 - 100 * MS);
+    job.window(SPINNING);
+    let left_out = job.engine.status().remove(0).left_out;
+    assert_eq!(
+        left_out,
+        ["rank 0 left within the window", "rank 6 joined within the window"]
+    );
+    job.window(SPINNING);
+    assert_eq!(job.engine.status().remove(0).left_out, [] as [String; 0]);
+    assert_eq!(job.engine.members(RuleId(0)).len(), 6);
+    assert!(job.engine.findings()[0].text.starts_with("6 ranks share 2 CPUs"));
+}
+
+#[test]
+fn a_process_that_joins_after_the_change_gets_it_too() {
+    let mut job = Job::busy_wait(2.0).applying();
+    job.until_applied(SPINNING);
+    job.windows(6, YIELDING);
+    job.join(6);
+    let late = job.until_applied(YIELDING);
+    assert_eq!(
+        late.changes
+            .iter()
+            .map(|change| change.process)
+            .collect::<Vec<_>>(),
+        [ProcessId(6)]
+    );
+}
+
+#[test]
+fn a_finding_closes_when_its_condition_has_failed_as_long_as_it_had_to_hold() {
+    let mut job = Job::busy_wait(8.0);
+    job.cpus = 2.0;
+    job.windows(3, SPINNING);
+    job.cpus = 8.0;
+    assert_eq!(job.windows(2, HEALTHY), []);
+    assert_eq!(
+        job.window(HEALTHY),
+        [Output::FindingClosed {
+            rule: RuleId(0),
+            tune: 0
+        }]
+    );
+}
+
+#[test]
+fn a_late_tick_makes_a_long_window_of_its_actual_duration() {
+    let source = "rule: slow\nabout: b\nroles:\n  r: rank >= 0\nwindows:\n  w: {every: 500ms}\ntune:\n  - {when: w.duration > 600ms, finding: '{w.duration} in window {w.index}'}\n";
+    let mut job = Job::new(source, 2.0);
+    job.engine.tick(Time(500 * MS));
+    assert_eq!(job.engine.tick(Time(900 * MS)), []);
+    let outputs = job.engine.tick(Time(1200 * MS));
+    let [Output::FindingOpened(finding)] = outputs.as_slice() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(finding.text, "700 ms in window 1");
+}
+
+/// Sets each worker's share of 12 threads, within bounds.
+const SHARES: &str = "\
+rule: shares
+about: gives each process threads by the CPUs it may use
+roles:
+  worker: rank > 0
+windows:
+  w: {every: 500ms}
+tune:
+  - set: nthreads
+    role: worker
+    value: cpus.available * 2
+    range: 1 <= value <= 8
+    when: max(cpus.available) > 1
+    guard: {maximize: 'sum(mpi.calls)', over: 1, undo_if_worse_by: 0%}
+    cooldown: 2s
+";
+
+#[test]
+fn a_value_by_process_acts_on_each_with_its_own_row_and_a_range_refuses() {
+    let mut job = Job::new(SHARES, 3.0).applying();
+    let outputs = job.window(HEALTHY);
+    let [Output::FindingOpened(_), Output::Decision(decision)] = outputs.as_slice() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(decision.changes.len(), 5);
+    assert_eq!(decision.changes[0].value, Scalar::Number(6.0));
+    let mut job = Job::new(SHARES, 5.0).applying();
+    assert_eq!(decisions(&job.windows(9, HEALTHY)), 0);
+    assert_eq!(
+        job.status().1,
+        "no value: 10 is outside the range 1 <= value <= 8"
+    );
+}
+
+#[test]
+fn a_condition_that_returns_acts_again_after_the_cooldown_and_only_on_what_differs() {
+    let mut job = Job::new(SHARES, 3.0).applying();
+    job.until_applied(HEALTHY);
+    assert_eq!(verdicts(&job.windows(2, HEALTHY)).len(), 1);
+    job.cpus = 1.0;
+    job.windows(1, HEALTHY);
+    job.cpus = 3.0;
+    assert_eq!(
+        decisions(&job.windows(9, HEALTHY)),
+        0,
+        "the value was written already"
+    );
+    job.cpus = 1.0;
+    job.windows(1, HEALTHY);
+    job.cpus = 4.0;
+    assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
+}
+
+#[test]
+fn one_change_at_a_time_is_on_trial_and_two_rules_may_not_claim_one_variable() {
+    let rule = |name: &str, variable: &str| {
+        let source = SHARES
+            .replace("rule: shares", &format!("rule: {name}"))
+            .replace("nthreads", variable);
+        CheckedRule::from_source(&source).unwrap()
+    };
+    let conflict = Engine::new(vec![rule("a", "x"), rule("b", "x")], Time(0)).unwrap_err();
+    assert_eq!(
+        conflict.to_string(),
+        "the rules a and b both claim the variable x; leave one of them out"
+    );
+    assert!(Engine::new(vec![rule("a", "x"), rule("a", "y")], Time(0)).is_err());
+
+    let mut job = Job::new(SHARES, 3.0);
+    job.engine = Engine::new(vec![rule("a", "x"), rule("b", "y")], Time(0)).unwrap();
+    (0..6).for_each(|rank| job.join(rank));
+    job.observe();
+    for id in [RuleId(0), RuleId(1)] {
+        job.engine.set_mode(id, Mode::Applying);
+    }
+    assert_eq!(decisions(&job.windows(3, HEALTHY)), 1);
+    assert_eq!(job.engine.status()[1].why, "another change is on trial");
+    job.engine.receipt(DecisionId(1), Outcome::Applied, job.now);
+    assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
+}
+
+#[test]
+fn the_same_stream_gives_the_same_outputs() {
+    let run = || {
+        let mut job = Job::busy_wait(2.0).applying();
+        job.until_applied(SPINNING);
+        (
+            job.windows(10, YIELDING),
+            job.engine.status(),
+            job.engine.findings(),
+        )
+    };
+    assert_eq!(run(), run());
+}

@@ -154,19 +154,18 @@ fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
         .help(help.unwrap_or_else(|| format!("it may have {}", keys.known.join(", "))))
 }
 
-fn wrong_shape(tree: &Tree, place: &str, wanted: &str) -> Diagnostic {
-    Diagnostic::error(
-        "E0112",
-        format!("{place} must be {wanted}, this is {}", tree.what()),
-    )
-    .at(tree.span, "")
+fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'_>) {
+    if !matches!(tree.node, Node::Broken) {
+        let message = format!("{place} must be {wanted}, this is {}", tree.what());
+        wrong.push(Diagnostic::error("E0112", message).at(tree.span, ""));
+    }
 }
 
 fn mapping<'a>(tree: &'a Tree, place: &str, wrong: Wrong<'_>) -> Option<Vec<(&'a Text, &'a Tree)>> {
     match &tree.node {
         Node::Mapping(entries) => Some(entries.iter().map(|(key, value)| (key, value)).collect()),
         _ => {
-            wrong.push(wrong_shape(tree, place, "a mapping (`key: value` lines)"));
+            wrong_shape(tree, place, "a mapping (`key: value` lines)", wrong);
             None
         }
     }
@@ -176,7 +175,7 @@ fn text(tree: &Tree, wrong: Wrong<'_>) -> Option<Text> {
     match &tree.node {
         Node::Scalar(text) => Some(text.clone()),
         _ => {
-            wrong.push(wrong_shape(tree, "this value", "a text"));
+            wrong_shape(tree, "this value", "a text", wrong);
             None
         }
     }
@@ -186,7 +185,7 @@ fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
     let text = match &tree.node {
         Node::Scalar(text) => text,
         _ => {
-            wrong.push(wrong_shape(tree, "this value", "a formula"));
+            wrong_shape(tree, "this value", "a formula", wrong);
             return None;
         }
     };
@@ -278,7 +277,7 @@ fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
     match &tree.node {
         Node::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),
         _ => {
-            wrong.push(wrong_shape(tree, "`tune`", "a list (`- set: …`)"));
+            wrong_shape(tree, "`tune`", "a list (`- set: …`)", wrong);
             Vec::new()
         }
     }

@@ -27,6 +27,8 @@ pub(crate) enum Node {
     Scalar(Text),
     /// A key without a value.
     Missing,
+    /// Something that was reported: whoever needs it stays silent.
+    Broken,
     Mapping(Vec<(Text, Tree)>),
     Sequence(Vec<Tree>),
 }
@@ -36,7 +38,7 @@ impl Tree {
     pub(crate) fn what(&self) -> &'static str {
         match self.node {
             Node::Scalar(_) => "a text",
-            Node::Missing => "nothing",
+            Node::Missing | Node::Broken => "nothing",
             Node::Mapping(_) => "a mapping",
             Node::Sequence(_) => "a list",
         }
@@ -151,7 +153,7 @@ impl<'a> Reader<'a> {
             Event::MappingStart(..) => self.mapping(depth)?,
             _ => {
                 self.refuse("an alias (`*`)", span);
-                Node::Missing
+                Node::Broken
             }
         };
         Ok(Tree { node, span })
@@ -220,46 +222,48 @@ impl<'a> Reader<'a> {
                 self.switch(&raw, span, "give it another name");
             }
             let (event, span) = self.next()?;
-            let value = self.value(event, span, depth + 1)?;
+            let mut value = self.value(event, span, depth + 1)?;
             let Node::Scalar(key) = key.node else {
                 self.wrong
                     .push(Diagnostic::error("E0112", "a key must be a word").at(key.span, ""));
                 continue;
             };
             if matches!(value.node, Node::Missing) {
-                self.missing(&key, &entries, &mut cut);
-                continue;
+                if self.missing(&key, &mut entries, &mut cut) {
+                    continue;
+                }
+                value.node = Node::Broken;
             }
             self.insert(&mut entries, key, value);
         }
     }
 
-    /// A key without a value; after an unbalanced bracket it is the rest of a formula that YAML cut at its comma.
-    fn missing(&mut self, key: &Text, entries: &[(Text, Tree)], cut: &mut bool) {
-        let open = entries.last().and_then(|(_, value)| match &value.node {
-            Node::Scalar(text) if unbalanced(&text.raw) => Some(text.span),
-            _ => None,
-        });
-        match open {
-            Some(_) if *cut => {}
-            Some(open) => {
-                *cut = true;
-                self.wrong.push(
-                    Diagnostic::error(
-                        "E0103",
-                        "inside `{}` YAML ends a value at every comma, and cut this formula",
-                    )
-                    .at(open, "the formula as YAML sees it")
-                    .at(key.span, "taken for a key of its own")
-                    .help("put the formula into quotes, or write the mapping on lines of its own"),
-                );
-            }
-            None => {
-                let message = format!("`{}` has no value", key.raw);
-                self.wrong
-                    .push(Diagnostic::error("E0104", message).at(key.span, ""));
-            }
+    /// Reports a key without a value. True if it is no key but the rest of a formula that YAML cut at its comma: it
+    /// stands behind a value with an open bracket.
+    fn missing(&mut self, key: &Text, entries: &mut [(Text, Tree)], cut: &mut bool) -> bool {
+        if let Some((_, Tree { node, .. })) = entries.last_mut()
+            && let Node::Scalar(open) = node
+            && unbalanced(&open.raw)
+        {
+            self.wrong.push(
+                Diagnostic::error(
+                    "E0103",
+                    "inside `{}` YAML ends a value at every comma, and cut this formula",
+                )
+                .at(open.span, "the formula as YAML sees it")
+                .at(key.span, "taken for a key of its own")
+                .help("put the formula into quotes, or write the mapping on lines of its own"),
+            );
+            *node = Node::Broken;
+            *cut = true;
+            return true;
         }
+        if !*cut {
+            let message = format!("`{}` has no value", key.raw);
+            self.wrong
+                .push(Diagnostic::error("E0104", message).at(key.span, ""));
+        }
+        *cut
     }
 
     fn insert(&mut self, entries: &mut Vec<(Text, Tree)>, key: Text, value: Tree) {
@@ -289,6 +293,11 @@ impl<'a> Reader<'a> {
             return Diagnostic::error("E0102", "YAML takes this colon for the end of a key")
                 .at(place, "a colon with a space behind it")
                 .help("put the whole value into quotes, or write a longer text below `|`");
+        }
+        if error.info().contains("trailing content after") {
+            return Diagnostic::error("E0101", "to YAML the value ends with its closing quote")
+                .at(place, "something follows")
+                .help("a formula that begins with a text in quotes is put into single quotes as a whole");
         }
         if error.info().contains("unknown anchor") {
             return Diagnostic::error("E0106", "an alias (`*`) has no place in a rule")
