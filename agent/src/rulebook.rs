@@ -66,8 +66,21 @@ pub struct Decision {
     pub rule: String,
     /// The numbers it was made from.
     pub because: Vec<String>,
-    /// Slot, variable and value.
-    pub changes: Vec<(u32, String, String)>,
+    /// What to write, by process.
+    pub changes: Vec<Write>,
+}
+
+/// One variable of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// The process's slot.
+    pub slot: u32,
+    /// The variable.
+    pub variable: String,
+    /// The value, as text.
+    pub value: String,
+    /// The rule writes a boolean: its type where the program has no debug information. A number has many.
+    pub is_boolean: bool,
 }
 
 /// The rules of a session.
@@ -215,10 +228,11 @@ impl RuleBook {
     }
 
     /// How many CPUs the job may use.
-    pub fn observe_cpus(&mut self, share: Option<CpuShare>, now_ns: u64) {
-        if let Some(share) = share {
-            let (measure, time) = (Measure::CpusAvailable, Time(now_ns));
-            self.engine.observe(Observation::Gauge { process: None, measure, time, value: share.cpus() });
+    pub fn observe_cpus(&mut self, share: CpuShare, slots: impl Iterator<Item = u32>, now_ns: u64) {
+        let (measure, time) = (Measure::CpusAvailable, Time(now_ns));
+        for slot in slots {
+            let process = Some(ProcessId(slot));
+            self.engine.observe(Observation::Gauge { process, measure, time, value: share.cpus() });
         }
     }
 
@@ -263,7 +277,12 @@ impl RuleBook {
                 changes: decision
                     .changes
                     .into_iter()
-                    .map(|change| (change.process.0, change.variable, change.value.to_string()))
+                    .map(|change| Write {
+                        slot: change.process.0,
+                        variable: change.variable,
+                        value: change.value.to_string(),
+                        is_boolean: matches!(change.value, rules::Scalar::Boolean(_)),
+                    })
                     .collect(),
             }),
             Output::Verdict(verdict) => Act::Judged {

@@ -4,7 +4,7 @@ use tuner::{
     actuator::SetCommand,
     journal::{Outcome, RevertOutcome},
     process::Pid,
-    value::Value,
+    value::{Value, ValueType},
 };
 
 use super::{
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     clock::monotonic_ns,
     format::plural,
-    rulebook::{Act, Decision},
+    rulebook::{Act, Decision, Write},
     snapshot::{ChangeView, FindingView, GuardView},
 };
 
@@ -48,36 +48,29 @@ impl Session {
             self.rules.receipt(decision.id, Err("this session does not write".into()), monotonic_ns());
             return;
         };
-        let target = |(slot, variable, value): &(u32, String, String)| {
-            let member = self.job.members.get(*slot as usize)?;
-            Some((*slot, member.process.pid, variable.clone(), value.clone()))
-        };
-        let targets: Vec<_> = decision.changes.iter().filter_map(target).collect();
+        let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
+        let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
         self.ledger.await_receipts(decision.id, targets.len());
         let mut refused = Vec::new();
-        for (slot, pid, variable, value) in targets {
+        for (pid, write) in targets {
             let command = SetCommand {
                 pid,
-                variable: variable.clone(),
+                variable: write.variable.clone(),
                 module: None,
-                value: value.clone(),
-                value_type: None,
+                value: write.value.clone(),
+                value_type: write.is_boolean.then_some(ValueType::Bool),
                 expect_old: None,
                 why: decision.because.clone(),
                 rule: Some(decision.rule.clone()),
             };
-            if hands.order(Order::Set { decision: decision.id, slot, command: Box::new(command) }).is_err() {
-                refused.push((pid, slot, variable, value));
+            let order = Order::Set { decision: decision.id, slot: write.slot, command: Box::new(command) };
+            if hands.order(order).is_err() {
+                refused.push((pid, write));
             }
         }
-        for (pid, slot, variable, new) in refused {
-            let view = ChangeView {
-                rule: decision.rule.clone(),
-                variable,
-                new,
-                outcome: "too many orders wait".into(),
-                ..self.change_view(pid, slot)
-            };
+        for (pid, write) in refused {
+            let outcome = "too many orders wait".into();
+            let view = ChangeView { outcome, ..self.change_view(&decision.rule, pid, &write) };
             let carried = self.ledger.refused(decision.id, view, pid);
             self.carried(decision.id, carried);
         }
@@ -111,14 +104,9 @@ impl Session {
         result: Result<tuner::writer::Receipt, tuner::actuator::ClientError>,
     ) {
         let Some(known) = self.decisions.get(&decision) else { return };
-        let Some((_, variable, value)) = known.changes.iter().find(|(of, _, _)| *of == slot) else { return };
-        let Some(pid) = self.job.members.get(slot as usize).map(|member| member.process.pid) else { return };
-        let mut view = ChangeView {
-            rule: known.rule.clone(),
-            variable: variable.clone(),
-            new: value.clone(),
-            ..self.change_view(pid, slot)
-        };
+        let Some(write) = known.changes.iter().find(|write| write.slot == slot) else { return };
+        let Some(pid) = self.pid_of(slot) else { return };
+        let mut view = self.change_view(&known.rule, pid, write);
         let carried = match result {
             Ok(receipt) => {
                 let show = |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
@@ -186,9 +174,20 @@ impl Session {
         }
     }
 
-    fn change_view(&self, pid: Pid, slot: u32) -> ChangeView {
-        let rank = self.processes.iter().find(|process| process.slot == slot).and_then(|process| process.rank);
-        ChangeView { pid: pid.number, rank, ..ChangeView::default() }
+    fn pid_of(&self, slot: u32) -> Option<Pid> {
+        self.job.members.get(slot as usize).map(|member| member.process.pid)
+    }
+
+    fn change_view(&self, rule: &str, pid: Pid, write: &Write) -> ChangeView {
+        let rank = self.processes.iter().find(|process| process.slot == write.slot).and_then(|process| process.rank);
+        ChangeView {
+            rule: rule.to_owned(),
+            pid: pid.number,
+            rank,
+            variable: write.variable.clone(),
+            new: write.value.clone(),
+            ..ChangeView::default()
+        }
     }
 }
 

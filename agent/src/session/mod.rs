@@ -255,9 +255,12 @@ impl Session {
         for process in &mut self.processes {
             process.read(&self.probes, &threads, now)?;
         }
-        let pids: Vec<i32> = self.processes.iter().filter(|process| !process.ended).map(|process| process.pid).collect();
-        self.rules.observe_cpus(evidence::available(&pids), now);
-        for process in self.processes.iter().filter(|process| !process.ended) {
+        let running = || self.processes.iter().filter(|process| !process.ended);
+        let pids: Vec<i32> = running().map(|process| process.pid).collect();
+        if let Some(share) = evidence::available(&pids) {
+            self.rules.observe_cpus(share, running().map(|process| process.slot), now);
+        }
+        for process in running() {
             if let Some(reading) = process.last() {
                 self.rules.observe(process.slot, reading, self.probes.list());
             }

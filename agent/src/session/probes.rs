@@ -54,7 +54,6 @@ impl Probe {
 
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
-    // Before the kernel side, so that links go first.
     links: Vec<Link>,
     kernel: Kernel,
     probes: Vec<Probe>,
@@ -224,6 +223,17 @@ impl Probes {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Probes {
+    /// Closing a link waits for the kernel to be sure that no hit is under way. Closed side by side, all wait at once.
+    fn drop(&mut self) {
+        std::thread::scope(|scope| {
+            for link in self.links.drain(..) {
+                scope.spawn(move || drop(link));
+            }
+        });
     }
 }
 
