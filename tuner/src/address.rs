@@ -1,6 +1,7 @@
 //! The three kinds of number that other tools all call "address", and the bias between two of them.
 //!
-//! A mix-up compiles to a write at the wrong place, so each is a type and only the conversions that mean something exist.
+//! A mix-up compiles to a write at the wrong place, so each is a type and only the conversions that mean
+//! something exist.
 
 use std::fmt;
 
@@ -32,7 +33,8 @@ number! {
     FileOffset
 }
 number! {
-    /// Where a byte was placed by the linker, before the loader moved the module: what symbol tables and DWARF say.
+    /// Where a byte was placed by the linker, before the loader moved the module: what symbol tables and
+    /// DWARF say.
     LinkAddress
 }
 number! {
@@ -57,7 +59,8 @@ impl Address {
         self.0.checked_add(bytes).map(Address)
     }
 
-    /// True when a value of `size` bytes (a power of two) at this address does not straddle its natural boundary.
+    /// True when a value of `size` bytes (a power of two) at this address does not straddle its natural
+    /// boundary.
     pub fn is_aligned(self, size: usize) -> bool {
         size.is_power_of_two() && self.0.is_multiple_of(size as u64)
     }

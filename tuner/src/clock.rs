@@ -1,4 +1,5 @@
-//! The two clocks of a record: wall time for people (RFC 3339, UTC), monotonic time to compare with kernel events.
+//! The two clocks of a record: wall time for people (RFC 3339, UTC), monotonic time to compare with kernel
+//! events.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,8 +29,8 @@ pub(crate) fn monotonic_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// Days since 1970 to a date by the era arithmetic of the proleptic Gregorian calendar (years start in March, so that the
-/// leap day is the last of its year).
+/// Days since 1970 to a date by the era arithmetic of the proleptic Gregorian calendar (years start in March,
+/// so that the leap day is the last of its year).
 fn rfc3339(seconds: u64, millis: u32) -> String {
     let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;

@@ -1,5 +1,5 @@
-//! The type of a global variable, from the debug information in the module's own file. Only scalars are told apart; separate
-//! debug files, fields and array elements are not looked at.
+//! The type of a global variable, from the debug information in the module's own file. Only scalars are told
+//! apart; separate debug files, fields and array elements are not looked at.
 //!
 //! A variable is found by its address, not by its name: two static variables of one name are two variables.
 
@@ -51,7 +51,8 @@ pub struct VariableType {
 }
 
 impl VariableType {
-    /// The type of a value that can be written there without saying more; `None` for enums, pointers and compounds.
+    /// The type of a value that can be written there without saying more; `None` for enums, pointers and
+    /// compounds.
     pub fn value_type(self) -> Option<ValueType> {
         let of_kind = |value_type: &&ValueType| self.accepts(**value_type);
         match self.kind {
@@ -93,7 +94,8 @@ impl std::fmt::Display for VariableType {
     }
 }
 
-/// The type of the variable that the linker placed at `address`; `None` when the file has no debug information on it.
+/// The type of the variable that the linker placed at `address`; `None` when the file has no debug
+/// information on it.
 pub fn variable_type(image: &Image, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
     let sections = gimli::DwarfSections::load(|id| image.section_bytes(id.name()))?;
     let dwarf: Dwarf<Slice<'_>> =

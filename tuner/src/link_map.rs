@@ -1,7 +1,9 @@
-//! The dynamic linker's own list of modules, read from the target's memory: the order in which it searches for symbols.
+//! The dynamic linker's own list of modules, read from the target's memory: the order in which it searches
+//! for symbols.
 //!
-//! The program's dynamic section points, by its DT_DEBUG entry, to a structure that the dynamic linker keeps for debuggers
-//! (`r_debug`, link.h of glibc and musl). Nothing in it is trusted: lengths are bounded, addresses may be unreadable.
+//! The program's dynamic section points, by its DT_DEBUG entry, to a structure that the dynamic linker keeps
+//! for debuggers (`r_debug`, link.h of glibc and musl). Nothing in it is trusted: lengths are bounded,
+//! addresses may be unreadable.
 
 use std::collections::HashSet;
 
@@ -22,8 +24,8 @@ const R_STATE: u64 = 24;
 const L_LD: u64 = 16;
 const L_NEXT: u64 = 24;
 
-/// The addresses of the dynamic sections of all modules, in search order; `None` for a static program, or while the dynamic
-/// linker is changing its list.
+/// The addresses of the dynamic sections of all modules, in search order; `None` for a static program, or
+/// while the dynamic linker is changing its list.
 pub(crate) fn read(executable: &Module, memory: &Memory) -> Result<Option<Vec<Address>>, MemoryError> {
     let Some(debug) = debug_structure(executable, memory)? else {
         return Ok(None);

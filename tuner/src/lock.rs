@@ -1,9 +1,10 @@
 //! One writer per process: a lock that the kernel lets go when its holder ends, however it ends.
 //!
-//! The lock is an flock on the directory /proc/PID of the target itself. That directory is the process: it belongs to one pid
-//! *and* start time by nature, every user and every state directory of the machine shares it, nothing has to be created or
-//! cleaned up, and /proc/locks tells who holds it. Its limits: a process in a container that mounts a /proc of its own locks
-//! another directory, and any user of the machine can hold the lock to keep us out (and is named then).
+//! The lock is an flock on the directory /proc/PID of the target itself. That directory is the process: it
+//! belongs to one pid *and* start time by nature, every user and every state directory of the machine shares
+//! it, nothing has to be created or cleaned up, and /proc/locks tells who holds it. Its limits: a process in
+//! a container that mounts a /proc of its own locks another directory, and any user of the machine can hold
+//! the lock to keep us out (and is named then).
 
 use std::fs::{self, File};
 use std::io;

@@ -1,5 +1,5 @@
-//! The memory of another process, for reading. Opened once: the handle stays with the address space it was opened for, so
-//! that after an exec it reads nothing instead of the bytes of another program.
+//! The memory of another process, for reading. Opened once: the handle stays with the address space it was
+//! opened for, so that after an exec it reads nothing instead of the bytes of another program.
 //!
 //! Cannot write; see [`crate::write`].
 
@@ -73,8 +73,8 @@ impl Memory {
     }
 }
 
-/// Opens /proc/PID/mem and then checks that the process is still the one meant: only in this order does the handle belong
-/// to it for certain.
+/// Opens /proc/PID/mem and then checks that the process is still the one meant: only in this order does the
+/// handle belong to it for certain.
 pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError> {
     let path = pid.proc_path("mem");
     let file = options

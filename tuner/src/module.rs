@@ -1,7 +1,7 @@
 //! The ELF files that a process has loaded: where each lies, and the very file it was loaded from.
 //!
-//! A path is only a name: the file may have been replaced since, or belong to a container. So a file counts as a module's
-//! only when it has the inode that the kernel shows in the mapping.
+//! A path is only a name: the file may have been replaced since, or belong to a container. So a file counts
+//! as a module's only when it has the inode that the kernel shows in the mapping.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -102,8 +102,8 @@ pub struct Module {
     pub bias: LoadBias,
     /// The file.
     pub image: Arc<Image>,
-    /// Its place in the order in which the dynamic linker searches; `None` when it is not in the main list (dlmopen, or the
-    /// list could not be read).
+    /// Its place in the order in which the dynamic linker searches; `None` when it is not in the main list
+    /// (dlmopen, or the list could not be read).
     pub order: Option<usize>,
     /// It is the program itself.
     pub is_executable: bool,
@@ -132,7 +132,8 @@ impl Module {
         self.image.segment_at(link, 1).is_some()
     }
 
-    /// True when a user means this module by `name`: its path, file name, soname, or the file name up to `.so`.
+    /// True when a user means this module by `name`: its path, file name, soname, or the file name up to
+    /// `.so`.
     pub fn is_called(&self, name: &str) -> bool {
         let file_name = self.file_name();
         let up_to_so = file_name
@@ -153,8 +154,8 @@ impl Module {
             .is_some_and(|map| map.shows(self.device, self.inode))
     }
 
-    /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain path when it
-    /// still has the same inode, else one through /proc.
+    /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain
+    /// path when it still has the same inode, else one through /proc.
     pub fn probe_path(&self) -> Result<PathBuf, ModuleError> {
         let wanted = self
             .image
@@ -182,8 +183,9 @@ fn map_file(mapping: &Mapping) -> String {
     format!("map_files/{:x}-{:x}", mapping.start.0, mapping.end.0)
 }
 
-/// The modules among `maps`, by address. A file that is mapped only to be read, as data, is none: for a module every segment
-/// of its program headers must be mapped where one common bias puts it. Files that cannot be opened come second.
+/// The modules among `maps`, by address. A file that is mapped only to be read, as data, is none: for a
+/// module every segment of its program headers must be mapped where one common bias puts it. Files that
+/// cannot be opened come second.
 pub(crate) fn find(
     pid: Pid,
     maps: &[Mapping],
@@ -204,23 +206,11 @@ pub(crate) fn find(
             continue;
         }
         let image = opened.entry((mapping.device, mapping.inode)).or_insert_with(|| {
-            let is_mapped_code =
-                |map: &Mapping| map.permissions.execute && map.shows(mapping.device, mapping.inode);
-            // Opening a device or a pipe can block or have effects; nothing without code is a module.
-            if !maps.iter().any(is_mapped_code) {
-                return None;
-            }
-            match open(pid, mapping, path, memory, images) {
-                Ok(image) => Some(image),
-                Err(ModuleError::Image {
-                    source: ImageError::NotElf,
-                    ..
-                }) => None,
-                Err(error) => {
-                    failed.push(error);
-                    None
-                }
-            }
+            let loaded = load(pid, mapping, path, maps, memory, images);
+            loaded.unwrap_or_else(|error| {
+                failed.push(error);
+                None
+            })
         });
         let Some(image) = image else { continue };
         if let Some(bias) = bias(image, mapping, maps) {
@@ -241,10 +231,12 @@ pub(crate) fn find(
     (modules, failed)
 }
 
-/// The bias by which `mapping` begins the module's first segment, if all other segments lie where it puts them.
+/// The bias by which `mapping` begins the module's first segment, if all other segments lie where it puts
+/// them.
 fn bias(image: &Image, mapping: &Mapping, maps: &[Mapping]) -> Option<LoadBias> {
     let first = image.segments.first()?;
-    // The kernel maps whole pages: the segment's first byte lies as far behind the mapping's start as in the file.
+    // The kernel maps whole pages: the segment's first byte lies as far behind the mapping's start as in the
+    // file.
     let into_page = first.offset.0.checked_sub(mapping.offset.0)?;
     let bias = LoadBias(
         mapping
@@ -273,6 +265,29 @@ fn bias(image: &Image, mapping: &Mapping, maps: &[Mapping]) -> Option<LoadBias> 
         .then_some(bias)
 }
 
+/// The file of a mapping, if it can be a module: nothing without code is one, and opening whatever else is mapped, as a
+/// device, can block or have effects.
+fn load(
+    pid: Pid,
+    mapping: &Mapping,
+    path: &str,
+    maps: &[Mapping],
+    memory: &Memory,
+    images: &Images,
+) -> Result<Option<Arc<Image>>, ModuleError> {
+    let is_code = |map: &Mapping| map.permissions.execute && map.shows(mapping.device, mapping.inode);
+    if !maps.iter().any(is_code) {
+        return Ok(None);
+    }
+    match open(pid, mapping, path, memory, images) {
+        Err(ModuleError::Image {
+            source: ImageError::NotElf,
+            ..
+        }) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 fn open(
     pid: Pid,
     mapping: &Mapping,
@@ -292,7 +307,8 @@ fn open(
     })
 }
 
-/// Without the right to use map_files: by its name, or as the program of the process, if that is the mapped inode.
+/// Without the right to use map_files: by its name, or as the program of the process, if that is the mapped
+/// inode.
 fn open_by_name(pid: Pid, mapping: &Mapping, path: &str, memory: &Memory) -> io::Result<File> {
     for name in [pid.proc_path(&format!("root{path}")), pid.proc_path("exe")] {
         if let Ok(file) = File::open(name)
@@ -304,8 +320,9 @@ fn open_by_name(pid: Pid, mapping: &Mapping, path: &str, memory: &Memory) -> io:
     Err(io::ErrorKind::NotFound.into())
 }
 
-/// Same inode and device; on file systems whose stat tells another device than their mappings (btrfs, overlayfs), same inode
-/// and same first page, which holds the program headers and nearly always the build id.
+/// Same inode and device; on file systems whose stat tells another device than their mappings (btrfs,
+/// overlayfs), same inode and same first page, which holds the program headers and nearly always the build
+/// id.
 fn is_mapped_file(file: &File, mapping: &Mapping, memory: &Memory) -> io::Result<bool> {
     let meta = file.metadata()?;
     if meta.ino() != mapping.inode {

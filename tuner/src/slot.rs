@@ -1,7 +1,7 @@
 //! From a claimed [`Location`] to a validated [`Slot`]: the only thing that [`crate::write`] accepts.
 //!
-//! The compiler does not guard the write itself: /proc/PID/mem is safe Rust and the kernel lets it overwrite read-only pages,
-//! code among them. So everything that must hold is checked here, immediately before.
+//! The compiler does not guard the write itself: /proc/PID/mem is safe Rust and the kernel lets it overwrite
+//! read-only pages, code among them. So everything that must hold is checked here, immediately before.
 
 use std::fs::{File, OpenOptions};
 
@@ -111,8 +111,9 @@ fn candidates(size: u64) -> String {
     }
 }
 
-/// A place that may be written: the right process and file, writable data, the size and alignment of its type. Holds the
-/// handle to write through, which stays with the address space that was checked: after an exec it writes nothing.
+/// A place that may be written: the right process and file, writable data, the size and alignment of its
+/// type. Holds the handle to write through, which stays with the address space that was checked: after an
+/// exec it writes nothing.
 #[derive(Debug)]
 pub struct Slot {
     location: Location,
@@ -172,8 +173,8 @@ impl Slot {
         &self.handle
     }
 
-    /// The file's identity must also be what is in memory: the inode says that the file is the same, this that its content
-    /// is the one that was loaded.
+    /// The file's identity must also be what is in memory: the inode says that the file is the same, this
+    /// that its content is the one that was loaded.
     fn check_build_id(&self) -> Result<(), SlotError> {
         let module = &self.location.module;
         let Some((place, length)) = module.image.build_id_place() else {
@@ -272,7 +273,8 @@ fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError>
             why,
         });
     }
-    // Behind the file's last page the loader maps bss as anonymous memory; the kernel calls it the heap where they touch.
+    // Behind the file's last page the loader maps bss as anonymous memory; the kernel calls it the heap where
+    // they touch.
     let is_bss = match &mapping.backing {
         Backing::Anonymous => true,
         Backing::Special(name) => name == "[heap]" || name.starts_with("[anon:"),

@@ -1,4 +1,5 @@
-//! A snapshot of what a process has in memory: its mappings and its modules, in the order of the dynamic linker.
+//! A snapshot of what a process has in memory: its mappings and its modules, in the order of the dynamic
+//! linker.
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
@@ -48,7 +49,8 @@ fn because(reasons: &[ModuleError]) -> String {
         .unwrap_or_default()
 }
 
-/// A snapshot of mappings and modules. Old as soon as it is made; what is written to is checked again ([`crate::slot`]).
+/// A snapshot of mappings and modules. Old as soon as it is made; what is written to is checked again
+/// ([`crate::slot`]).
 #[derive(Debug, Clone)]
 pub struct AddressSpace {
     /// The process.
@@ -100,8 +102,8 @@ impl AddressSpace {
         self.modules.iter().filter(move |module| module.is_called(name))
     }
 
-    /// The functions among `names` in all modules, in the order of the modules. Which of several is called is not decided
-    /// here; every one can be probed.
+    /// The functions among `names` in all modules, in the order of the modules. Which of several is called is
+    /// not decided here; every one can be probed.
     pub fn functions(&self, names: &[&str]) -> Result<Vec<(&Module, Function)>, ModuleError> {
         let mut found = Vec::new();
         for module in &self.modules {
@@ -120,9 +122,10 @@ impl AddressSpace {
         &self.memory
     }
 
-    /// Which modules were loaded at start, by index: the program, what it needs and what that needs, and what the
-    /// environment preloads. Their definitions are seen by every module; those of a later dlopen perhaps only by itself
-    /// (RTLD_LOCAL, the default), and no structure of the dynamic linker that is fit to be read says which.
+    /// Which modules were loaded at start, by index: the program, what it needs and what that needs, and what
+    /// the environment preloads. Their definitions are seen by every module; those of a later dlopen perhaps
+    /// only by itself (RTLD_LOCAL, the default), and no structure of the dynamic linker that is fit to be
+    /// read says which.
     pub(crate) fn loaded_at_start(&self) -> HashSet<usize> {
         let listed = |name: &str| {
             let is_it = |module: &Module| {
@@ -166,8 +169,8 @@ pub(crate) fn read_maps(pid: Pid) -> Result<Vec<Mapping>, SpaceError> {
     maps::parse(&String::from_utf8_lossy(&text)).map_err(|source| SpaceError::Maps { pid, source })
 }
 
-/// The module that the kernel started: the one that holds the program headers named in the auxiliary vector. Without it
-/// (AT_PHDR is there since Linux 2.2) the first module by address.
+/// The module that the kernel started: the one that holds the program headers named in the auxiliary vector.
+/// Without it (AT_PHDR is there since Linux 2.2) the first module by address.
 fn entry_module(pid: Pid, modules: &[Module]) -> Option<usize> {
     const AT_PHDR: u64 = 3;
     let vector = fs::read(pid.proc_path("auxv")).unwrap_or_default();

@@ -13,7 +13,8 @@ use crate::image::{Image, ImageError};
 pub enum SymbolKind {
     /// Code.
     Function,
-    /// Code that picks, once, the function that callers get (IFUNC): a probe on it sees the pick, not the calls.
+    /// Code that picks, once, the function that callers get (IFUNC): a probe on it sees the pick, not the
+    /// calls.
     IndirectFunction,
     /// Data.
     Variable,
@@ -151,8 +152,8 @@ pub struct Function {
 }
 
 impl Image {
-    /// The functions among `names`, by file offset, in one pass over the symbols. A name without a function is not in the
-    /// answer; a name that several static functions share comes with each of them.
+    /// The functions among `names`, by file offset, in one pass over the symbols. A name without a function
+    /// is not in the answer; a name that several static functions share comes with each of them.
     pub fn functions(&self, names: &[&str]) -> Result<Vec<Function>, ImageError> {
         let wanted: std::collections::HashSet<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! The values that can be written: a closed set of scalars of at most 8 bytes, so that every write is one aligned store.
+//! The values that can be written: a closed set of scalars of at most 8 bytes, so that every write is one
+//! aligned store.
 //!
 //! Text in, bytes out, and back. Knows nothing of processes.
 
@@ -191,7 +192,8 @@ macro_rules! scalars {
                 Bytes { length: self.value_type().size() as u8, bytes }
             }
 
-            /// The value that these bytes are; a bool that is neither 0 nor 1 is refused, as is a wrong length.
+            /// The value that these bytes are; a bool that is neither 0 nor 1 is refused, as is a wrong
+            /// length.
             pub fn from_bytes(value_type: ValueType, bytes: Bytes) -> Result<Value, ValueError> {
                 if bytes.as_slice().len() != value_type.size() {
                     return Err(ValueError::Bytes { bytes, value_type });

@@ -2,13 +2,14 @@
 //!
 //! # Why /proc/PID/mem and not process_vm_writev
 //!
-//! Measured on Linux 6.18 (x86-64 with FSRM, a reader on the other core, a million alternating writes per size): neither tore
-//! a value of 2, 4 or 8 bytes; 2.8 µs against 3.6 µs a write. What decides is what the target is named by. A handle to
-//! /proc/PID/mem stays with the address space that was checked: when the program execs or its number is used again, it writes
-//! nothing. process_vm_writev takes a number, and would write to whoever has it now. And it copies a value shorter than eight
-//! bytes one byte at a time on processors without FSRM, where a reader could see half of it.
-//! The price is that the kernel overrides page protection here, where process_vm_writev would refuse: therefore only a
-//! [`Slot`] is accepted, whose page was found writable immediately before.
+//! Measured on Linux 6.18 (x86-64 with FSRM, a reader on the other core, a million alternating writes per
+//! size): neither tore a value of 2, 4 or 8 bytes; 2.8 µs against 3.6 µs a write. What decides is what the
+//! target is named by. A handle to /proc/PID/mem stays with the address space that was checked: when the
+//! program execs or its number is used again, it writes nothing. process_vm_writev takes a number, and would
+//! write to whoever has it now. And it copies a value shorter than eight bytes one byte at a time on
+//! processors without FSRM, where a reader could see half of it. The price is that the kernel overrides page
+//! protection here, where process_vm_writev would refuse: therefore only a [`Slot`] is accepted, whose page
+//! was found writable immediately before.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -60,8 +61,9 @@ pub enum WriteError {
     },
 }
 
-/// Writes `new` if the slot still holds `expected`, and gives back what is read there afterwards: `new`, unless the program
-/// wrote in between. One aligned store of at most 8 bytes: no thread of the target sees half of it.
+/// Writes `new` if the slot still holds `expected`, and gives back what is read there afterwards: `new`,
+/// unless the program wrote in between. One aligned store of at most 8 bytes: no thread of the target sees
+/// half of it.
 pub(crate) fn commit(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
     let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
     if new.as_slice().len() != slot.value_type().size() {

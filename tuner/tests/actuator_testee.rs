@@ -1,5 +1,5 @@
-//! The actuator as a process of its own, for crash tests: serves the stream that it was given as its standard input, and kills
-//! itself at the instant it was told to.
+//! The actuator as a process of its own, for crash tests: serves the stream that it was given as its standard
+//! input, and kills itself at the instant it was told to.
 //!
 //! Arguments: none, or `after-intent N` / `after-write N` to die at the N-th time that instant is reached.
 

@@ -19,7 +19,8 @@ pub enum ClientError {
     /// The actuator refused it.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The actuator ended: what it had begun is in the journal, and the next writer of the process settles it.
+    /// The actuator ended: what it had begun is in the journal, and the next writer of the process settles
+    /// it.
     #[error("the actuator has ended; `tuneagent undo` takes back what it left")]
     Ended,
     /// The stream failed.
@@ -50,8 +51,8 @@ macro_rules! expect {
 }
 
 impl ActuatorClient {
-    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; after it has passed the session is
-    /// out of step and must be dropped, which ends it.
+    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; after it has passed
+    /// the session is out of step and must be dropped, which ends it.
     pub fn begin(stream: UnixStream, hello: Hello) -> Result<ActuatorClient, ClientError> {
         let reader = BufReader::new(stream.try_clone()?);
         let mut client = ActuatorClient {

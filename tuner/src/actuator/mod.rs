@@ -1,7 +1,9 @@
-//! The actuator: a process of its own that writes, journals and takes back, and outlives the agent by as long as that takes.
+//! The actuator: a process of its own that writes, journals and takes back, and outlives the agent by as long
+//! as that takes.
 //!
-//! It talks over one stream, a JSON object per line, a reply for each request, in order. When the stream ends, for whatever
-//! reason, it takes back every change of the session, except those that were confirmed when the session said `keep`.
+//! It talks over one stream, a JSON object per line, a reply for each request, in order. When the stream
+//! ends, for whatever reason, it takes back every change of the session, except those that were confirmed
+//! when the session said `keep`.
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's.
 

@@ -31,8 +31,8 @@ pub enum ServeError {
     Io(#[from] io::Error),
 }
 
-/// Serves one session until its stream ends, takes the session's changes back, and tells what came of that. Ignores SIGINT,
-/// SIGTERM and SIGHUP for the rest of the process's life.
+/// Serves one session until its stream ends, takes the session's changes back, and tells what came of that.
+/// Ignores SIGINT, SIGTERM and SIGHUP for the rest of the process's life.
 pub fn serve(stream: UnixStream, options: ServeOptions) -> Result<Farewell, ServeError> {
     sys::ignore_termination_signals();
     let mut reader = BufReader::new(stream.try_clone()?);

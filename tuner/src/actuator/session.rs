@@ -20,7 +20,8 @@ use crate::variable::{Location, VariableName};
 use crate::who::Who;
 use crate::writer::{Attempt, Hooks, SetRequest, Writer, WriterError};
 
-/// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can take long.
+/// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
+/// take long.
 const LOCATIONS_MAX: usize = 4_096;
 
 pub(super) struct Session {
@@ -151,7 +152,8 @@ impl Session {
         }))
     }
 
-    /// The right to write into a process is taken at the first need of it and kept until the end of the session.
+    /// The right to write into a process is taken at the first need of it and kept until the end of the
+    /// session.
     fn writer(&mut self, pid: Pid) -> Result<&mut Writer, Refusal> {
         if !self.writers.contains_key(&pid) {
             self.writers.retain(|_, writer| writer.process().is_alive());
@@ -193,6 +195,7 @@ impl Session {
                 // It ended in this very moment.
                 Err(_) if !writer.process().is_alive() => {}
                 Err(error) => {
+                    // Whatever was to stay cannot be told from the rest by whoever reads this: all are named.
                     let refusal = Refusal::from(error);
                     farewell
                         .failed

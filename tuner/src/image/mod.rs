@@ -1,7 +1,8 @@
-//! One ELF file: segments, sections, symbols, what it needs. Only 64-bit little-endian files, the machines we run on.
+//! One ELF file: segments, sections, symbols, what it needs. Only 64-bit little-endian files, the machines we
+//! run on.
 //!
-//! Reads the parts that are asked for, never the whole file (libraries of a gigabyte exist). Knows no process. `read` is how
-//! tables are read.
+//! Reads the parts that are asked for, never the whole file (libraries of a gigabyte exist). Knows no
+//! process. `read` is how tables are read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -207,8 +208,8 @@ impl Image {
         &self.file
     }
 
-    /// Where the byte that the linker placed at `address` is in the file; `None` when it is in no mapped part of it. By
-    /// segments: that is what the kernel maps, section headers may lie or be missing.
+    /// Where the byte that the linker placed at `address` is in the file; `None` when it is in no mapped part
+    /// of it. By segments: that is what the kernel maps, section headers may lie or be missing.
     pub fn file_offset(&self, address: LinkAddress) -> Option<FileOffset> {
         self.segments.iter().find_map(|segment| {
             let into = address.0.checked_sub(segment.address.0)?;
@@ -321,7 +322,8 @@ impl Image {
         Ok(found)
     }
 
-    /// Every symbol of both tables that this file defines; one that is in both comes once, as the dynamic one.
+    /// Every symbol of both tables that this file defines; one that is in both comes once, as the dynamic
+    /// one.
     pub fn defined_symbols(&self) -> Result<Vec<Symbol>, ImageError> {
         let mut symbols: Vec<Symbol> = self
             .dynamic_symbols()?

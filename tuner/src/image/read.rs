@@ -1,5 +1,5 @@
-//! Reads the tables of an ELF file. A table that would end behind the file is refused before memory is taken for it: sizes
-//! come from the file, and the file may be damaged or made to harm.
+//! Reads the tables of an ELF file. A table that would end behind the file is refused before memory is taken
+//! for it: sizes come from the file, and the file may be damaged or made to harm.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -149,8 +149,8 @@ pub(super) fn decompress(section: &[u8]) -> Option<Vec<u8>> {
     compressed.decompress().ok().map(Cow::into_owned)
 }
 
-/// Where the build id lies in a block of notes: each is three words (name length, content length, kind), then the name and
-/// the content, both padded to four bytes.
+/// Where the build id lies in a block of notes: each is three words (name length, content length, kind), then
+/// the name and the content, both padded to four bytes.
 fn find_build_id(notes: &[u8]) -> Option<Range<usize>> {
     let mut at = 0;
     let word =

@@ -1,7 +1,7 @@
 //! Where the journals are, and how a line is appended.
 //!
-//! Any number of processes may append: a line is one write(2) to a file opened for appending, under an flock, so that lines do
-//! not mix and numbers are given once.
+//! Any number of processes may append: a line is one write(2) to a file opened for appending, under an flock,
+//! so that lines do not mix and numbers are given once.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -64,8 +64,8 @@ impl StateDir {
         StateDir(path.into())
     }
 
-    /// The usual one: $TUNEAGENT_STATE_DIR, else /var/lib/tuneagent for root, else $XDG_STATE_HOME/tuneagent or
-    /// ~/.local/state/tuneagent.
+    /// The usual one: $TUNEAGENT_STATE_DIR, else /var/lib/tuneagent for root, else $XDG_STATE_HOME/tuneagent
+    /// or ~/.local/state/tuneagent.
     pub fn usual() -> Result<StateDir, JournalError> {
         let variable = |name| {
             env::var_os(name)
@@ -89,7 +89,8 @@ impl StateDir {
         &self.0
     }
 
-    /// The journal of a process, whether it exists or not. A start time counts from the boot, so the boot is in the name.
+    /// The journal of a process, whether it exists or not. A start time counts from the boot, so the boot is
+    /// in the name.
     pub fn journal_path(&self, pid: Pid) -> PathBuf {
         let boot = boot_id();
         let boot = boot.get(..8).unwrap_or("unknown");

@@ -1,4 +1,5 @@
-//! What all lines of a journal mean together: the changes, and how each stands. Pure: the text is read by others.
+//! What all lines of a journal mean together: the changes, and how each stands. Pure: the text is read by
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +42,9 @@ pub struct Change {
     pub confirmed: bool,
 }
 
-/// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a write: what it
-/// announced was not done then, for the target is written only after the whole line is in the file.
+/// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a
+/// write: what it announced was not done then, for the target is written only after the whole line is in the
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its number, from 1.
@@ -137,7 +139,8 @@ impl History {
             .collect()
     }
 
-    /// One change. An applied change whose variable a later one has changed again is superseded, until that is taken back.
+    /// One change. An applied change whose variable a later one has changed again is superseded, until that
+    /// is taken back.
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {

@@ -92,7 +92,8 @@ pub enum Record {
         at: Instant,
         /// What came of it.
         outcome: Outcome,
-        /// True when a later process read it from the target's memory, because the one that wrote had crashed.
+        /// True when a later process read it from the target's memory, because the one that wrote had
+        /// crashed.
         recovered: bool,
     },
     /// The guard found that the change did good.

@@ -1,21 +1,24 @@
 //! How a name is bound to bytes, and how that is found out.
 //!
-//! Several files may define the same name, and only one of the definitions is used by the code that a user has in mind. The
-//! dynamic linker decides so: it searches the program first, then the libraries in the order of its list, and takes the first
-//! *exported* definition (.dynsym, default visibility). It follows that
+//! Several files may define the same name, and only one of the definitions is used by the code that a user
+//! has in mind. The dynamic linker decides so: it searches the program first, then the libraries in the order
+//! of its list, and takes the first *exported* definition (.dynsym, default visibility). It follows that
 //!
-//! - a library's variable that the program also defines is dead: everybody uses the program's (*interposition*);
-//! - a library's variable that a program not built as PIC (or built with GCC's default for PIE on x86-64) uses is copied into
-//!   the program's bss at start, and everybody, the library too, uses the copy (*copy relocation*: `R_X86_64_COPY`,
-//!   `R_AARCH64_COPY`). Writing the bytes in the library would change nothing;
-//! - libraries loaded later by dlopen search this global list first and then themselves, so that two of them can each have a
-//!   living variable of the same name (RTLD_LOCAL); so can a library linked with -Bsymbolic or with protected visibility;
+//! - a library's variable that the program also defines is dead: everybody uses the program's
+//!   (*interposition*);
+//! - a library's variable that a program not built as PIC (or built with GCC's default for PIE on x86-64)
+//!   uses is copied into the program's bss at start, and everybody, the library too, uses the copy (*copy
+//!   relocation*: `R_X86_64_COPY`, `R_AARCH64_COPY`). Writing the bytes in the library would change nothing;
+//! - libraries loaded later by dlopen search this global list first and then themselves, so that two of them
+//!   can each have a living variable of the same name (RTLD_LOCAL); so can a library linked with -Bsymbolic
+//!   or with protected visibility;
 //! - what is only in .symtab is seen by its own file alone.
 //!
-//! We do not trust this reasoning where we can do better: a module that reaches a variable through its GOT has the address
-//! that the dynamic linker chose in its memory (`GLOB_DAT` and absolute relocations). So we ask, for every module that defines
-//! or uses the name, which bytes its code sees: first by the GOT entry, and by the rules above only where there is none. One
-//! answer is the variable; two are [`VariableError::Ambiguous`] and the user has to name the module.
+//! We do not trust this reasoning where we can do better: a module that reaches a variable through its GOT
+//! has the address that the dynamic linker chose in its memory (`GLOB_DAT` and absolute relocations). So we
+//! ask, for every module that defines or uses the name, which bytes its code sees: first by the GOT entry,
+//! and by the rules above only where there is none. One answer is the variable; two are
+//! [`VariableError::Ambiguous`] and the user has to name the module.
 //!
 //! Symbol versions are not told apart.
 
@@ -200,8 +203,8 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The address that the dynamic linker stored for a module's code, if it did and it is one of the definitions (a word
-    /// that is not yet relocated is none).
+    /// The address that the dynamic linker stored for a module's code, if it did and it is one of the
+    /// definitions (a word that is not yet relocated is none).
     fn bound_in_memory(&self, index: usize) -> Result<Option<Address>, VariableError> {
         let module = &self.space.modules[index];
         let relocations = module
@@ -240,7 +243,8 @@ impl<'a> Search<'a> {
             .iter()
             .find(|other| other.module != found.module && other.symbol.exported);
         let source = source.filter(|_| relocations.iter().any(|relocation| relocation.copy));
-        // Of a copied variable the program's debug information knows only the declaration; the library's has the type.
+        // Of a copied variable the program's debug information knows only the declaration; the library's has
+        // the type.
         let described = [Some(found), source].into_iter().flatten();
         let mut variable_type = None;
         for candidate in described {

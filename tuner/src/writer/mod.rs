@@ -1,7 +1,8 @@
-//! The holder of the right to change one process: announces, writes, records; takes back. Decides nothing about values.
+//! The holder of the right to change one process: announces, writes, records; takes back. Decides nothing
+//! about values.
 //!
-//! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the journal. Opening a
-//! writer first settles what an earlier one left undecided by a crash.
+//! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
+//! journal. Opening a writer first settles what an earlier one left undecided by a crash.
 
 mod error;
 
@@ -89,7 +90,8 @@ pub struct Attempt {
     pub result: Result<Undone, WriterError>,
 }
 
-/// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in crash tests.
+/// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in
+/// crash tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
     /// The intent is in the journal, nothing is written.
@@ -154,8 +156,8 @@ impl Writer {
         self.journal.history().changes()
     }
 
-    /// The newest change before this writer was opened. All later ones were made through it: while it has the lock, nobody
-    /// else makes any.
+    /// The newest change before this writer was opened. All later ones were made through it: while it has the
+    /// lock, nobody else makes any.
     pub fn newest_before(&self) -> u64 {
         self.newest_before
     }
@@ -216,8 +218,8 @@ impl Writer {
         self.take_back(&space, known.intent)
     }
 
-    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken back does not
-    /// keep the others from it.
+    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken
+    /// back does not keep the others from it.
     pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
         let numbers: Vec<u64> = self
             .changes()
@@ -402,8 +404,8 @@ impl Writer {
     }
 }
 
-/// The place of a change, if the same file is still loaded at the same address. The symbol is not looked up again: another
-/// file that was loaded since could define it.
+/// The place of a change, if the same file is still loaded at the same address. The symbol is not looked up
+/// again: another file that was loaded since could define it.
 fn recorded(space: &AddressSpace, intent: &Intent) -> Result<Location, WriterError> {
     let is_it = |module: &&crate::module::Module| {
         module.path == intent.module

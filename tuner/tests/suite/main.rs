@@ -7,8 +7,8 @@
 //! - `actuator`: the session of the separate process, and its crashes
 //! - `tidy`: promises that the sources keep
 //!
-//! Without a C compiler, or where the kernel lets nobody look into a child, a test says on the real standard error that it was
-//! skipped; with TUNEAGENT_REQUIRE_ALL=1 it fails instead.
+//! Without a C compiler, or where the kernel lets nobody look into a child, a test says on the real standard
+//! error that it was skipped; with TUNEAGENT_REQUIRE_ALL=1 it fails instead.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
 mod actuator;

@@ -1,4 +1,5 @@
-//! Builds the C programs and runs them. Nothing waits by time: a program says when it is ready, and answers every line.
+//! Builds the C programs and runs them. Nothing waits by time: a program says when it is ready, and answers
+//! every line.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -86,7 +87,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts it and waits for its greeting; `None`, with a word, where the kernel does not let us look into a child.
+    /// Starts it and waits for its greeting; `None`, with a word, where the kernel does not let us look into
+    /// a child.
     pub(crate) fn start(path: &Path, arguments: &[&Path]) -> Option<Program> {
         Program::start_with(path, arguments, &[])
     }
