@@ -1,8 +1,8 @@
 //! Why a condition is true, false or none: its comparisons with the values of both sides.
 
-use crate::check::CheckedRule;
 use crate::eval::Context;
 use crate::lang::ast::Comparison;
+use crate::rule::CheckedRule;
 use crate::term::{Term, Type, Typed};
 use crate::value::Scalar;
 

@@ -1,4 +1,67 @@
-//! The rule language of tuneagent.
+//! The rule language of tuneagent: a rule file goes in, decisions come out.
+//!
+//! ```text
+//! text ── RuleFile::parse ──▶ RuleFile ── check ──▶ CheckedRule ── plan ──▶ Plan (what to measure and ask)
+//!                                                       │
+//!                              observations, ticks ──▶ Engine ──▶ decisions, findings, verdicts
+//!                                                       ▲               │
+//!                                                       └── receipts ◀──┘
+//! ```
+//! Everything here is pure: no files, no clock, no threads, no process is touched, and the same observations give the
+//! same decisions. Numbers are in seconds and bytes inside the language; what the agent hands in is in nanoseconds and
+//! bytes, as the kernel counts. A value may be *none*, with a reason: it spreads, never becomes 0 and never acts.
+//!
+//! The language itself is described in `LANGUAGE.md` of this folder. Where to read: `lang` (formulas: text to tree),
+//! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows, findings, trials).
+//!
+//! ```
+//! use rules::{CheckedRule, Engine, Measure, Mode, Observation, Outcome, Output, ProcessFacts, ProcessId, RuleId, Time};
+//!
+//! let source = "
+//! rule: fewer-threads
+//! about: Threads that only wait for CPUs are in each other's way.
+//! roles:
+//!   worker: exe == \"simulate\"
+//! windows:
+//!   pulse: {every: 500ms}
+//! metrics:
+//!   waiting: sum(runqueue.time) / sum(cpu.time + runqueue.time)
+//! tune:
+//!   - set: number_of_threads
+//!     role: worker
+//!     value: max(1, floor(cpus.available))
+//!     range: 1 <= value <= 64
+//!     when: waiting > 20%
+//!     guard: {maximize: sum(cpu.time), over: 1, undo_if_worse_by: 5%}
+//!     finding: \"{waiting:%} of the time is spent waiting for a CPU\"
+//! ";
+//! // Parse and check; what is wrong would come back as diagnostics with places in the text.
+//! let rule = CheckedRule::from_source(source).map_err(|wrong| rules::render("rule.yaml", source, &wrong)).unwrap();
+//! assert_eq!(rule.plan().variables[0].name, "number_of_threads");
+//!
+//! // The engine is told of a process and of what was measured.
+//! let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
+//! engine.set_mode(RuleId(0), Mode::Applying);
+//! let worker = ProcessId(1);
+//! engine.process_joined(worker, ProcessFacts { exe: "simulate".into(), ..ProcessFacts::default() }, Time(0));
+//! for (time, cpu, queue) in [(Time(0), 0, 0), (Time(500_000_000), 400_000_000, 600_000_000)] {
+//!     let process = Some(worker);
+//!     engine.observe(Observation::Counter { process, measure: Measure::CpuTime, time, total: cpu });
+//!     engine.observe(Observation::Counter { process, measure: Measure::RunqueueTime, time, total: queue });
+//!     engine.observe(Observation::Gauge { process, measure: Measure::CpusAvailable, time, value: 2.0 });
+//! }
+//!
+//! // The window closes: a finding, and a decision with the numbers it was made from.
+//! let outputs = engine.tick(Time(500_000_000));
+//! let [Output::FindingOpened(finding), Output::Decision(decision)] = outputs.as_slice() else { panic!() };
+//! assert_eq!(finding.text, "60 % of the time is spent waiting for a CPU");
+//! assert_eq!(decision.changes[0].value, rules::Scalar::Number(2.0));
+//! assert_eq!(decision.because[0], ("waiting".to_string(), "60 %".to_string()));
+//!
+//! // Once it is told that the change was made, the guard's trial begins.
+//! engine.receipt(decision.id, Outcome::Applied, Time(500_100_000));
+//! assert!(engine.status()[0].why.starts_with("on trial"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod check;
@@ -14,11 +77,11 @@ mod lang;
 mod library;
 mod measure;
 mod plan;
+mod rule;
 mod term;
 mod unit;
 mod value;
 
-pub use check::CheckedRule;
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
@@ -31,5 +94,6 @@ pub use function::{FUNCTIONS, Function};
 pub use library::library;
 pub use measure::{Kind, Measure, Scope};
 pub use plan::{Delivery, Plan, PlannedProbe, PlannedVariable, VariableKind};
+pub use rule::CheckedRule;
 pub use unit::{Dimension, human};
 pub use value::{ProcessId, Scalar, Time};

@@ -14,8 +14,8 @@ pub fn library() -> &'static [(&'static str, &'static str)] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::check::CheckedRule;
     use crate::diag::render;
+    use crate::rule::CheckedRule;
 
     #[test]
     fn every_shipped_rule_checks_clean_and_is_called_what_it_says() {

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::check::{Metric, Probe, Role, Tune, Window};
 use crate::file::Site;
 use crate::measure::Measure;
+use crate::rule::{Metric, Probe, Role, Tune, Window};
 use crate::term::{Kind, Statistic, Term, Typed};
 
 /// What a rule needs before it can run.

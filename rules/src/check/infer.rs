@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::operators::different;
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::facts::MPI_LIBRARIES;
 use crate::file::Site;
 use crate::function::{FUNCTIONS, Function, Meaning, ScalarFunction, function_named};
-use crate::lang::ast::{Comparison, Expr, Node, Operator};
+use crate::lang::ast::{Expr, Node, Operator};
 use crate::measure::{Measure, Scope as MeasureScope};
 use crate::term::{Fact, Kind, Term, Type, Typed};
 use crate::unit::unit_named;
@@ -356,140 +356,6 @@ impl Infer<'_> {
             span,
         })
     }
-
-    fn arithmetic(&mut self, operator: Operator, left: Typed, right: Typed, span: Span) -> Option<Typed> {
-        let (Kind::Number(a), Kind::Number(b)) = (left.of.kind, right.of.kind) else {
-            return None;
-        };
-        let table = left.of.table || right.of.table;
-        let mut percent = false;
-        let dimension = match operator {
-            Operator::Multiply => a.times(b),
-            Operator::Divide => a.over(b),
-            Operator::Power => return self.power(left, right, span),
-            _ if a == b => {
-                percent = left.of.percent && right.of.percent;
-                Some(a)
-            }
-            _ => {
-                let verb = match operator {
-                    Operator::Add => "add",
-                    Operator::Subtract => "subtract",
-                    _ => "divide with remainder",
-                };
-                let wrong = different(verb, &left, &right, span);
-                return self.report(wrong);
-            }
-        };
-        let Some(dimension) = dimension else {
-            return self
-                .report(Diagnostic::error("E0141", "the powers of the units grow too large").at(span, ""));
-        };
-        let of = Type {
-            table,
-            percent,
-            ..Type::number(dimension)
-        };
-        Some(Typed {
-            term: Term::Arithmetic(operator, Box::new(left), Box::new(right)),
-            of,
-            span,
-        })
-    }
-
-    fn power(&mut self, left: Typed, right: Typed, span: Span) -> Option<Typed> {
-        let (Kind::Number(base), Kind::Number(exponent)) = (left.of.kind, right.of.kind) else {
-            return None;
-        };
-        if exponent != crate::Dimension::NONE {
-            let message = format!("an exponent must be a plain number, this is {exponent}");
-            return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
-        }
-        let dimension = if base == crate::Dimension::NONE {
-            Some(base)
-        } else {
-            whole_constant(&right).and_then(|exponent| base.power(exponent))
-        };
-        let Some(dimension) = dimension else {
-            let message = format!("the exponent of {base} must be a small whole number written out");
-            return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
-        };
-        let of = Type {
-            table: left.of.table || right.of.table,
-            ..Type::number(dimension)
-        };
-        Some(Typed {
-            term: Term::Arithmetic(Operator::Power, Box::new(left), Box::new(right)),
-            of,
-            span,
-        })
-    }
-
-    /// `a <= b < c` is `a <= b and b < c`.
-    fn comparisons(&mut self, first: &Expr, rest: &[(Comparison, Expr)], span: Span) -> Option<Typed> {
-        let mut left_expr = first;
-        let mut left = self.infer(first);
-        let mut whole: Option<Typed> = None;
-        for (comparison, right_expr) in rest {
-            let right = self.infer(right_expr);
-            let text = format!("{left_expr} {} {right_expr}", comparison.sign());
-            let one = self.compare(*comparison, left?, right.clone()?, text)?;
-            whole = Some(match whole {
-                None => one,
-                Some(before) => {
-                    let of = Type {
-                        table: before.of.table || one.of.table,
-                        ..Type::BOOLEAN
-                    };
-                    Typed {
-                        term: Term::Both(Box::new(before), Box::new(one)),
-                        of,
-                        span,
-                    }
-                }
-            });
-            (left_expr, left) = (right_expr, right);
-        }
-        whole
-    }
-
-    fn compare(&mut self, comparison: Comparison, left: Typed, right: Typed, text: String) -> Option<Typed> {
-        let span = left.span.to(right.span);
-        if left.of.kind != right.of.kind {
-            let wrong = different("compare", &left, &right, span);
-            return self.report(wrong);
-        }
-        let equality = matches!(comparison, Comparison::Equal | Comparison::Unequal);
-        if !equality && !matches!(left.of.kind, Kind::Number(_)) {
-            let message = format!("`{}` is for numbers, these are not", comparison.sign());
-            return self.report(Diagnostic::error("E0140", message).at(span, left.of.what()));
-        }
-        for (fact, other) in [(&left, &right), (&right, &left)] {
-            if let (Term::Fact(Fact::Mpi), Term::Constant(Scalar::Text(name))) = (&fact.term, &other.term)
-                && !MPI_LIBRARIES.contains(&name.as_str())
-            {
-                let near = did_you_mean(name, MPI_LIBRARIES.iter().copied());
-                let help = near.unwrap_or_else(|| format!("known are {}", MPI_LIBRARIES.join(", ")));
-                let message = format!("no MPI library is called \"{name}\" here");
-                return self.report(Diagnostic::error("E0130", message).at(other.span, "").help(help));
-            }
-        }
-        let of = Type {
-            table: left.of.table || right.of.table,
-            ..Type::BOOLEAN
-        };
-        let (left, right) = (Box::new(left), Box::new(right));
-        Some(Typed {
-            term: Term::Compare {
-                comparison,
-                left,
-                right,
-                text,
-            },
-            of,
-            span,
-        })
-    }
 }
 
 fn fact(name: &str) -> Option<(Fact, Type)> {
@@ -500,36 +366,4 @@ fn fact(name: &str) -> Option<(Fact, Type)> {
         "size" => (Fact::Size, Type::PLAIN),
         _ => return None,
     })
-}
-
-fn whole_constant(of: &Typed) -> Option<i8> {
-    match &of.term {
-        Term::Constant(Scalar::Number(value)) if value.fract() == 0.0 && value.abs() <= 16.0 => {
-            Some(*value as i8)
-        }
-        Term::Negate(inner) => whole_constant(inner).map(|value| -value),
-        _ => None,
-    }
-}
-
-/// Two values that cannot meet: both are named, and for numbers the factor that one of them lacks.
-fn different(verb: &str, left: &Typed, right: &Typed, span: Span) -> Diagnostic {
-    let (a, b) = (left.of.what(), right.of.what());
-    let (Kind::Number(l), Kind::Number(r)) = (left.of.kind, right.of.kind) else {
-        let message = format!("cannot {verb} {a} and {b}");
-        return Diagnostic::error("E0140", message)
-            .at(left.span, a)
-            .at(right.span, b);
-    };
-    let message = format!("cannot {verb} {a} and {b}");
-    let wrong = Diagnostic::error("E0141", message)
-        .at(left.span, a)
-        .at(right.span, b);
-    match (r.over(l), l.over(r)) {
-        (Some(missing), Some(other)) => wrong.help(format!(
-            "the left side lacks a factor of {missing}, such as `{}`, or the right side one of {other}",
-            missing.as_factor()
-        )),
-        _ => wrong.at(span, ""),
-    }
 }

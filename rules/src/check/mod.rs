@@ -3,6 +3,7 @@
 //! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
 
 mod infer;
+mod operators;
 mod order;
 mod reduce;
 #[cfg(test)]
@@ -15,119 +16,21 @@ use infer::{Infer, Names, Place};
 
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
-use crate::facts::ProcessFacts;
 use crate::file::template::{Part, Template};
-use crate::file::{Named, RuleFile, Site};
+use crate::file::{Named, RuleFile};
 use crate::function::function_named;
 use crate::lang::ast::Expr;
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
 use crate::measure::Measure;
 use crate::plan::{self, Plan};
+use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune, Window};
 use crate::term::{Kind, Term, Type, Typed};
 use crate::unit::Dimension;
-use crate::value::{Scalar, Value, show_cell};
+use crate::value::{Scalar, show_cell};
 
 /// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
-
-/// A rule that can run: every name means something and every unit is right.
-#[derive(Clone, Debug)]
-pub struct CheckedRule {
-    pub(crate) name: String,
-    pub(crate) about: String,
-    pub(crate) source: Option<String>,
-    pub(crate) parameters: Vec<(String, String)>,
-    pub(crate) roles: Vec<Role>,
-    pub(crate) probes: Vec<Probe>,
-    pub(crate) window: Window,
-    /// In an order of evaluation.
-    pub(crate) metrics: Vec<Metric>,
-    pub(crate) tunes: Vec<Tune>,
-    pub(crate) plan: Plan,
-    pub(crate) warnings: Vec<Diagnostic>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Role {
-    pub(crate) name: String,
-    pub(crate) condition: Typed,
-}
-
-impl Role {
-    /// Whether a process has the role; a fact that is not known gives none.
-    pub(crate) fn has(&self, facts: &ProcessFacts) -> bool {
-        let context = Context {
-            facts: Some(facts),
-            ..Context::default()
-        };
-        context.eval(&self.condition).single() == Ok(Scalar::Boolean(true))
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Probe {
-    pub(crate) name: String,
-    pub(crate) role: usize,
-    pub(crate) site: Site,
-    pub(crate) function: String,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Window {
-    pub(crate) name: String,
-    /// Nanoseconds.
-    pub(crate) every: u64,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Metric {
-    pub(crate) name: String,
-    pub(crate) value: Typed,
-}
-
-/// A checked tune: advice, or advice and a change.
-#[derive(Clone, Debug)]
-pub(crate) struct Tune {
-    pub(crate) when: Typed,
-    /// Windows in a row.
-    pub(crate) holds_for: u32,
-    /// Nanoseconds.
-    pub(crate) cooldown: u64,
-    pub(crate) finding: Option<Filled>,
-    pub(crate) next_start: Option<Filled>,
-    pub(crate) action: Option<Action>,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Action {
-    pub(crate) variable: String,
-    pub(crate) role: usize,
-    pub(crate) value: Typed,
-    pub(crate) range: Option<(Typed, String)>,
-    pub(crate) guard: Guard,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Guard {
-    pub(crate) maximize: bool,
-    pub(crate) objective: Typed,
-    pub(crate) objective_text: String,
-    /// Windows before and after.
-    pub(crate) over: u32,
-    /// Share of the value before.
-    pub(crate) margin: f64,
-}
-
-/// A template whose formulas are checked.
-#[derive(Clone, Debug)]
-pub(crate) struct Filled(pub(crate) Vec<FilledPart>);
-
-#[derive(Clone, Debug)]
-pub(crate) enum FilledPart {
-    Literal(String),
-    Value(Typed),
-}
 
 impl RuleFile {
     /// Checks the rule, with values of its parameters replaced by those of `overrides` (name to formula).
@@ -151,55 +54,6 @@ impl RuleFile {
             }
             _ => Err(wrong),
         }
-    }
-}
-
-impl CheckedRule {
-    /// Reads and checks the text of a rule file with the values its parameters have in it.
-    ///
-    /// # Errors
-    /// As [`RuleFile::parse`] and [`RuleFile::check`].
-    pub fn from_source(source: &str) -> Result<CheckedRule, Vec<Diagnostic>> {
-        RuleFile::parse(source)?.check(&BTreeMap::new())
-    }
-
-    /// The rule's name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// What the rule is for, in a sentence.
-    pub fn about(&self) -> &str {
-        &self.about
-    }
-
-    /// Where the rule's idea comes from.
-    pub fn source(&self) -> Option<&str> {
-        self.source.as_deref()
-    }
-
-    /// Its parameters with their values as people write them.
-    pub fn parameters(&self) -> &[(String, String)] {
-        &self.parameters
-    }
-
-    /// What must be measured, asked and written for it.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// What its author should look at; the rule can run in spite of it.
-    pub fn warnings(&self) -> &[Diagnostic] {
-        &self.warnings
-    }
-
-    /// The names of the rule's roles that a process with these facts has.
-    pub fn roles_of(&self, facts: &ProcessFacts) -> Vec<&str> {
-        self.roles
-            .iter()
-            .filter(|role| role.has(facts))
-            .map(|role| role.name.as_str())
-            .collect()
     }
 }
 
@@ -232,8 +86,9 @@ impl Checker<'_> {
             .map(|(i, p)| (p.name.raw.clone(), (i, p.site)))
             .collect();
         let window = self.window();
-        let metrics = self.metrics();
+        let mut metrics = self.metrics();
         let tunes = self.tunes();
+        show_shares_in_percent(&mut metrics, &tunes);
         if file.roles.is_empty() {
             let help = "measures are taken of the processes that have a role";
             let wrong = Diagnostic::error("E0111", "a rule must have `roles`")
@@ -494,46 +349,23 @@ impl Checker<'_> {
     }
 }
 
-impl Filled {
-    /// The text with the values of `context` filled in.
-    pub(crate) fn fill(&self, context: Context<'_>) -> String {
-        let part = |part: &FilledPart| match part {
-            FilledPart::Literal(text) => text.clone(),
-            FilledPart::Value(typed) => context.eval(typed).show(typed.of),
-        };
-        self.0.iter().map(part).collect()
-    }
-}
-
-impl CheckedRule {
-    /// The metrics of a closed window, each with its name, in the order of evaluation.
-    pub(crate) fn evaluate(&self, window: &crate::eval::WindowData) -> Vec<(String, Value)> {
-        let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
-        for metric in &self.metrics {
-            let context = Context {
-                window: Some(window),
-                metrics: &values,
-                ..Context::default()
-            };
-            let value = context.eval(&metric.value);
-            values.push((metric.name.clone(), value));
-        }
-        values
-    }
-
-    /// The metrics that `terms` are computed from, their metrics included.
-    pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
-        let mut found = std::collections::BTreeSet::new();
-        let mut open: Vec<&Typed> = terms.to_vec();
-        while let Some(typed) = open.pop() {
-            typed.visit(&mut |term| {
-                if let Term::Metric(index) = term
-                    && found.insert(*index)
-                {
-                    open.extend(self.metrics.get(*index).map(|metric| &metric.value));
+/// A metric that a condition compares with a percentage is shown as one.
+fn show_shares_in_percent(metrics: &mut [Metric], tunes: &[Tune]) {
+    let mut shares = Vec::new();
+    for tune in tunes {
+        tune.when.visit(&mut |term| {
+            if let Term::Compare { left, right, .. } = term {
+                for (side, other) in [(left, right), (right, left)] {
+                    if let (Term::Metric(index), true) = (&side.term, other.of.percent) {
+                        shares.push(*index);
+                    }
                 }
-            });
+            }
+        });
+    }
+    for index in shares {
+        if let Some(metric) = metrics.get_mut(index) {
+            metric.value.of.percent = true;
         }
-        found.into_iter().collect()
     }
 }

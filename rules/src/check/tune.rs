@@ -1,11 +1,12 @@
 //! Tunes: what each must have, and that its settings are sane.
 
+use super::Checker;
 use super::infer::Place;
-use super::{Action, Checker, Guard, Tune};
 use crate::diag::Diagnostic;
 use crate::file::{GuardEntry, TuneEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
+use crate::rule::{Action, FilledPart, Guard, Tune};
 use crate::term::{Kind, Type, Typed};
 use crate::unit::Dimension;
 
@@ -263,8 +264,8 @@ impl Tune {
         let mut out = vec![&self.when];
         for template in [&self.finding, &self.next_start].into_iter().flatten() {
             out.extend(template.0.iter().filter_map(|part| match part {
-                super::FilledPart::Value(typed) => Some(typed),
-                super::FilledPart::Literal(_) => None,
+                FilledPart::Value(typed) => Some(typed),
+                FilledPart::Literal(_) => None,
             }));
         }
         if let Some(action) = &self.action {

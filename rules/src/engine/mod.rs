@@ -22,8 +22,8 @@ pub use output::{
 use samples::Samples;
 use tune::{TuneState, Turn};
 
-use crate::check::CheckedRule;
 use crate::facts::ProcessFacts;
+use crate::rule::CheckedRule;
 use crate::value::{ProcessId, Time};
 
 /// Evaluates rules on what is observed of a job.

@@ -5,7 +5,7 @@
 //! the two means, √(s²ₐ/n + s²ᵦ/n), but never more than the margin again. The cap keeps a program whose pace jumps
 //! about from hiding a loss behind its own noise.
 
-use crate::check::Guard;
+use crate::rule::Guard;
 use crate::unit::human;
 
 /// What came of comparing.

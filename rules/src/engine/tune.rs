@@ -8,9 +8,9 @@ use super::output::{
     Change, Decision, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
 };
 use super::trial::judge;
-use crate::check::{Action, CheckedRule, Filled, Guard, Tune};
 use crate::eval::{Context, WindowData, boolean};
 use crate::explain::{comparisons, why_false};
+use crate::rule::{Action, CheckedRule, Filled, Guard, Tune};
 use crate::unit::{Dimension, human};
 use crate::value::{Cell, ProcessId, Scalar, Time, Value};
 

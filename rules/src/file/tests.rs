@@ -8,6 +8,10 @@ use crate::diag::{line_column, render};
 /// The traps of YAML and of the file's form; each has its snapshot.
 const WRONG: &[(&str, &str)] = &[
     (
+        "a_formula_that_begins_with_a_quote",
+        "rule: a\nabout: b\nmetrics:\n  x: \"a\" == y\n",
+    ),
+    (
         "comma_swallowed_in_braces",
         "rule: a\nabout: b\ntune:\n  - {set: x, value: clamp(x, 1, max), when: a > 1}\n",
     ),
