@@ -4,6 +4,7 @@
 //! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 
+mod decide;
 mod output;
 mod samples;
 #[cfg(test)]
@@ -20,7 +21,7 @@ pub use output::{
     Standing, TuneStatus, Verdict,
 };
 use samples::Samples;
-use tune::{TuneState, Turn};
+use tune::{Outbox, TuneState, Turn};
 
 use crate::facts::ProcessFacts;
 use crate::rule::CheckedRule;
@@ -237,13 +238,18 @@ impl Engine {
 
     /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
     pub fn tick(&mut self, now: Time) -> Vec<Output> {
-        let mut out = Vec::new();
         // At most one change of a job is on trial at a time: two would be judged by each other's effect.
-        let mut busy = self
+        let busy = self
             .rules
             .iter()
             .flat_map(|running| &running.tunes)
             .any(TuneState::is_busy);
+        let mut decisions = self.decisions;
+        let mut outbox = Outbox {
+            busy,
+            decisions: &mut decisions,
+            outputs: Vec::new(),
+        };
         for index in 0..self.rules.len() {
             let Some(running) = self.rules.get(index) else {
                 continue;
@@ -270,12 +276,14 @@ impl Engine {
                         metrics: &metrics,
                         now,
                     };
-                    tune.window_closed(&turn, &mut busy, &mut self.decisions, &mut out);
+                    tune.window_closed(&turn, &mut outbox);
                 }
             }
         }
+        let outputs = outbox.outputs;
+        self.decisions = decisions;
         self.forget_the_past(now);
-        out
+        outputs
     }
 
     /// Drops samples and ended processes that no open window can need.

@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::output::{
-    Change, Decision, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
+    Change, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
 };
 use super::trial::judge;
 use crate::eval::{Context, WindowData, boolean};
-use crate::explain::{comparisons, why_false};
-use crate::rule::{Action, CheckedRule, Filled, Guard, Tune};
-use crate::unit::{Dimension, human};
+use crate::explain::comparisons;
+use crate::rule::{CheckedRule, Filled, Guard, Tune};
+use crate::unit::Dimension;
 use crate::value::{Cell, ProcessId, Scalar, Time, Value};
 
 /// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
@@ -29,8 +29,17 @@ pub(super) struct Turn<'a> {
     pub(super) now: Time,
 }
 
+/// What the tunes of an engine say and share at one tick.
+pub(super) struct Outbox<'a> {
+    /// A change is on trial, or will be when its receipt comes.
+    pub(super) busy: bool,
+    /// How many decisions were made so far.
+    pub(super) decisions: &'a mut u64,
+    pub(super) outputs: Vec<Output>,
+}
+
 impl<'a> Turn<'a> {
-    fn context(&self) -> Context<'a> {
+    pub(super) fn context(&self) -> Context<'a> {
         Context {
             window: Some(self.window),
             metrics: self.metrics,
@@ -39,7 +48,7 @@ impl<'a> Turn<'a> {
     }
 
     /// The metrics behind the tune, then the sides of its condition, then who was left out.
-    fn because(&self, tune: &Tune) -> Vec<(String, String)> {
+    pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
         let mut terms = vec![&tune.when];
         if let Some(action) = &tune.action {
             terms.extend([&action.value, &action.guard.objective]);
@@ -68,7 +77,7 @@ impl<'a> Turn<'a> {
 }
 
 #[derive(Clone, Debug)]
-enum Phase {
+pub(super) enum Phase {
     Watching,
     /// A decision was made; its receipt has not come.
     Pending {
@@ -82,7 +91,7 @@ enum Phase {
 
 /// A change being judged.
 #[derive(Clone, Debug)]
-struct Trial {
+pub(super) struct Trial {
     decision: DecisionId,
     changed: Vec<ProcessId>,
     /// The objective in the windows before and after.
@@ -97,20 +106,20 @@ struct Trial {
 /// The state of one tune.
 #[derive(Clone, Debug)]
 pub(super) struct TuneState {
-    phase: Phase,
+    pub(super) phase: Phase,
     /// Windows in a row in which the condition was true, or false.
-    held: u32,
+    pub(super) held: u32,
     failed: u32,
-    finding: Option<Finding>,
+    pub(super) finding: Option<Finding>,
     /// The objective in the last windows of watching, the newest last.
-    before: VecDeque<f64>,
+    pub(super) before: VecDeque<f64>,
     /// Changed since the condition became true.
-    acted: BTreeSet<ProcessId>,
+    pub(super) acted: BTreeSet<ProcessId>,
     /// What was written and kept.
-    written: BTreeMap<ProcessId, Scalar>,
-    quiet_until: Time,
-    standing: Standing,
-    why: String,
+    pub(super) written: BTreeMap<ProcessId, Scalar>,
+    pub(super) quiet_until: Time,
+    pub(super) standing: Standing,
+    pub(super) why: String,
 }
 
 impl TuneState {
@@ -163,19 +172,13 @@ impl TuneState {
         }
     }
 
-    pub(super) fn window_closed(
-        &mut self,
-        turn: &Turn<'_>,
-        busy: &mut bool,
-        decisions: &mut u64,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn window_closed(&mut self, turn: &Turn<'_>, outbox: &mut Outbox<'_>) {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
         };
         let condition = turn.context().eval(&tune.when).single();
         self.count(&condition);
-        self.update_finding(turn, tune, &condition, out);
+        self.update_finding(turn, tune, &condition, &mut outbox.outputs);
         let Some(action) = &tune.action else {
             return self.advise(turn, tune, &condition);
         };
@@ -183,9 +186,11 @@ impl TuneState {
         match self.phase {
             Phase::Watching => {
                 self.remember(&action.guard, &objective);
-                self.decide(turn, tune, action, &condition, busy, decisions, out);
+                self.decide(turn, tune, action, &condition, outbox);
             }
-            Phase::Trial(_) => *busy &= !self.try_on(turn, &action.guard, &objective, out),
+            Phase::Trial(_) => {
+                outbox.busy &= !self.try_on(turn, &action.guard, &objective, &mut outbox.outputs)
+            }
             Phase::Pending { .. } | Phase::OnHold(_) => {}
         }
     }
@@ -258,135 +263,9 @@ impl TuneState {
         self.stand(Standing::Advising, "advising: its condition holds");
     }
 
-    fn stand(&mut self, standing: Standing, why: impl Into<String>) {
+    pub(super) fn stand(&mut self, standing: Standing, why: impl Into<String>) {
         self.standing = standing;
         self.why = why.into();
-    }
-
-    /// Why the condition alone keeps the tune from acting, if it does.
-    fn not_yet(&self, turn: &Turn<'_>, tune: &Tune, condition: &Cell) -> Option<(Standing, String)> {
-        match condition {
-            Err(reason) => Some((Standing::NoValue, format!("no value: {reason}"))),
-            Ok(_) if self.held == 0 => {
-                Some((Standing::Quiet, why_false(turn.rule, &tune.when, turn.context())))
-            }
-            Ok(_) if self.held < tune.holds_for => Some((
-                Standing::Waiting,
-                format!("for: {} of {} windows", self.held, tune.holds_for),
-            )),
-            Ok(_) => None,
-        }
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a decision depends on is listed here and nowhere else"
-    )]
-    fn decide(
-        &mut self,
-        turn: &Turn<'_>,
-        tune: &Tune,
-        action: &Action,
-        condition: &Cell,
-        busy: &mut bool,
-        decisions: &mut u64,
-        out: &mut Vec<Output>,
-    ) {
-        let applied = self
-            .finding
-            .as_ref()
-            .is_some_and(|finding| finding.state == FindingState::Applied);
-        if let Some((standing, why)) = self.not_yet(turn, tune, condition) {
-            return if applied {
-                self.stand(Standing::Applied, "applied")
-            } else {
-                self.stand(standing, why)
-            };
-        }
-        let changes = match self.changes(turn, action) {
-            Ok(changes) if changes.is_empty() && applied => return self.stand(Standing::Applied, "applied"),
-            Ok(changes) if changes.is_empty() => {
-                let role = turn
-                    .rule
-                    .roles
-                    .get(action.role)
-                    .map_or("", |role| role.name.as_str());
-                return self.stand(
-                    Standing::NoValue,
-                    format!("nothing to change: no new process has the role {role}"),
-                );
-            }
-            Ok(changes) => changes,
-            Err(reason) => return self.stand(Standing::NoValue, format!("no value: {reason}")),
-        };
-        if turn.mode != Mode::Applying {
-            return self.stand(Standing::Advising, "advising: its condition holds");
-        }
-        if let Some(why) = self.must_wait(turn, action, *busy) {
-            return self.stand(Standing::Waiting, why);
-        }
-        *busy = true;
-        *decisions += 1;
-        let decision = DecisionId(*decisions);
-        out.push(Output::Decision(Decision {
-            id: decision,
-            rule: turn.id,
-            rule_name: turn.rule.name.clone(),
-            tune: turn.place,
-            because: turn.because(tune),
-            changes: changes.clone(),
-        }));
-        self.phase = Phase::Pending {
-            decision,
-            before: self.before.drain(..).collect(),
-            changes,
-        };
-    }
-
-    fn must_wait(&self, turn: &Turn<'_>, action: &Action, busy: bool) -> Option<String> {
-        if turn.now < self.quiet_until {
-            let left = self.quiet_until.since(turn.now) as f64 / 1e9;
-            return Some(format!("cooldown: {} left", human(left, Dimension::TIME, false)));
-        }
-        let (known, wanted) = (self.before.len(), action.guard.over as usize);
-        if known < wanted {
-            let objective = &action.guard.objective_text;
-            return Some(format!(
-                "the guard needs {objective} before the change: {known} of {wanted} windows"
-            ));
-        }
-        busy.then(|| "another change is on trial".to_string())
-    }
-
-    /// What is to be written, or why it cannot be said. A value for a process that was changed already is left out.
-    fn changes(&self, turn: &Turn<'_>, action: &Action) -> Result<Vec<Change>, String> {
-        let nobody = BTreeSet::new();
-        let members = turn.window.roles.get(action.role).unwrap_or(&nobody);
-        let value = turn.context().eval(&action.value);
-        let mut changes = Vec::new();
-        for &process in members {
-            let wanted = match &value {
-                Value::Single(cell) => cell.clone()?,
-                Value::Table(rows) => rows.get(&process).cloned().ok_or("a process has no row")??,
-            };
-            if let Some((range, text)) = &action.range {
-                let context = Context {
-                    proposed: Some(&wanted),
-                    ..turn.context()
-                };
-                if !boolean(&context.eval(range).single()?)? {
-                    return Err(format!("{wanted} is outside the range {text}"));
-                }
-            }
-            if !self.acted.contains(&process) && self.written.get(&process) != Some(&wanted) {
-                changes.push(Change {
-                    process,
-                    variable: action.variable.clone(),
-                    value: wanted,
-                });
-            }
-        }
-        Ok(changes)
     }
 
     /// Starts the trial, or puts the tune on hold. True if the decision was this tune's.
