@@ -50,6 +50,8 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
         (thermo.len() >= 4).then_some(thermo)
     })?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--keep"])?;
+    // Without the change the run would last for ten minutes: better to be told after one.
+    agent.lines.wait_for_line("openmpi-busy-wait", SOON)?;
     job.finish(4 * SOON)?;
     let report = agent.finish(SOON)?;
 
@@ -90,6 +92,7 @@ fn what_was_changed_is_put_back_at_the_end_unless_it_is_to_be_kept() -> Outcome 
     };
     steps(3)?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--duration", "15s"])?;
+    agent.lines.wait_for_line("openmpi-busy-wait", SOON)?;
     agent.finish(2 * SOON)?;
     let fast = lammps::thermo(&job.lines.all());
     let during = lammps::pace(&fast[fast.len() * 3 / 4..])?;
