@@ -184,6 +184,14 @@ impl CheckedRule {
         values
     }
 
+    /// The values of [`CheckedRule::evaluate`] as people read them.
+    pub(crate) fn shown(&self, values: &[(String, Value)]) -> Vec<(String, String)> {
+        let metrics = self.metrics.iter().zip(values);
+        metrics
+            .map(|(metric, (name, value))| (name.clone(), value.show(metric.value.of)))
+            .collect()
+    }
+
     /// The metrics that `terms` are computed from, their metrics included.
     pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
         let mut found = BTreeSet::new();

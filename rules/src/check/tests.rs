@@ -317,6 +317,44 @@ fn a_role_chooses_by_facts_and_an_unknown_fact_never_gives_one() {
     assert!(rule.roles_of(&facts).is_empty());
 }
 
+#[test]
+fn the_page_of_the_language_has_every_function_every_measure_the_grammar_and_a_rule_that_checks() {
+    let page = include_str!("../../LANGUAGE.md");
+    for function in FUNCTIONS {
+        let row = format!(
+            "| `{}` | {} | `{}` |",
+            function.usage, function.doc, function.example
+        );
+        assert!(page.contains(&row), "{row}");
+    }
+    for &measure in Measure::ALL {
+        let kind = format!("{:?} | {:?}", measure.kind(), measure.scope()).to_lowercase();
+        assert!(
+            page.contains(&format!("| `{}` | {kind} | ", measure.name())),
+            "{}",
+            measure.name()
+        );
+        assert!(
+            page.contains(&format!(" | {} |", measure.doc())),
+            "{}",
+            measure.doc()
+        );
+    }
+    let block = |text: &'static str, language: &str| {
+        let start = text
+            .split_once(&format!("```{language}\n"))
+            .map(|(_, rest)| rest)?;
+        start.split_once("```").map(|(block, _)| block)
+    };
+    let source = include_str!("../lang/parser.rs");
+    let grammar = block(page, "ebnf").unwrap();
+    for line in grammar.lines() {
+        assert!(source.contains(&format!("//! {line}\n")), "{line}");
+    }
+    let rule = block(page, "yaml").unwrap();
+    assert_eq!(errors(rule), "");
+}
+
 /// Formulas put together at random, most of them nonsense.
 fn any_formula() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![

@@ -48,6 +48,8 @@ struct Running {
     /// For each role its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
+    /// Of the window closed last: its metrics as people read them, and who was left out.
+    metrics: Vec<(String, String)>,
     left_out: Vec<String>,
 }
 
@@ -108,6 +110,7 @@ impl Engine {
             index: 0,
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
+            metrics: Vec::new(),
             left_out: Vec::new(),
             rule,
         };
@@ -178,6 +181,13 @@ impl Engine {
     pub fn observe(&mut self, observation: Observation) {
         let known =
             |process: Option<ProcessId>| process.is_none_or(|process| self.processes.contains_key(&process));
+        let probed = |rule: RuleId, probe: ProbeId, process: ProcessId| {
+            known(Some(process))
+                && self
+                    .rules
+                    .get(rule.0)
+                    .is_some_and(|running| probe.0 < running.rule.probes.len())
+        };
         match observation {
             Observation::Counter {
                 process,
@@ -202,7 +212,7 @@ impl Engine {
                 time,
                 count,
                 duration_sum_ns,
-            } if known(Some(process)) => {
+            } if probed(rule, probe, process) => {
                 self.samples
                     .totals((rule, probe, process), time, (count, duration_sum_ns));
             }
@@ -212,7 +222,7 @@ impl Engine {
                 process,
                 time,
                 duration_ns,
-            } if known(Some(process)) => {
+            } if probed(rule, probe, process) => {
                 self.samples.hit((rule, probe, process), time, duration_ns);
             }
             Observation::Counter { .. }
@@ -266,6 +276,7 @@ impl Engine {
             if let Some(window) = window {
                 running.left_out = window.left_out.clone();
                 let metrics = running.rule.evaluate(&window);
+                running.metrics = running.rule.shown(&metrics);
                 for (place, tune) in running.tunes.iter_mut().enumerate() {
                     let turn = Turn {
                         id: RuleId(index),
@@ -357,6 +368,11 @@ impl Engine {
             .iter()
             .enumerate()
             .map(|(index, running)| (RuleId(index), &running.rule, running.mode))
+    }
+
+    /// The metrics of the window a rule closed last, each with its value as people read it or `none (reason)`.
+    pub fn metrics(&self, rule: RuleId) -> &[(String, String)] {
+        self.rules.get(rule.0).map_or(&[], |running| &running.metrics)
     }
 
     /// The processes that have a role of a rule: those its measures and probes are asked of, each with its roles.

@@ -215,6 +215,10 @@ fn a_healthy_job_is_left_alone_and_the_reason_is_shown() {
     assert_eq!(standing, Standing::Quiet);
     insta::assert_snapshot!("healthy", why);
     // Bound to one CPU each, every rank may use one: together they want six, and none waits.
+    assert_eq!(
+        job.engine.metrics(RuleId(0))[1],
+        ("wanted".to_string(), "5.98".to_string())
+    );
     let mut bound = Job::busy_wait(1.0).applying();
     assert_eq!(bound.windows(50, HEALTHY), []);
 }
@@ -420,6 +424,47 @@ fn a_late_tick_makes_a_long_window_of_its_actual_duration() {
         panic!("{outputs:?}")
     };
     assert_eq!(finding.text, "700 ms in window 1");
+}
+
+#[test]
+fn probes_are_followed_by_their_totals_and_a_lost_hit_is_no_value() {
+    let source = "rule: p\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  f: {role: r, span: f}\nwindows:\n  w: {every: 500ms}\nmetrics:\n  c: count(f)\n  most: max(f.duration)\n";
+    let mut job = Job::new(source, 2.0);
+    let (rule, probe, process) = (RuleId(0), ProbeId(0), ProcessId(0));
+    let totals = |ms: u64, count| {
+        let (time, duration_sum_ns) = (Time(ms * MS), count * MS);
+        Observation::ProbeTotals {
+            rule,
+            probe,
+            process,
+            time,
+            count,
+            duration_sum_ns,
+        }
+    };
+    job.engine.observe(totals(0, 0));
+    for ms in [100, 200] {
+        job.engine.observe(Observation::Hit {
+            rule,
+            probe,
+            process,
+            time: Time(ms * MS),
+            duration_ns: ms * 10_000,
+        });
+    }
+    job.engine.observe(totals(500, 2));
+    job.engine.tick(Time(500 * MS));
+    let shown = |job: &Job| {
+        job.engine
+            .metrics(rule)
+            .iter()
+            .map(|(_, value)| value.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&job), ["2", "2 ms"]);
+    job.engine.observe(totals(1000, 3));
+    job.engine.tick(Time(1000 * MS));
+    assert_eq!(shown(&job), ["none (f of rank 0 delivered 0 of its 1 hits)"; 2]);
 }
 
 /// Sets each worker's share of 12 threads, within bounds.

@@ -275,6 +275,14 @@ fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<WindowEntry> {
 
 fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
     match &tree.node {
+        Node::Sequence(items) if items.len() > MOST_ENTRIES => {
+            let message = format!(
+                "`tune` may have at most {MOST_ENTRIES} entries, here are {}",
+                items.len()
+            );
+            wrong.push(Diagnostic::error("E0123", message).at(tree.span, ""));
+            Vec::new()
+        }
         Node::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),
         _ => {
             wrong_shape(tree, "`tune`", "a list (`- set: …`)", wrong);

@@ -133,6 +133,8 @@ fn deep_and_long_files_are_refused() {
     assert_eq!(codes(&"#".repeat(300_000)), ["E0123"]);
     let many: String = (0..300).map(|i| format!("  m{i}: 1\n")).collect();
     assert_eq!(codes(&format!("rule: a\nabout: b\nmetrics:\n{many}")), ["E0123"]);
+    let many = "  - {when: true, finding: x}\n".repeat(300);
+    assert_eq!(codes(&format!("rule: a\nabout: b\ntune:\n{many}")), ["E0123"]);
 }
 
 proptest! {
