@@ -64,8 +64,10 @@ pub struct ProcessView {
     pub counters: Option<Counters>,
     /// Time inside MPI since the probes were armed, open calls included, in nanoseconds.
     pub mpi_ns: u64,
-    /// The last period; `None` before the first one ended, or when it could not be measured.
+    /// The last period; `None` before the first one ended, when it could not be measured, or when the process has ended.
     pub rates: Option<Rates>,
+    /// The whole time that it was watched.
+    pub whole: Option<Rates>,
 }
 
 /// What a process did in one function since the probes were armed.
@@ -95,7 +97,7 @@ pub struct FunctionTotals {
     pub mean_ns: Option<f64>,
 }
 
-/// Shares and rates over the last period. Shares are of elapsed time, summed over threads: 1 is one whole CPU.
+/// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one whole CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
     /// Inside MPI.

@@ -1,6 +1,9 @@
 //! The end of a session: last reading, detach, put back what does not stay, report, last words.
 
-use tuner::{actuator::Farewell, journal::RevertOutcome};
+use tuner::{
+    actuator::{ChangeNumber, Farewell, RefusalKind},
+    journal::RevertOutcome,
+};
 
 use super::{
     Session, kernel_failure,
@@ -32,13 +35,7 @@ impl Session {
             code = self.take_note(farewell);
         }
         let snapshot = self.snapshot();
-        if self.painter.is_screen() {
-            self.painter.paint(&view::screen(&snapshot));
-            self.painter.keep();
-        } else {
-            view::summary(&snapshot).iter().for_each(|line| self.painter.say(line));
-            view::finding_lines(&snapshot).iter().for_each(|line| self.painter.say(line));
-        }
+        view::closing(&snapshot).iter().for_each(|line| self.painter.say(line));
         let began = monotonic_ns();
         let Session { probes, mut painter, mut outputs, options, ledger, .. } = self;
         drop(probes);
@@ -49,7 +46,7 @@ impl Session {
                 code = Code::No;
                 format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
             }
-            Some(Ok(farewell)) => last_words(farewell, &options.typed, &snapshot.job.program),
+            Some(Ok(farewell)) => last_words(farewell, snapshot.changes.len(), &options.typed, &snapshot.job.program),
         };
         painter.say(&format!("{reason}; detached in {took}; {changes}"));
         if snapshot.changes.iter().any(|change| change.guard.as_ref().is_some_and(|guard| guard.verdict == UNDONE)) {
@@ -76,7 +73,7 @@ impl Session {
         }
         for (number, refusal) in &farewell.failed {
             // A process that has ended holds nothing any more.
-            if refusal.kind != tuner::actuator::RefusalKind::Ended {
+            if refusal.kind != RefusalKind::Ended {
                 code = Code::No;
             }
             self.ledger.set_outcome(number.pid, number.change, &format!("not put back: {refusal}"));
@@ -85,10 +82,12 @@ impl Session {
     }
 }
 
-fn last_words(farewell: &Farewell, target: &str, program: &str) -> String {
+fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> String {
     let back = farewell.undone.iter().filter(|(_, undone)| undone.outcome == RevertOutcome::Reverted).count();
-    let left = farewell.undone.len() - back + farewell.failed.len();
-    let kept = farewell.kept.len();
+    let ended = farewell.failed.iter().filter(|(_, refusal)| refusal.kind == RefusalKind::Ended).count();
+    let left = farewell.undone.len() - back + farewell.failed.len() - ended;
+    let failed = |number: &ChangeNumber| farewell.failed.iter().any(|(failed, _)| *failed == *number);
+    let kept = farewell.kept.iter().filter(|number| !failed(number)).count();
     let mut words = Vec::new();
     if kept > 0 {
         words.push(format!(
@@ -103,6 +102,10 @@ fn last_words(farewell: &Farewell, target: &str, program: &str) -> String {
     if left > 0 {
         words.push(format!("{} could not be put back (tuneagent journal tells why)", plural(left, "change")));
     }
-    if words.is_empty() { "nothing was changed".to_owned() } else { words.join("; ") }
+    match (words.is_empty(), made) {
+        (true, 0) => "nothing was changed".to_owned(),
+        (true, _) => format!("what was changed ended with {program}"),
+        (false, _) => words.join("; "),
+    }
 }
 

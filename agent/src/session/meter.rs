@@ -41,13 +41,14 @@ pub struct Metered {
     /// It has ended.
     pub ended: bool,
     sampler: Option<Sampler>,
+    first: Option<Reading>,
     readings: VecDeque<Reading>,
 }
 
 impl Metered {
     /// A process in a slot. Where /proc does not let itself be read, only probes count.
     pub fn new(pid: i32, rank: Option<u32>, slot: u32) -> Metered {
-        Metered { pid, rank, slot, ended: false, sampler: Sampler::open(pid).ok(), readings: VecDeque::new() }
+        Metered { pid, rank, slot, ended: false, sampler: Sampler::open(pid).ok(), first: None, readings: VecDeque::new() }
     }
 
     /// The newest reading.
@@ -76,6 +77,11 @@ impl Metered {
         };
         // What was last seen of a process stays its total.
         reading.counters = reading.counters.or_else(|| self.last().and_then(|last| last.counters));
+        self.first.get_or_insert_with(|| reading.clone());
+        // What a process did after its last reading is not known of /proc: the time it did not live does not count.
+        if self.ended && self.readings.len() > 1 {
+            return Ok(());
+        }
         self.readings.push_back(reading);
         // One reading older than the period is kept, to take the difference to.
         while self.readings.len() > 2 && now_ns.saturating_sub(self.readings[1].at_ns) >= RATE_PERIOD.as_nanos() as u64 {
@@ -94,7 +100,9 @@ impl Metered {
         let (Some(last), Some(first)) = (self.readings.back(), self.readings.front()) else {
             return ProcessView { pid: self.pid, rank: self.rank, ended: self.ended, ..ProcessView::default() };
         };
-        let functions = probes.iter().enumerate().filter_map(|(index, probe)| function(index, probe, first, last));
+        // Nothing happens any more in a process that has ended: its rates are those between its last reading and itself.
+        let since = if self.ended { last } else { first };
+        let functions = probes.iter().enumerate().filter_map(|(index, probe)| function(index, probe, since, last));
         ProcessView {
             pid: self.pid,
             rank: self.rank,
@@ -103,6 +111,7 @@ impl Metered {
             counters: last.counters,
             mpi_ns: last.mpi_ns,
             rates: rates(probes, first, last).filter(|_| !self.ended),
+            whole: self.first.as_ref().and_then(|first| rates(probes, first, last)),
         }
     }
 

@@ -233,16 +233,16 @@ impl Session {
         self.painter.say(&view::header(&snapshot));
         let watched = snapshot.job.watched;
         let what = if snapshot.job.mpi.is_some() {
-            format!("{watched} functions watched, those that communicate or wait (not local ones such as MPI_Wtime)")
+            format!("{watched} MPI functions watched (not local ones such as MPI_Wtime)")
         } else {
             format!("{} watched", crate::format::plural(watched, "function"))
         };
         let writes = if self.options.applies { "Rules may write" } else { "Nothing is written" };
         self.painter.say(&format!("armed: {what}. {writes}. Ctrl-C ends"));
         if self.probes.strangers_pay() {
-            self.painter.say(&format!(
-                "note: other programs that call these functions on this machine pay for the probes too (about 1 us a call)"
-            ));
+            self.painter.say(
+                "note: other programs here that use the same library pay for the probes too, about 1 us a call",
+            );
         }
         let missing: Vec<String> = self.probes.missing().iter().chain(&self.missing).cloned().collect();
         missing.iter().for_each(|missing| self.painter.say(&format!("missing: {missing}")));

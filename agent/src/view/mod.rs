@@ -4,5 +4,5 @@
 mod screen;
 mod terminal;
 
-pub use screen::{finding_lines, header, screen, summary};
+pub use screen::{closing, header, screen, summary};
 pub use terminal::Painter;

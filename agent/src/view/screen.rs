@@ -48,12 +48,38 @@ pub fn screen(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-/// Where the time of all ranks goes, in two lines.
+/// What is left on the screen at the end: the same, over the whole session.
+pub fn closing(snapshot: &Snapshot) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    lines.extend(over_all(snapshot, "over", snapshot.processes.iter().filter_map(|process| process.whole).collect()));
+    let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
+    let mut functions = snapshot.functions();
+    functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
+    if !functions.is_empty() {
+        lines.extend([String::new(), " function                 calls      mean   share of the time".to_owned()]);
+        let row = |function: &FunctionTotals| Row {
+            name: function.name.clone(),
+            calls: function.calls as f64,
+            mean_ns: function.time_ns.filter(|_| function.calls > 0).map(|time| time as f64 / function.calls as f64),
+            share: function.time_ns.map(|time| time as f64 / watched),
+        };
+        lines.extend(rows(functions.iter().map(row)));
+    }
+    lines.push(String::new());
+    lines.extend(finding_lines(snapshot));
+    lines.extend(losses(snapshot));
+    lines
+}
+
+/// Where the time of all ranks goes now, in two lines.
 pub fn summary(snapshot: &Snapshot) -> Vec<String> {
+    over_all(snapshot, "after", snapshot.running().filter_map(|process| process.rates).collect())
+}
+
+fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let elapsed = duration(snapshot.elapsed.as_nanos() as f64);
-    let rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
     if rates.is_empty() {
-        return vec![format!(" after {elapsed:<9} nothing measured yet")];
+        return vec![format!(" {word} {elapsed:<9} nothing measured")];
     }
     let number = rates.len() as f64;
     let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
@@ -68,7 +94,7 @@ pub fn summary(snapshot: &Snapshot) -> Vec<String> {
     let whose = if rates.len() == 1 { format!("the {ranks}") } else { format!("the {} {ranks}s", rates.len()) };
     let whose = whose.replace("processs", "processes");
     vec![
-        format!(" after {elapsed:<9} {calls}").trim_end().to_owned(),
+        format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
         format!(" time of {whose}   on a CPU {}   waiting for a CPU {}{in_mpi}", percent(cpu), percent(wait)),
     ]
 }
@@ -110,35 +136,54 @@ fn rank_line(name: &str, rates: &Rates) -> String {
 
 fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<String> {
     let running = snapshot.running().count().max(1) as f64;
+    let row = |function: &FunctionTotals| Row {
+        name: function.name.clone(),
+        calls: function.calls_per_s,
+        mean_ns: function.mean_ns,
+        share: function.time_ns.map(|_| function.share / running),
+    };
     let mut lines = vec![" function               calls/s      mean   share of the time".to_owned()];
-    for function in functions.iter().take(FUNCTIONS_SHOWN) {
-        let share = function.share / running;
-        let timed = function.time_ns.is_some();
-        let bar = "#".repeat((share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS) as usize);
-        let line = format!(
-            " {:<20} {:>9}  {:>8}   {:>6}  {bar}",
-            function.name,
-            count(function.calls_per_s.round()),
-            function.mean_ns.map_or_else(|| "-".to_owned(), duration),
-            if timed { percent(share) } else { "-".to_owned() },
-        );
-        lines.push(line.trim_end().to_owned());
-    }
-    let rest = functions.len().saturating_sub(FUNCTIONS_SHOWN);
+    lines.extend(rows(functions.iter().map(row)));
+    lines
+}
+
+struct Row {
+    name: String,
+    calls: f64,
+    mean_ns: Option<f64>,
+    share: Option<f64>,
+}
+
+fn rows(all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
+    let rest = all.len().saturating_sub(FUNCTIONS_SHOWN);
+    let mut lines: Vec<String> = all.take(FUNCTIONS_SHOWN).map(|row| line(&row)).collect();
     if rest > 0 {
         lines.push(format!(" and {}", plural(rest, "more function")));
     }
     lines
 }
 
+fn line(row: &Row) -> String {
+    let columns = row.share.map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
+    let line = format!(
+        " {:<20} {:>9}  {:>8}   {:>6}  {}",
+        row.name,
+        count(row.calls.round()),
+        row.mean_ns.map_or_else(|| "-".to_owned(), duration),
+        row.share.map_or_else(|| "-".to_owned(), percent),
+        "#".repeat(columns as usize),
+    );
+    line.trim_end().to_owned()
+}
+
 /// What the rules found, or why they are silent.
-pub fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
+fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.rules.is_empty() {
         return Vec::new();
     }
     let mut lines = Vec::new();
     if snapshot.findings.is_empty() {
-        lines.push(format!(" no finding yet: {} looked", plural(snapshot.rules.len(), "rule")));
+        lines.push(format!(" no finding: {} looked, none applies", plural(snapshot.rules.len(), "rule")));
         lines.extend(snapshot.rules.iter().map(|rule| format!("    {:<20} {}", rule.name, rule.state)));
         return lines;
     }
@@ -230,7 +275,23 @@ mod tests {
         });
         snapshot.lost.push(("ring_full", 3));
         let text = [vec![header(&snapshot)], screen(&snapshot)].concat().join("\n");
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @"
+        lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, user ana, this node only
+
+         after 2.00 s    412 MPI calls/s, 3.40 MiB/s sent
+         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 %
+
+         rank    in MPI  on a CPU  waits for a CPU  switched away/s   calls/s     sent/s
+            0      98 %      33 %             66 %               83       412   3.40 MiB
+            1  ended
+
+         function               calls/s      mean   share of the time
+         MPI_Wait                   700   6.10 ms    160 %  ########################################
+
+         no finding: 1 rule looked, none applies
+            openmpi-busy-wait    condition false
+         lost: 3 (ring_full)
+        ");
     }
 
     #[test]
@@ -244,6 +305,25 @@ mod tests {
             repaired: false,
         });
         snapshot.rules.push(RuleView { name: "openmpi-busy-wait".into(), mode: "advising", state: "advising".into() });
-        insta::assert_snapshot!(screen(&snapshot).join("\n"), @"");
+        insta::assert_snapshot!(screen(&snapshot).join("\n"), @"
+
+        after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
+        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 %
+
+        rank    in MPI  on a CPU  waits for a CPU  switched away/s   calls/s     sent/s
+         min      98 %      33 %             66 %               83       412   3.40 MiB
+         med      98 %      33 %             66 %               83       412   3.40 MiB
+         max      98 %      33 %             66 %               83       412   3.40 MiB
+
+        function               calls/s      mean   share of the time
+        MPI_Wait                22 400   6.10 ms     80 %  ################################
+
+        1 finding
+        1  openmpi-busy-wait   64 ranks share 2 CPUs
+           now    sudo tuneagent attach 8120 --apply
+                  sets one byte in each rank
+           next   mpirun --mca mpi_yield_when_idle 1
+           state  advising
+        ");
     }
 }

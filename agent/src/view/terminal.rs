@@ -52,11 +52,6 @@ impl Painter {
         write(&text);
     }
 
-    /// Leaves the last block where it is.
-    pub fn keep(&mut self) {
-        self.painted = 0;
-    }
-
     /// Moves up over the painted block and clears to the end of the screen.
     fn erase(&mut self) -> String {
         match std::mem::take(&mut self.painted) {
