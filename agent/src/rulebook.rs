@@ -200,6 +200,9 @@ impl RuleBook {
                 self.engine.observe(Observation::Gauge { process, measure, time, value: value as f64 });
             }
         }
+        if let Some(value) = reading.cpus {
+            self.engine.observe(Observation::Gauge { process, measure: Measure::CpusAvailable, time, value });
+        }
         for (measure, total) in counters {
             self.engine.observe(Observation::Counter { process, measure, time, total });
         }
@@ -228,12 +231,9 @@ impl RuleBook {
     }
 
     /// How many CPUs the job may use.
-    pub fn observe_cpus(&mut self, share: CpuShare, slots: impl Iterator<Item = u32>, now_ns: u64) {
-        let (measure, time) = (Measure::CpusAvailable, Time(now_ns));
-        for slot in slots {
-            let process = Some(ProcessId(slot));
-            self.engine.observe(Observation::Gauge { process, measure, time, value: share.cpus() });
-        }
+    pub fn observe_cpus(&mut self, share: CpuShare, now_ns: u64) {
+        let (measure, time) = (Measure::JobCpus, Time(now_ns));
+        self.engine.observe(Observation::Gauge { process: None, measure, time, value: share.cpus() });
     }
 
     /// One hit.

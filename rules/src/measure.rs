@@ -65,7 +65,7 @@ macro_rules! measures {
 measures! {
     MpiTime "mpi.time" Counter Process TIME
         "Wall time spent inside MPI calls, the time a rank waits for a CPU there included.";
-    MpiCalls "mpi.calls" Counter Process NONE "Number of MPI calls that returned.";
+    MpiCalls "mpi.calls" Counter Process NONE "MPI calls made, those inside other MPI calls left out.";
     MpiBytes "mpi.bytes" Counter Process BYTES "Bytes handed to MPI for sending.";
     CpuTime "cpu.time" Counter Process TIME "Time on a CPU, all threads.";
     RunqueueTime "runqueue.time" Counter Process TIME "Time ready to run but waiting for a CPU, all threads.";
@@ -78,6 +78,8 @@ measures! {
     Threads "threads" Gauge Process NONE "Number of threads.";
     MemoryResident "memory.resident" Gauge Process BYTES "Memory the process has in RAM.";
     CpuThrottled "cpu.throttled" Counter Node TIME "Time the group was kept from running by its CPU quota.";
+    JobCpus "job.cpus" Gauge Node NONE
+        "CPUs that the processes of the job may use together on this machine: allowed to any of them, less what quotas cut off.";
     CpusOnline "cpus.online" Gauge Node NONE "CPUs the machine has online.";
 }
 

@@ -6,13 +6,16 @@ use abi::{Thread, Totals};
 
 use super::probes::{Probe, Probes};
 use crate::{
-    evidence::{Counters, Sampler},
+    evidence::{Counters, CpuShare, Sampler, available},
     kernel::KernelError,
     snapshot::{FunctionTotals, ProcessView, Rates},
 };
 
 /// Rates speak of about this much time.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
+
+/// Affinities and quotas seldom change, and asking takes a dozen files.
+const CPUS_PERIOD: Duration = Duration::from_secs(2);
 
 /// What one process had counted at one moment.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,8 @@ pub struct Reading {
     pub mpi_ns: u64,
     /// `None` when /proc no longer shows the process.
     pub counters: Option<Counters>,
+    /// CPUs that the process may use; looked up again every few seconds.
+    pub cpus: Option<f64>,
 }
 
 /// One process, read again and again.
@@ -41,6 +46,7 @@ pub struct Metered {
     /// It has ended.
     pub ended: bool,
     sampler: Option<Sampler>,
+    cpus: Option<(u64, CpuShare)>,
     first: Option<Reading>,
     readings: VecDeque<Reading>,
 }
@@ -48,7 +54,7 @@ pub struct Metered {
 impl Metered {
     /// A process in a slot. Where /proc does not let itself be read, only probes count.
     pub fn new(pid: i32, rank: Option<u32>, slot: u32) -> Metered {
-        Metered { pid, rank, slot, ended: false, sampler: Sampler::open(pid).ok(), first: None, readings: VecDeque::new() }
+        Metered { pid, rank, slot, ended: false, sampler: Sampler::open(pid).ok(), cpus: None, first: None, readings: VecDeque::new() }
     }
 
     /// The newest reading.
@@ -75,6 +81,10 @@ impl Metered {
             Some(sampler) if !self.ended => sampler.sample().ok(),
             _ => None,
         };
+        if self.cpus.is_none_or(|(at, _)| now_ns.saturating_sub(at) >= CPUS_PERIOD.as_nanos() as u64) {
+            self.cpus = available(&[self.pid]).map(|share| (now_ns, share));
+        }
+        reading.cpus = self.cpus.map(|(_, share)| share.cpus());
         // What was last seen of a process stays its total.
         reading.counters = reading.counters.or_else(|| self.last().and_then(|last| last.counters));
         self.first.get_or_insert_with(|| reading.clone());

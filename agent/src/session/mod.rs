@@ -258,7 +258,7 @@ impl Session {
         let running = || self.processes.iter().filter(|process| !process.ended);
         let pids: Vec<i32> = running().map(|process| process.pid).collect();
         if let Some(share) = evidence::available(&pids) {
-            self.rules.observe_cpus(share, running().map(|process| process.slot), now);
+            self.rules.observe_cpus(share, now);
         }
         for process in running() {
             if let Some(reading) = process.last() {

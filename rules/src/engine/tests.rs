@@ -114,6 +114,14 @@ impl Job {
                 value,
             });
         }
+        // One figure serves as both: what each rank may use, and the job.
+        let (time, value) = (self.now, self.cpus);
+        self.engine.observe(Observation::Gauge {
+            process: None,
+            measure: Measure::JobCpus,
+            time,
+            value,
+        });
     }
 
     /// One window at this pace; what the engine says at its end.
@@ -214,7 +222,7 @@ fn a_healthy_job_is_left_alone_and_the_reason_is_shown() {
     let (standing, why) = job.status();
     assert_eq!(standing, Standing::Quiet);
     insta::assert_snapshot!("healthy", why);
-    // Bound to one CPU each, every rank may use one: together they want six, and none waits.
+    // Six busy ranks on one CPU less than they want are left alone as long as none waits for it.
     assert_eq!(
         job.engine.metrics(RuleId(0))[1],
         ("wanted".to_string(), "5.98".to_string())
@@ -281,7 +289,7 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
     assert_eq!(verdict.ratio, Some(100.0));
     assert_eq!(
         verdict.text,
-        "sum(mpi.calls) / pulse.duration: 840/s -> 84 000/s (5 windows each): 100 times; kept"
+        "pace: 840/s -> 84 000/s (5 windows each): 100 times; kept"
     );
     assert_eq!(job.windows(30, YIELDING), []);
     assert_eq!(job.status(), (Standing::Applied, "applied".into()));
@@ -301,7 +309,7 @@ fn a_loss_is_undone_and_the_tune_put_on_hold_until_it_is_told_again() {
         panic!("{end:?}")
     };
     assert!(!verdict.keep);
-    let text = "sum(mpi.calls) / pulse.duration: 840/s -> 600/s (5 windows each): -28.6 %; undone";
+    let text = "pace: 840/s -> 600/s (5 windows each): -28.6 %; undone";
     assert_eq!(verdict.text, text);
     assert_eq!(job.windows(30, SPINNING), []);
     assert_eq!(job.status(), (Standing::OnHold, format!("on hold: {text}")));
@@ -650,7 +658,7 @@ mod laws {
                 for place in &order {
                     let process = Some(ProcessId(*place as u32 / 6));
                     shuffled.engine.observe(match place % 6 {
-                        5 => Observation::Gauge { process, measure: Measure::CpusAvailable, time, value: 2.0 },
+                        5 => Observation::Gauge { process: None, measure: Measure::JobCpus, time, value: 2.0 },
                         i => Observation::Counter { process, measure: measures[i], time, total: totals[i] },
                     });
                 }
