@@ -55,7 +55,14 @@ impl Actuator {
             // A group of its own: Ctrl-C on the terminal is for the agent, which then ends the stream.
             .process_group(0)
             .spawn()?;
-        let client = ActuatorClient::begin(ours, Hello { keep, state_dir, who: Who::current() })?;
+        let client = ActuatorClient::begin(
+            ours,
+            Hello {
+                keep,
+                state_dir,
+                who: Who::current(),
+            },
+        )?;
         Ok(Actuator { client, child })
     }
 
@@ -70,7 +77,10 @@ impl Actuator {
 
 /// The actuator's own process: serves the stream that is its standard input until it ends.
 pub fn serve() -> Result<(), String> {
-    let stream = io::stdin().as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+    let stream = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|error| error.to_string())?;
     let served = tuner::actuator::serve(UnixStream::from(stream), ServeOptions::default());
     served.map(|_| ()).map_err(|error| error.to_string())
 }

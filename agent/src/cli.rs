@@ -6,9 +6,16 @@ use clap::{Args, Parser, Subcommand};
 
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
-#[command(name = "tuneagent", version, max_term_width = 110, disable_help_subcommand = true)]
-#[command(after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted.\n\
-    TARGET is any process of the program, its launcher, or the program's name.")]
+#[command(
+    name = "tuneagent",
+    version,
+    max_term_width = 110,
+    disable_help_subcommand = true
+)]
+#[command(
+    after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted.\n\
+    TARGET is any process of the program, its launcher, or the program's name."
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -178,9 +185,13 @@ pub struct DoctorArgs {
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
 fn duration(text: &str) -> Result<Duration, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let number: f64 = number.parse().map_err(|_| format!("`{text}` is not a time such as 10s, 500ms or 2min"))?;
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("`{text}` is not a time such as 10s, 500ms or 2min"))?;
     let seconds = match unit {
         "ms" => number / 1e3,
         "" | "s" => number,
@@ -210,10 +221,13 @@ mod tests {
 
     #[test]
     fn apply_takes_rules_or_none() {
-        let apply = |arguments: &[&str]| match Cli::try_parse_from([&["tuneagent", "attach"], arguments].concat()) {
-            Ok(Cli { command: Command::Attach(attach) }) => attach.apply,
-            other => panic!("{other:?}"),
-        };
+        let apply =
+            |arguments: &[&str]| match Cli::try_parse_from([&["tuneagent", "attach"], arguments].concat()) {
+                Ok(Cli {
+                    command: Command::Attach(attach),
+                }) => attach.apply,
+                other => panic!("{other:?}"),
+            };
         assert_eq!(apply(&["1"]), None);
         assert_eq!(apply(&["1", "--apply"]), Some(vec![]));
         assert_eq!(apply(&["--apply=a,b", "1"]), Some(vec!["a".into(), "b".into()]));

@@ -14,15 +14,24 @@ pub fn render(name: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
             Severity::Error => ReportKind::Error,
             Severity::Warning => ReportKind::Warning,
         };
-        let place = diagnostic.labels.first().map_or(0..0, |(span, _)| span.start..span.end);
-        let config = Config::default().with_index_type(IndexType::Byte).with_color(colour);
+        let place = diagnostic
+            .labels
+            .first()
+            .map_or(0..0, |(span, _)| span.start..span.end);
+        let config = Config::default()
+            .with_index_type(IndexType::Byte)
+            .with_color(colour);
         let mut report = Report::build(kind, (name, place))
             .with_config(config)
             .with_code(diagnostic.code)
             .with_message(&diagnostic.message);
         for (span, remark) in &diagnostic.labels {
             let label = Label::new((name, span.start..span.end));
-            report = report.with_label(if remark.is_empty() { label.with_message("here") } else { label.with_message(remark) });
+            report = report.with_label(if remark.is_empty() {
+                label.with_message("here")
+            } else {
+                label.with_message(remark)
+            });
         }
         if let Some(help) = &diagnostic.help {
             report = report.with_help(help);

@@ -33,17 +33,26 @@ pub struct Failure {
 impl Failure {
     /// Not understood, or not there.
     pub fn not_there(message: impl fmt::Display) -> Failure {
-        Failure { code: Code::NotThere, message: message.to_string() }
+        Failure {
+            code: Code::NotThere,
+            message: message.to_string(),
+        }
     }
 
     /// Not permitted.
     pub fn not_permitted(message: impl fmt::Display) -> Failure {
-        Failure { code: Code::NotPermitted, message: message.to_string() }
+        Failure {
+            code: Code::NotPermitted,
+            message: message.to_string(),
+        }
     }
 
     /// Done, and the answer is no.
     pub fn no(message: impl fmt::Display) -> Failure {
-        Failure { code: Code::No, message: message.to_string() }
+        Failure {
+            code: Code::No,
+            message: message.to_string(),
+        }
     }
 }
 

@@ -3,7 +3,11 @@
 /// A share of one as percent.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;
-    if value == 0.0 || value >= 9.95 { format!("{value:.0} %") } else { format!("{} %", significant(value, 2)) }
+    if value == 0.0 || value >= 9.95 {
+        format!("{value:.0} %")
+    } else {
+        format!("{} %", significant(value, 2))
+    }
 }
 
 /// A duration in nanoseconds.
@@ -27,7 +31,11 @@ pub fn bytes(amount: f64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    if unit == 0 { format!("{value:.0} B") } else { format!("{} {}", significant(value, 3), UNITS[unit]) }
+    if unit == 0 {
+        format!("{value:.0} B")
+    } else {
+        format!("{} {}", significant(value, 3), UNITS[unit])
+    }
 }
 
 /// A count or a rate, with a blank between thousands.
@@ -48,16 +56,28 @@ pub fn count(value: f64) -> String {
 
 /// How many times better: `1.05`, `6.3`, `110`.
 pub fn times(ratio: f64) -> String {
-    if ratio >= 99.5 { count(ratio) } else { significant(ratio, if ratio < 1.995 { 3 } else { 2 }) }
+    if ratio >= 99.5 {
+        count(ratio)
+    } else {
+        significant(ratio, if ratio < 1.995 { 3 } else { 2 })
+    }
 }
 
 /// `"1 rank"`, `"6 ranks"`.
 pub fn plural(number: usize, noun: &str) -> String {
-    format!("{} {noun}{}", count(number as f64), if number == 1 { "" } else { "s" })
+    format!(
+        "{} {noun}{}",
+        count(number as f64),
+        if number == 1 { "" } else { "s" }
+    )
 }
 
 fn significant(value: f64, digits: usize) -> String {
-    let magnitude = if value == 0.0 { 0 } else { value.abs().log10().floor() as i32 };
+    let magnitude = if value == 0.0 {
+        0
+    } else {
+        value.abs().log10().floor() as i32
+    };
     let decimals = (digits as i32 - 1 - magnitude).clamp(0, 6) as usize;
     format!("{value:.decimals$}")
 }

@@ -3,12 +3,17 @@
 use std::process::ExitCode;
 
 use clap::Parser;
-use tuneagent::{cli::Cli, commands};
 use tracing_subscriber::EnvFilter;
+use tuneagent::{cli::Cli, commands};
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("TUNEAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().with_target(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
     match commands::run(Cli::parse()) {
         Ok(code) => code.into(),
         Err(failure) => {

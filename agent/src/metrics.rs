@@ -18,11 +18,21 @@ pub struct Metric {
 }
 
 const fn counter(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, labels, is_counter: true, help }
+    Metric {
+        name,
+        labels,
+        is_counter: true,
+        help,
+    }
 }
 
 const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'static str) -> Metric {
-    Metric { name, labels, is_counter: false, help }
+    Metric {
+        name,
+        labels,
+        is_counter: false,
+        help,
+    }
 }
 
 const RANK: &[&str] = &["program", "rank", "pid"];
@@ -30,36 +40,104 @@ const FUNCTION: &[&str] = &["program", "rank", "pid", "function"];
 
 /// Everything that is published.
 pub const METRICS: &[Metric] = &[
-    gauge("tuneagent_processes", &["program"], "Processes of the job that are watched and run."),
-    gauge("tuneagent_session_seconds", &["program"], "Time since all probes were armed."),
-    counter("tuneagent_mpi_calls_total", FUNCTION, "Outermost MPI calls since the probes were armed."),
-    counter("tuneagent_mpi_time_seconds_total", FUNCTION, "Time inside the function, open call included."),
-    counter("tuneagent_mpi_bytes_total", &["program", "rank", "pid", "function", "kind"], "Count times size of the datatype: sent, or posted for receiving."),
-    counter("tuneagent_mpi_bytes_unknown_calls_total", FUNCTION, "Calls whose bytes could not be told."),
-    counter("tuneagent_cpu_seconds_total", RANK, "Time on a CPU since the process started."),
-    counter("tuneagent_runqueue_seconds_total", RANK, "Time ready to run, waiting for a CPU, since the process started."),
-    counter("tuneagent_switches_involuntary_total", RANK, "Times that the kernel took the CPU away."),
-    gauge("tuneagent_finding", &["program", "rule"], "1 while the rule's condition holds."),
-    gauge("tuneagent_change", &["program", "rule", "rank", "variable", "outcome"], "Changes of this session."),
-    gauge("tuneagent_guard_ratio", &["program", "rule"], "How many times better the objective is after the change."),
-    counter("tuneagent_lost_total", &["kind"], "What was lost on the kernel side."),
+    gauge(
+        "tuneagent_processes",
+        &["program"],
+        "Processes of the job that are watched and run.",
+    ),
+    gauge(
+        "tuneagent_session_seconds",
+        &["program"],
+        "Time since all probes were armed.",
+    ),
+    counter(
+        "tuneagent_mpi_calls_total",
+        FUNCTION,
+        "Outermost MPI calls since the probes were armed.",
+    ),
+    counter(
+        "tuneagent_mpi_time_seconds_total",
+        FUNCTION,
+        "Time inside the function, open call included.",
+    ),
+    counter(
+        "tuneagent_mpi_bytes_total",
+        &["program", "rank", "pid", "function", "kind"],
+        "Count times size of the datatype: sent, or posted for receiving.",
+    ),
+    counter(
+        "tuneagent_mpi_bytes_unknown_calls_total",
+        FUNCTION,
+        "Calls whose bytes could not be told.",
+    ),
+    counter(
+        "tuneagent_cpu_seconds_total",
+        RANK,
+        "Time on a CPU since the process started.",
+    ),
+    counter(
+        "tuneagent_runqueue_seconds_total",
+        RANK,
+        "Time ready to run, waiting for a CPU, since the process started.",
+    ),
+    counter(
+        "tuneagent_switches_involuntary_total",
+        RANK,
+        "Times that the kernel took the CPU away.",
+    ),
+    gauge(
+        "tuneagent_finding",
+        &["program", "rule"],
+        "1 while the rule's condition holds.",
+    ),
+    gauge(
+        "tuneagent_change",
+        &["program", "rule", "rank", "variable", "outcome"],
+        "Changes of this session.",
+    ),
+    gauge(
+        "tuneagent_guard_ratio",
+        &["program", "rule"],
+        "How many times better the objective is after the change.",
+    ),
+    counter(
+        "tuneagent_lost_total",
+        &["kind"],
+        "What was lost on the kernel side.",
+    ),
 ];
 
 /// The metrics of a snapshot in the text format of Prometheus.
 pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     let mut page = Page::new()?;
     let program = snapshot.job.program.as_str();
-    page.set("tuneagent_processes", &[program], snapshot.running().count() as f64);
-    page.set("tuneagent_session_seconds", &[program], snapshot.elapsed.as_secs_f64());
+    page.set(
+        "tuneagent_processes",
+        &[program],
+        snapshot.running().count() as f64,
+    );
+    page.set(
+        "tuneagent_session_seconds",
+        &[program],
+        snapshot.elapsed.as_secs_f64(),
+    );
     for process in &snapshot.processes {
         fill_process(&mut page, program, process);
     }
     for finding in &snapshot.findings {
-        page.set("tuneagent_finding", &[program, &finding.rule], f64::from(u8::from(!finding.repaired)));
+        page.set(
+            "tuneagent_finding",
+            &[program, &finding.rule],
+            f64::from(u8::from(!finding.repaired)),
+        );
     }
     for change in &snapshot.changes {
         let rank = label(change.rank);
-        page.add("tuneagent_change", &[program, &change.rule, &rank, &change.variable, &change.outcome], 1.0);
+        page.add(
+            "tuneagent_change",
+            &[program, &change.rule, &rank, &change.variable, &change.outcome],
+            1.0,
+        );
         if let Some(ratio) = change.guard.as_ref().and_then(|guard| guard.ratio) {
             page.set("tuneagent_guard_ratio", &[program, &change.rule], ratio);
         }
@@ -74,9 +152,21 @@ fn fill_process(page: &mut Page, program: &str, process: &ProcessView) {
     let (rank, pid) = (label(process.rank), process.pid.to_string());
     let of_rank = [program, &rank, &pid];
     if let Some(counters) = &process.counters {
-        page.set("tuneagent_cpu_seconds_total", &of_rank, counters.cpu_ns as f64 / 1e9);
-        page.set("tuneagent_runqueue_seconds_total", &of_rank, counters.runqueue_ns as f64 / 1e9);
-        page.set("tuneagent_switches_involuntary_total", &of_rank, counters.switches_involuntary as f64);
+        page.set(
+            "tuneagent_cpu_seconds_total",
+            &of_rank,
+            counters.cpu_ns as f64 / 1e9,
+        );
+        page.set(
+            "tuneagent_runqueue_seconds_total",
+            &of_rank,
+            counters.runqueue_ns as f64 / 1e9,
+        );
+        page.set(
+            "tuneagent_switches_involuntary_total",
+            &of_rank,
+            counters.switches_involuntary as f64,
+        );
     }
     for function in &process.functions {
         let labels = [program, &rank, &pid, function.name.as_str()];
@@ -84,7 +174,11 @@ fn fill_process(page: &mut Page, program: &str, process: &ProcessView) {
         if let Some(time) = function.time_ns {
             page.set("tuneagent_mpi_time_seconds_total", &labels, time as f64 / 1e9);
         }
-        page.set("tuneagent_mpi_bytes_unknown_calls_total", &labels, function.bytes_unknown as f64);
+        page.set(
+            "tuneagent_mpi_bytes_unknown_calls_total",
+            &labels,
+            function.bytes_unknown as f64,
+        );
         if let (Some(bytes), Some(kind)) = (function.bytes, function.bytes_kind) {
             let labels = [program, &rank, &pid, function.name.as_str(), kind];
             page.set("tuneagent_mpi_bytes_total", &labels, bytes as f64);
@@ -128,7 +222,10 @@ impl Page {
     }
 
     fn family(&self, name: &str) -> Option<&Family> {
-        self.families.iter().find(|(known, _)| *known == name).map(|(_, family)| family)
+        self.families
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, family)| family)
     }
 
     /// The page is new at each scrape, so a counter is set by adding its total once.
@@ -162,9 +259,17 @@ mod tests {
             bytes_kind: Some("sent"),
             ..FunctionTotals::default()
         };
-        let process = ProcessView { pid: 42, rank: Some(1), functions: vec![function], ..ProcessView::default() };
+        let process = ProcessView {
+            pid: 42,
+            rank: Some(1),
+            functions: vec![function],
+            ..ProcessView::default()
+        };
         let snapshot = Snapshot {
-            job: JobView { program: "lmp".into(), ..JobView::default() },
+            job: JobView {
+                program: "lmp".into(),
+                ..JobView::default()
+            },
             processes: vec![process],
             lost: vec![("ring_full", 7)],
             ..Snapshot::default()

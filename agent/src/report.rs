@@ -137,7 +137,15 @@ pub fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
             lost,
         },
         processes: snapshot.processes.iter().map(process).collect(),
-        rules: snapshot.rules.iter().map(|rule| Rule { name: &rule.name, mode: rule.mode, state: &rule.state }).collect(),
+        rules: snapshot
+            .rules
+            .iter()
+            .map(|rule| Rule {
+                name: &rule.name,
+                mode: rule.mode,
+                state: &rule.state,
+            })
+            .collect(),
         findings: snapshot.findings.iter().map(finding).collect(),
         changes: snapshot.changes.iter().map(change).collect(),
     };

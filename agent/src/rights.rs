@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use rustix::thread::{CapabilitySet, capabilities};
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Compare, SeccompCondition as Condition,
-    SeccompFilter, SeccompRule as Rule, TargetArch,
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Width, SeccompCmpOp as Compare,
+    SeccompCondition as Condition, SeccompFilter, SeccompRule as Rule, TargetArch,
 };
 
 /// Why the right could not be dropped.
@@ -57,9 +57,17 @@ fn filter() -> Result<BpfProgram, RightsError> {
 fn writes(argument: u8) -> Result<Vec<Rule>, RightsError> {
     let mode = |mode: libc::c_int| {
         let mask = Compare::MaskedEq(libc::O_ACCMODE as u64);
-        Ok(Rule::new(vec![Condition::new(argument, Width::Dword, mask, mode as u64)?])?)
+        Ok(Rule::new(vec![Condition::new(
+            argument,
+            Width::Dword,
+            mask,
+            mode as u64,
+        )?])?)
     };
-    [libc::O_WRONLY, libc::O_RDWR, libc::O_ACCMODE].into_iter().map(mode).collect()
+    [libc::O_WRONLY, libc::O_RDWR, libc::O_ACCMODE]
+        .into_iter()
+        .map(mode)
+        .collect()
 }
 
 /// A capability that something needs, and whether this process has it.
@@ -75,9 +83,15 @@ pub struct Right {
 
 /// The capabilities that watching and changing need.
 pub fn rights() -> Vec<Right> {
-    let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
+    let held = capabilities(None)
+        .map(|sets| sets.effective)
+        .unwrap_or(CapabilitySet::empty());
     let admin = held.contains(CapabilitySet::SYS_ADMIN);
-    let right = |name, purpose, capability| Right { name, purpose, held: admin || held.contains(capability) };
+    let right = |name, purpose, capability| Right {
+        name,
+        purpose,
+        held: admin || held.contains(capability),
+    };
     vec![
         right("CAP_BPF", "load the BPF programs", CapabilitySet::BPF),
         right("CAP_PERFMON", "attach them to functions", CapabilitySet::PERFMON),
@@ -96,7 +110,11 @@ pub fn rights() -> Vec<Right> {
 
 /// Names of the capabilities without which nothing can be probed.
 pub fn missing_to_probe() -> Vec<&'static str> {
-    rights().iter().filter(|right| !right.held && right.name != "CAP_SYS_NICE").map(|right| right.name).collect()
+    rights()
+        .iter()
+        .filter(|right| !right.held && right.name != "CAP_SYS_NICE")
+        .map(|right| right.name)
+        .collect()
 }
 
 /// The user behind this process: whoever called sudo, else its own. `None` when root logged in as such.

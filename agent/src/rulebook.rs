@@ -9,7 +9,10 @@ use std::{
 };
 
 use abi::{Hit, HitKind, SpecFlags};
-use rules::{CheckedRule, Delivery, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, RuleFile, Site, Time};
+use rules::{
+    CheckedRule, Delivery, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, RuleFile,
+    Site, Time,
+};
 
 use crate::{
     diagnostics,
@@ -107,7 +110,9 @@ impl RuleBook {
             checked.push(rule);
         }
         if let Some(((name, _), _)) = parameters.iter().zip(used).find(|(_, used)| !used) {
-            return Err(Failure::not_there(format!("--param {name}: no loaded rule has a parameter of this name")));
+            return Err(Failure::not_there(format!(
+                "--param {name}: no loaded rule has a parameter of this name"
+            )));
         }
         let names: Vec<String> = checked.iter().map(|rule| rule.name().to_owned()).collect();
         let applying = match apply {
@@ -116,7 +121,9 @@ impl RuleBook {
             Some(some) => {
                 if let Some(unknown) = some.iter().find(|name| !names.contains(name)) {
                     let loaded = names.join(", ");
-                    return Err(Failure::not_there(format!("--apply={unknown}: no such rule is loaded; loaded are: {loaded}")));
+                    return Err(Failure::not_there(format!(
+                        "--apply={unknown}: no such rule is loaded; loaded are: {loaded}"
+                    )));
                 }
                 some.to_vec()
             }
@@ -133,7 +140,11 @@ impl RuleBook {
         if let Ok(engine) = Engine::new(rules, Time(now_ns)) {
             self.engine = engine;
         }
-        let apply: Vec<_> = self.engine.rules().map(|(id, rule, _)| (id, self.applying.iter().any(|name| name == rule.name()))).collect();
+        let apply: Vec<_> = self
+            .engine
+            .rules()
+            .map(|(id, rule, _)| (id, self.applying.iter().any(|name| name == rule.name())))
+            .collect();
         for (id, applies) in apply {
             if applies {
                 self.engine.set_mode(id, Mode::Applying);
@@ -144,7 +155,9 @@ impl RuleBook {
     /// The functions that the rules need probed.
     pub fn wanted(&self) -> Vec<Wanted> {
         let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
-        let probes = plans.flat_map(|plan| &plan.probes).filter(|probe| probe.delivers != Delivery::Nothing);
+        let probes = plans
+            .flat_map(|plan| &plan.probes)
+            .filter(|probe| probe.delivers != Delivery::Nothing);
         probes
             .map(|probe| {
                 let is_span = probe.site != Site::Entry;
@@ -154,7 +167,10 @@ impl RuleBook {
                     (true, false) => SpecFlags::SEND_ENTRY,
                 };
                 let span = if is_span { SpecFlags::SPAN } else { 0 };
-                Wanted { function: probe.function.clone(), flags: span | sends }
+                Wanted {
+                    function: probe.function.clone(),
+                    flags: span | sends,
+                }
             })
             .collect()
     }
@@ -162,7 +178,10 @@ impl RuleBook {
     /// A process of the job is there.
     pub fn join(&mut self, slot: u32, member: &Member, now_ns: u64) {
         let plans: Vec<_> = self.engine.rules().map(|(_, rule, _)| rule.plan()).collect();
-        let symbols = plans.iter().flat_map(|plan| &plan.symbols).filter(|symbol| member.has_variable(symbol));
+        let symbols = plans
+            .iter()
+            .flat_map(|plan| &plan.symbols)
+            .filter(|symbol| member.has_variable(symbol));
         let facts = ProcessFacts {
             rank: member.rank.map(|rank| rank.number),
             size: member.rank.and_then(|rank| rank.size),
@@ -195,16 +214,34 @@ impl RuleBook {
                 (Measure::SwitchesVoluntary, counted.switches_voluntary),
                 (Measure::FaultsMinor, counted.faults_minor),
             ]);
-            let gauges = [(Measure::Threads, counted.threads), (Measure::MemoryResident, counted.resident_bytes)];
+            let gauges = [
+                (Measure::Threads, counted.threads),
+                (Measure::MemoryResident, counted.resident_bytes),
+            ];
             for (measure, value) in gauges {
-                self.engine.observe(Observation::Gauge { process, measure, time, value: value as f64 });
+                self.engine.observe(Observation::Gauge {
+                    process,
+                    measure,
+                    time,
+                    value: value as f64,
+                });
             }
         }
         if let Some(value) = reading.cpus {
-            self.engine.observe(Observation::Gauge { process, measure: Measure::CpusAvailable, time, value });
+            self.engine.observe(Observation::Gauge {
+                process,
+                measure: Measure::CpusAvailable,
+                time,
+                value,
+            });
         }
         for (measure, total) in counters {
-            self.engine.observe(Observation::Counter { process, measure, time, total });
+            self.engine.observe(Observation::Counter {
+                process,
+                measure,
+                time,
+                total,
+            });
         }
         for observation in self.probe_totals(slot, reading, probes) {
             self.engine.observe(observation);
@@ -215,14 +252,22 @@ impl RuleBook {
         let mut totals = Vec::new();
         for (rule, checked, _) in self.engine.rules() {
             for (place, planned) in checked.plan().probes.iter().enumerate() {
-                let Some(index) = probes.iter().position(|probe| probe.name == planned.function) else { continue };
-                let Some(counted) = reading.totals.get(index) else { continue };
+                let Some(index) = probes.iter().position(|probe| probe.name == planned.function) else {
+                    continue;
+                };
+                let Some(counted) = reading.totals.get(index) else {
+                    continue;
+                };
                 totals.push(Observation::ProbeTotals {
                     rule,
                     probe: rules::ProbeId(place),
                     process: ProcessId(slot),
                     time: Time(reading.at_ns),
-                    count: if planned.site == Site::Entry { counted.calls } else { counted.timed },
+                    count: if planned.site == Site::Entry {
+                        counted.calls
+                    } else {
+                        counted.timed
+                    },
                     duration_sum_ns: counted.time_ns,
                 });
             }
@@ -233,16 +278,27 @@ impl RuleBook {
     /// How many CPUs the job may use.
     pub fn observe_cpus(&mut self, share: CpuShare, now_ns: u64) {
         let (measure, time) = (Measure::JobCpus, Time(now_ns));
-        self.engine.observe(Observation::Gauge { process: None, measure, time, value: share.cpus() });
+        self.engine.observe(Observation::Gauge {
+            process: None,
+            measure,
+            time,
+            value: share.cpus(),
+        });
     }
 
     /// One hit.
     pub fn observe_hit(&mut self, hit: &Hit, probes: &[Probe]) {
-        let Some(probe) = probes.get(hit.probe as usize) else { return };
+        let Some(probe) = probes.get(hit.probe as usize) else {
+            return;
+        };
         let mut hits = Vec::new();
         for (rule, checked, _) in self.engine.rules() {
             for (place, planned) in checked.plan().probes.iter().enumerate() {
-                let kind = if planned.site == Site::Entry { HitKind::Entry } else { HitKind::Return };
+                let kind = if planned.site == Site::Entry {
+                    HitKind::Entry
+                } else {
+                    HitKind::Return
+                };
                 let wants = planned.delivers == Delivery::EachHit && planned.function == probe.name;
                 if wants && hit.kind == kind as u32 {
                     hits.push(Observation::Hit {
@@ -250,7 +306,11 @@ impl RuleBook {
                         probe: rules::ProbeId(place),
                         process: ProcessId(hit.process),
                         time: Time(hit.time_ns),
-                        duration_ns: if kind == HitKind::Return { hit.duration_ns } else { 0 },
+                        duration_ns: if kind == HitKind::Return {
+                            hit.duration_ns
+                        } else {
+                            0
+                        },
                     });
                 }
             }
@@ -260,20 +320,36 @@ impl RuleBook {
 
     /// Closes windows that are over; says what follows.
     pub fn tick(&mut self, now_ns: u64) -> Vec<Act> {
-        let mut acts: Vec<Act> = self.engine.tick(Time(now_ns)).into_iter().map(|output| self.act(output)).collect();
+        let mut acts: Vec<Act> = self
+            .engine
+            .tick(Time(now_ns))
+            .into_iter()
+            .map(|output| self.act(output))
+            .collect();
         // Numbers of findings that hold on are those of the last window.
-        acts.extend(self.engine.findings().into_iter().map(|finding| found(finding, false)));
+        acts.extend(
+            self.engine
+                .findings()
+                .into_iter()
+                .map(|finding| found(finding, false)),
+        );
         acts
     }
 
     fn act(&self, output: Output) -> Act {
         match output {
             Output::FindingOpened(finding) => found(finding, true),
-            Output::FindingClosed { rule, .. } => Act::Gone { rule: self.name_of(rule) },
+            Output::FindingClosed { rule, .. } => Act::Gone {
+                rule: self.name_of(rule),
+            },
             Output::Decision(decision) => Act::Decided(Decision {
                 id: decision.id.0,
                 rule: decision.rule_name,
-                because: decision.because.into_iter().map(|(name, value)| format!("{name}: {value}")).collect(),
+                because: decision
+                    .because
+                    .into_iter()
+                    .map(|(name, value)| format!("{name}: {value}"))
+                    .collect(),
                 changes: decision
                     .changes
                     .into_iter()
@@ -301,7 +377,9 @@ impl RuleBook {
 
     fn name_of(&self, rule: rules::RuleId) -> String {
         let named = self.engine.rules().find(|(id, _, _)| *id == rule);
-        named.map(|(_, rule, _)| rule.name().to_owned()).unwrap_or_default()
+        named
+            .map(|(_, rule, _)| rule.name().to_owned())
+            .unwrap_or_default()
     }
 
     /// What came of a decision.
@@ -310,7 +388,8 @@ impl RuleBook {
             Ok(()) => rules::Outcome::Applied,
             Err(reason) => rules::Outcome::Failed(reason),
         };
-        self.engine.receipt(rules::DecisionId(decision), outcome, Time(now_ns));
+        self.engine
+            .receipt(rules::DecisionId(decision), outcome, Time(now_ns));
     }
 
     /// What each rule does and why not more.
@@ -322,7 +401,10 @@ impl RuleBook {
                 Some(Mode::Advising) => "advising",
                 Some(Mode::Off) | None => "off",
             },
-            state: std::iter::once(status.why).chain(status.left_out).collect::<Vec<_>>().join("; "),
+            state: std::iter::once(status.why)
+                .chain(status.left_out)
+                .collect::<Vec<_>>()
+                .join("; "),
             name: status.rule_name,
         };
         self.engine.status().into_iter().map(view).collect()
@@ -331,8 +413,15 @@ impl RuleBook {
     /// What a rule would do to the program, a sentence each.
     pub fn effects(&self, name: &str) -> Vec<String> {
         let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
-        rule.map(|(_, rule, _)| rule.plan().effects.iter().filter(|effect| effect.starts_with("writes")).cloned().collect())
-            .unwrap_or_default()
+        rule.map(|(_, rule, _)| {
+            rule.plan()
+                .effects
+                .iter()
+                .filter(|effect| effect.starts_with("writes"))
+                .cloned()
+                .collect()
+        })
+        .unwrap_or_default()
     }
 
     /// The length of the shortest window.
@@ -343,15 +432,27 @@ impl RuleBook {
 }
 
 fn found(finding: rules::Finding, is_new: bool) -> Act {
-    Act::Found { rule: finding.rule_name, text: finding.text, next_start: finding.next_start, is_new }
+    Act::Found {
+        rule: finding.rule_name,
+        text: finding.text,
+        next_start: finding.next_start,
+        is_new,
+    }
 }
 
 /// A return probe on a function that a C++ exception or longjmp passes through aborts the program: for now only MPI's C
 /// functions get one.
 fn refuse_what_cannot_be_probed(rules: &[CheckedRule]) -> Result<(), Failure> {
     for rule in rules {
-        let armed = rule.plan().probes.iter().filter(|probe| probe.delivers != Delivery::Nothing);
-        if let Some(probe) = armed.filter(|probe| probe.site != Site::Entry).find(|probe| mpi::find(&probe.function).is_none()) {
+        let armed = rule
+            .plan()
+            .probes
+            .iter()
+            .filter(|probe| probe.delivers != Delivery::Nothing);
+        if let Some(probe) = armed
+            .filter(|probe| probe.site != Site::Entry)
+            .find(|probe| mpi::find(&probe.function).is_none())
+        {
             return Err(Failure::not_there(format!(
                 "rule {}, probe {}: the return of {} is not probed in this version, because an exception that passes \
                  through it would abort the program; use `entry:`, or a function of MPI",
@@ -374,7 +475,10 @@ struct Source {
 impl Source {
     fn check(&self, parameters: &[(String, String)], used: &mut [bool]) -> Result<CheckedRule, Failure> {
         let refuse = |wrong: Vec<rules::Diagnostic>| {
-            Failure::not_there(format!("nothing was attached\n{}", diagnostics::render(&self.name, &self.text, &wrong)))
+            Failure::not_there(format!(
+                "nothing was attached\n{}",
+                diagnostics::render(&self.name, &self.text, &wrong)
+            ))
         };
         let file = RuleFile::parse(&self.text).map_err(refuse)?;
         let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
@@ -385,13 +489,21 @@ impl Source {
                 *used = true;
             }
         }
-        if overrides.is_empty() { Ok(plain) } else { file.check(&overrides).map_err(refuse) }
+        if overrides.is_empty() {
+            Ok(plain)
+        } else {
+            file.check(&overrides).map_err(refuse)
+        }
     }
 }
 
 /// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
 fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
-    let built_in = |name: &str, text: &str| Source { name: name.into(), text: text.into(), replaces: false };
+    let built_in = |name: &str, text: &str| Source {
+        name: name.into(),
+        text: text.into(),
+        replaces: false,
+    };
     let mut sources: Vec<Source> = Vec::new();
     if !paths.iter().any(|path| path == "none") {
         sources.extend(rules::library().iter().map(|(name, text)| built_in(name, text)));
@@ -406,7 +518,11 @@ fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
         for file in files(Path::new(path))? {
             let text = fs::read_to_string(&file)
                 .map_err(|error| Failure::not_there(format!("{} cannot be read: {error}", file.display())))?;
-            sources.push(Source { name: file.display().to_string(), text, replaces: true });
+            sources.push(Source {
+                name: file.display().to_string(),
+                text,
+                replaces: true,
+            });
         }
     }
     Ok(sources)
@@ -424,11 +540,21 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
             known.join(", "),
         )));
     };
-    let is_rule = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml");
-    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_rule).collect();
+    let is_rule = |file: &PathBuf| {
+        file.extension()
+            .is_some_and(|extension| extension == "yaml" || extension == "yml")
+    };
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(is_rule)
+        .collect();
     files.sort();
     if files.is_empty() {
-        return Err(Failure::not_there(format!("--rules {}: no *.yaml file in this folder", path.display())));
+        return Err(Failure::not_there(format!(
+            "--rules {}: no *.yaml file in this folder",
+            path.display()
+        )));
     }
     Ok(files)
 }

@@ -205,8 +205,15 @@ impl Snapshot {
 
 impl FunctionTotals {
     fn add(&mut self, other: &FunctionTotals) {
-        let weighted = |function: &FunctionTotals| function.mean_ns.map_or(0.0, |mean| mean * function.calls_per_s);
-        let rate = |function: &FunctionTotals| if function.mean_ns.is_some() { function.calls_per_s } else { 0.0 };
+        let weighted =
+            |function: &FunctionTotals| function.mean_ns.map_or(0.0, |mean| mean * function.calls_per_s);
+        let rate = |function: &FunctionTotals| {
+            if function.mean_ns.is_some() {
+                function.calls_per_s
+            } else {
+                0.0
+            }
+        };
         let (sum, weight) = (weighted(self) + weighted(other), rate(self) + rate(other));
         self.mean_ns = (weight > 0.0).then(|| sum / weight);
         self.calls += other.calls;

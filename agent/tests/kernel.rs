@@ -1,5 +1,6 @@
 //! The kernel side on a real kernel: what the two programs count, time, pair and lose. Needs root; says so where it is
 //! not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -60,11 +61,19 @@ impl Target {
             .status()
             .unwrap();
         assert!(built.success());
-        let mut child =
-            Command::new(&path).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = Command::new(&path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let input = child.stdin.take().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        let mut target = Target { child, input, output, path };
+        let mut target = Target {
+            child,
+            input,
+            output,
+            path,
+        };
         assert_eq!(target.line(), "ready");
         target
     }
@@ -84,7 +93,10 @@ impl Target {
         // The test's programs are small executables whose code segment is mapped at its own offset.
         let listing = Command::new("nm").arg(&self.path).output().unwrap();
         let text = String::from_utf8(listing.stdout).unwrap();
-        let line = text.lines().find(|line| line.ends_with(&format!(" {function}"))).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.ends_with(&format!(" {function}")))
+            .unwrap();
         u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
     }
 
@@ -105,12 +117,23 @@ const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
 
 fn armed(target: &Target, flags: u32, force_tracefs: bool) -> (Kernel, Vec<tuneagent::kernel::Link>) {
     let probes = FUNCTIONS.len() as u32;
-    let mut kernel = Kernel::load(LoadOptions { probes, processes: 4, force_tracefs }).unwrap();
+    let mut kernel = Kernel::load(LoadOptions {
+        probes,
+        processes: 4,
+        force_tracefs,
+    })
+    .unwrap();
     let spec = ProbeSpec {
         flags,
         captures: [
-            Capture { kind: CaptureKind::Argument as u8, index: 1 },
-            Capture { kind: CaptureKind::Return as u8, index: 0 },
+            Capture {
+                kind: CaptureKind::Argument as u8,
+                index: 1,
+            },
+            Capture {
+                kind: CaptureKind::Return as u8,
+                index: 0,
+            },
             Capture::default(),
             Capture::default(),
         ],
@@ -126,7 +149,12 @@ fn armed(target: &Target, flags: u32, force_tracefs: bool) -> (Kernel, Vec<tunea
         sites.push(Site { offset, probe });
     }
     kernel.watch(pid, 2).unwrap();
-    let request = |returns| LinkRequest { path: target.path.clone(), sites: sites.clone(), returns, pid: Some(pid) };
+    let request = |returns| LinkRequest {
+        path: target.path.clone(),
+        sites: sites.clone(),
+        returns,
+        pid: Some(pid),
+    };
     let links = [false, true].map(|returns| kernel.attach(&request(returns)).unwrap());
     (kernel, links.into())
 }
@@ -138,7 +166,10 @@ fn is_root() -> bool {
 /// A test that cannot run here says so, past the harness's capture; where everything is to be tested it fails.
 fn needs(is_there: bool, what: &str) -> bool {
     if !is_there {
-        assert!(std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(), "this test needs {what}");
+        assert!(
+            std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(),
+            "this test needs {what}"
+        );
         let _ = writeln!(std::io::stderr(), "skipped: needs {what}");
     }
     is_there
@@ -192,7 +223,10 @@ fn a_call_left_by_longjmp_is_closed_by_the_next_entry_as_root() {
         let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
         target.run("jump");
         let totals = kernel.totals(2).unwrap();
-        assert_eq!((totals[2].calls, totals[2].timed, totals[2].unpaired), (11, 1, 10));
+        assert_eq!(
+            (totals[2].calls, totals[2].timed, totals[2].unpaired),
+            (11, 1, 10)
+        );
         assert_eq!((totals[0].calls, totals[0].timed, totals[0].unpaired), (1, 1, 0));
     });
 }
@@ -208,13 +242,29 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
         target.run("outer");
         let hits: Vec<_> = std::iter::from_fn(|| ring.next().map(|item| read_hit(&item).unwrap())).collect();
         let of_outer = |kind: HitKind| {
-            hits.iter().filter(move |hit| hit.probe == 0 && hit.kind == kind as u32).collect::<Vec<_>>()
+            hits.iter()
+                .filter(move |hit| hit.probe == 0 && hit.kind == kind as u32)
+                .collect::<Vec<_>>()
         };
         let (entries, returns) = (of_outer(HitKind::Entry), of_outer(HitKind::Return));
         assert_eq!((entries.len(), returns.len()), (100, 100));
-        assert!(entries.iter().enumerate().all(|(i, hit)| hit.captures[0] == 40 + i as u64));
-        assert!(returns.iter().all(|hit| hit.captures[1] == 3 && hit.duration_ns < 1_000_000_000));
-        assert!(returns.iter().zip(&entries).all(|(end, start)| end.time_ns - start.time_ns == end.duration_ns));
+        assert!(
+            entries
+                .iter()
+                .enumerate()
+                .all(|(i, hit)| hit.captures[0] == 40 + i as u64)
+        );
+        assert!(
+            returns
+                .iter()
+                .all(|hit| hit.captures[1] == 3 && hit.duration_ns < 1_000_000_000)
+        );
+        assert!(
+            returns
+                .iter()
+                .zip(&entries)
+                .all(|(end, start)| end.time_ns - start.time_ns == end.duration_ns)
+        );
     });
 }
 
@@ -256,7 +306,13 @@ fn a_process_that_is_not_watched_counts_nothing_as_root() {
         let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
         kernel.forget(target.child.id()).unwrap();
         target.run("outer");
-        assert!(kernel.totals(2).unwrap().iter().all(|totals| *totals == Totals::default()));
+        assert!(
+            kernel
+                .totals(2)
+                .unwrap()
+                .iter()
+                .all(|totals| *totals == Totals::default())
+        );
     });
 }
 
@@ -271,15 +327,34 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     }
     let image = tuner::image::Image::read(std::fs::File::open(LIBRARY).unwrap()).unwrap();
     let symbols = image.defined_symbols().unwrap();
-    let names: Vec<&str> =
-        symbols.iter().map(|symbol| symbol.name.as_str()).filter(|name| name.starts_with("PMPI_")).collect();
+    let names: Vec<&str> = symbols
+        .iter()
+        .map(|symbol| symbol.name.as_str())
+        .filter(|name| name.starts_with("PMPI_"))
+        .collect();
     let functions = image.functions(&names).unwrap();
-    let sites: Vec<Site> = functions.iter().map(|function| Site { offset: function.offset.0, probe: 0 }).collect();
-    let kernel = Kernel::load(LoadOptions { probes: 1, processes: 1, force_tracefs: false }).unwrap();
+    let sites: Vec<Site> = functions
+        .iter()
+        .map(|function| Site {
+            offset: function.offset.0,
+            probe: 0,
+        })
+        .collect();
+    let kernel = Kernel::load(LoadOptions {
+        probes: 1,
+        processes: 1,
+        force_tracefs: false,
+    })
+    .unwrap();
     let mut times: Vec<(Duration, Duration)> = (0..5)
         .map(|_| {
             let began = Instant::now();
-            let request = |returns| LinkRequest { path: LIBRARY.into(), sites: sites.clone(), returns, pid: None };
+            let request = |returns| LinkRequest {
+                path: LIBRARY.into(),
+                sites: sites.clone(),
+                returns,
+                pid: None,
+            };
             let links = [true, false].map(|returns| kernel.attach(&request(returns)).unwrap());
             let attached = began.elapsed();
             let began = Instant::now();
@@ -290,7 +365,10 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     times.sort();
     let (attached, _) = times[0];
     let detached = times.iter().map(|(_, detached)| *detached).min().unwrap();
-    let worst = (times.iter().map(|t| t.0).max().unwrap(), times.iter().map(|t| t.1).max().unwrap());
+    let worst = (
+        times.iter().map(|t| t.0).max().unwrap(),
+        times.iter().map(|t| t.1).max().unwrap(),
+    );
     let count = 2 * sites.len();
     let _ = writeln!(
         std::io::stderr(),
@@ -299,5 +377,8 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         worst.1
     );
     assert!(count >= 800, "{count}");
-    assert!(attached < ATTACH_MAX && detached < DETACH_MAX, "{attached:?} {detached:?}");
+    assert!(
+        attached < ATTACH_MAX && detached < DETACH_MAX,
+        "{attached:?} {detached:?}"
+    );
 }

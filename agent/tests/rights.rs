@@ -1,6 +1,11 @@
 //! The right to write, once dropped, is gone. In a test program of its own, because it cannot be taken back.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{fs, io::ErrorKind, process::{Command, Stdio}};
+use std::{
+    fs,
+    io::ErrorKind,
+    process::{Command, Stdio},
+};
 
 #[test]
 fn what_was_dropped_stays_dropped() {
@@ -19,8 +24,15 @@ fn what_was_dropped_stays_dropped() {
     refused(fs::write(&file, "after").unwrap_err());
     refused(fs::File::create(folder.path().join("new")).unwrap_err());
     // A thread made later, and a program started later, have lost it as well.
-    std::thread::spawn(move || refused(fs::OpenOptions::new().append(true).open(&memory).unwrap_err())).join().unwrap();
-    let shell = Command::new("sh").arg("-c").arg(format!("echo x > {}", file.display())).stderr(Stdio::piped()).output().unwrap();
+    std::thread::spawn(move || refused(fs::OpenOptions::new().append(true).open(&memory).unwrap_err()))
+        .join()
+        .unwrap();
+    let shell = Command::new("sh")
+        .arg("-c")
+        .arg(format!("echo x > {}", file.display()))
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
     assert!(!shell.status.success());
     // Reading goes on.
     assert_eq!(fs::read_to_string(&file).unwrap(), "before");

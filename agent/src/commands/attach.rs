@@ -25,11 +25,18 @@ const NICE: i32 = -15;
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: AttachArgs) -> Outcome {
-    let typed = args.pid.clone().or_else(|| args.target.clone()).unwrap_or_default();
+    let typed = args
+        .pid
+        .clone()
+        .or_else(|| args.target.clone())
+        .unwrap_or_default();
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &typed, args.any_user)?;
     let rules = RuleBook::load(&args.rules, &args.parameters, args.apply.as_deref())?;
-    if job.members.iter().all(|member| member.mpi.is_none()) && args.probe.is_empty() && rules.wanted().is_empty() {
+    if job.members.iter().all(|member| member.mpi.is_none())
+        && args.probe.is_empty()
+        && rules.wanted().is_empty()
+    {
         return Err(no_mpi(&job));
     }
     let missing = rights::missing_to_probe();
@@ -50,7 +57,11 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     if let Err(error) = raise_priority() {
         tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks");
     }
-    let actuator = options.applies.then(|| Actuator::start(options.keep)).transpose().map_err(Failure::not_there)?;
+    let actuator = options
+        .applies
+        .then(|| Actuator::start(options.keep))
+        .transpose()
+        .map_err(Failure::not_there)?;
     let session = Session::arm(job, scout, rules, outputs, options)?;
     rights::drop_right_to_write().map_err(Failure::not_permitted)?;
     session.run(actuator)
@@ -63,13 +74,17 @@ pub(super) fn raise_priority() -> io::Result<()> {
 
 /// The command that would have the rights, with the full path: sudo does not search where cargo installs.
 pub(crate) fn with_sudo(arguments: &str) -> String {
-    let program = std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
+    let program =
+        std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
     format!("sudo {program} {arguments}")
 }
 
 /// The command that was typed, with the rights.
 pub(super) fn with_sudo_again() -> String {
-    let arguments: Vec<String> = std::env::args().skip(1).map(|argument| quote(&argument)).collect();
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .map(|argument| quote(&argument))
+        .collect();
     with_sudo(&arguments.join(" "))
 }
 
@@ -97,7 +112,10 @@ fn no_mpi(job: &Job) -> Failure {
 /// What is missing, the command that has it, and what /proc alone tells.
 fn not_permitted(job: &Job, missing: &[&str]) -> Failure {
     let mut lines = vec![
-        format!("probes need {}, which this process does not have", missing.join(", ")),
+        format!(
+            "probes need {}, which this process does not have",
+            missing.join(", ")
+        ),
         format!("with them: {}", with_sudo_again()),
         String::new(),
         "what /proc alone tells:".to_owned(),
@@ -114,11 +132,18 @@ fn look(job: &Job) -> Snapshot {
         let first = sampler.sample().ok()?;
         Some((sampler, first))
     };
-    let pids = job.members.iter().map(|member| (member.process.pid.number, member.rank));
+    let pids = job
+        .members
+        .iter()
+        .map(|member| (member.process.pid.number, member.rank));
     let mut samplers: Vec<_> = pids.map(|(pid, rank)| (pid, rank, open(pid))).collect();
     let started = std::time::Instant::now();
     std::thread::sleep(LOOK);
-    let mut snapshot = Snapshot { job: crate::session::job_view(job, 0), elapsed: LOOK, ..Snapshot::default() };
+    let mut snapshot = Snapshot {
+        job: crate::session::job_view(job, 0),
+        elapsed: LOOK,
+        ..Snapshot::default()
+    };
     for (pid, rank, sampler) in &mut samplers {
         let rates = sampler.as_mut().and_then(|(sampler, first)| {
             let last = sampler.sample().ok()?;
@@ -132,7 +157,12 @@ fn look(job: &Job) -> Snapshot {
             })
         });
         let rank = rank.map(|rank| rank.number);
-        snapshot.processes.push(ProcessView { pid: *pid, rank, rates, ..ProcessView::default() });
+        snapshot.processes.push(ProcessView {
+            pid: *pid,
+            rank,
+            rates,
+            ..ProcessView::default()
+        });
     }
     snapshot
 }

@@ -27,22 +27,39 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
                     found = true;
                     println!("{:>8}  {variable} = {text}", member.process.pid);
                 }
-                Err(error) => eprintln!("tuneagent: process {}: {error}", member.process.pid),
+                Err(error) => eprintln!("tuneagent: {error}"),
             }
         }
     }
-    if found { Ok(Code::Done) } else { Err(Failure::not_there("nothing could be read")) }
+    if found {
+        Ok(Code::Done)
+    } else {
+        Err(Failure::not_there("nothing could be read"))
+    }
 }
 
 fn read(space: &AddressSpace, variable: &str) -> Result<String, String> {
-    let location = space.variable(&name(variable)).map_err(|error| error.to_string())?;
+    let location = space
+        .variable(&name(variable))
+        .map_err(|error| error.to_string())?;
     let bytes = location.read(space.memory()).map_err(|error| error.to_string())?;
-    let value = location.value_type().and_then(|of| Value::from_bytes(of, bytes).ok());
+    let value = location
+        .value_type()
+        .and_then(|of| Value::from_bytes(of, bytes).ok());
     Ok(match (value, location.value_type()) {
         (Some(value), Some(of)) => format!("{value} ({})", of.name()),
         _ => {
-            let hex: Vec<String> = bytes.as_slice().iter().rev().map(|byte| format!("{byte:02x}")).collect();
-            format!("0x{} ({} bytes; no debug information tells its type)", hex.concat(), bytes.as_slice().len())
+            let hex: Vec<String> = bytes
+                .as_slice()
+                .iter()
+                .rev()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            format!(
+                "0x{} ({} bytes; no debug information tells its type)",
+                hex.concat(),
+                bytes.as_slice().len()
+            )
         }
     })
 }
@@ -50,9 +67,10 @@ fn read(space: &AddressSpace, variable: &str) -> Result<String, String> {
 /// `libopen-pal:opal_progress_yield_when_idle` names a variable in a module.
 fn name(text: &str) -> VariableName {
     match text.split_once(':') {
-        Some((module, name)) if !name.starts_with(':') && !module.is_empty() => {
-            VariableName { name: name.into(), module: Some(module.into()) }
-        }
+        Some((module, name)) if !name.starts_with(':') && !module.is_empty() => VariableName {
+            name: name.into(),
+            module: Some(module.into()),
+        },
         _ => VariableName::from(text),
     }
 }
@@ -69,7 +87,10 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
         .filter(|process| only.is_none_or(|pid| process.pid.number == pid))
         .collect();
     if processes.is_empty() {
-        return Err(Failure::not_there(format!("{} is no rank of its job; leave --only out", args.target)));
+        return Err(Failure::not_there(format!(
+            "{} is no rank of its job; leave --only out",
+            args.target
+        )));
     }
     let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
     let mut failed = None;
@@ -82,7 +103,10 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
-        Some(code) => Err(Failure { code, message: "not everything was written; what was written stays".into() }),
+        Some(code) => Err(Failure {
+            code,
+            message: "not everything was written; what was written stays".into(),
+        }),
     }
 }
 
@@ -114,7 +138,10 @@ fn set_one(
     });
     match written {
         Ok(receipt) => {
-            let show = |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |value| value.to_string());
+            let show = |bytes| {
+                Value::from_bytes(receipt.value_type, bytes)
+                    .map_or_else(|_| "?".into(), |value| value.to_string())
+            };
             match receipt.change {
                 Some(change) => println!(
                     "{pid:>8}  {variable} {} -> {} ({}), change {change}; back: tuneagent undo {pid} {change}",
@@ -127,7 +154,7 @@ fn set_one(
             Ok(())
         }
         Err(error) => {
-            eprintln!("tuneagent: process {pid}: {error}");
+            eprintln!("tuneagent: {error}");
             Err(code(&error))
         }
     }
@@ -146,8 +173,12 @@ pub(super) fn code(error: &ClientError) -> Code {
 }
 
 fn parse_type(text: &str) -> Result<ValueType, Failure> {
-    ValueType::ALL.iter().copied().find(|known| known.name() == text).ok_or_else(|| {
-        let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
-        Failure::not_there(format!("`{text}` is no type; there are {}", known.join(", ")))
-    })
+    ValueType::ALL
+        .iter()
+        .copied()
+        .find(|known| known.name() == text)
+        .ok_or_else(|| {
+            let known: Vec<&str> = ValueType::ALL.iter().map(|known| known.name()).collect();
+            Failure::not_there(format!("`{text}` is no type; there are {}", known.join(", ")))
+        })
 }

@@ -1,10 +1,18 @@
 //! `tuneagent doctor`: tries what a session does, one thing after the other, and says what works, what does not, and what
 //! would change it. Leaves nothing behind.
 
-use std::{fs, io, process::Stdio};
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::Path,
+    process::{Command, Stdio},
+};
 
-use rustix::process::{getpid, getpriority_process};
-use tuner::process::Process;
+use rustix::{
+    fs::{Access, access},
+    process::{getpid, getpriority_process},
+};
+use tuner::{module::Images, process::Process, space::AddressSpace};
 
 use crate::{
     cli::DoctorArgs,
@@ -74,11 +82,19 @@ fn capabilities() -> Finding {
     } else if missing_to_probe().is_empty() {
         Lacks(missing.join("\n"))
     } else {
-        Fails(format!("{}\nrun it as root: {}", missing.join("\n"), super::with_sudo("doctor")))
+        Fails(format!(
+            "{}\nrun it as root: {}",
+            missing.join("\n"),
+            super::with_sudo("doctor")
+        ))
     }
 }
 
-const ONE_PROBE: LoadOptions = LoadOptions { probes: 1, processes: 1, force_tracefs: false };
+const ONE_PROBE: LoadOptions = LoadOptions {
+    probes: 1,
+    processes: 1,
+    force_tracefs: false,
+};
 
 fn bpf() -> Finding {
     match Kernel::load(ONE_PROBE) {
@@ -110,15 +126,29 @@ fn attach_to_ourselves(force_tracefs: bool) -> Finding {
     let attached = (|| -> Result<usize, String> {
         let file = fs::File::open("/proc/self/exe").map_err(|error| error.to_string())?;
         let image = tuner::image::Image::read(file).map_err(|error| error.to_string())?;
-        let functions = image.functions(&["main", "_start"]).map_err(|error| error.to_string())?;
-        let site = |function: &tuner::symbol::Function| Site { offset: function.offset.0, probe: 0 };
+        let functions = image
+            .functions(&["main", "_start"])
+            .map_err(|error| error.to_string())?;
+        let site = |function: &tuner::symbol::Function| Site {
+            offset: function.offset.0,
+            probe: 0,
+        };
         let sites: Vec<Site> = functions.iter().map(site).collect();
         if sites.is_empty() {
             return Err("our own program has no symbols to try it on".into());
         }
-        let kernel = Kernel::load(LoadOptions { force_tracefs, ..ONE_PROBE }).map_err(|error| error.to_string())?;
+        let kernel = Kernel::load(LoadOptions {
+            force_tracefs,
+            ..ONE_PROBE
+        })
+        .map_err(|error| error.to_string())?;
         let path = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
-        let request = LinkRequest { path, sites, returns: false, pid: None };
+        let request = LinkRequest {
+            path,
+            sites,
+            returns: false,
+            pid: None,
+        };
         kernel.attach(&request).map_err(|error| error.to_string())?;
         Ok(request.sites.len())
     })();
@@ -130,28 +160,45 @@ fn attach_to_ourselves(force_tracefs: bool) -> Finding {
 
 /// Reads the memory of a child of ours.
 fn reading() -> Finding {
-    let read = (|| -> io::Result<()> {
-        let mut child = std::process::Command::new("sleep").arg("60").stdout(Stdio::null()).spawn()?;
-        let result = Process::open(child.id() as i32).map_err(io::Error::other).and_then(|process| {
-            let space = tuner::space::AddressSpace::read(&process, &tuner::module::Images::new()).map_err(io::Error::other)?;
-            let mut byte = [0];
-            let start = space.maps.first().map(|map| map.start).ok_or(io::ErrorKind::NotFound)?;
-            space.memory().read(start, &mut byte).map_err(io::Error::other)
-        });
-        child.kill()?;
-        child.wait()?;
-        result
-    })();
-    match read {
+    match read_child() {
         Ok(()) => Works("another process's memory can be read".into()),
         Err(error) => Fails(format!("{error}\n{}", yama())),
     }
 }
 
+fn read_child() -> io::Result<()> {
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    // What it echoes tells that it has started.
+    let mut echo = [0];
+    if let (Some(mut input), Some(output)) = (child.stdin.take(), child.stdout.as_mut()) {
+        input.write_all(b"x")?;
+        input.flush()?;
+        output.read_exact(&mut echo)?;
+        let process = Process::open(child.id() as i32).map_err(io::Error::other)?;
+        let space = AddressSpace::read(&process, &Images::new()).map_err(io::Error::other)?;
+        let start = space
+            .maps
+            .first()
+            .map(|map| map.start)
+            .ok_or(io::ErrorKind::NotFound)?;
+        space.memory().read(start, &mut echo).map_err(io::Error::other)?;
+    }
+    // Its input has ended, so it ends too.
+    child.wait().map(|_| ())
+}
+
 fn yama() -> String {
-    match fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").map(|text| text.trim().to_owned()).as_deref() {
+    match fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
+        .map(|text| text.trim().to_owned())
+        .as_deref()
+    {
         Ok("0") | Err(_) => "Yama does not stand in the way".into(),
-        Ok(scope) => format!("kernel.yama.ptrace_scope is {scope}: only root and parents may look into processes"),
+        Ok(scope) => {
+            format!("kernel.yama.ptrace_scope is {scope}: only root and parents may look into processes")
+        }
     }
 }
 
@@ -160,9 +207,13 @@ fn priority() -> Finding {
     match super::attach::raise_priority() {
         Ok(()) => {
             let now = getpriority_process(Some(getpid())).unwrap_or(before);
-            Works(format!("a session runs at nice {now}, so that busy ranks do not starve it"))
+            Works(format!(
+                "a session runs at nice {now}, so that busy ranks do not starve it"
+            ))
         }
-        Err(error) => Lacks(format!("a session runs at nice {before} and may be starved by busy ranks: {error}")),
+        Err(error) => Lacks(format!(
+            "a session runs at nice {before} and may be starved by busy ranks: {error}"
+        )),
     }
 }
 
@@ -177,7 +228,20 @@ fn lockdown() -> Finding {
 
 fn journal() -> Finding {
     match tuner::journal::StateDir::usual() {
-        Ok(directory) => Works(format!("kept in {}", directory.path().display())),
+        Ok(directory) => {
+            let path = directory.path();
+            let there = path
+                .ancestors()
+                .find(|path| path.exists())
+                .unwrap_or(Path::new("/"));
+            match access(there, Access::WRITE_OK) {
+                Ok(()) => Works(format!("kept in {}", path.display())),
+                Err(error) => Lacks(format!(
+                    "{} cannot be written ({error}): nothing can be changed",
+                    path.display()
+                )),
+            }
+        }
         Err(error) => Fails(error.to_string()),
     }
 }
@@ -186,9 +250,22 @@ fn target_check(target: &str) -> Result<Finding, Failure> {
     let pid = resolve(target, &ProcessTable::read()).map_err(Failure::not_there)?;
     Ok(match Scout::default().job_of(pid) {
         Ok(job) => {
-            let functions: usize = job.members.iter().filter_map(|member| member.mpi.as_ref()).map(|mpi| mpi.sites.len()).sum();
-            let text = format!("{}: {} processes can be looked into, {functions} MPI sites", job.program(), job.members.len());
-            if job.unreachable.is_empty() { Works(text) } else { Lacks(format!("{text}; {} cannot", job.unreachable.len())) }
+            let functions: usize = job
+                .members
+                .iter()
+                .filter_map(|member| member.mpi.as_ref())
+                .map(|mpi| mpi.sites.len())
+                .sum();
+            let text = format!(
+                "{}: {} processes can be looked into, {functions} MPI sites",
+                job.program(),
+                job.members.len()
+            );
+            if job.unreachable.is_empty() {
+                Works(text)
+            } else {
+                Lacks(format!("{text}; {} cannot", job.unreachable.len()))
+            }
         }
         Err(error) => Fails(error.to_string()),
     })

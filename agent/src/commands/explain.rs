@@ -8,6 +8,8 @@ pub(super) fn run(id: &str) -> Outcome {
             println!("{}: {}\n\n{}", page.code, page.title, page.text);
             Ok(Code::Done)
         }
-        None => Err(Failure::not_there(format!("nothing is known as {id}; error codes look like E0107"))),
+        None => Err(Failure::not_there(format!(
+            "nothing is known as {id}; error codes look like E0107"
+        ))),
     }
 }

@@ -21,7 +21,10 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
     if let Some(target) = &args.target {
         let wanted = wanted_pids(target)?;
         histories.retain(|(_, history)| {
-            history.changes().first().is_some_and(|change| wanted.contains(&change.intent.target.pid))
+            history
+                .changes()
+                .first()
+                .is_some_and(|change| wanted.contains(&change.intent.target.pid))
         });
     }
     let mut shown = 0;
@@ -35,7 +38,10 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
         }
     }
     if shown == 0 {
-        println!("nothing was changed (journals are kept in {})", state.path().display());
+        println!(
+            "nothing was changed (journals are kept in {})",
+            state.path().display()
+        );
     }
     Ok(Code::Done)
 }
@@ -59,7 +65,10 @@ fn print(change: &Change) {
         show(intent.value_type, intent.new),
         status(change),
     );
-    let by = intent.rule.as_ref().map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
+    let by = intent
+        .rule
+        .as_ref()
+        .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
     println!("    {by}, for {}", intent.who.user);
     intent.why.iter().for_each(|why| println!("    {why}"));
 }
@@ -91,7 +100,10 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
         let number = member.process.pid;
         let undone = match args.change {
             Some(change) if number.number == pid => {
-                actuator.client.undo(number, change).map(|undone| Farewell { undone: vec![(number, undone)], ..Farewell::default() })
+                actuator.client.undo(number, change).map(|undone| Farewell {
+                    undone: vec![(number, undone)],
+                    ..Farewell::default()
+                })
             }
             // A change has a number in its own process only.
             Some(_) => continue,
@@ -102,7 +114,12 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
                 all.undone.extend(farewell.undone);
                 all.failed.extend(farewell.failed);
             }
-            Err(error) => return Err(Failure { code: super::by_hand::code(&error), message: error.to_string() }),
+            Err(error) => {
+                return Err(Failure {
+                    code: super::by_hand::code(&error),
+                    message: error.to_string(),
+                });
+            }
         }
     }
     actuator.finish().map_err(Failure::no)?;

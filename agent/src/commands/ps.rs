@@ -13,6 +13,9 @@ use crate::{
 /// A process that neither runs nor waits for this share of a CPU is idle.
 const IDLE_SHARE: f64 = 0.005;
 
+/// A program that wants less than this many CPUs has nothing to lose.
+const SMALL: f64 = 0.1;
+
 /// A program is said to wait when it waits for a CPU more than this share of its time.
 const WAIT_SHARE: f64 = 0.05;
 
@@ -37,7 +40,11 @@ impl Program {
     }
 
     fn wait_share(&self) -> f64 {
-        if self.wanted() > 0.0 { self.runqueue / self.wanted() } else { 0.0 }
+        if self.wanted() > 0.0 {
+            self.runqueue / self.wanted()
+        } else {
+            0.0
+        }
     }
 }
 
@@ -45,7 +52,7 @@ pub(super) fn run(args: &PsArgs) -> Outcome {
     let table = ProcessTable::read();
     let mut samplers: Vec<(i32, Sampler, Counters)> = table
         .iter()
-        .filter(|(pid, _)| pid.unsigned_abs() != std::process::id())
+        .filter(|(pid, entry)| !entry.is_kernel_thread && pid.unsigned_abs() != std::process::id())
         .filter_map(|(pid, _)| {
             let mut sampler = Sampler::open(pid).ok()?;
             let first = sampler.sample().ok()?;
@@ -76,7 +83,10 @@ pub(super) fn run(args: &PsArgs) -> Outcome {
 fn key(table: &ProcessTable, pid: i32) -> Option<Key> {
     let entry = table.get(pid)?;
     let parent = launcher_above(table, pid).unwrap_or(entry.parent);
-    Some(Key { parent, name: entry.name.clone() })
+    Some(Key {
+        parent,
+        name: entry.name.clone(),
+    })
 }
 
 fn print(programs: BTreeMap<Key, Program>, all: bool) {
@@ -84,16 +94,21 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
     programs.sort_by(|(_, a), (_, b)| b.runqueue.total_cmp(&a.runqueue));
     let total = programs.len();
     if !all {
-        programs.retain(|(_, program)| program.wait_share() > WAIT_SHARE);
+        programs.retain(|(_, program)| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE);
     }
     if programs.is_empty() {
         println!("no program here waits for a CPU ({total} were busy; --all shows them)");
         return;
     }
-    println!("{:>8}  {:<10} {:<16} {:>9} {:>6} {:>8}  why", "PID", "USER", "PROGRAM", "PROCESSES", "CPUS", "WAITING");
+    println!(
+        "{:>8}  {:<10} {:<16} {:>9} {:>6} {:>8}  why",
+        "PID", "USER", "PROGRAM", "PROCESSES", "CPUS", "WAITING"
+    );
     for (key, program) in programs {
         let first = program.pids.first().copied().unwrap_or_default();
-        let user = procfs::process::Process::new(first).and_then(|process| process.uid()).map(tuner::who::user_name);
+        let user = procfs::process::Process::new(first)
+            .and_then(|process| process.uid())
+            .map(tuner::who::user_name);
         println!(
             "{first:>8}  {:<10} {:<16} {:>9} {:>6.1} {:>8}  {}",
             user.unwrap_or_else(|_| "?".into()),
@@ -109,7 +124,11 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
 fn why(program: &Program) -> String {
     match available(&program.pids) {
         Some(share) if program.wanted() > 1.1 * share.cpus() => {
-            format!("wants {:.1} CPUs and may use {:.1}: too many busy processes or threads", program.wanted(), share.cpus())
+            format!(
+                "wants {:.1} CPUs and may use {:.1}: too many busy processes or threads",
+                program.wanted(),
+                share.cpus()
+            )
         }
         Some(_) if program.wait_share() > WAIT_SHARE => "shares its CPUs with other busy programs".into(),
         Some(_) => String::new(),

@@ -28,7 +28,9 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
 
 fn list() -> Outcome {
     for (name, text) in rules::library() {
-        let about = rules::CheckedRule::from_source(text).map(|rule| rule.about().to_owned()).unwrap_or_default();
+        let about = rules::CheckedRule::from_source(text)
+            .map(|rule| rule.about().to_owned())
+            .unwrap_or_default();
         println!("{name:<24} {about}");
     }
     Ok(Code::Done)
@@ -37,7 +39,10 @@ fn list() -> Outcome {
 fn show(name: &str) -> Outcome {
     let Some((_, text)) = rules::library().iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = rules::library().iter().map(|(name, _)| *name).collect();
-        return Err(Failure::not_there(format!("no built-in rule is named {name}; there are: {}", known.join(", "))));
+        return Err(Failure::not_there(format!(
+            "no built-in rule is named {name}; there are: {}",
+            known.join(", ")
+        )));
     };
     print!("{text}");
     Ok(Code::Done)
@@ -46,12 +51,16 @@ fn show(name: &str) -> Outcome {
 /// Says what is wrong, or what the rule would do; true when it can run.
 fn check(path: &Path) -> Result<bool, Failure> {
     let name = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
+    let text = fs::read_to_string(path)
+        .map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
     match RuleFile::parse(&text).and_then(|file| file.check(&BTreeMap::new())) {
         Ok(rule) => {
             eprint!("{}", diagnostics::render(&name, &text, rule.warnings()));
             println!("{name}: the rule {} can run", rule.name());
-            rule.plan().effects.iter().for_each(|effect| println!("    {effect}"));
+            rule.plan()
+                .effects
+                .iter()
+                .for_each(|effect| println!("    {effect}"));
             Ok(true)
         }
         Err(wrong) => {

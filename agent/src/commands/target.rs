@@ -18,7 +18,9 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
     let job = scout.job_of(pid(target)?).map_err(failure)?;
     let Some(first) = job.members.first() else {
-        return Err(Failure::not_there(format!("no process of {target} could be looked into")));
+        return Err(Failure::not_there(format!(
+            "no process of {target} could be looked into"
+        )));
     };
     let owner = first.process.uid;
     let caller = rights::caller();
@@ -47,7 +49,9 @@ fn failure(error: DiscoverError) -> Failure {
 fn is_not_permitted(error: &DiscoverError) -> bool {
     let process = match error {
         DiscoverError::Process(process)
-        | DiscoverError::Space(SpaceError::Process(process) | SpaceError::Memory(MemoryError::Process(process))) => process,
+        | DiscoverError::Space(
+            SpaceError::Process(process) | SpaceError::Memory(MemoryError::Process(process)),
+        ) => process,
         DiscoverError::Space(_) | DiscoverError::NoRanks { .. } => return false,
     };
     matches!(process, ProcessError::NotPermitted { .. })

@@ -27,7 +27,9 @@ pub enum DiscoverError {
     #[error(transparent)]
     Space(#[from] SpaceError),
     /// A launcher without ranks.
-    #[error("{name} (process {pid}) has started no rank on this machine: none of its descendants has a rank in its environment")]
+    #[error(
+        "{name} (process {pid}) has started no rank on this machine: none of its descendants has a rank in its environment"
+    )]
     NoRanks {
         /// The launcher.
         pid: i32,
@@ -88,7 +90,10 @@ impl Member {
 
     /// File names of what it has mapped.
     pub fn libraries(&self) -> impl Iterator<Item = String> + '_ {
-        self.space.modules.iter().map(|module| module.file_name().to_owned())
+        self.space
+            .modules
+            .iter()
+            .map(|module| module.file_name().to_owned())
     }
 
     /// Whether a variable of this name is in it, and only one.
@@ -111,22 +116,30 @@ pub struct Job {
 impl Job {
     /// Name of the program that the ranks run.
     pub fn program(&self) -> String {
-        self.members.first().map_or_else(|| "?".to_owned(), Member::program)
+        self.members
+            .first()
+            .map_or_else(|| "?".to_owned(), Member::program)
     }
 
     /// Size of the world communicator, as far as it is known; else the number of processes here.
     pub fn size(&self) -> usize {
-        let said = self.members.iter().find_map(|member| member.rank.and_then(|rank| rank.size));
+        let said = self
+            .members
+            .iter()
+            .find_map(|member| member.rank.and_then(|rank| rank.size));
         said.map_or(self.members.len(), |size| size as usize)
     }
 }
+
+/// What is known of a file that defines MPI.
+type Known = (Implementation, Vec<tuner::symbol::Function>);
 
 /// Finds jobs, and keeps what it has learned of the files they map.
 #[derive(Debug, Default)]
 pub struct Scout {
     images: Images,
     /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that maps it.
-    libraries: HashMap<(String, u64), Option<(Implementation, Vec<tuner::symbol::Function>)>>,
+    libraries: HashMap<(String, u64), Option<Known>>,
 }
 
 impl Scout {
@@ -137,7 +150,11 @@ impl Scout {
         let Some(launcher) = launcher::find(&table, pid) else {
             let environment = start.environment().unwrap_or_default();
             let member = self.look_into(start, Rank::from_environment(&environment))?;
-            return Ok(Job { launcher: None, members: vec![member], unreachable: Vec::new() });
+            return Ok(Job {
+                launcher: None,
+                members: vec![member],
+                unreachable: Vec::new(),
+            });
         };
         let launcher = Process::open(launcher)?;
         let job = self.job_under(launcher, &table);
@@ -149,8 +166,14 @@ impl Scout {
                 Ok(job)
             }
             None if job.members.is_empty() => {
-                let launcher = job.launcher.as_ref().map_or((pid, String::new()), |l| (l.pid.number, l.name.clone()));
-                Err(DiscoverError::NoRanks { pid: launcher.0, name: launcher.1 })
+                let launcher = job
+                    .launcher
+                    .as_ref()
+                    .map_or((pid, String::new()), |l| (l.pid.number, l.name.clone()));
+                Err(DiscoverError::NoRanks {
+                    pid: launcher.0,
+                    name: launcher.1,
+                })
             }
             _ => Ok(job),
         }
@@ -162,7 +185,10 @@ impl Scout {
         let mut by_rank: BTreeMap<u32, Member> = BTreeMap::new();
         let mut unreachable = Vec::new();
         for pid in table.descendants(launcher.pid.number) {
-            if table.get(pid).is_some_and(|entry| launcher::is_launcher(&entry.name)) {
+            if table
+                .get(pid)
+                .is_some_and(|entry| launcher::is_launcher(&entry.name))
+            {
                 continue;
             }
             let Ok(process) = Process::open(pid) else { continue };
@@ -176,7 +202,9 @@ impl Scout {
             let Some(rank) = rank else { continue };
             match self.look_into(process, Some(rank)) {
                 Ok(member) => {
-                    let better = by_rank.get(&rank.number).is_none_or(|old| member.mpi.is_some() || old.mpi.is_none());
+                    let better = by_rank
+                        .get(&rank.number)
+                        .is_none_or(|old| member.mpi.is_some() || old.mpi.is_none());
                     if better {
                         by_rank.insert(rank.number, member);
                     }
@@ -184,17 +212,33 @@ impl Scout {
                 Err(error) => unreachable.push((pid, error.to_string())),
             }
         }
-        Job { launcher: Some(launcher), members: by_rank.into_values().collect(), unreachable }
+        Job {
+            launcher: Some(launcher),
+            members: by_rank.into_values().collect(),
+            unreachable,
+        }
     }
 
     /// Ranks below a launcher that are not known yet and have mapped their MPI.
     pub fn newcomers(&mut self, launcher: &Process, known: &BTreeSet<i32>) -> Vec<Member> {
-        let unknown = descendants_now(launcher.pid.number).into_iter().filter(|pid| !known.contains(pid));
+        let unknown = descendants_now(launcher.pid.number)
+            .into_iter()
+            .filter(|pid| !known.contains(pid));
         let mut found = Vec::new();
         for pid in unknown {
             let Ok(process) = Process::open(pid) else { continue };
-            let Some(rank) = process.environment().ok().and_then(|lines| Rank::from_environment(&lines)) else { continue };
-            found.extend(self.look_into(process, Some(rank)).ok().filter(|member| member.mpi.is_some()));
+            let Some(rank) = process
+                .environment()
+                .ok()
+                .and_then(|lines| Rank::from_environment(&lines))
+            else {
+                continue;
+            };
+            found.extend(
+                self.look_into(process, Some(rank))
+                    .ok()
+                    .filter(|member| member.mpi.is_some()),
+            );
         }
         found
     }
@@ -202,7 +246,12 @@ impl Scout {
     fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {
         let space = AddressSpace::read(&process, &self.images)?;
         let mpi = self.mpi_of(&space);
-        Ok(Member { process, rank, space, mpi })
+        Ok(Member {
+            process,
+            rank,
+            space,
+            mpi,
+        })
     }
 
     fn mpi_of(&mut self, space: &AddressSpace) -> Option<Mpi> {
@@ -237,7 +286,9 @@ fn watched_functions(module: &Module) -> Vec<tuner::symbol::Function> {
     let names: Vec<String> = mpi::FUNCTIONS
         .iter()
         .flat_map(|function| {
-            let large = function.has_large_count.then(|| format!("PMPI_{}_c", function.stem));
+            let large = function
+                .has_large_count
+                .then(|| format!("PMPI_{}_c", function.stem));
             std::iter::once(format!("PMPI_{}", function.stem)).chain(large)
         })
         .collect();

@@ -32,8 +32,13 @@ pub(super) fn is_launcher(name: &str) -> bool {
 
 /// The nearest launcher above a process or itself, and further up while launchers start launchers.
 pub fn above(table: &ProcessTable, pid: i32) -> Option<i32> {
-    let launchers = table.lineage(pid).skip_while(|(_, entry)| !is_launcher(&entry.name));
-    launchers.take_while(|(_, entry)| is_launcher(&entry.name)).last().map(|(launcher, _)| launcher)
+    let launchers = table
+        .lineage(pid)
+        .skip_while(|(_, entry)| !is_launcher(&entry.name));
+    launchers
+        .take_while(|(_, entry)| is_launcher(&entry.name))
+        .last()
+        .map(|(launcher, _)| launcher)
 }
 
 /// The launcher that a process belongs to: itself, the nearest one above it (and further up while launchers start
@@ -44,7 +49,11 @@ pub(super) fn find(table: &ProcessTable, pid: i32) -> Option<i32> {
     }
     let launches = |pid: &i32| table.get(*pid).is_some_and(|entry| is_launcher(&entry.name));
     let outermost = |pid: &i32| {
-        launches(pid) && table.get(*pid).and_then(|entry| table.get(entry.parent)).is_none_or(|up| !is_launcher(&up.name))
+        launches(pid)
+            && table
+                .get(*pid)
+                .and_then(|entry| table.get(entry.parent))
+                .is_none_or(|up| !is_launcher(&up.name))
     };
     let below: Vec<i32> = table.descendants(pid).into_iter().filter(outermost).collect();
     match below[..] {
@@ -75,7 +84,14 @@ mod tests {
 
     #[test]
     fn the_launcher_is_found_from_a_rank_a_proxy_itself_and_a_script_around_it() {
-        for (pid, launcher) in [(102, 100), (101, 100), (100, 100), (50, 100), (203, 202), (202, 202)] {
+        for (pid, launcher) in [
+            (102, 100),
+            (101, 100),
+            (100, 100),
+            (50, 100),
+            (203, 202),
+            (202, 202),
+        ] {
             assert_eq!(find(&table(), pid), Some(launcher), "from {pid}");
         }
         // The step daemon started a script, and the script started the job.

@@ -22,12 +22,17 @@ impl Rank {
     /// Reads it out of `NAME=VALUE` lines.
     pub fn from_environment(environment: &[String]) -> Option<Rank> {
         let value = |name: &str| {
-            let line = environment.iter().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))?;
+            let line = environment
+                .iter()
+                .find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))?;
             line[name.len() + 1..].parse::<u32>().ok()
         };
-        VARIABLES
-            .iter()
-            .find_map(|(rank, size)| Some(Rank { number: value(rank)?, size: size.and_then(value) }))
+        VARIABLES.iter().find_map(|(rank, size)| {
+            Some(Rank {
+                number: value(rank)?,
+                size: size.and_then(value),
+            })
+        })
     }
 }
 
@@ -37,10 +42,30 @@ mod tests {
 
     #[test]
     fn the_most_specific_variable_decides() {
-        let environment =
-            ["SLURM_PROCID=9", "SLURM_NTASKS=10", "OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK=3"].map(String::from);
-        assert_eq!(Rank::from_environment(&environment), Some(Rank { number: 3, size: Some(4) }));
-        assert_eq!(Rank::from_environment(&environment[..2]), Some(Rank { number: 9, size: Some(10) }));
-        assert_eq!(Rank::from_environment(&["PMI_RANK=x".into(), "PMI_RANKS=1".into()]), None);
+        let environment = [
+            "SLURM_PROCID=9",
+            "SLURM_NTASKS=10",
+            "OMPI_COMM_WORLD_SIZE=4",
+            "OMPI_COMM_WORLD_RANK=3",
+        ]
+        .map(String::from);
+        assert_eq!(
+            Rank::from_environment(&environment),
+            Some(Rank {
+                number: 3,
+                size: Some(4)
+            })
+        );
+        assert_eq!(
+            Rank::from_environment(&environment[..2]),
+            Some(Rank {
+                number: 9,
+                size: Some(10)
+            })
+        );
+        assert_eq!(
+            Rank::from_environment(&["PMI_RANK=x".into(), "PMI_RANKS=1".into()]),
+            None
+        );
     }
 }

@@ -9,7 +9,12 @@ pub struct Entry {
     pub parent: i32,
     /// Its short name, cut at 15 bytes by the kernel.
     pub name: String,
+    /// It belongs to the kernel.
+    pub is_kernel_thread: bool,
 }
+
+/// The flag of kernel threads in /proc/PID/stat (include/linux/sched.h).
+const PF_KTHREAD: u32 = 0x0020_0000;
 
 /// All processes that were there when it was taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +25,24 @@ pub struct ProcessTable {
 impl ProcessTable {
     /// Reads /proc. Processes that end meanwhile are left out.
     pub fn read() -> ProcessTable {
-        let Ok(processes) = procfs::process::all_processes() else { return ProcessTable::default() };
+        let Ok(processes) = procfs::process::all_processes() else {
+            return ProcessTable::default();
+        };
         let entries = processes.filter_map(|process| {
             let stat = process.ok()?.stat().ok()?;
-            Some((stat.pid, Entry { parent: stat.ppid, name: stat.comm }))
+            let is_kernel_thread = stat.flags & PF_KTHREAD != 0;
+            Some((
+                stat.pid,
+                Entry {
+                    parent: stat.ppid,
+                    name: stat.comm,
+                    is_kernel_thread,
+                },
+            ))
         });
-        ProcessTable { entries: entries.collect() }
+        ProcessTable {
+            entries: entries.collect(),
+        }
     }
 
     /// One process.
@@ -67,8 +84,19 @@ impl ProcessTable {
 
     #[cfg(test)]
     pub(super) fn of(lines: &[(i32, i32, &str)]) -> ProcessTable {
-        let entry = |(pid, parent, name): &(i32, i32, &str)| (*pid, Entry { parent: *parent, name: (*name).into() });
-        ProcessTable { entries: lines.iter().map(entry).collect() }
+        let entry = |(pid, parent, name): &(i32, i32, &str)| {
+            (
+                *pid,
+                Entry {
+                    parent: *parent,
+                    name: (*name).into(),
+                    is_kernel_thread: false,
+                },
+            )
+        };
+        ProcessTable {
+            entries: lines.iter().map(entry).collect(),
+        }
     }
 }
 
@@ -77,7 +105,9 @@ pub(super) fn descendants_now(pid: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let mut waiting = VecDeque::from([pid]);
     while let Some(parent) = waiting.pop_front() {
-        let Ok(tasks) = procfs::process::Process::new(parent).and_then(|process| process.tasks()) else { continue };
+        let Ok(tasks) = procfs::process::Process::new(parent).and_then(|process| process.tasks()) else {
+            continue;
+        };
         for child in tasks.flatten().filter_map(|task| task.children().ok()).flatten() {
             let child = child as i32;
             if !found.contains(&child) {
@@ -104,6 +134,9 @@ mod tests {
     fn we_are_in_the_table_under_our_parent() {
         let us = std::process::id() as i32;
         let parent = std::os::unix::process::parent_id() as i32;
-        assert_eq!(ProcessTable::read().get(us).map(|entry| entry.parent), Some(parent));
+        assert_eq!(
+            ProcessTable::read().get(us).map(|entry| entry.parent),
+            Some(parent)
+        );
     }
 }

@@ -39,14 +39,21 @@ pub fn resolve(target: &str, table: &ProcessTable) -> Result<i32, TargetError> {
         return Err(TargetError::Kind { kind: kind.into() });
     }
     let cut = target.get(..15).unwrap_or(target);
-    let named: Vec<i32> = table.iter().filter(|(_, entry)| entry.name == cut).map(|(pid, _)| pid).collect();
+    let named: Vec<i32> = table
+        .iter()
+        .filter(|(_, entry)| entry.name == cut)
+        .map(|(pid, _)| pid)
+        .collect();
     let parent = |pid: &i32| table.get(*pid).map(|entry| entry.parent);
     let first_of_each: Vec<i32> = named
         .iter()
         .enumerate()
         .filter(|(index, pid)| {
             let started_by_another = named.iter().any(|other| Some(*other) == parent(pid));
-            !started_by_another && !named[..*index].iter().any(|earlier| parent(earlier) == parent(pid))
+            !started_by_another
+                && !named[..*index]
+                    .iter()
+                    .any(|earlier| parent(earlier) == parent(pid))
         })
         .map(|(_, pid)| *pid)
         .collect();
@@ -56,7 +63,11 @@ pub fn resolve(target: &str, table: &ProcessTable) -> Result<i32, TargetError> {
         _ => Err(TargetError::Ambiguous {
             name: target.into(),
             count: first_of_each.len(),
-            listed: first_of_each.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+            listed: first_of_each
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
         }),
     }
 }

@@ -49,7 +49,11 @@ struct OfThread {
 impl Sampler {
     /// Opens the process.
     pub fn open(pid: i32) -> ProcResult<Sampler> {
-        Ok(Sampler { process: Process::new(pid)?, threads: HashMap::new(), sum: Counters::default() })
+        Ok(Sampler {
+            process: Process::new(pid)?,
+            threads: HashMap::new(),
+            sum: Counters::default(),
+        })
     }
 
     /// Reads all counters. An error means that the process is gone, or that it may not be looked at.
@@ -61,7 +65,11 @@ impl Sampler {
             let Ok(now) = OfThread::read(&task) else { continue };
             let before = self.threads.get(&task.tid).copied().unwrap_or_default();
             // A number that is used again starts from zero: what it shows is then all new.
-            let before = if now.cpu_ns < before.cpu_ns { OfThread::default() } else { before };
+            let before = if now.cpu_ns < before.cpu_ns {
+                OfThread::default()
+            } else {
+                before
+            };
             self.sum.cpu_ns += now.cpu_ns.saturating_sub(before.cpu_ns);
             self.sum.runqueue_ns += now.runqueue_ns.saturating_sub(before.runqueue_ns);
             self.sum.switches_involuntary += now.involuntary.saturating_sub(before.involuntary);

@@ -36,8 +36,12 @@ pub fn available(pids: &[i32]) -> Option<CpuShare> {
     let mut quotas: Vec<(PathBuf, f64)> = Vec::new();
     let mut unlimited = false;
     for &pid in pids {
-        let Some(process) = Pid::from_raw(pid) else { continue };
-        let Ok(mask) = sched_getaffinity(Some(process)) else { continue };
+        let Some(process) = Pid::from_raw(pid) else {
+            continue;
+        };
+        let Ok(mask) = sched_getaffinity(Some(process)) else {
+            continue;
+        };
         allowed.extend((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)));
         match tightest_quota(pid) {
             Some(quota) => quotas.push(quota),
@@ -47,7 +51,10 @@ pub fn available(pids: &[i32]) -> Option<CpuShare> {
     quotas.sort_by(|left, right| left.0.cmp(&right.0));
     quotas.dedup_by(|left, right| left.0 == right.0);
     let quota = (!unlimited && !quotas.is_empty()).then(|| quotas.iter().map(|(_, cpus)| cpus).sum());
-    (!allowed.is_empty()).then_some(CpuShare { allowed: allowed.len(), quota })
+    (!allowed.is_empty()).then_some(CpuShare {
+        allowed: allowed.len(),
+        quota,
+    })
 }
 
 /// The smallest quota on the way from a process's cgroup to the root, and where it stands.
@@ -58,13 +65,22 @@ fn tightest_quota(pid: i32) -> Option<(PathBuf, f64)> {
         if !is_v2 && !group.controllers.iter().any(|controller| controller == "cpu") {
             return None;
         }
-        let mounts: &[&str] =
-            if is_v2 { &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] } else { &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"] };
+        let mounts: &[&str] = if is_v2 {
+            &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        } else {
+            &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
+        };
         let root = mounts.iter().map(Path::new).find(|mount| mount.exists())?;
         let inside = group.pathname.trim_start_matches('/');
         // In a container the path is the host's; what applies to us is then at the mount itself.
-        let start = Some(root.join(inside)).filter(|path| path.exists()).unwrap_or_else(|| root.to_owned());
-        start.ancestors().take_while(|path| path.starts_with(root)).filter_map(quota_at).min_by(|a, b| a.1.total_cmp(&b.1))
+        let start = Some(root.join(inside))
+            .filter(|path| path.exists())
+            .unwrap_or_else(|| root.to_owned());
+        start
+            .ancestors()
+            .take_while(|path| path.starts_with(root))
+            .filter_map(quota_at)
+            .min_by(|a, b| a.1.total_cmp(&b.1))
     });
     found.min_by(|a, b| a.1.total_cmp(&b.1))
 }
@@ -107,7 +123,10 @@ mod tests {
     fn our_own_share_is_what_the_standard_library_sees() {
         let share = available(&[std::process::id() as i32]).unwrap();
         let seen = std::thread::available_parallelism().unwrap().get() as f64;
-        assert!((share.cpus().floor().max(1.0) - seen).abs() < 0.5, "{share:?} {seen}");
+        assert!(
+            (share.cpus().floor().max(1.0) - seen).abs() < 0.5,
+            "{share:?} {seen}"
+        );
     }
 
     #[test]

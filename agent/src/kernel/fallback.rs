@@ -39,7 +39,14 @@ impl TracefsLink {
         for site in &request.sites {
             link.command(&format!("{kind}:{GROUP}/{} {path}:{:#x}", link.name, site.offset))?;
         }
-        let id = fs::read_to_string(link.root.path.join("events").join(GROUP).join(&link.name).join("id"))?;
+        let id = fs::read_to_string(
+            link.root
+                .path
+                .join("events")
+                .join(GROUP)
+                .join(&link.name)
+                .join("id"),
+        )?;
         let id = id.trim().parse().map_err(io::Error::other)?;
         link.event = Some(sys::attach_tracepoint(id, program)?);
         Ok(link)
@@ -48,14 +55,22 @@ impl TracefsLink {
     /// Removes the events that an agent left behind when it was killed; those of living agents stay.
     pub fn remove_stale() -> io::Result<usize> {
         let root = Tracefs::open()?;
-        let Ok(entries) = fs::read_dir(root.path.join("events").join(GROUP)) else { return Ok(0) };
+        let Ok(entries) = fs::read_dir(root.path.join("events").join(GROUP)) else {
+            return Ok(0);
+        };
         let mut removed = 0;
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let owner = name.strip_prefix('p').and_then(|rest| rest.split('_').next());
-            let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else { continue };
+            let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else {
+                continue;
+            };
             if !Path::new("/proc").join(owner.to_string()).exists() {
-                drop(TracefsLink { event: None, name, root: Tracefs::open()? });
+                drop(TracefsLink {
+                    event: None,
+                    name,
+                    root: Tracefs::open()?,
+                });
                 removed += 1;
             }
         }
@@ -91,18 +106,29 @@ struct Tracefs {
 impl Tracefs {
     fn open() -> io::Result<Tracefs> {
         let mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"].map(PathBuf::from);
-        if let Some(path) = mounted.into_iter().find(|path| path.join("uprobe_events").exists()) {
+        if let Some(path) = mounted
+            .into_iter()
+            .find(|path| path.join("uprobe_events").exists())
+        {
             return Tracefs::at(path, None);
         }
         let filesystem = fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_create(&filesystem)?;
-        let mount = fsmount(&filesystem, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        let mount = fsmount(
+            &filesystem,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::empty(),
+        )?;
         let path = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
         Tracefs::at(path, Some(mount))
     }
 
     fn at(path: PathBuf, mount: Option<OwnedFd>) -> io::Result<Tracefs> {
         let definitions = OpenOptions::new().append(true).open(path.join("uprobe_events"))?;
-        Ok(Tracefs { path, definitions, _mount: mount })
+        Ok(Tracefs {
+            path,
+            definitions,
+            _mount: mount,
+        })
     }
 }

@@ -61,7 +61,11 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
         LinkKind::UprobeMulti { by_process } => {
             let path = CString::new(request.path.as_os_str().as_bytes())?;
             let offsets: Vec<u64> = request.sites.iter().map(|site| site.offset).collect();
-            let cookies: Vec<u64> = request.sites.iter().map(|site| u64::from(site.probe) + 1).collect();
+            let cookies: Vec<u64> = request
+                .sites
+                .iter()
+                .map(|site| u64::from(site.probe) + 1)
+                .collect();
             let pid = request.pid.filter(|_| by_process).unwrap_or(0);
             sys::link_uprobe_multi(program, &path, &offsets, &cookies, request.returns, pid).map(Link::Multi)
         }

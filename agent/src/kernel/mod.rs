@@ -10,4 +10,4 @@ mod sys;
 
 pub use fallback::TracefsLink;
 pub use links::{Link, LinkKind, LinkRequest, Site};
-pub use object::{read_hit, Kernel, KernelError, LoadOptions};
+pub use object::{Kernel, KernelError, LoadOptions, read_hit};

@@ -105,10 +105,20 @@ impl Kernel {
                 (entry, returns, LinkKind::Tracefs)
             }
         };
-        let totals = maps.map("TOTALS").and_then(data).ok_or_else(|| missing("TOTALS"))?;
+        let totals = maps
+            .map("TOTALS")
+            .and_then(data)
+            .ok_or_else(|| missing("TOTALS"))?;
         let cells = sys::Cells::map(totals.fd().as_fd(), cells)
             .map_err(|error| KernelError::Object(format!("its totals cannot be mapped: {error}")))?;
-        Ok(Kernel { maps, cells, entry, returns, kind, options })
+        Ok(Kernel {
+            maps,
+            cells,
+            entry,
+            returns,
+            kind,
+            options,
+        })
     }
 
     /// How probes are attached on this kernel.
@@ -118,7 +128,11 @@ impl Kernel {
 
     /// Attaches.
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
-        let program = if request.returns { &self.returns } else { &self.entry };
+        let program = if request.returns {
+            &self.returns
+        } else {
+            &self.entry
+        };
         links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
             path: request.path.display().to_string(),
             count: request.sites.len(),
@@ -164,7 +178,11 @@ impl Kernel {
     pub fn threads(&self) -> Result<Vec<(u64, Thread)>, KernelError> {
         let threads: HashMap<_, u64, ThreadRecord> = HashMap::try_from(self.map("THREADS")?)?;
         // A key may be evicted between the walk and the read; it is then no longer there to be reported.
-        Ok(threads.iter().flatten().map(|(key, record)| (key, record.0)).collect())
+        Ok(threads
+            .iter()
+            .flatten()
+            .map(|(key, record)| (key, record.0))
+            .collect())
     }
 
     /// What was lost so far, by kind.
@@ -210,7 +228,9 @@ fn load_error(error: aya::EbpfError) -> KernelError {
         if let Some(io) = cause.downcast_ref::<io::Error>()
             && io.kind() == io::ErrorKind::PermissionDenied
         {
-            return KernelError::Permission(io::Error::from_raw_os_error(io.raw_os_error().unwrap_or(libc::EPERM)));
+            return KernelError::Permission(io::Error::from_raw_os_error(
+                io.raw_os_error().unwrap_or(libc::EPERM),
+            ));
         }
         source = cause.source();
     }
@@ -225,19 +245,34 @@ fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), Ke
     let definitions = object.maps.clone();
     let descriptors: Vec<(&str, RawFd, &aya_obj::Map)> = definitions
         .iter()
-        .filter_map(|(name, map)| Some((name.as_str(), data(maps.map(name)?)?.fd().as_fd().as_raw_fd(), map)))
+        .filter_map(|(name, map)| {
+            Some((
+                name.as_str(),
+                data(maps.map(name)?)?.fd().as_fd().as_raw_fd(),
+                map,
+            ))
+        })
         .collect();
-    object.relocate_maps(descriptors.into_iter(), &text).map_err(|error| broken(&error))?;
+    object
+        .relocate_maps(descriptors.into_iter(), &text)
+        .map_err(|error| broken(&error))?;
     object.relocate_calls(&text).map_err(|error| broken(&error))?;
     let load = |name: &'static str| {
         let program = object.programs.get(name).ok_or_else(|| missing(name))?;
-        let function = object.functions.get(&program.function_key()).ok_or_else(|| missing(name))?;
+        let function = object
+            .functions
+            .get(&program.function_key())
+            .ok_or_else(|| missing(name))?;
         let license = CString::from(program.license.as_c_str());
         sys::load_program(&function.instructions, &license, name, attach_type).map_err(|(source, log)| {
             if source.kind() == io::ErrorKind::PermissionDenied && log.is_empty() {
                 KernelError::Permission(source)
             } else {
-                KernelError::Verifier { program: name, source, log }
+                KernelError::Verifier {
+                    program: name,
+                    source,
+                    log,
+                }
             }
         })
     };
@@ -246,9 +281,11 @@ fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), Ke
 
 fn data(map: &Map) -> Option<&MapData> {
     match map {
-        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::LruHashMap(data) | Map::RingBuf(data) => {
-            Some(data)
-        }
+        Map::Array(data)
+        | Map::PerCpuArray(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::RingBuf(data) => Some(data),
         _ => None,
     }
 }

@@ -233,7 +233,10 @@ pub(super) fn attach_tracepoint(id: u64, program: BorrowedFd<'_>) -> io::Result<
             PERF_FLAG_FD_CLOEXEC,
         )
     })?;
-    for (request, argument) in [(PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()), (PERF_EVENT_IOC_ENABLE, 0)] {
+    for (request, argument) in [
+        (PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()),
+        (PERF_EVENT_IOC_ENABLE, 0),
+    ] {
         // SAFETY: both requests take an integer; the descriptors are open.
         if unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } < 0 {
             return Err(io::Error::last_os_error());

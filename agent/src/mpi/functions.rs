@@ -70,16 +70,39 @@ const fn posted_unless_in_place(stem: &'static str, count: u8, datatype: u8, buf
     carries(stem, BytesKind::Posted, count, datatype, Some(buffer))
 }
 
-const fn carries(stem: &'static str, kind: BytesKind, count: u8, datatype: u8, buffer: Option<u8>) -> Function {
-    Function { stem, bytes: Some(Bytes { kind, count, datatype, buffer }), has_large_count: true }
+const fn carries(
+    stem: &'static str,
+    kind: BytesKind,
+    count: u8,
+    datatype: u8,
+    buffer: Option<u8>,
+) -> Function {
+    Function {
+        stem,
+        bytes: Some(Bytes {
+            kind,
+            count,
+            datatype,
+            buffer,
+        }),
+        has_large_count: true,
+    }
 }
 
 const fn plain(stem: &'static str) -> Function {
-    Function { stem, bytes: None, has_large_count: false }
+    Function {
+        stem,
+        bytes: None,
+        has_large_count: false,
+    }
 }
 
 const fn uncounted(stem: &'static str) -> Function {
-    Function { stem, bytes: None, has_large_count: true }
+    Function {
+        stem,
+        bytes: None,
+        has_large_count: true,
+    }
 }
 
 /// Every watched function.
@@ -216,8 +239,14 @@ mod tests {
 
     #[test]
     fn large_count_variants_are_found_where_they_exist() {
-        assert_eq!(find("MPI_Send").map(|(f, large)| (f.stem, large)), Some(("Send", false)));
-        assert_eq!(find("MPI_Send_c").map(|(f, large)| (f.stem, large)), Some(("Send", true)));
+        assert_eq!(
+            find("MPI_Send").map(|(f, large)| (f.stem, large)),
+            Some(("Send", false))
+        );
+        assert_eq!(
+            find("MPI_Send_c").map(|(f, large)| (f.stem, large)),
+            Some(("Send", true))
+        );
         assert_eq!(find("MPI_Barrier_c"), None);
         assert_eq!(find("MPI_Wtime"), None);
     }
@@ -226,7 +255,11 @@ mod tests {
     fn captured_arguments_fit_the_records() {
         for function in FUNCTIONS {
             if let Some(bytes) = function.bytes {
-                assert!(bytes.count < 8 && bytes.datatype == bytes.count + 1, "{}", function.stem);
+                assert!(
+                    bytes.count < 8 && bytes.datatype == bytes.count + 1,
+                    "{}",
+                    function.stem
+                );
             }
         }
     }

@@ -24,10 +24,21 @@ pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation
     if image.functions(&["PMPI_Send"]).ok()?.is_empty() {
         return None;
     }
-    let known = |name, version, layout, size_offset| Some(Implementation { name, version, layout, size_offset });
+    let known = |name, version, layout, size_offset| {
+        Some(Implementation {
+            name,
+            version,
+            layout,
+            size_offset,
+        })
+    };
     if has_variable(image, "ompi_mpi_comm_world") {
         let offset = calibrate(module, space);
-        let layout = if offset.is_some() { SizeLayout::AtPointer } else { SizeLayout::Unknown };
+        let layout = if offset.is_some() {
+            SizeLayout::AtPointer
+        } else {
+            SizeLayout::Unknown
+        };
         return known("Open MPI", open_mpi_version(image), layout, offset.unwrap_or(0));
     }
     if has_variable(image, "MPII_Version_string") || has_variable(image, "MPIR_Version_string") {
@@ -44,7 +55,9 @@ fn has_variable(image: &Image, name: &str) -> bool {
 
 fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbol> {
     let tables = [image.dynamic_symbols().ok()?, image.static_symbols().ok()?];
-    tables.into_iter().find_map(|table| table.named(name).find(|symbol| symbol.defined))
+    tables
+        .into_iter()
+        .find_map(|table| table.named(name).find(|symbol| symbol.defined))
 }
 
 /// Where the size stands in Open MPI's datatype objects: the one offset at which four types of known size all show it.
@@ -52,8 +65,12 @@ fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbol> {
 fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
     // A basic type's size stands in its object three times, as size and as upper bounds. A short and an int are six bytes
     // with two of padding between them: only the size is six.
-    const KNOWN: [(&str, u64); 4] =
-        [("ompi_mpi_byte", 1), ("ompi_mpi_int", 4), ("ompi_mpi_double", 8), ("ompi_mpi_short_int", 6)];
+    const KNOWN: [(&str, u64); 4] = [
+        ("ompi_mpi_byte", 1),
+        ("ompi_mpi_int", 4),
+        ("ompi_mpi_double", 8),
+        ("ompi_mpi_short_int", 6),
+    ];
     /// Sizes have stood within the first hundred bytes in every release.
     const SEARCHED: u16 = 128;
     let mut offsets = (0..SEARCHED).step_by(8).filter(|offset| {
@@ -88,16 +105,21 @@ fn release(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text.strip_prefix(b"v")?).ok()?;
     let mut parts = text.split('.');
     let numbers = parts.clone().count() == 3
-        && parts.all(|part| !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit()));
+        && parts
+            .all(|part| !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit()));
     numbers.then(|| text.to_owned())
 }
 
 fn mpich_version(module: &Module, space: &AddressSpace) -> Option<String> {
-    let symbol =
-        ["MPII_Version_string", "MPIR_Version_string"].iter().find_map(|name| variable(&module.image, name))?;
+    let symbol = ["MPII_Version_string", "MPIR_Version_string"]
+        .iter()
+        .find_map(|name| variable(&module.image, name))?;
     let mut bytes = [0; 16];
     let length = bytes.len().min(usize::try_from(symbol.size).ok()?);
-    space.memory().read(module.address(symbol.address), &mut bytes[..length]).ok()?;
+    space
+        .memory()
+        .read(module.address(symbol.address), &mut bytes[..length])
+        .ok()?;
     let text = std::str::from_utf8(bytes[..length].split(|&byte| byte == 0).next()?).ok()?;
     (!text.is_empty()).then(|| text.to_owned())
 }
@@ -109,7 +131,14 @@ mod tests {
     #[test]
     fn a_release_is_three_numbers_behind_a_v() {
         assert_eq!(release(b"v4.1.4").as_deref(), Some("4.1.4"));
-        for other in [&b"4.1.4"[..], b"v4.1", b"v4.1.4rc2", b"v%d.%d.%d", b"v..", b"version"] {
+        for other in [
+            &b"4.1.4"[..],
+            b"v4.1",
+            b"v4.1.4rc2",
+            b"v%d.%d.%d",
+            b"v..",
+            b"version",
+        ] {
             assert_eq!(release(other), None, "{}", String::from_utf8_lossy(other));
         }
     }

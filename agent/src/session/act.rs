@@ -24,10 +24,19 @@ impl Session {
     pub(super) fn evaluate(&mut self) {
         for act in self.rules.tick(monotonic_ns()) {
             match act {
-                Act::Found { rule, text, next_start, is_new } => self.found(rule, text, next_start, is_new),
+                Act::Found {
+                    rule,
+                    text,
+                    next_start,
+                    is_new,
+                } => self.found(rule, text, next_start, is_new),
                 Act::Gone { rule } => self.ledger.close_finding(&rule),
                 Act::Decided(decision) => self.carry_out(decision),
-                Act::Judged { decision, rule, guard } => self.judged(decision, &rule, guard),
+                Act::Judged {
+                    decision,
+                    rule,
+                    guard,
+                } => self.judged(decision, &rule, guard),
             }
         }
     }
@@ -37,15 +46,29 @@ impl Session {
             self.painter.say(&format!("finding  {rule}   {text}"));
         }
         let now = (!self.options.applies).then(|| {
-            let command = crate::commands::with_sudo(&format!("attach {} --apply --keep", self.options.typed));
-            std::iter::once(command).chain(self.rules.effects(&rule)).collect::<Vec<_>>().join("\n")
+            let command =
+                crate::commands::with_sudo(&format!("attach {} --apply --keep", self.options.typed));
+            std::iter::once(command)
+                .chain(self.rules.effects(&rule))
+                .collect::<Vec<_>>()
+                .join("\n")
         });
-        self.ledger.open_finding(FindingView { rule, text, now, next_start, repaired: false });
+        self.ledger.open_finding(FindingView {
+            rule,
+            text,
+            now,
+            next_start,
+            repaired: false,
+        });
     }
 
     fn carry_out(&mut self, decision: Decision) {
         let Some(hands) = &self.hands else {
-            self.rules.receipt(decision.id, Err("this session does not write".into()), monotonic_ns());
+            self.rules.receipt(
+                decision.id,
+                Err("this session does not write".into()),
+                monotonic_ns(),
+            );
             return;
         };
         let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
@@ -63,14 +86,21 @@ impl Session {
                 why: decision.because.clone(),
                 rule: Some(decision.rule.clone()),
             };
-            let order = Order::Set { decision: decision.id, slot: write.slot, command: Box::new(command) };
+            let order = Order::Set {
+                decision: decision.id,
+                slot: write.slot,
+                command: Box::new(command),
+            };
             if hands.order(order).is_err() {
                 refused.push((pid, write));
             }
         }
         for (pid, write) in refused {
             let outcome = "too many orders wait".into();
-            let view = ChangeView { outcome, ..self.change_view(&decision.rule, pid, &write) };
+            let view = ChangeView {
+                outcome,
+                ..self.change_view(&decision.rule, pid, &write)
+            };
             let carried = self.ledger.refused(decision.id, view, pid);
             self.carried(decision.id, carried);
         }
@@ -80,7 +110,11 @@ impl Session {
     /// An answer of the actuator.
     pub(super) fn receive(&mut self, receipt: Receipt) {
         match receipt {
-            Receipt::Set { decision, slot, result } => self.receive_set(decision, slot, result.map(|receipt| *receipt)),
+            Receipt::Set {
+                decision,
+                slot,
+                result,
+            } => self.receive_set(decision, slot, result.map(|receipt| *receipt)),
             Receipt::Confirmed(pid, change, Err(error)) => {
                 tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be put back at the end");
             }
@@ -88,7 +122,9 @@ impl Session {
             Receipt::Undone(pid, change, result) => {
                 let outcome = match result.map(|undone| undone.outcome) {
                     Ok(RevertOutcome::Reverted) => REVERTED.to_owned(),
-                    Ok(RevertOutcome::ChangedSince(_)) => "left alone: the program changed it since".to_owned(),
+                    Ok(RevertOutcome::ChangedSince(_)) => {
+                        "left alone: the program changed it since".to_owned()
+                    }
                     Ok(RevertOutcome::Failed(reason)) => format!("not put back: {reason}"),
                     Err(error) => format!("not put back: {error}"),
                 };
@@ -103,13 +139,20 @@ impl Session {
         slot: u32,
         result: Result<tuner::writer::Receipt, tuner::actuator::ClientError>,
     ) {
-        let Some(known) = self.decisions.get(&decision) else { return };
-        let Some(write) = known.changes.iter().find(|write| write.slot == slot) else { return };
+        let Some(known) = self.decisions.get(&decision) else {
+            return;
+        };
+        let Some(write) = known.changes.iter().find(|write| write.slot == slot) else {
+            return;
+        };
         let Some(pid) = self.pid_of(slot) else { return };
         let mut view = self.change_view(&known.rule, pid, write);
         let carried = match result {
             Ok(receipt) => {
-                let show = |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
+                let show = |bytes| {
+                    Value::from_bytes(receipt.value_type, bytes)
+                        .map_or_else(|_| "?".into(), |v| v.to_string())
+                };
                 view.number = receipt.change.unwrap_or(0);
                 view.old = show(receipt.old);
                 view.new = show(receipt.new);
@@ -123,7 +166,9 @@ impl Session {
                 };
                 match receipt.outcome {
                     Outcome::Applied => self.ledger.written(decision, pid, view),
-                    Outcome::NotWritten(_) | Outcome::Overwritten(_) => self.ledger.refused(decision, view, pid),
+                    Outcome::NotWritten(_) | Outcome::Overwritten(_) => {
+                        self.ledger.refused(decision, view, pid)
+                    }
                 }
             }
             Err(error) => {
@@ -138,7 +183,11 @@ impl Session {
     fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
         let written = self.ledger.of_decision(decision);
-        let rule = self.decisions.get(&decision).map(|decision| decision.rule.clone()).unwrap_or_default();
+        let rule = self
+            .decisions
+            .get(&decision)
+            .map(|decision| decision.rule.clone())
+            .unwrap_or_default();
         match carried {
             Carried::Out => {
                 let text = format!("{} written and read back", plural(written.len(), "change"));
@@ -146,7 +195,8 @@ impl Session {
                 self.rules.receipt(decision, Ok(()), monotonic_ns());
             }
             Carried::Refused(reason) => {
-                self.painter.say(&format!("{}  {rule}   not done: {reason}", time_of_day()));
+                self.painter
+                    .say(&format!("{}  {rule}   not done: {reason}", time_of_day()));
                 self.order_each(written, Order::Undo);
                 self.rules.receipt(decision, Err(reason), monotonic_ns());
             }
@@ -154,7 +204,8 @@ impl Session {
     }
 
     fn judged(&mut self, decision: u64, rule: &str, guard: GuardView) {
-        self.painter.say(&format!("{}  guard    {}", time_of_day(), guard.text));
+        self.painter
+            .say(&format!("{}  guard    {}", time_of_day(), guard.text));
         let changes = self.ledger.of_decision(decision);
         self.ledger.judge(decision, rule, &guard);
         if guard.verdict == KEPT {
@@ -175,11 +226,18 @@ impl Session {
     }
 
     fn pid_of(&self, slot: u32) -> Option<Pid> {
-        self.job.members.get(slot as usize).map(|member| member.process.pid)
+        self.job
+            .members
+            .get(slot as usize)
+            .map(|member| member.process.pid)
     }
 
     fn change_view(&self, rule: &str, pid: Pid, write: &Write) -> ChangeView {
-        let rank = self.processes.iter().find(|process| process.slot == write.slot).and_then(|process| process.rank);
+        let rank = self
+            .processes
+            .iter()
+            .find(|process| process.slot == write.slot)
+            .and_then(|process| process.rank);
         ChangeView {
             rule: rule.to_owned(),
             pid: pid.number,

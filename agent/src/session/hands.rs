@@ -67,7 +67,11 @@ impl Hands {
         let (orders, incoming) = sync_channel(ORDERS_MAX);
         let (outgoing, receipts) = mpsc::channel(ORDERS_MAX);
         let thread = std::thread::spawn(move || serve(actuator, &incoming, &outgoing));
-        Hands { orders, receipts, thread }
+        Hands {
+            orders,
+            receipts,
+            thread,
+        }
     }
 
     /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.
@@ -98,10 +102,18 @@ fn serve(
 ) -> Result<Farewell, ClientError> {
     while let Ok(order) = orders.recv() {
         let receipt = match order {
-            Order::Set { decision, slot, command } => {
-                Receipt::Set { decision, slot, result: actuator.client.set(*command).map(Box::new) }
+            Order::Set {
+                decision,
+                slot,
+                command,
+            } => Receipt::Set {
+                decision,
+                slot,
+                result: actuator.client.set(*command).map(Box::new),
+            },
+            Order::Confirm(pid, change) => {
+                Receipt::Confirmed(pid, change, actuator.client.confirm(pid, change))
             }
-            Order::Confirm(pid, change) => Receipt::Confirmed(pid, change, actuator.client.confirm(pid, change)),
             Order::Undo(pid, change) => Receipt::Undone(pid, change, actuator.client.undo(pid, change)),
         };
         // Nobody listens any more once the session ends; the orders are still carried out.

@@ -6,7 +6,9 @@ use tuner::{
 };
 
 use super::{
-    Session, kernel_failure,
+    Session,
+    hands::Hands,
+    kernel_failure,
     ledger::{REVERTED, UNDONE},
 };
 use crate::{
@@ -26,18 +28,24 @@ impl Session {
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
         self.take_hits();
         self.read().map_err(kernel_failure)?;
-        let farewell = match self.hands.take() {
-            Some(hands) => Some(hands.finish()),
-            None => None,
-        };
+        let farewell = self.hands.take().map(Hands::finish);
         let mut code = Code::Done;
         if let Some(Ok(farewell)) = &farewell {
             code = self.take_note(farewell);
         }
         let snapshot = self.snapshot();
-        view::closing(&snapshot).iter().for_each(|line| self.painter.say(line));
+        view::closing(&snapshot)
+            .iter()
+            .for_each(|line| self.painter.say(line));
         let began = monotonic_ns();
-        let Session { probes, mut painter, mut outputs, options, ledger, .. } = self;
+        let Session {
+            probes,
+            mut painter,
+            mut outputs,
+            options,
+            ledger,
+            ..
+        } = self;
         drop(probes);
         let took = duration(monotonic_ns().saturating_sub(began) as f64);
         let changes = match &farewell {
@@ -46,10 +54,19 @@ impl Session {
                 code = Code::No;
                 format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
             }
-            Some(Ok(farewell)) => last_words(farewell, snapshot.changes.len(), &options.typed, &snapshot.job.program),
+            Some(Ok(farewell)) => last_words(
+                farewell,
+                snapshot.changes.len(),
+                &options.typed,
+                &snapshot.job.program,
+            ),
         };
         painter.say(&format!("{reason}; detached in {took}; {changes}"));
-        if snapshot.changes.iter().any(|change| change.guard.as_ref().is_some_and(|guard| guard.verdict == UNDONE)) {
+        if snapshot
+            .changes
+            .iter()
+            .any(|change| change.guard.as_ref().is_some_and(|guard| guard.verdict == UNDONE))
+        {
             code = Code::No;
         }
         drop(ledger);
@@ -76,15 +93,24 @@ impl Session {
             if refusal.kind != RefusalKind::Ended {
                 code = Code::No;
             }
-            self.ledger.set_outcome(number.pid, number.change, &format!("not put back: {refusal}"));
+            self.ledger
+                .set_outcome(number.pid, number.change, &format!("not put back: {refusal}"));
         }
         code
     }
 }
 
 fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> String {
-    let back = farewell.undone.iter().filter(|(_, undone)| undone.outcome == RevertOutcome::Reverted).count();
-    let ended = farewell.failed.iter().filter(|(_, refusal)| refusal.kind == RefusalKind::Ended).count();
+    let back = farewell
+        .undone
+        .iter()
+        .filter(|(_, undone)| undone.outcome == RevertOutcome::Reverted)
+        .count();
+    let ended = farewell
+        .failed
+        .iter()
+        .filter(|(_, refusal)| refusal.kind == RefusalKind::Ended)
+        .count();
     let left = farewell.undone.len() - back + farewell.failed.len() - ended;
     let failed = |number: &ChangeNumber| farewell.failed.iter().any(|(failed, _)| *failed == *number);
     let kept = farewell.kept.iter().filter(|number| !failed(number)).count();
@@ -100,7 +126,10 @@ fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> 
         words.push(format!("{} put back", plural(back, "change")));
     }
     if left > 0 {
-        words.push(format!("{} could not be put back (tuneagent journal tells why)", plural(left, "change")));
+        words.push(format!(
+            "{} could not be put back (tuneagent journal tells why)",
+            plural(left, "change")
+        ));
     }
     match (words.is_empty(), made) {
         (true, 0) => "nothing was changed".to_owned(),
@@ -108,4 +137,3 @@ fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> 
         (false, _) => words.join("; "),
     }
 }
-

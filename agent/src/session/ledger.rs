@@ -52,25 +52,42 @@ impl Ledger {
 
     /// A condition holds no longer. What was repaired stays listed.
     pub fn close_finding(&mut self, rule: &str) {
-        self.findings.retain(|finding| finding.rule != rule || finding.repaired);
+        self.findings
+            .retain(|finding| finding.rule != rule || finding.repaired);
     }
 
     /// A decision waits for this many processes.
     pub fn await_receipts(&mut self, decision: u64, processes: usize) {
-        self.pending.insert(decision, Pending { waiting: processes, refused: None });
+        self.pending.insert(
+            decision,
+            Pending {
+                waiting: processes,
+                refused: None,
+            },
+        );
     }
 
     /// One process has it.
     pub fn written(&mut self, decision: u64, pid: Pid, view: ChangeView) -> Option<Carried> {
         let number = view.number;
-        self.made.push(Made { decision, pid, number, view });
+        self.made.push(Made {
+            decision,
+            pid,
+            number,
+            view,
+        });
         self.count_down(decision, None)
     }
 
     /// One process has it not.
     pub fn refused(&mut self, decision: u64, view: ChangeView, pid: Pid) -> Option<Carried> {
         let reason = view.outcome.clone();
-        self.made.push(Made { decision, pid, number: 0, view });
+        self.made.push(Made {
+            decision,
+            pid,
+            number: 0,
+            view,
+        });
         self.count_down(decision, Some(reason))
     }
 
@@ -87,8 +104,13 @@ impl Ledger {
 
     /// The changes of a decision that are in force.
     pub fn of_decision(&self, decision: u64) -> Vec<(Pid, u64)> {
-        let of = self.made.iter().filter(|made| made.decision == decision && made.number != 0);
-        of.filter(|made| made.view.outcome == WRITTEN).map(|made| (made.pid, made.number)).collect()
+        let of = self
+            .made
+            .iter()
+            .filter(|made| made.decision == decision && made.number != 0);
+        of.filter(|made| made.view.outcome == WRITTEN)
+            .map(|made| (made.pid, made.number))
+            .collect()
     }
 
     /// What the guard says of a decision.
@@ -111,7 +133,11 @@ impl Ledger {
 
     /// A change was taken back, or could not be.
     pub fn set_outcome(&mut self, pid: Pid, number: u64, outcome: &str) {
-        for made in self.made.iter_mut().filter(|made| made.pid == pid && made.number == number) {
+        for made in self
+            .made
+            .iter_mut()
+            .filter(|made| made.pid == pid && made.number == number)
+        {
             made.view.outcome = outcome.to_owned();
         }
     }
@@ -119,7 +145,12 @@ impl Ledger {
     /// Changes in force, and those of them that the guard confirmed.
     pub fn in_force(&self) -> (usize, usize) {
         let in_force = || self.made.iter().filter(|made| made.view.outcome == WRITTEN);
-        let confirmed = in_force().filter(|made| made.view.guard.as_ref().is_some_and(|guard| guard.verdict == KEPT));
+        let confirmed = in_force().filter(|made| {
+            made.view
+                .guard
+                .as_ref()
+                .is_some_and(|guard| guard.verdict == KEPT)
+        });
         (in_force().count(), confirmed.count())
     }
 
@@ -153,11 +184,18 @@ mod tests {
     use super::*;
 
     fn change(number: u64, outcome: &str) -> ChangeView {
-        ChangeView { number, outcome: outcome.into(), ..ChangeView::default() }
+        ChangeView {
+            number,
+            outcome: outcome.into(),
+            ..ChangeView::default()
+        }
     }
 
     fn pid(number: i32) -> Pid {
-        Pid { number, start_time: 1 }
+        Pid {
+            number,
+            start_time: 1,
+        }
     }
 
     #[test]
@@ -177,7 +215,10 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.await_receipts(7, 2);
         assert_eq!(ledger.refused(7, change(0, "read-only"), pid(1)), None);
-        assert_eq!(ledger.written(7, pid(2), change(4, WRITTEN)), Some(Carried::Refused("read-only".into())));
+        assert_eq!(
+            ledger.written(7, pid(2), change(4, WRITTEN)),
+            Some(Carried::Refused("read-only".into()))
+        );
         assert_eq!(ledger.of_decision(7), [(pid(2), 4)]);
         ledger.set_outcome(pid(2), 4, REVERTED);
         assert_eq!(ledger.in_force(), (0, 0));
@@ -186,11 +227,22 @@ mod tests {
     #[test]
     fn what_was_repaired_stays_listed_as_it_was_found() {
         let mut ledger = Ledger::default();
-        let finding = |text: &str| FindingView { rule: "r".into(), text: text.into(), ..FindingView::default() };
+        let finding = |text: &str| FindingView {
+            rule: "r".into(),
+            text: text.into(),
+            ..FindingView::default()
+        };
         ledger.open_finding(finding("6 ranks"));
         ledger.await_receipts(1, 1);
         ledger.written(1, pid(1), change(1, WRITTEN));
-        ledger.judge(1, "r", &GuardView { verdict: KEPT, ..GuardView::default() });
+        ledger.judge(
+            1,
+            "r",
+            &GuardView {
+                verdict: KEPT,
+                ..GuardView::default()
+            },
+        );
         ledger.open_finding(finding("other numbers"));
         ledger.close_finding("r");
         assert_eq!(ledger.findings()[0].text, "6 ranks");

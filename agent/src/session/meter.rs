@@ -54,7 +54,16 @@ pub struct Metered {
 impl Metered {
     /// A process in a slot. Where /proc does not let itself be read, only probes count.
     pub fn new(pid: i32, rank: Option<u32>, slot: u32) -> Metered {
-        Metered { pid, rank, slot, ended: false, sampler: Sampler::open(pid).ok(), cpus: None, first: None, readings: VecDeque::new() }
+        Metered {
+            pid,
+            rank,
+            slot,
+            ended: false,
+            sampler: Sampler::open(pid).ok(),
+            cpus: None,
+            first: None,
+            readings: VecDeque::new(),
+        }
     }
 
     /// The newest reading.
@@ -63,9 +72,18 @@ impl Metered {
     }
 
     /// Reads the counters now. `threads` is the kernel side's table, read just before.
-    pub fn read(&mut self, probes: &Probes, threads: &[(u64, Thread)], now_ns: u64) -> Result<(), KernelError> {
+    pub fn read(
+        &mut self,
+        probes: &Probes,
+        threads: &[(u64, Thread)],
+        now_ns: u64,
+    ) -> Result<(), KernelError> {
         let totals = probes.kernel().totals(self.slot)?;
-        let mut reading = Reading { at_ns: now_ns, totals, ..Reading::default() };
+        let mut reading = Reading {
+            at_ns: now_ns,
+            totals,
+            ..Reading::default()
+        };
         for (key, thread) in threads.iter().filter(|(_, thread)| thread.process == self.slot) {
             reading.mpi_ns += thread.closed_ns;
             if self.ended || !self.thread_lives(*key, thread) {
@@ -74,19 +92,30 @@ impl Metered {
             if thread.open_since_ns != 0 {
                 reading.mpi_ns += now_ns.saturating_sub(thread.open_since_ns);
             }
-            let open = thread.frames.iter().take(thread.depth as usize).filter(|frame| frame.outermost != 0);
-            reading.open.extend(open.map(|frame| (frame.probe, now_ns.saturating_sub(frame.entered_ns))));
+            let open = thread
+                .frames
+                .iter()
+                .take(thread.depth as usize)
+                .filter(|frame| frame.outermost != 0);
+            reading
+                .open
+                .extend(open.map(|frame| (frame.probe, now_ns.saturating_sub(frame.entered_ns))));
         }
         reading.counters = match &mut self.sampler {
             Some(sampler) if !self.ended => sampler.sample().ok(),
             _ => None,
         };
-        if self.cpus.is_none_or(|(at, _)| now_ns.saturating_sub(at) >= CPUS_PERIOD.as_nanos() as u64) {
+        if self
+            .cpus
+            .is_none_or(|(at, _)| now_ns.saturating_sub(at) >= CPUS_PERIOD.as_nanos() as u64)
+        {
             self.cpus = available(&[self.pid]).map(|share| (now_ns, share));
         }
         reading.cpus = self.cpus.map(|(_, share)| share.cpus());
         // What was last seen of a process stays its total.
-        reading.counters = reading.counters.or_else(|| self.last().and_then(|last| last.counters));
+        reading.counters = reading
+            .counters
+            .or_else(|| self.last().and_then(|last| last.counters));
         self.first.get_or_insert_with(|| reading.clone());
         // What a process did after its last reading is not known of /proc: the time it did not live does not count.
         if self.ended && self.readings.len() > 1 {
@@ -94,7 +123,9 @@ impl Metered {
         }
         self.readings.push_back(reading);
         // One reading older than the period is kept, to take the difference to.
-        while self.readings.len() > 2 && now_ns.saturating_sub(self.readings[1].at_ns) >= RATE_PERIOD.as_nanos() as u64 {
+        while self.readings.len() > 2
+            && now_ns.saturating_sub(self.readings[1].at_ns) >= RATE_PERIOD.as_nanos() as u64
+        {
             self.readings.pop_front();
         }
         Ok(())
@@ -102,17 +133,29 @@ impl Metered {
 
     /// A thread that was cancelled inside a call leaves its frame open for ever.
     fn thread_lives(&self, key: u64, thread: &Thread) -> bool {
-        thread.depth == 0 || self.sampler.as_ref().is_none_or(|sampler| sampler.has_thread(key as u32 as i32))
+        thread.depth == 0
+            || self
+                .sampler
+                .as_ref()
+                .is_none_or(|sampler| sampler.has_thread(key as u32 as i32))
     }
 
     /// The process as it is shown.
     pub fn view(&self, probes: &[Probe]) -> ProcessView {
         let (Some(last), Some(first)) = (self.readings.back(), self.readings.front()) else {
-            return ProcessView { pid: self.pid, rank: self.rank, ended: self.ended, ..ProcessView::default() };
+            return ProcessView {
+                pid: self.pid,
+                rank: self.rank,
+                ended: self.ended,
+                ..ProcessView::default()
+            };
         };
         // Nothing happens any more in a process that has ended: its rates are those between its last reading and itself.
         let since = if self.ended { last } else { first };
-        let functions = probes.iter().enumerate().filter_map(|(index, probe)| function(index, probe, since, last));
+        let functions = probes
+            .iter()
+            .enumerate()
+            .filter_map(|(index, probe)| function(index, probe, since, last));
         ProcessView {
             pid: self.pid,
             rank: self.rank,
@@ -136,7 +179,13 @@ impl Reading {
     /// Time in a function, open calls included.
     pub fn time_ns(&self, probe: u32) -> u64 {
         let closed = self.totals.get(probe as usize).map_or(0, |totals| totals.time_ns);
-        closed + self.open.iter().filter(|(open, _)| *open == probe).map(|(_, time)| time).sum::<u64>()
+        closed
+            + self
+                .open
+                .iter()
+                .filter(|(open, _)| *open == probe)
+                .map(|(_, time)| time)
+                .sum::<u64>()
     }
 
     /// Outermost calls of MPI functions.
@@ -146,7 +195,8 @@ impl Reading {
 
     /// Bytes handed to MPI for sending.
     pub fn mpi_bytes_sent(&self, probes: &[Probe]) -> u64 {
-        let sent = of_mpi(probes, &self.totals).filter(|(probe, _)| probe.bytes_kind() == Some(crate::mpi::BytesKind::Sent));
+        let sent = of_mpi(probes, &self.totals)
+            .filter(|(probe, _)| probe.bytes_kind() == Some(crate::mpi::BytesKind::Sent));
         sent.map(|(_, totals)| totals.bytes).sum()
     }
 }
@@ -175,14 +225,23 @@ fn function(index: usize, probe: &Probe, first: &Reading, last: &Reading) -> Opt
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,
         untimed: totals.too_deep + totals.unpaired,
-        calls_per_s: per((totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9, elapsed),
-        share: per(time_ns.saturating_sub(first.time_ns(index as u32)) as f64, elapsed),
+        calls_per_s: per(
+            (totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9,
+            elapsed,
+        ),
+        share: per(
+            time_ns.saturating_sub(first.time_ns(index as u32)) as f64,
+            elapsed,
+        ),
         mean_ns: (closed > 0).then(|| closed_ns / closed as f64),
     })
 }
 
 fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
-    let elapsed = last.at_ns.checked_sub(first.at_ns).filter(|elapsed| *elapsed > 0)? as f64;
+    let elapsed = last
+        .at_ns
+        .checked_sub(first.at_ns)
+        .filter(|elapsed| *elapsed > 0)? as f64;
     let (before, now) = (first.counters?, last.counters?);
     let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
     let has_mpi = probes.iter().any(|probe| probe.mpi.is_some());

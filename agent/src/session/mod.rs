@@ -1,4 +1,4 @@
-//! A session: from attaching to leaving. One loop wakes on one closed set of events ([`Wake`]); everything it shows it
+//! A session: from attaching to leaving. One loop wakes on one closed set of events (`Wake`); everything it shows it
 //! shows through a [`Snapshot`].
 
 pub mod ends;
@@ -124,14 +124,21 @@ impl Session {
         options: Options,
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
-        wanted.extend(options.probe.iter().map(|function| Wanted { function: function.clone(), flags: 0 }));
+        wanted.extend(options.probe.iter().map(|function| Wanted {
+            function: function.clone(),
+            flags: 0,
+        }));
         let mut probes = Probes::arm(&job, &wanted, options.force_tracefs).map_err(kernel_failure)?;
         let hits = probes.kernel_mut().take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
         let painter = Painter::new(options.plain || outputs.report_is_stdout());
         let mut session = Session {
             shared: outputs.metrics.is_some().then(Shared::default),
-            missing: job.unreachable.iter().map(|(pid, why)| format!("process {pid} is not watched: {why}")).collect(),
+            missing: job
+                .unreachable
+                .iter()
+                .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
+                .collect(),
             options,
             scout,
             rules,
@@ -152,7 +159,9 @@ impl Session {
         session.rules.start(now);
         for (slot, member) in (0..session.probes.slots()).zip(&session.job.members) {
             let rank = member.rank.map(|rank| rank.number);
-            session.processes.push(Metered::new(member.process.pid.number, rank, slot));
+            session
+                .processes
+                .push(Metered::new(member.process.pid.number, rank, slot));
             session.rules.join(slot, member, now);
         }
         Ok(session)
@@ -161,7 +170,10 @@ impl Session {
     /// Runs until the job or the user ends it. With an actuator rules may act.
     pub fn run(mut self, actuator: Option<Actuator>) -> Outcome {
         self.hands = actuator.map(Hands::new);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::no)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Failure::no)?;
         runtime.block_on(self.watch())
     }
 
@@ -175,10 +187,15 @@ impl Session {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
             tokio::spawn(http::serve(listener, Arc::clone(shared)));
         }
-        let tick = TICK.min(self.rules.shortest_window()).max(Duration::from_millis(50));
+        let tick = TICK
+            .min(self.rules.shortest_window())
+            .max(Duration::from_millis(50));
         let mut ticker = tokio::time::interval(tick);
         ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let deadline = self.options.duration.map(|duration| tokio::time::Instant::now() + duration);
+        let deadline = self
+            .options
+            .duration
+            .map(|duration| tokio::time::Instant::now() + duration);
         let ring = self.ring().map_err(Failure::no)?;
         self.greet();
         loop {
@@ -237,15 +254,27 @@ impl Session {
         } else {
             format!("{} watched", crate::format::plural(watched, "function"))
         };
-        let writes = if self.options.applies { "Rules may write" } else { "Nothing is written" };
+        let writes = if self.options.applies {
+            "Rules may write"
+        } else {
+            "Nothing is written"
+        };
         self.painter.say(&format!("armed: {what}. {writes}. Ctrl-C ends"));
         if self.probes.strangers_pay() {
             self.painter.say(
                 "note: other programs here that use the same library pay for the probes too, about 1 us a call",
             );
         }
-        let missing: Vec<String> = self.probes.missing().iter().chain(&self.missing).cloned().collect();
-        missing.iter().for_each(|missing| self.painter.say(&format!("missing: {missing}")));
+        let missing: Vec<String> = self
+            .probes
+            .missing()
+            .iter()
+            .chain(&self.missing)
+            .cloned()
+            .collect();
+        missing
+            .iter()
+            .for_each(|missing| self.painter.say(&format!("missing: {missing}")));
     }
 
     /// Reads all counters.
@@ -281,7 +310,9 @@ impl Session {
         self.take_hits();
         // The last totals are still on the kernel side; those of /proc are gone with the process.
         self.read().map_err(kernel_failure)?;
-        let Some(process) = self.processes.iter_mut().find(|process| process.slot == slot) else { return Ok(()) };
+        let Some(process) = self.processes.iter_mut().find(|process| process.slot == slot) else {
+            return Ok(());
+        };
         process.ended = true;
         self.probes.forget(process.pid).map_err(kernel_failure)?;
         self.rules.leave(slot, monotonic_ns());
@@ -294,7 +325,11 @@ impl Session {
             *shared.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
         }
         let now = monotonic_ns();
-        let period = if self.painter.is_screen() { 2 * TICK } else { PLAIN_PERIOD };
+        let period = if self.painter.is_screen() {
+            2 * TICK
+        } else {
+            PLAIN_PERIOD
+        };
         if now.saturating_sub(self.painted_ns) + TICK.as_nanos() as u64 / 2 < period.as_nanos() as u64 {
             return;
         }
@@ -302,7 +337,9 @@ impl Session {
         if self.painter.is_screen() {
             self.painter.paint(&view::screen(&snapshot));
         } else {
-            view::summary(&snapshot).iter().for_each(|line| self.painter.say(line));
+            view::summary(&snapshot)
+                .iter()
+                .for_each(|line| self.painter.say(line));
         }
     }
 
@@ -310,15 +347,33 @@ impl Session {
     fn snapshot(&self) -> Snapshot {
         let lost = self.probes.kernel().losses().unwrap_or_default();
         Snapshot {
-            job: JobView { host: self.host.clone(), ..job_view(&self.job, self.probes.list().len()) },
+            job: JobView {
+                host: self.host.clone(),
+                ..job_view(&self.job, self.probes.list().len())
+            },
             elapsed: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
-            period: self.processes.iter().map(Metered::period).max().unwrap_or_default(),
-            processes: self.processes.iter().map(|process| process.view(self.probes.list())).collect(),
+            period: self
+                .processes
+                .iter()
+                .map(Metered::period)
+                .max()
+                .unwrap_or_default(),
+            processes: self
+                .processes
+                .iter()
+                .map(|process| process.view(self.probes.list()))
+                .collect(),
             rules: self.rules.views(),
             findings: self.ledger.findings(),
             changes: self.ledger.changes(),
             lost,
-            missing: self.probes.missing().iter().chain(&self.missing).cloned().collect(),
+            missing: self
+                .probes
+                .missing()
+                .iter()
+                .chain(&self.missing)
+                .cloned()
+                .collect(),
         }
     }
 }
@@ -328,11 +383,20 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
     let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
     JobView {
         program: job.program(),
-        user: job.members.first().map(|member| member.process.user()).unwrap_or_default(),
+        user: job
+            .members
+            .first()
+            .map(|member| member.process.user())
+            .unwrap_or_default(),
         host: String::new(),
         launcher: job.launcher.as_ref().map(|launcher| launcher.pid.number),
         size: job.size(),
-        mpi: mpi.map(|mpi| (mpi.implementation.name.to_owned(), mpi.implementation.version.clone())),
+        mpi: mpi.map(|mpi| {
+            (
+                mpi.implementation.name.to_owned(),
+                mpi.implementation.version.clone(),
+            )
+        }),
         library: mpi.map(|mpi| mpi.library.clone()),
         watched,
     }

@@ -8,17 +8,26 @@ use crate::{clock::monotonic_ns, exit::Failure};
 impl Session {
     pub(super) fn look_for_newcomers(&mut self, ends: &Ends) -> Result<(), Failure> {
         let now = monotonic_ns();
-        let Some(launcher) = self.job.launcher.clone() else { return Ok(()) };
+        let Some(launcher) = self.job.launcher.clone() else {
+            return Ok(());
+        };
         if now.saturating_sub(self.scanned_ns) < SCAN_PERIOD.as_nanos() as u64 {
             return Ok(());
         }
         self.scanned_ns = now;
-        let known: BTreeSet<i32> =
-            self.processes.iter().filter(|process| !process.ended).map(|process| process.pid).collect();
+        let known: BTreeSet<i32> = self
+            .processes
+            .iter()
+            .filter(|process| !process.ended)
+            .map(|process| process.pid)
+            .collect();
         for member in self.scout.newcomers(&launcher, &known) {
-            let Some(slot) = self.probes.add(&member).map_err(kernel_failure)? else { return Ok(()) };
+            let Some(slot) = self.probes.add(&member).map_err(kernel_failure)? else {
+                return Ok(());
+            };
             let rank = member.rank.map(|rank| rank.number);
-            self.processes.push(Metered::new(member.process.pid.number, rank, slot));
+            self.processes
+                .push(Metered::new(member.process.pid.number, rank, slot));
             self.rules.join(slot, &member, now);
             ends.watch(member.process.pid.number, slot);
             self.job.members.push(member);

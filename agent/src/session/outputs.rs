@@ -42,8 +42,9 @@ impl Outputs {
             Ok(listener)
         });
         let metrics: io::Result<Option<TcpListener>> = metrics.transpose();
-        let metrics = metrics
-            .map_err(|error| Failure::not_there(format!("/metrics cannot be served at the address given: {error}")))?;
+        let metrics = metrics.map_err(|error| {
+            Failure::not_there(format!("/metrics cannot be served at the address given: {error}"))
+        })?;
         Ok(Outputs { report, metrics })
     }
 
@@ -54,7 +55,9 @@ impl Outputs {
 
     /// Writes the report.
     pub fn write(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
-        let Some(place) = &mut self.report else { return Ok(()) };
+        let Some(place) = &mut self.report else {
+            return Ok(());
+        };
         let text = report::render(snapshot).map_err(Failure::no)?;
         match place {
             Report::Stdout => io::stdout().write_all(text.as_bytes()).map_err(Failure::no),

@@ -43,7 +43,10 @@ impl Probe {
     /// Which way its bytes go, when they are counted.
     pub fn bytes_kind(&self) -> Option<BytesKind> {
         let counted = self.spec.flags & SpecFlags::BYTES != 0;
-        self.mpi.and_then(|function| function.bytes).filter(|_| counted).map(|bytes| bytes.kind)
+        self.mpi
+            .and_then(|function| function.bytes)
+            .filter(|_| counted)
+            .map(|bytes| bytes.kind)
     }
 
     /// Whether its calls are timed.
@@ -68,11 +71,17 @@ impl Probes {
     /// Loads the kernel side and attaches to every member of the job.
     pub fn arm(job: &Job, wanted: &[Wanted], force_tracefs: bool) -> Result<Probes, KernelError> {
         let probes = number(job, wanted);
-        let count = u32::try_from(probes.len()).unwrap_or(abi::MAX_PROBES).min(abi::MAX_PROBES);
+        let count = u32::try_from(probes.len())
+            .unwrap_or(abi::MAX_PROBES)
+            .min(abi::MAX_PROBES);
         let members = job.members.len() as u32;
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
         let processes = (2 * members + SPARE_PROCESSES).min(room);
-        let mut kernel = Kernel::load(LoadOptions { probes: count, processes, force_tracefs })?;
+        let mut kernel = Kernel::load(LoadOptions {
+            probes: count,
+            processes,
+            force_tracefs,
+        })?;
         for (index, probe) in probes.iter().enumerate() {
             kernel.set_spec(index as u32, probe.spec)?;
         }
@@ -98,14 +107,20 @@ impl Probes {
         let slot = self.slots;
         let pid = member.process.pid.number;
         if slot >= self.room {
-            self.missing.push(format!("process {pid} is not watched: there was room for {} processes", self.room));
+            self.missing.push(format!(
+                "process {pid} is not watched: there was room for {} processes",
+                self.room
+            ));
             return Ok(None);
         }
         for (module, sites) in self.sites_in(member) {
             let path = match module.probe_path() {
                 Ok(path) => path,
                 Err(error) => {
-                    self.missing.push(format!("{} of process {pid} is not probed: {error}", module.file_name()));
+                    self.missing.push(format!(
+                        "{} of process {pid} is not probed: {error}",
+                        module.file_name()
+                    ));
                     continue;
                 }
             };
@@ -163,8 +178,14 @@ impl Probes {
         let mut found: Vec<(&Module, Vec<Site>)> = Vec::new();
         if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
             let site = |site: &crate::discover::WatchedSite| {
-                let probe = self.probes.iter().position(|probe| probe.mpi.is_some() && probe.name == site.name)?;
-                Some(Site { offset: site.offset.0, probe: probe as u32 })
+                let probe = self
+                    .probes
+                    .iter()
+                    .position(|probe| probe.mpi.is_some() && probe.name == site.name)?;
+                Some(Site {
+                    offset: site.offset.0,
+                    probe: probe as u32,
+                })
             };
             found.push((module, mpi.sites.iter().filter_map(site).collect()));
         }
@@ -179,12 +200,20 @@ impl Probes {
             let before = found.len();
             for module in &member.space.modules {
                 for function in module.image.functions(&[&name]).unwrap_or_default() {
-                    found.push((module, vec![Site { offset: function.offset.0, probe }]));
+                    found.push((
+                        module,
+                        vec![Site {
+                            offset: function.offset.0,
+                            probe,
+                        }],
+                    ));
                 }
             }
             if found.len() == before {
                 let pid = member.process.pid;
-                self.missing.push(format!("no module of process {pid} defines a function {name} (inlined, or misspelt)"));
+                self.missing.push(format!(
+                    "no module of process {pid} defines a function {name} (inlined, or misspelt)"
+                ));
             }
         }
         merge_by_module(found)
@@ -199,18 +228,36 @@ impl Probes {
                 site.offset >= segment.offset.0 && site.offset - segment.offset.0 < segment.file_size
             });
             if let Some(segment) = segment {
-                let address = module.bias.0.wrapping_add(segment.address.0 + (site.offset - segment.offset.0));
+                let address = module
+                    .bias
+                    .0
+                    .wrapping_add(segment.address.0 + (site.offset - segment.offset.0));
                 self.kernel.set_address(pid, address, site.probe)?;
             }
         }
         Ok(())
     }
 
-    fn attach(&mut self, module: &Module, path: PathBuf, sites: &[Site], pid: i32) -> Result<(), KernelError> {
+    fn attach(
+        &mut self,
+        module: &Module,
+        path: PathBuf,
+        sites: &[Site],
+        pid: i32,
+    ) -> Result<(), KernelError> {
         let key = (format!("{:?}", module.device), module.inode);
         let known = self.attached.entry(key).or_default();
-        let new: Vec<Site> = sites.iter().filter(|site| self.own_links || !known.contains(site)).copied().collect();
-        known.extend(new.iter().filter(|site| !known.contains(site)).copied().collect::<Vec<_>>());
+        let new: Vec<Site> = sites
+            .iter()
+            .filter(|site| self.own_links || !known.contains(site))
+            .copied()
+            .collect();
+        known.extend(
+            new.iter()
+                .filter(|site| !known.contains(site))
+                .copied()
+                .collect::<Vec<_>>(),
+        );
         let pid = self.own_links.then_some(pid as u32);
         let is_span = |site: &Site| self.probes[site.probe as usize].is_timed();
         // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
@@ -218,7 +265,12 @@ impl Probes {
         let returns: Vec<Site> = new.iter().filter(|site| is_span(site)).copied().collect();
         for (sites, returns) in [(returns, true), (new, false)] {
             if !sites.is_empty() {
-                let request = LinkRequest { path: path.clone(), sites, returns, pid };
+                let request = LinkRequest {
+                    path: path.clone(),
+                    sites,
+                    returns,
+                    pid,
+                };
                 self.links.push(self.kernel.attach(&request)?);
             }
         }
@@ -240,7 +292,10 @@ impl Drop for Probes {
 fn merge_by_module(found: Vec<(&Module, Vec<Site>)>) -> Vec<(&Module, Vec<Site>)> {
     let mut merged: Vec<(&Module, Vec<Site>)> = Vec::new();
     for (module, sites) in found {
-        match merged.iter_mut().find(|(known, _)| known.path == module.path && known.bias == module.bias) {
+        match merged
+            .iter_mut()
+            .find(|(known, _)| known.path == module.path && known.bias == module.bias)
+        {
             Some((_, known)) => known.extend(sites),
             None => merged.push((module, sites)),
         }
@@ -250,7 +305,12 @@ fn merge_by_module(found: Vec<(&Module, Vec<Site>)>) -> Vec<(&Module, Vec<Site>)
 
 /// Numbers the functions: those of MPI in the order of the table, then the others as asked for.
 fn number(job: &Job, wanted: &[Wanted]) -> Vec<Probe> {
-    let asked = |name: &str| wanted.iter().filter(|want| want.function == name).fold(0, |flags, want| flags | want.flags);
+    let asked = |name: &str| {
+        wanted
+            .iter()
+            .filter(|want| want.function == name)
+            .fold(0, |flags, want| flags | want.flags)
+    };
     let mut probes: Vec<Probe> = Vec::new();
     for member in &job.members {
         let Some(mpi) = &member.mpi else { continue };
@@ -261,14 +321,25 @@ fn number(job: &Job, wanted: &[Wanted]) -> Vec<Probe> {
             if let Some((function, is_large)) = mpi::find(&site.name) {
                 let mut spec = mpi_spec(function, is_large, &mpi.implementation);
                 spec.flags |= asked(&site.name);
-                probes.push(Probe { name: site.name.clone(), mpi: Some(function), spec });
+                probes.push(Probe {
+                    name: site.name.clone(),
+                    mpi: Some(function),
+                    spec,
+                });
             }
         }
     }
     for want in wanted {
         if !probes.iter().any(|probe| probe.name == want.function) {
-            let spec = ProbeSpec { flags: asked(&want.function), ..ProbeSpec::default() };
-            probes.push(Probe { name: want.function.clone(), mpi: None, spec });
+            let spec = ProbeSpec {
+                flags: asked(&want.function),
+                ..ProbeSpec::default()
+            };
+            probes.push(Probe {
+                name: want.function.clone(),
+                mpi: None,
+                spec,
+            });
         }
     }
     probes
@@ -280,7 +351,10 @@ fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implement
         captures: [Capture::default(); abi::MAX_CAPTURES],
         bytes: ByteRule::default(),
     };
-    if let Some(bytes) = function.bytes.filter(|_| implementation.layout != SizeLayout::Unknown) {
+    if let Some(bytes) = function
+        .bytes
+        .filter(|_| implementation.layout != SizeLayout::Unknown)
+    {
         spec.flags |= SpecFlags::BYTES;
         spec.bytes = ByteRule {
             layout: implementation.layout as u8,

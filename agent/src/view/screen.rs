@@ -22,11 +22,21 @@ pub fn header(snapshot: &Snapshot) -> String {
     let here = snapshot.processes.len();
     let what = match &job.mpi {
         Some((name, version)) => {
-            let version = version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
-            let ranks = if here == job.size { plural(here, "rank") } else { format!("{here} of {} ranks", job.size) };
+            let version = version
+                .as_ref()
+                .map(|version| format!(" {version}"))
+                .unwrap_or_default();
+            let ranks = if here == job.size {
+                plural(here, "rank")
+            } else {
+                format!("{here} of {} ranks", job.size)
+            };
             format!("{ranks} ({pids}), {name}{version}")
         }
-        None => format!("{} ({pids}), no MPI", plural(here, "process").replace("processs", "processes")),
+        None => format!(
+            "{} ({pids}), no MPI",
+            plural(here, "process").replace("processs", "processes")
+        ),
     };
     format!("{}: {what}, user {}, this node only", job.program, job.user)
 }
@@ -51,16 +61,30 @@ pub fn screen(snapshot: &Snapshot) -> Vec<String> {
 /// What is left on the screen at the end: the same, over the whole session.
 pub fn closing(snapshot: &Snapshot) -> Vec<String> {
     let mut lines = vec![String::new()];
-    lines.extend(over_all(snapshot, "over", snapshot.processes.iter().filter_map(|process| process.whole).collect()));
+    lines.extend(over_all(
+        snapshot,
+        "over",
+        snapshot
+            .processes
+            .iter()
+            .filter_map(|process| process.whole)
+            .collect(),
+    ));
     let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
     let mut functions = snapshot.functions();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
     if !functions.is_empty() {
-        lines.extend([String::new(), " function                 calls      mean   share of the time".to_owned()]);
+        lines.extend([
+            String::new(),
+            " function                 calls      mean   share of the time".to_owned(),
+        ]);
         let row = |function: &FunctionTotals| Row {
             name: function.name.clone(),
             calls: function.calls as f64,
-            mean_ns: function.time_ns.filter(|_| function.calls > 0).map(|time| time as f64 / function.calls as f64),
+            mean_ns: function
+                .time_ns
+                .filter(|_| function.calls > 0)
+                .map(|time| time as f64 / function.calls as f64),
             share: function.time_ns.map(|time| time as f64 / watched),
         };
         lines.extend(rows(functions.iter().map(row)));
@@ -73,7 +97,11 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
 
 /// Where the time of all ranks goes now, in two lines.
 pub fn summary(snapshot: &Snapshot) -> Vec<String> {
-    over_all(snapshot, "after", snapshot.running().filter_map(|process| process.rates).collect())
+    over_all(
+        snapshot,
+        "after",
+        snapshot.running().filter_map(|process| process.rates).collect(),
+    )
 }
 
 fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
@@ -85,30 +113,57 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
     let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
-    let in_mpi = mpi.map_or_else(String::new, |mpi| format!("   inside MPI {}", percent(mpi / number)));
+    let in_mpi = mpi.map_or_else(String::new, |mpi| {
+        format!("   inside MPI {}", percent(mpi / number))
+    });
     let calls = mpi.map_or_else(String::new, |_| {
-        format!("{} MPI calls/s, {}/s sent", count(sum(|r| r.calls_per_s)), bytes(sum(|r| r.sent_per_s)))
+        format!(
+            "{} MPI calls/s, {}/s sent",
+            count(sum(|r| r.calls_per_s)),
+            bytes(sum(|r| r.sent_per_s))
+        )
     });
     let (cpu, wait) = (mean(|r| r.cpu), mean(|r| r.runqueue));
-    let ranks = if snapshot.job.mpi.is_some() { "rank" } else { "process" };
-    let whose = if rates.len() == 1 { format!("the {ranks}") } else { format!("the {} {ranks}s", rates.len()) };
+    let ranks = if snapshot.job.mpi.is_some() {
+        "rank"
+    } else {
+        "process"
+    };
+    let whose = if rates.len() == 1 {
+        format!("the {ranks}")
+    } else {
+        format!("the {} {ranks}s", rates.len())
+    };
     let whose = whose.replace("processs", "processes");
     vec![
         format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
-        format!(" time of {whose}   on a CPU {}   waiting for a CPU {}{in_mpi}", percent(cpu), percent(wait)),
+        format!(
+            " time of {whose}   on a CPU {}   waiting for a CPU {}{in_mpi}",
+            percent(cpu),
+            percent(wait)
+        ),
     ]
 }
 
 fn ranks(snapshot: &Snapshot) -> Vec<String> {
     let mut lines =
         vec![" rank    in MPI  on a CPU  waits for a CPU  switched away/s   calls/s     sent/s".to_owned()];
-    let name = |process: &ProcessView| process.rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+    let name = |process: &ProcessView| {
+        process
+            .rank
+            .map_or_else(|| "-".to_owned(), |rank| rank.to_string())
+    };
     if snapshot.processes.len() <= RANKS_SHOWN {
-        lines.extend(snapshot.processes.iter().map(|process| match (&process.rates, process.ended) {
-            (_, true) => format!(" {:>4}  ended", name(process)),
-            (None, _) => format!(" {:>4}  not measured yet", name(process)),
-            (Some(rates), _) => rank_line(&name(process), rates),
-        }));
+        lines.extend(
+            snapshot
+                .processes
+                .iter()
+                .map(|process| match (&process.rates, process.ended) {
+                    (_, true) => format!(" {:>4}  ended", name(process)),
+                    (None, _) => format!(" {:>4}  not measured yet", name(process)),
+                    (Some(rates), _) => rank_line(&name(process), rates),
+                }),
+        );
         return lines;
     }
     let mut rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
@@ -164,7 +219,9 @@ fn rows(all: impl ExactSizeIterator<Item = Row>) -> Vec<String> {
 }
 
 fn line(row: &Row) -> String {
-    let columns = row.share.map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
+    let columns = row
+        .share
+        .map_or(0.0, |share| (share * BAR_COLUMNS).round().clamp(0.0, BAR_COLUMNS));
     let line = format!(
         " {:<20} {:>9}  {:>8}   {:>6}  {}",
         row.name,
@@ -183,16 +240,31 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
     }
     let mut lines = Vec::new();
     if snapshot.findings.is_empty() {
-        lines.push(format!(" no finding: {} looked, none applies", plural(snapshot.rules.len(), "rule")));
-        lines.extend(snapshot.rules.iter().map(|rule| format!("    {:<20} {}", rule.name, rule.state)));
+        lines.push(format!(
+            " no finding: {} looked, none applies",
+            plural(snapshot.rules.len(), "rule")
+        ));
+        lines.extend(
+            snapshot
+                .rules
+                .iter()
+                .map(|rule| format!("    {:<20} {}", rule.name, rule.state)),
+        );
         return lines;
     }
     lines.push(format!(" {}", plural(snapshot.findings.len(), "finding")));
     for (index, finding) in snapshot.findings.iter().enumerate() {
         lines.extend(finding_block(index + 1, finding));
     }
-    let quiet = |rule: &&crate::snapshot::RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
-    lines.extend(snapshot.rules.iter().filter(quiet).map(|rule| format!("    state  {}", rule.state)));
+    let quiet =
+        |rule: &&crate::snapshot::RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
+    lines.extend(
+        snapshot
+            .rules
+            .iter()
+            .filter(quiet)
+            .map(|rule| format!("    state  {}", rule.state)),
+    );
     lines
 }
 
@@ -200,7 +272,11 @@ fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut text = finding.text.lines();
     let repaired = if finding.repaired { " (repaired)" } else { "" };
-    lines.push(format!(" {number}  {}{repaired}   {}", finding.rule, text.next().unwrap_or_default()));
+    lines.push(format!(
+        " {number}  {}{repaired}   {}",
+        finding.rule,
+        text.next().unwrap_or_default()
+    ));
     lines.extend(text.map(|line| format!("    {line}")));
     for (word, advice) in [("now", &finding.now), ("next", &finding.next_start)] {
         for (index, line) in advice.iter().flat_map(|advice| advice.lines()).enumerate() {
@@ -212,9 +288,15 @@ fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
 
 fn losses(snapshot: &Snapshot) -> Vec<String> {
     let lost = snapshot.lost.iter().filter(|(_, count)| *count > 0);
-    let mut lines: Vec<String> =
-        lost.map(|(kind, number)| format!(" lost: {} ({kind})", count(*number as f64))).collect();
-    lines.extend(snapshot.missing.iter().map(|missing| format!(" missing: {missing}")));
+    let mut lines: Vec<String> = lost
+        .map(|(kind, number)| format!(" lost: {} ({kind})", count(*number as f64)))
+        .collect();
+    lines.extend(
+        snapshot
+            .missing
+            .iter()
+            .map(|missing| format!(" missing: {missing}")),
+    );
     lines
 }
 
@@ -304,7 +386,11 @@ mod tests {
             next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
             repaired: false,
         });
-        snapshot.rules.push(RuleView { name: "openmpi-busy-wait".into(), mode: "advising", state: "advising".into() });
+        snapshot.rules.push(RuleView {
+            name: "openmpi-busy-wait".into(),
+            mode: "advising",
+            state: "advising".into(),
+        });
         insta::assert_snapshot!(screen(&snapshot).join("\n"), @"
 
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent

@@ -14,7 +14,10 @@ impl Painter {
     /// Repaints when standard output is a terminal and `plain` was not asked for.
     pub fn new(plain: bool) -> Painter {
         let knows_cursor = std::env::var("TERM").is_ok_and(|term| term != "dumb");
-        Painter { is_screen: !plain && knows_cursor && io::stdout().is_terminal(), painted: 0 }
+        Painter {
+            is_screen: !plain && knows_cursor && io::stdout().is_terminal(),
+            painted: 0,
+        }
     }
 
     /// Whether blocks are repainted.
@@ -24,8 +27,12 @@ impl Painter {
 
     /// Columns and rows that there are.
     pub fn size(&self) -> (usize, usize) {
-        let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| self.is_screen);
-        size.map_or((120, usize::MAX), |size| (usize::from(size.ws_col).max(40), usize::from(size.ws_row).max(10)))
+        let size = rustix::termios::tcgetwinsize(io::stdout())
+            .ok()
+            .filter(|_| self.is_screen);
+        size.map_or((120, usize::MAX), |size| {
+            (usize::from(size.ws_col).max(40), usize::from(size.ws_row).max(10))
+        })
     }
 
     /// A line that stays.
