@@ -43,6 +43,7 @@ struct Completeness<'a> {
     status: &'static str,
     missing: &'a [String],
     lost: std::collections::BTreeMap<&'a str, u64>,
+    calls_under_way_when_armed: u64,
 }
 
 #[derive(Serialize)]
@@ -135,6 +136,7 @@ pub fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
             status: if complete { "complete" } else { "partial" },
             missing: &snapshot.missing,
             lost,
+            calls_under_way_when_armed: snapshot.under_way,
         },
         processes: snapshot.processes.iter().map(process).collect(),
         rules: snapshot

@@ -24,6 +24,8 @@ pub struct Snapshot {
     pub changes: Vec<ChangeView>,
     /// What was lost on the kernel side, by kind.
     pub lost: Vec<(&'static str, u64)>,
+    /// Calls that were under way when the probes were armed: in no other number.
+    pub under_way: u64,
     /// What is missing from the picture, in words. Empty means complete.
     pub missing: Vec<String>,
 }

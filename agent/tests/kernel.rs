@@ -25,6 +25,7 @@ __attribute__((noinline)) long outer(long depth, long tag) { long r = inner(dept
 __attribute__((noinline)) void leaves(int really) { sink++; if (really) longjmp(out, 1); sink++; }
 __attribute__((noinline)) void catches(void) { if (!setjmp(out)) leaves(1); sink++; }
 static void *work(void *unused) { for (int i = 0; i < 1000; i++) outer(3, 7); return unused; }
+static void *once(void *unused) { outer(0, 1); return unused; }
 int main(void) {
     char line[64];
     puts("ready"); fflush(stdout);
@@ -36,6 +37,11 @@ int main(void) {
             pthread_t threads[4];
             for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, 0);
             for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+        }
+        if (line[0] == 'm') for (int i = 0; i < 5000; i++) {
+            pthread_t thread;
+            pthread_create(&thread, 0, once, 0);
+            pthread_join(thread, 0);
         }
         puts("done"); fflush(stdout);
     }
@@ -278,6 +284,30 @@ fn threads_are_paired_apart_as_root() {
         let totals = kernel.totals(2).unwrap();
         assert_eq!((totals[0].calls, totals[0].timed), (4000, 4000));
         assert_eq!((totals[1].calls, totals[1].timed), (16_000, 4000));
+    });
+}
+
+#[test]
+fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
+    for_both_kinds_of_links(|force_tracefs| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        target.run("many");
+        let outer = kernel.totals(2).unwrap()[0];
+        let room = u64::from(abi::MAX_THREADS);
+        assert_eq!(
+            (outer.calls, outer.timed, outer.too_deep),
+            (5000, room, 5000 - room)
+        );
+        let lost: u64 = kernel.losses().unwrap().iter().map(|(_, count)| count).sum();
+        // Each such thread asks for a record twice: in the outer function and in the inner one.
+        assert_eq!(lost, 2 * (5000 - room));
+        for (key, _) in kernel.threads().unwrap() {
+            kernel.forget_thread(key).unwrap();
+        }
+        target.run("outer");
+        assert_eq!(kernel.totals(2).unwrap()[0].timed, room + 100);
     });
 }
 

@@ -22,23 +22,30 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
     let captures = capture(ctx, spec);
-    if spec.flags & SpecFlags::SPAN != 0 {
-        let thread = maps::thread_or_new(task.key, task.process)?;
-        frames::close_abandoned(thread, regs.rsp, probe);
-        let frame = Frame {
-            stack_pointer: regs.rsp,
-            entered_ns: now,
-            probe,
-            outermost: u32::from(is_outermost(thread, spec, probe)),
-            captures,
-        };
-        count(ctx, spec, totals, thread);
-        if !frames::push(thread, frame, spec.flags) {
-            maps::add(&totals.too_deep, 1);
+    let thread = if spec.flags & SpecFlags::SPAN != 0 { maps::thread_or_new(task.key, task.process) } else { None };
+    match thread {
+        Some(thread) => {
+            frames::close_abandoned(thread, regs.rsp, probe);
+            let frame = Frame {
+                stack_pointer: regs.rsp,
+                entered_ns: now,
+                probe,
+                outermost: u32::from(is_outermost(thread, spec, probe)),
+                captures,
+            };
+            let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
+            count(ctx, spec, totals, is_nested);
+            if !frames::push(thread, frame, spec.flags) {
+                maps::add(&totals.too_deep, 1);
+            }
         }
-    } else {
-        maps::add(&totals.calls, 1);
-        count_bytes(ctx, spec, totals);
+        None => {
+            count(ctx, spec, totals, false);
+            // Where a thread's record could not be made, the call is counted but not timed.
+            if spec.flags & SpecFlags::SPAN != 0 {
+                maps::add(&totals.too_deep, 1);
+            }
+        }
     }
     if spec.flags & SpecFlags::SEND_ENTRY != 0 {
         emit::hit(&task, probe, HitKind::Entry, now, NO_DURATION, captures);
@@ -51,8 +58,8 @@ fn is_outermost(thread: &Thread, spec: &ProbeSpec, probe: u32) -> bool {
     if spec.flags & SpecFlags::OUTERMOST != 0 { thread.inside == 0 } else { !frames::is_open(thread, probe) }
 }
 
-fn count(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals, thread: &Thread) {
-    if spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0 {
+fn count(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals, is_nested: bool) {
+    if is_nested {
         maps::add(&totals.nested, 1);
     } else {
         maps::add(&totals.calls, 1);

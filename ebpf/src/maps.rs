@@ -3,7 +3,7 @@
 use abi::{Hit, Loss, ProbeSpec, Thread, Totals};
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
 
 /// What each probe does; the index is its cookie less one.
@@ -21,7 +21,7 @@ pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 1 << 10 /* BPF_F_M
 
 /// What is open in each thread; the key is the kernel's own `pid << 32 | tid`.
 #[map]
-pub static THREADS: LruHashMap<u64, Thread> = LruHashMap::with_max_entries(abi::MAX_THREADS, 0);
+pub static THREADS: HashMap<u64, Thread> = HashMap::with_max_entries(abi::MAX_THREADS, 0);
 
 /// A thread record of zeros: it is larger than the stack of a program may be.
 #[map]

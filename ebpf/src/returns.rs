@@ -16,7 +16,7 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
     let Some(thread) = maps::thread(task.key) else {
-        maps::lost(Loss::ReturnWithoutThread);
+        maps::lost(Loss::UnderWay);
         return None;
     };
     // SAFETY: `regs` is the context that the kernel passed.
@@ -29,7 +29,7 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         } else if let Some(totals) = cookie.and_then(|probe| maps::totals(task.process, probe)) {
             maps::add(&totals.unpaired, 1);
         } else {
-            maps::lost(Loss::ReturnWithoutThread);
+            maps::lost(Loss::UnderWay);
         }
         return None;
     };

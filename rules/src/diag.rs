@@ -44,7 +44,7 @@ pub enum Severity {
 /// One thing wrong with a rule file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Stable code such as `E0107`; [`crate::explain`] has its page.
+    /// Stable code such as `E0107`; [`crate::explain()`] has its page.
     pub code: &'static str,
     /// Whether the rule can run in spite of it.
     pub severity: Severity,

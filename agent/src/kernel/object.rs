@@ -160,10 +160,7 @@ impl Kernel {
     /// The hits of this process no longer count.
     pub fn forget(&mut self, pid: u32) -> Result<(), KernelError> {
         let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
-        match processes.remove(&pid) {
-            Err(MapError::KeyNotFound) | Ok(()) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        removed(processes.remove(&pid))
     }
 
     /// What a process did in each probed function, in the order of the probes.
@@ -188,10 +185,22 @@ impl Kernel {
     /// What was lost so far, by kind.
     pub fn losses(&self) -> Result<Vec<(&'static str, u64)>, KernelError> {
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.map("LOSSES")?)?;
-        Loss::ALL
+        Loss::REPORTED
             .iter()
             .map(|(loss, name)| Ok((*name, counters.get(&(*loss as u32), 0)?.iter().sum())))
             .collect()
+    }
+
+    /// Calls that were under way when the probes were armed and have returned since.
+    pub fn under_way(&self) -> Result<u64, KernelError> {
+        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.map("LOSSES")?)?;
+        Ok(counters.get(&(Loss::UnderWay as u32), 0)?.iter().sum())
+    }
+
+    /// Makes room: takes out the record of a thread that has ended.
+    pub fn forget_thread(&mut self, key: u64) -> Result<(), KernelError> {
+        let mut threads: HashMap<_, u64, ThreadRecord> = HashMap::try_from(self.map_mut("THREADS")?)?;
+        removed(threads.remove(&key))
     }
 
     /// The ring buffer of hits. It can be taken once.
@@ -216,6 +225,14 @@ impl Kernel {
 /// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's.
 pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
+}
+
+/// What is not there any more need not be removed.
+fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
+    match result {
+        Err(MapError::KeyNotFound) | Ok(()) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn missing(name: &str) -> KernelError {
@@ -281,11 +298,7 @@ fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), Ke
 
 fn data(map: &Map) -> Option<&MapData> {
     match map {
-        Map::Array(data)
-        | Map::PerCpuArray(data)
-        | Map::HashMap(data)
-        | Map::LruHashMap(data)
-        | Map::RingBuf(data) => Some(data),
+        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::RingBuf(data) => Some(data),
         _ => None,
     }
 }

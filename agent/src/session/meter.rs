@@ -49,6 +49,8 @@ pub struct Metered {
     cpus: Option<(u64, CpuShare)>,
     first: Option<Reading>,
     readings: VecDeque<Reading>,
+    /// Time inside MPI of threads whose records were taken out.
+    retired_ns: u64,
 }
 
 impl Metered {
@@ -63,6 +65,7 @@ impl Metered {
             cpus: None,
             first: None,
             readings: VecDeque::new(),
+            retired_ns: 0,
         }
     }
 
@@ -82,6 +85,7 @@ impl Metered {
         let mut reading = Reading {
             at_ns: now_ns,
             totals,
+            mpi_ns: self.retired_ns,
             ..Reading::default()
         };
         for (key, thread) in threads.iter().filter(|(_, thread)| thread.process == self.slot) {
@@ -129,6 +133,19 @@ impl Metered {
             self.readings.pop_front();
         }
         Ok(())
+    }
+
+    /// Takes over what the record of an ended thread says, so that the record can go.
+    pub fn retire(&mut self, key: u64, thread: &Thread) -> bool {
+        let is_gone = self.ended
+            || self
+                .sampler
+                .as_ref()
+                .is_some_and(|sampler| !sampler.has_thread(key as u32 as i32));
+        if is_gone {
+            self.retired_ns += thread.closed_ns;
+        }
+        is_gone
     }
 
     /// A thread that was cancelled inside a call leaves its frame open for ever.

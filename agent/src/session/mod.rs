@@ -21,6 +21,7 @@ use std::{
     time::Duration,
 };
 
+use abi::Thread;
 use aya::maps::{MapData, RingBuf};
 
 use self::{
@@ -294,6 +295,26 @@ impl Session {
                 self.rules.observe(process.slot, reading, self.probes.list());
             }
         }
+        self.retire_threads(&threads)
+    }
+
+    /// The kernel side has room for so many threads; those that have ended make place.
+    fn retire_threads(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
+        if threads.len() < abi::MAX_THREADS as usize / 2 {
+            return Ok(());
+        }
+        for (key, thread) in threads {
+            let Some(process) = self
+                .processes
+                .iter_mut()
+                .find(|process| process.slot == thread.process)
+            else {
+                continue;
+            };
+            if process.retire(*key, thread) {
+                self.probes.kernel_mut().forget_thread(*key)?;
+            }
+        }
         Ok(())
     }
 
@@ -367,6 +388,7 @@ impl Session {
             findings: self.ledger.findings(),
             changes: self.ledger.changes(),
             lost,
+            under_way: self.probes.kernel().under_way().unwrap_or_default(),
             missing: self
                 .probes
                 .missing()

@@ -20,7 +20,7 @@ pub struct Totals {
     pub bytes: u64,
     /// Calls whose bytes could not be told.
     pub bytes_unknown: u64,
-    /// Calls deeper than [`MAX_FRAMES`]: counted, not timed.
+    /// Calls deeper than [`MAX_FRAMES`], or in a thread without a record: counted, not timed.
     pub too_deep: u64,
     /// Calls whose return was never seen, and returns whose entry was not.
     pub unpaired: u64,
@@ -108,19 +108,19 @@ pub enum Loss {
     ThreadTable = 1,
     /// A probe fired whose spec or cell is not there.
     UnknownProbe = 2,
-    /// A thread was not known when a call returned: it was entered before the probe was armed, or evicted.
-    ReturnWithoutThread = 3,
+    /// A call returned in a thread without a record: it was entered before the probes were armed. Not a loss, but told, so
+    /// that the numbers add up.
+    UnderWay = 3,
 }
 
 impl Loss {
     /// Number of kinds.
     pub const COUNT: u32 = 4;
-    /// All kinds with the name under which they are reported.
-    pub const ALL: [(Loss, &'static str); Loss::COUNT as usize] = [
+    /// The real losses with the name under which they are reported.
+    pub const REPORTED: [(Loss, &'static str); 3] = [
         (Loss::RingFull, "ring_full"),
         (Loss::ThreadTable, "thread_table"),
         (Loss::UnknownProbe, "unknown_probe"),
-        (Loss::ReturnWithoutThread, "return_without_thread"),
     ];
 }
 
