@@ -9,6 +9,12 @@ mod attach;
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;
 
+// What is written, by hand and by rules, what is put back, and what cannot be written.
+mod change;
+
+// Bad input: what is wrong, where, what to do, and the exit code.
+mod cli;
+
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;
 

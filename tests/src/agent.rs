@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -64,6 +64,23 @@ impl Agent {
         )
     }
 
+    /// Runs a command to its end, with the journals in `state`; its exit code and what it printed.
+    pub fn run_in(state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
+        let output = Command::new(binary()?)
+            .args(arguments)
+            .env("TUNEAGENT_STATE_DIR", state)
+            .stdin(Stdio::null())
+            .output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let code = output.status.code().ok_or("killed by a signal")?;
+        Ok((code, String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// The same with journals of its own.
+    pub fn run(arguments: &[&str]) -> Outcome<(i32, String)> {
+        Agent::run_in(tempfile::tempdir()?.path(), arguments)
+    }
+
     fn start(arguments: Vec<String>, folder: TempDir) -> Outcome<Agent> {
         let binary = binary()?;
         let mut command = Command::new("setpriv");
@@ -73,6 +90,7 @@ impl Agent {
             .args(arguments.iter().map(OsStr::new));
         // A state folder of its own: journals of tests must not mix with each other, nor with the user's.
         command
+            .env("TUNEAGENT_STATE_DIR", folder.path())
             .env("XDG_STATE_HOME", folder.path())
             .env("XDG_RUNTIME_DIR", folder.path());
         command

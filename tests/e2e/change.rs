@@ -1,0 +1,168 @@
+//! Changing a program: by hand and by rules, in every rank, and back again. What cannot write, does not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, family, require};
+
+use crate::expected::{SOON, finish_pingpong, start_pingpong};
+
+const VARIABLE: &str = "opal_progress_yield_when_idle";
+
+/// The variable in every rank, as raw bytes.
+fn values(state: &Path, pid: &str) -> Outcome<Vec<String>> {
+    let (code, text) = Agent::run_in(state, &["get", pid, VARIABLE])?;
+    assert_eq!(code, 0, "{text}");
+    let value = |line: &str| {
+        line.split(" = ")
+            .nth(1)
+            .and_then(|rest| rest.split(' ').next())
+            .map(str::to_owned)
+    };
+    Ok(text.lines().filter_map(value).collect())
+}
+
+#[test]
+fn set_by_hand_reaches_every_rank_stays_and_is_taken_back() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let state = tempfile::tempdir()?;
+    let state = state.path();
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 4, 0)?;
+    job.open("go")?;
+    let pid = job.pid().to_string();
+    assert_eq!(values(state, &pid)?, ["0x00"; 4]);
+
+    let assignment = format!("{VARIABLE}=true");
+    let (code, text) = Agent::run_in(state, &["set", &pid, &assignment])?;
+    assert_eq!(code, 1, "without its type: {text}");
+    assert!(text.contains("state it"), "{text}");
+    assert_eq!(values(state, &pid)?, ["0x00"; 4]);
+
+    let (code, text) = Agent::run_in(state, &["set", &pid, &assignment, "--type", "bool"])?;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(
+        text.matches("false -> true (bool), change 1").count(),
+        4,
+        "{text}"
+    );
+    assert_eq!(
+        values(state, &pid)?,
+        ["0x01"; 4],
+        "it stays when the command has ended"
+    );
+
+    let (code, text) = Agent::run_in(state, &["journal", &pid])?;
+    assert_eq!(
+        (code, text.matches("in force, confirmed").count()),
+        (0, 4),
+        "{text}"
+    );
+
+    let (code, text) = Agent::run_in(state, &["undo", &pid])?;
+    assert_eq!((code, text.matches("is as it was").count()), (0, 4), "{text}");
+    assert_eq!(values(state, &pid)?, ["0x00"; 4]);
+    let (code, text) = Agent::run_in(state, &["undo", &pid])?;
+    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    job.open("stop")?;
+    finish_pingpong(job, 4)?;
+    Ok(())
+}
+
+/// The access modes (0: read only) with which a process holds memory of processes open.
+fn memory_modes(pid: u32) -> Outcome<BTreeSet<u32>> {
+    let mut modes = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))?.flatten() {
+        if !fs::read_link(entry.path()).is_ok_and(|target| target.to_string_lossy().ends_with("/mem")) {
+            continue;
+        }
+        let info = format!("/proc/{pid}/fdinfo/{}", entry.file_name().to_string_lossy());
+        let info = fs::read_to_string(info)?;
+        let flags = info
+            .lines()
+            .find_map(|line| line.strip_prefix("flags:"))
+            .ok_or("no flags")?;
+        let flags = u32::from_str_radix(flags.trim(), 8).map_err(|error| error.to_string())?;
+        modes.insert(flags & 3);
+    }
+    Ok(modes)
+}
+
+#[test]
+fn without_apply_there_is_nobody_who_could_write() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    let status = fs::read_to_string(format!("/proc/{}/status", agent.pid()))?;
+    // 2 is a filter, and a filter cannot be taken off; rights.rs shows what it refuses.
+    assert!(
+        status
+            .lines()
+            .any(|line| line.split_whitespace().eq(["Seccomp:", "2"])),
+        "{status}"
+    );
+    assert!(
+        family::descendants(agent.pid()).is_empty(),
+        "it has started another process"
+    );
+    assert_eq!(
+        memory_modes(agent.pid())?,
+        BTreeSet::from([0]),
+        "memory is open, and only to be read"
+    );
+    agent.stop()?;
+    job.open("go")?;
+    job.open("stop")?;
+    finish_pingpong(job, 2)?;
+    Ok(())
+}
+
+#[test]
+fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 2, 0)?;
+    job.open("go")?;
+    let mut agent = Agent::attach(job.pid(), &["--apply", "--duration", "6s"])?;
+    let report = agent.finish(SOON)?;
+    assert_eq!(report["findings"], serde_json::json!([]), "{report}");
+    assert_eq!(report["changes"], serde_json::json!([]), "{report}");
+    let state = report["rules"][0]["state"].as_str().unwrap_or_default();
+    assert!(
+        state.contains("condition false"),
+        "the rule says why it does not act: {state}"
+    );
+    job.open("stop")?;
+    finish_pingpong(job, 2)?;
+    Ok(())
+}
+
+#[test]
+fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let state = tempfile::tempdir()?;
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
+    job.open("go")?;
+    let pid = job.pid().to_string();
+    let mut agent = Agent::attach(job.pid(), &["--apply"])?;
+    agent.lines.wait_for_line("written and read back", SOON)?;
+    assert_eq!(values(state.path(), &pid)?, ["0x01"; 6]);
+    agent.signal(Signal::KILL)?;
+    agent.wait(SOON)?;
+    let deadline = Instant::now() + SOON;
+    while values(state.path(), &pid)? != ["0x00"; 6] {
+        assert!(Instant::now() < deadline, "not put back");
+    }
+    job.open("stop")?;
+    finish_pingpong(job, 6)?;
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! Bad input gets an answer: what is wrong, where, what to do, and the documented exit code. Nothing is attached then.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use tuneagent_e2e::agent::{Agent, binary};
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, start_pingpong, with_folder};
+
+const NOBODY: u32 = 65_534;
+
+/// A process that does nothing until it is dropped.
+struct Idle(Child);
+
+impl Idle {
+    fn start(uid: u32) -> Outcome<Idle> {
+        let mut command = Command::new("cat");
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .uid(uid)
+            .gid(uid);
+        let mut child = command.spawn()?;
+        // What it echoes tells that it has started.
+        let mut echo = [0];
+        let input = child.stdin.as_mut().ok_or("no input")?;
+        input.write_all(b"x")?;
+        child.stdout.as_mut().ok_or("no output")?.read_exact(&mut echo)?;
+        Ok(Idle(child))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Idle {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
+    require!(Root);
+    let cases = [
+        (vec!["attach", "999999999"], "there is no process 999999999 here"),
+        (vec!["attach", "1"], "process 1 is init"),
+        (vec!["attach", "2"], "is a thread of the kernel"),
+        (
+            vec!["attach", "no-such-program"],
+            "no program named no-such-program runs here",
+        ),
+        (vec!["attach", "slurm:4711"], "slurm:… are not in this version"),
+        (vec!["explain", "E9999"], "nothing is known as E9999"),
+        (vec!["undo", "999999999"], "there is no process 999999999 here"),
+        (
+            vec!["set", "999999999", "x=1"],
+            "there is no process 999999999 here",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let (code, text) = Agent::run(&arguments)?;
+        assert_eq!((code, text.lines().count()), (2, 1), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
+    require!(Root);
+    let idle = Idle::start(0)?;
+    let (code, text) = Agent::run(&["attach", &idle.pid()])?;
+    assert_eq!(code, 2, "{text}");
+    for part in ["is no MPI program", "PMPI_Send", "--probe FUNCTION"] {
+        assert!(text.contains(part), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let program = programs::c("busywork")?;
+    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["300".into()]))?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner"])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let seen = crate::expected::counts(&report["processes"][0]["functions"])?;
+    for name in ["step_outer", "step_inner"] {
+        let calls = seen.get(name).map(|(calls, _)| *calls);
+        assert_eq!(calls, tally[name].as_u64(), "{name}: {report}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("wrong.yaml");
+    std::fs::write(
+        &file,
+        "rule: wrong\nabout: wrong on purpose\nroles:\n  rank: rank >= 0\nwindows:\n  pulse: {every: 500ms}\n\
+         metrics:\n  wanted: sum(cpu.tme)\n  odd: sum(cpu.time) + sum(mpi.bytes)\n",
+    )?;
+    let file = file.to_string_lossy().into_owned();
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
+    let pid = job.pid().to_string();
+    let (code, text) = Agent::run(&["attach", &pid, "--rules", &file])?;
+    assert_eq!(code, 2, "{text}");
+    for part in [
+        "nothing was attached",
+        "wrong.yaml:8:",
+        "did you mean `cpu.time`?",
+        "wrong.yaml:9:",
+        "cannot add",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    let (code, checked) = Agent::run(&["rule", "check", &file])?;
+    assert_eq!(code, 1, "{checked}");
+    assert!(checked.contains("2 mistakes found"), "{checked}");
+    Ok(())
+}
+
+#[test]
+fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outcome {
+    require!(Root);
+    let idle = Idle::start(NOBODY)?;
+    // A copy where anybody may run it.
+    let folder = tempfile::tempdir_in("/tmp")?;
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let program = folder.path().join("tuneagent");
+    std::fs::copy(binary()?, &program)?;
+    let as_nobody = |arguments: &[&str]| -> Outcome<(Option<i32>, String)> {
+        let output = Command::new(&program)
+            .args(arguments)
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .output()?;
+        Ok((
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        ))
+    };
+    let pid = idle.pid();
+    let (code, text) = as_nobody(&["attach", &pid, "--probe", "main"])?;
+    assert_eq!(code, Some(3), "{text}");
+    let again = format!("sudo {} attach {pid} --probe main", program.display());
+    for part in [
+        "CAP_BPF",
+        "CAP_PERFMON",
+        again.as_str(),
+        "what /proc alone tells",
+        "waiting for a CPU",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    // A process of somebody else is not even looked at.
+    let foreign = Idle::start(0)?;
+    let (code, text) = as_nobody(&["attach", &foreign.pid()])?;
+    assert_eq!(code, Some(3), "{text}");
+    assert!(
+        text.contains("belongs to root") && text.contains("sudo "),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn programs_of_other_users_need_an_extra_word() -> Outcome {
+    require!(Root);
+    let idle = Idle::start(NOBODY)?;
+    let (code, text) = Agent::run(&["attach", &idle.pid(), "--probe", "main"])?;
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("--any-user"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn metrics_are_served_while_a_session_runs() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    // A port that is free now.
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
+    job.open("go")?;
+    let mut agent = Agent::attach(job.pid(), &["--metrics", &address.to_string()])?;
+    agent.armed()?;
+    let get = |path: &str| -> Outcome<String> {
+        let mut stream = TcpStream::connect(address)?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    assert!(get("/healthz")?.starts_with("HTTP/1.1 200"));
+    // The first page is empty until the first counters were read; a scrape a little later has them.
+    let deadline = std::time::Instant::now() + SOON;
+    let page = loop {
+        let page = get("/metrics")?;
+        if page.contains("tuneagent_mpi_calls_total{") || std::time::Instant::now() > deadline {
+            break page;
+        }
+    };
+    for part in [
+        "# TYPE tuneagent_mpi_calls_total counter",
+        "function=\"MPI_Allreduce\"",
+        "rank=\"1\"",
+        "tuneagent_cpu_seconds_total",
+    ] {
+        assert!(page.contains(part), "{part} is not in:\n{page}");
+    }
+    agent.stop()?;
+    // The port is taken: told before anything is attached.
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let taken_address = taken.local_addr()?.to_string();
+    let pid = job.pid().to_string();
+    let (code, text) = Agent::run(&["attach", &pid, "--metrics", &taken_address])?;
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("/metrics cannot be served"), "{text}");
+    Ok(())
+}
