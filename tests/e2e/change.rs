@@ -166,3 +166,30 @@ fn what_a_killed_agent_had_changed_is_put_back_by_its_actuator() -> Outcome {
     finish_pingpong(job, 6)?;
     Ok(())
 }
+
+#[test]
+fn every_way_of_leaving_puts_back_what_was_changed() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let state = tempfile::tempdir()?;
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
+    job.open("go")?;
+    let pid = job.pid().to_string();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut agent = Agent::attach(job.pid(), &["--apply"])?;
+        agent.lines.wait_for_line("written and read back", SOON)?;
+        assert_eq!(values(state.path(), &pid)?, ["0x01"; 6]);
+        agent.signal(signal)?;
+        let code = agent.wait(SOON)?;
+        assert_eq!(code, 0, "{signal:?}: {}", agent.lines.text());
+        assert_eq!(values(state.path(), &pid)?, ["0x00"; 6], "{signal:?}");
+        assert!(
+            agent.lines.text().contains("6 changes put back"),
+            "{signal:?}: {}",
+            agent.lines.text()
+        );
+    }
+    job.open("stop")?;
+    finish_pingpong(job, 6)?;
+    Ok(())
+}

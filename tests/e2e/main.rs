@@ -6,6 +6,9 @@ mod baseline;
 // Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
 mod attach;
 
+// Ranks that come late and go early, namespaces, deleted files.
+mod joining;
+
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;
 

@@ -30,6 +30,9 @@ impl Session {
                 .push(Metered::new(member.process.pid.number, rank, slot));
             self.rules.join(slot, &member, now);
             ends.watch(member.process.pid.number, slot);
+            let who = rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"));
+            self.painter
+                .say(&format!("{who} (pid {}) joined", member.process.pid));
             self.job.members.push(member);
         }
         Ok(())

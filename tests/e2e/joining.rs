@@ -1,0 +1,155 @@
+//! Ranks that come late and go early, programs in namespaces of their own, files that are gone.
+
+use std::fs;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tuneagent_e2e::agent::{Agent, binary};
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, counts, start_pingpong, with_folder};
+
+/// Runs a script of the shell as the program of a job; `$0` is the job's folder and `$1` the program.
+fn script(text: &str, program: &std::path::Path) -> impl FnOnce(&std::path::Path) -> Vec<String> {
+    let (text, program) = (text.to_owned(), program.to_string_lossy().into_owned());
+    move |folder| vec!["-c".into(), text, folder.to_string_lossy().into_owned(), program]
+}
+
+#[test]
+fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let program = programs::mpi("count", Mpi::OpenMpi)?;
+    // Rank 1 is a shell until the gate opens; rank 0 waits for it inside MPI_Init.
+    let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
+                    while [ ! -e "$0/late" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
+                  fi
+                  exec "$1" "$0" --iterations 3"#;
+    let shell = std::path::Path::new("/bin/bash");
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, shell, script(text, &program))?;
+    let launcher = job.pid();
+    // Rank 0 is there as soon as it can be attached to.
+    let deadline = std::time::Instant::now() + SOON;
+    let mut agent = loop {
+        let mut agent = Agent::attach(launcher, &[])?;
+        if agent.armed().is_ok() {
+            break agent;
+        }
+        assert!(std::time::Instant::now() < deadline, "{}", agent.lines.text());
+        agent.wait(SOON)?;
+    };
+    job.open("late")?;
+    agent.lines.wait_for_line("joined", SOON)?;
+    job.events("ready", 2, SOON)?;
+    job.open("go")?;
+    let tallies = job.events("tally", 2, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    for tally in &tallies {
+        let same_pid = |process: &&Value| process["pid"] == tally["pid"];
+        let processes = report["processes"].as_array().ok_or("no processes")?;
+        let process = processes
+            .iter()
+            .find(same_pid)
+            .ok_or("a rank is missing in the report")?;
+        let seen = counts(&process["functions"])?;
+        for (name, count) in counts(&tally["functions"])? {
+            assert_eq!(seen.get(&name), Some(&count), "{name} of rank {}", tally["rank"]);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
+    job.open("go")?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    let ready = job.events("ready", 2, SOON)?;
+    let victim = ready[0]["pid"]
+        .as_i64()
+        .and_then(|pid| i32::try_from(pid).ok())
+        .ok_or("no pid")?;
+    kill_process(Pid::from_raw(victim).ok_or("no pid")?, Signal::SEGV).map_err(std::io::Error::from)?;
+    let report = agent.finish(SOON)?;
+    assert!(
+        agent.lines.text().contains("the program has ended"),
+        "{}",
+        agent.lines.text()
+    );
+    let processes = report["processes"].as_array().ok_or("no processes")?;
+    assert!(
+        processes.iter().all(|process| process["ended"] == true),
+        "{report}"
+    );
+    Ok(())
+}
+
+#[test]
+fn in_a_pid_namespace_of_its_own_the_same_is_counted() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi("count", Mpi::Mpich)?;
+    let text = format!(
+        r#"mpirun.mpich -n 2 "$1" "$0" --iterations 3 & job=$!
+           while [ ! -e "$0/attach" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
+           {} attach $job --plain --json "$0/report.json"; wait"#,
+        binary()?.display()
+    );
+    let inside = script(&text, &program);
+    let unshare = std::path::Path::new("/usr/bin/unshare");
+    let mut report_file = None;
+    let mut job = Job::alone(unshare, |folder| {
+        report_file = Some(folder.join("report.json"));
+        let head = ["--pid", "--fork", "--mount-proc", "--kill-child", "/bin/bash"].map(String::from);
+        head.into_iter().chain(inside(folder)).collect()
+    })?;
+    job.events("ready", 2, SOON)?;
+    job.open("attach")?;
+    job.lines.wait_for_line("armed", SOON)?;
+    job.open("go")?;
+    let tallies = job.events("tally", 2, SOON)?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let text = fs::read_to_string(report_file.ok_or("no folder")?)?;
+    let report: Value = serde_json::from_str(&text)?;
+    for tally in &tallies {
+        let rank = tally["rank"]
+            .as_u64()
+            .and_then(|rank| usize::try_from(rank).ok())
+            .ok_or("no rank")?;
+        let seen = counts(&report["processes"][rank]["functions"])?;
+        for (name, count) in counts(&tally["functions"])? {
+            assert_eq!(seen.get(&name), Some(&count), "{name} of rank {rank}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let copy = folder.path().join("busywork");
+    fs::copy(programs::c("busywork")?, &copy)?;
+    let mut job = Job::alone(&copy, |folder| with_folder(folder, vec!["50".into()]))?;
+    job.events("ready", 1, SOON)?;
+    fs::remove_file(&copy)?;
+    let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer"])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let seen = counts(&report["processes"][0]["functions"])?;
+    let calls = seen.get("step_outer").map(|(calls, _)| *calls);
+    assert_eq!(calls, tally["step_outer"].as_u64(), "{report}");
+    Ok(())
+}
