@@ -131,7 +131,11 @@ impl Agent {
 
     /// Waits for the end; its exit code, or 128 + the signal.
     pub fn wait(&mut self, within: Duration) -> Outcome<i32> {
-        family::wait(&mut self.child, within).while_(format!("tuneagent; it printed:\n{}", self.lines.text()))
+        let code = family::wait(&mut self.child, within)
+            .while_(format!("tuneagent; it printed:\n{}", self.lines.text()))?;
+        // Its last words may still be on their way; the actuator holds the stream open until it has ended too.
+        self.lines.wait_for_end(within)?;
+        Ok(code)
     }
 
     /// Ctrl-C, then the report; anything but exit code 0 is a problem.

@@ -212,6 +212,10 @@ impl Scout {
                 Err(error) => unreachable.push((pid, error.to_string())),
             }
         }
+        // A wrapper script carries a rank too; the program that it will start joins later, with its MPI.
+        if by_rank.values().any(|member| member.mpi.is_some()) {
+            by_rank.retain(|_, member| member.mpi.is_some());
+        }
         Job {
             launcher: Some(launcher),
             members: by_rank.into_values().collect(),

@@ -60,29 +60,37 @@ fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbol> {
         .find_map(|table| table.named(name).find(|symbol| symbol.defined))
 }
 
-/// Where the size stands in Open MPI's datatype objects: the one offset at which four types of known size all show it.
-/// The offset moves between versions and debug builds.
+/// Where the size stands in Open MPI's datatype objects: an offset at which types of known size show it. It moves between
+/// versions and debug builds.
+///
+/// A basic type shows its size three times, as size and as its upper bounds. A short and an int are six bytes with two of
+/// padding between them: only the size is six. That type is made in MPI_Init; before, the first of the three is taken, for the
+/// size stands before the bounds in every release.
 fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
-    // A basic type's size stands in its object three times, as size and as upper bounds. A short and an int are six bytes
-    // with two of padding between them: only the size is six.
-    const KNOWN: [(&str, u64); 4] = [
-        ("ompi_mpi_byte", 1),
-        ("ompi_mpi_int", 4),
-        ("ompi_mpi_double", 8),
-        ("ompi_mpi_short_int", 6),
-    ];
+    const BASIC: [(&str, u64); 3] = [("ompi_mpi_byte", 1), ("ompi_mpi_int", 4), ("ompi_mpi_double", 8)];
+    const COMPOSED: (&str, u64) = ("ompi_mpi_short_int", 6);
     /// Sizes have stood within the first hundred bytes in every release.
     const SEARCHED: u16 = 128;
-    let mut offsets = (0..SEARCHED).step_by(8).filter(|offset| {
-        KNOWN.iter().all(|(name, size)| {
-            let place = variable(&module.image, name).map(|symbol| module.address(symbol.address));
-            let place = place.and_then(|place| place.checked_add(u64::from(*offset)));
-            place.is_some_and(|place| space.memory().word(place).ok() == Some(*size))
-        })
-    });
-    let offset = offsets.next()?;
-    // Two candidates mean that we do not know.
-    offsets.next().is_none().then_some(offset)
+    let word = |name: &str, offset: u16| {
+        let place = variable(&module.image, name).map(|symbol| module.address(symbol.address))?;
+        space.memory().word(place.checked_add(u64::from(offset))?).ok()
+    };
+    let shows = |(name, size): &(&str, u64), offset| word(name, offset) == Some(*size);
+    let offsets = (0..SEARCHED).step_by(8);
+    let basic: Vec<u16> = offsets
+        .filter(|offset| BASIC.iter().all(|known| shows(known, *offset)))
+        .collect();
+    let composed: Vec<u16> = basic
+        .iter()
+        .copied()
+        .filter(|offset| shows(&COMPOSED, *offset))
+        .collect();
+    match (&composed[..], &basic[..]) {
+        ([only], _) => Some(*only),
+        ([], [first, ..]) if word(COMPOSED.0, *first) == Some(0) => Some(*first),
+        // Several candidates, or none, mean that we do not know.
+        _ => None,
+    }
 }
 
 /// Open MPI keeps its release as a string of its own, such as `v4.1.4`, among its constants.
