@@ -1,25 +1,19 @@
-//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only file of a
-//! session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
+//! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only
+//! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+mod sources;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use abi::{Hit, HitKind, SpecFlags};
 use rules::{
-    CheckedRule, Delivery, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, RuleFile,
-    Site, Time,
+    CheckedRule, Delivery, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Site, Time,
 };
 
 use crate::{
-    diagnostics,
     discover::Member,
     evidence::CpuShare,
     exit::Failure,
-    mpi,
     session::{
         ledger::{KEPT, UNDONE},
         meter::Reading,
@@ -101,34 +95,8 @@ impl RuleBook {
         parameters: &[(String, String)],
         apply: Option<&[String]>,
     ) -> Result<RuleBook, Failure> {
-        let mut checked: Vec<CheckedRule> = Vec::new();
-        let mut used = vec![false; parameters.len()];
-        for source in sources(paths)? {
-            let rule = source.check(parameters, &mut used)?;
-            // A file may replace a built-in rule of the same name.
-            checked.retain(|known| known.name() != rule.name() || !source.replaces);
-            checked.push(rule);
-        }
-        if let Some(((name, _), _)) = parameters.iter().zip(used).find(|(_, used)| !used) {
-            return Err(Failure::not_there(format!(
-                "--param {name}: no loaded rule has a parameter of this name"
-            )));
-        }
-        let names: Vec<String> = checked.iter().map(|rule| rule.name().to_owned()).collect();
-        let applying = match apply {
-            None => Vec::new(),
-            Some([]) => names,
-            Some(some) => {
-                if let Some(unknown) = some.iter().find(|name| !names.contains(name)) {
-                    let loaded = names.join(", ");
-                    return Err(Failure::not_there(format!(
-                        "--apply={unknown}: no such rule is loaded; loaded are: {loaded}"
-                    )));
-                }
-                some.to_vec()
-            }
-        };
-        refuse_what_cannot_be_probed(&checked)?;
+        let checked = sources::load(paths, parameters)?;
+        let applying = sources::applying(&checked, apply)?;
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
         Ok(RuleBook { engine, applying })
     }
@@ -438,123 +406,4 @@ fn found(finding: rules::Finding, is_new: bool) -> Act {
         next_start: finding.next_start,
         is_new,
     }
-}
-
-/// A return probe on a function that a C++ exception or longjmp passes through aborts the program: for now only MPI's C
-/// functions get one.
-fn refuse_what_cannot_be_probed(rules: &[CheckedRule]) -> Result<(), Failure> {
-    for rule in rules {
-        let armed = rule
-            .plan()
-            .probes
-            .iter()
-            .filter(|probe| probe.delivers != Delivery::Nothing);
-        if let Some(probe) = armed
-            .filter(|probe| probe.site != Site::Entry)
-            .find(|probe| mpi::find(&probe.function).is_none())
-        {
-            return Err(Failure::not_there(format!(
-                "rule {}, probe {}: the return of {} is not probed in this version, because an exception that passes \
-                 through it would abort the program; use `entry:`, or a function of MPI",
-                rule.name(),
-                probe.name,
-                probe.function,
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The text of a rule and where it is from.
-struct Source {
-    name: String,
-    text: String,
-    replaces: bool,
-}
-
-impl Source {
-    fn check(&self, parameters: &[(String, String)], used: &mut [bool]) -> Result<CheckedRule, Failure> {
-        let refuse = |wrong: Vec<rules::Diagnostic>| {
-            Failure::not_there(format!(
-                "nothing was attached\n{}",
-                diagnostics::render(&self.name, &self.text, &wrong)
-            ))
-        };
-        let file = RuleFile::parse(&self.text).map_err(refuse)?;
-        let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
-        let mut overrides = BTreeMap::new();
-        for ((name, value), used) in parameters.iter().zip(used) {
-            if plain.parameters().iter().any(|(known, _)| known == name) {
-                overrides.insert(name.clone(), value.clone());
-                *used = true;
-            }
-        }
-        if overrides.is_empty() {
-            Ok(plain)
-        } else {
-            file.check(&overrides).map_err(refuse)
-        }
-    }
-}
-
-/// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
-fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
-    let built_in = |name: &str, text: &str| Source {
-        name: name.into(),
-        text: text.into(),
-        replaces: false,
-    };
-    let mut sources: Vec<Source> = Vec::new();
-    if !paths.iter().any(|path| path == "none") {
-        sources.extend(rules::library().iter().map(|(name, text)| built_in(name, text)));
-    }
-    for path in paths.iter().filter(|path| *path != "none") {
-        if let Some((name, text)) = rules::library().iter().find(|(name, _)| name == path) {
-            if !sources.iter().any(|source| source.name == *name) {
-                sources.push(built_in(name, text));
-            }
-            continue;
-        }
-        for file in files(Path::new(path))? {
-            let text = fs::read_to_string(&file)
-                .map_err(|error| Failure::not_there(format!("{} cannot be read: {error}", file.display())))?;
-            sources.push(Source {
-                name: file.display().to_string(),
-                text,
-                replaces: true,
-            });
-        }
-    }
-    Ok(sources)
-}
-
-fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
-    if path.is_file() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let Ok(entries) = fs::read_dir(path) else {
-        let known: Vec<&str> = rules::library().iter().map(|(name, _)| *name).collect();
-        return Err(Failure::not_there(format!(
-            "--rules {}: no such file or folder, and no built-in rule of this name (there are: {})",
-            path.display(),
-            known.join(", "),
-        )));
-    };
-    let is_rule = |file: &PathBuf| {
-        file.extension()
-            .is_some_and(|extension| extension == "yaml" || extension == "yml")
-    };
-    let mut files: Vec<PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_rule)
-        .collect();
-    files.sort();
-    if files.is_empty() {
-        return Err(Failure::not_there(format!(
-            "--rules {}: no *.yaml file in this folder",
-            path.display()
-        )));
-    }
-    Ok(files)
 }
