@@ -63,13 +63,14 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// `"1 rank"`, `"6 ranks"`.
+/// `"1 rank"`, `"6 ranks"`, `"2 processes"`.
 pub fn plural(number: usize, noun: &str) -> String {
-    format!(
-        "{} {noun}{}",
-        count(number as f64),
-        if number == 1 { "" } else { "s" }
-    )
+    let ending = match (number, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{} {noun}{ending}", count(number as f64))
 }
 
 fn significant(value: f64, digits: usize) -> String {
@@ -110,6 +111,7 @@ mod tests {
             (times(110.2), "110"),
             (plural(1, "rank"), "1 rank"),
             (plural(16, "rank"), "16 ranks"),
+            (plural(2, "process"), "2 processes"),
         ];
         for (text, expected) in cases {
             assert_eq!(text, expected);

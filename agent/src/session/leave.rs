@@ -6,7 +6,7 @@ use tuner::{
 };
 
 use super::{
-    Session,
+    ALL_HITS, Session,
     hands::Hands,
     kernel_failure,
     ledger::{REVERTED, UNDONE},
@@ -26,7 +26,7 @@ impl Session {
     }
 
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
-        self.take_hits();
+        self.take_hits(ALL_HITS);
         self.read().map_err(kernel_failure)?;
         let farewell = self.hands.take().map(Hands::finish);
         let mut code = Code::Done;

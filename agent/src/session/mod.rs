@@ -59,6 +59,9 @@ const SCAN_PERIOD: Duration = Duration::from_secs(2);
 /// Hits taken from the ring before the loop looks at anything else.
 const HITS_PER_WAKE: usize = 4096;
 
+/// More hits than the ring can hold: at the end of a window all that belong to it are taken.
+const ALL_HITS: usize = abi::RING_BYTES as usize / size_of::<abi::Hit>();
+
 /// What was asked for on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -113,6 +116,8 @@ pub struct Session {
     painted_ns: u64,
     scanned_ns: u64,
     missing: Vec<String>,
+    /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
+    hits_left: bool,
 }
 
 impl Session {
@@ -152,6 +157,7 @@ impl Session {
             decisions: BTreeMap::new(),
             painter,
             host: host(),
+            hits_left: false,
             armed_ns: now,
             painted_ns: now,
             scanned_ns: now,
@@ -207,6 +213,7 @@ impl Session {
                 Some(slot) = ends.next() => Wake::Ended(slot),
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
                 _ = ticker.tick() => Wake::Tick,
+                () = at_once_if(self.hits_left) => Wake::Hits,
                 Ok(()) = ring.wait() => Wake::Hits,
             };
             if let Some(reason) = self.wake(wake, &ends)? {
@@ -220,7 +227,7 @@ impl Session {
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
-            Wake::Hits => self.take_hits(),
+            Wake::Hits => self.take_hits(HITS_PER_WAKE),
             Wake::Ended(slot) => {
                 self.end_process(slot)?;
                 if self.processes.iter().all(|process| process.ended) {
@@ -228,7 +235,7 @@ impl Session {
                 }
             }
             Wake::Tick => {
-                self.take_hits();
+                self.take_hits(ALL_HITS);
                 self.read().map_err(kernel_failure)?;
                 self.evaluate();
                 self.look_for_newcomers(ends)?;
@@ -318,17 +325,21 @@ impl Session {
         Ok(())
     }
 
-    fn take_hits(&mut self) {
-        for _ in 0..HITS_PER_WAKE {
-            let Some(item) = self.hits.next() else { return };
+    fn take_hits(&mut self, limit: usize) {
+        for _ in 0..limit {
+            let Some(item) = self.hits.next() else {
+                self.hits_left = false;
+                return;
+            };
             if let Some(hit) = read_hit(&item) {
                 self.rules.observe_hit(&hit, self.probes.list());
             }
         }
+        self.hits_left = true;
     }
 
     fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
-        self.take_hits();
+        self.take_hits(ALL_HITS);
         // The last totals are still on the kernel side; those of /proc are gone with the process.
         self.read().map_err(kernel_failure)?;
         let Some(process) = self.processes.iter_mut().find(|process| process.slot == slot) else {
@@ -435,6 +446,12 @@ async fn until(deadline: Option<tokio::time::Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
+    }
+}
+
+async fn at_once_if(now: bool) {
+    if !now {
+        std::future::pending::<()>().await;
     }
 }
 

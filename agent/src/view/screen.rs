@@ -33,10 +33,7 @@ pub fn header(snapshot: &Snapshot) -> String {
             };
             format!("{ranks} ({pids}), {name}{version}")
         }
-        None => format!(
-            "{} ({pids}), no MPI",
-            plural(here, "process").replace("processs", "processes")
-        ),
+        None => format!("{} ({pids}), no MPI", plural(here, "process")),
     };
     format!("{}: {what}, user {}, this node only", job.program, job.user)
 }
@@ -124,17 +121,15 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         )
     });
     let (cpu, wait) = (mean(|r| r.cpu), mean(|r| r.runqueue));
-    let ranks = if snapshot.job.mpi.is_some() {
+    let noun = if snapshot.job.mpi.is_some() {
         "rank"
     } else {
         "process"
     };
-    let whose = if rates.len() == 1 {
-        format!("the {ranks}")
-    } else {
-        format!("the {} {ranks}s", rates.len())
+    let whose = match rates.len() {
+        1 => format!("the {noun}"),
+        several => format!("the {}", plural(several, noun)),
     };
-    let whose = whose.replace("processs", "processes");
     vec![
         format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
         format!(
