@@ -24,5 +24,8 @@ mod killed;
 // The shape of the source: directions of dependencies, sizes, and where another process is written to.
 mod tidy;
 
+// What the five works ask for, and where each requirement stands.
+mod sources;
+
 // What several of the above expect of the small programs.
 mod expected;
