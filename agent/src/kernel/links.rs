@@ -73,14 +73,19 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
     }
 }
 
-/// Finds out by trying. A link to a process that cannot exist is refused in three ways: as unknown attach type (no
-/// `uprobe_multi`), for its file (no filter by process), or for the process.
+/// Finds out by trying to attach to a folder, which no kernel does: one that knows the link refuses the file, one that does
+/// not (before 6.6) refuses the whole request. A process that cannot exist is refused first by kernels that filter by
+/// process (since 6.10); others take it for "any".
 pub(super) fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     const NO_PROCESS: u32 = u32::MAX;
-    let root = c"/";
-    let by_process = match sys::link_uprobe_multi(program, root, &[0], &[1], false, NO_PROCESS) {
-        Err(error) => error.raw_os_error() == Some(libc::EINVAL),
-        Ok(_) => false,
+    let refusal = |pid| {
+        let attempt = sys::link_uprobe_multi(program, c"/", &[0], &[1], false, pid);
+        attempt.err().and_then(|error| error.raw_os_error())
     };
-    LinkKind::UprobeMulti { by_process }
+    match (refusal(0), refusal(NO_PROCESS)) {
+        (Some(libc::EBADF), by_process) => LinkKind::UprobeMulti {
+            by_process: by_process == Some(libc::EINVAL),
+        },
+        _ => LinkKind::Tracefs,
+    }
 }

@@ -93,18 +93,7 @@ impl Kernel {
             .override_global("NAMESPACE_INODE", &inode, true)
             .load(OBJECT)
             .map_err(load_error)?;
-        let multi = load_programs(&maps, sys::BPF_TRACE_UPROBE_MULTI);
-        let (entry, returns, kind) = match multi {
-            Ok((entry, returns)) if !options.force_tracefs => {
-                let kind = links::probe_kind(entry.as_fd());
-                (entry, returns, kind)
-            }
-            // A kernel without uprobe_multi refuses its attach type.
-            _ => {
-                let (entry, returns) = load_programs(&maps, 0)?;
-                (entry, returns, LinkKind::Tracefs)
-            }
-        };
+        let (entry, returns, kind) = programs(&maps, options.force_tracefs)?;
         let totals = maps
             .map("TOTALS")
             .and_then(data)
@@ -252,6 +241,19 @@ fn load_error(error: aya::EbpfError) -> KernelError {
         source = cause.source();
     }
     KernelError::Object(error.to_string())
+}
+
+/// The two programs, loaded for the kind of links that this kernel has. One without `uprobe_multi` may refuse its attach
+/// type, or take it and refuse the link.
+fn programs(maps: &Ebpf, force_tracefs: bool) -> Result<(OwnedFd, OwnedFd, LinkKind), KernelError> {
+    if !force_tracefs && let Ok((entry, returns)) = load_programs(maps, sys::BPF_TRACE_UPROBE_MULTI) {
+        let kind = links::probe_kind(entry.as_fd());
+        if kind != LinkKind::Tracefs {
+            return Ok((entry, returns, kind));
+        }
+    }
+    let (entry, returns) = load_programs(maps, 0)?;
+    Ok((entry, returns, LinkKind::Tracefs))
 }
 
 /// Parses the object a second time and loads its programs with this attach type, bound to the maps that aya made.
