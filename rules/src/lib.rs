@@ -77,6 +77,7 @@ mod lang;
 mod library;
 mod measure;
 mod plan;
+pub mod recording;
 mod rule;
 mod term;
 mod unit;

@@ -1,0 +1,117 @@
+//! The outer form: how a recording begins, and blocks with check sums. What is inside a block is not known here.
+//!
+//! A block's sum goes on from the sum of the one before it, so that a block that is missing, doubled or moved is
+//! noticed. Its length and sum have a sum of their own: a length that is wrong is damage, not a missing rest.
+
+use super::wire::Cursor;
+use super::{MAJOR, MAX_BLOCK, MINOR, ReadError};
+
+const MAGIC: [u8; 8] = *b"\x89tunerec";
+/// Magic, major version, minor version.
+pub(super) const PRELUDE: usize = 12;
+/// Length, sum, sum of the two.
+pub(super) const FRAME: usize = 12;
+
+/// The first bytes of a recording, and the sum from which the first block's goes on.
+pub(super) fn begin() -> (Vec<u8>, u32) {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&MAJOR.to_le_bytes());
+    out.extend_from_slice(&MINOR.to_le_bytes());
+    let sum = crc32fast::hash(&out);
+    (out, sum)
+}
+
+/// Appends a block; returns its sum. The records are not more than [`MAX_BLOCK`] bytes.
+pub(super) fn seal(out: &mut Vec<u8>, records: &[u8], before: u32) -> u32 {
+    let sum = chained(records, before);
+    let length = u32::try_from(records.len()).unwrap_or(u32::MAX);
+    let mut frame = [length.to_le_bytes(), sum.to_le_bytes()].concat();
+    let check = crc32fast::hash(&frame);
+    frame.extend_from_slice(&check.to_le_bytes());
+    out.extend_from_slice(&frame);
+    out.extend_from_slice(records);
+    sum
+}
+
+fn chained(records: &[u8], before: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&before.to_le_bytes());
+    hasher.update(records);
+    hasher.finalize()
+}
+
+/// Goes over the blocks of a recording.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks<'a> {
+    bytes: &'a [u8],
+    /// Where the next block begins.
+    at: usize,
+    /// Sum of the last one.
+    sum: u32,
+}
+
+impl<'a> Blocks<'a> {
+    /// Checks how the recording begins.
+    pub(super) fn new(bytes: &'a [u8]) -> Result<Blocks<'a>, ReadError> {
+        let Some((prelude, _)) = bytes.split_first_chunk::<PRELUDE>() else {
+            // A version of which one byte is missing is not looked at.
+            let is_the_beginning = bytes.iter().zip(&MAGIC).all(|(a, b)| a == b);
+            return Err(if is_the_beginning {
+                ReadError::Torn { at: 0 }
+            } else {
+                ReadError::NotARecording
+            });
+        };
+        let [magic @ .., major_low, major_high, _, _] = prelude;
+        if *magic != MAGIC {
+            return Err(ReadError::NotARecording);
+        }
+        let found = u16::from_le_bytes([*major_low, *major_high]);
+        if found != MAJOR {
+            return Err(ReadError::UnknownVersion { found });
+        }
+        Ok(Blocks {
+            bytes,
+            at: PRELUDE,
+            sum: crc32fast::hash(prelude),
+        })
+    }
+
+    /// Whether there is nothing more.
+    pub(super) fn is_over(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// Where the next block begins, which is where the last one ends.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// The records of the next block.
+    pub(super) fn next(&mut self) -> Result<&'a [u8], ReadError> {
+        let at = self.at;
+        let torn = |_| ReadError::Torn { at };
+        let corrupt = |what| Err(ReadError::Corrupt { at, what });
+        let mut cursor = Cursor::new(self.bytes.get(at..).unwrap_or_default());
+        let frame = cursor.bytes(FRAME).map_err(torn)?;
+        let mut fields = Cursor::new(frame);
+        let (length, sum, check) = match (fields.fixed(), fields.fixed(), fields.fixed()) {
+            (Ok(length), Ok(sum), Ok(check)) => (length, sum, check),
+            _ => return Err(torn("")),
+        };
+        if crc32fast::hash(frame.get(..8).unwrap_or_default()) != check {
+            return corrupt("the frame of a block has another sum");
+        }
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        if length > MAX_BLOCK {
+            return corrupt("a block is longer than blocks may be");
+        }
+        let records = cursor.bytes(length).map_err(torn)?;
+        if chained(records, self.sum) != sum {
+            return corrupt("a block has another sum");
+        }
+        self.sum = sum;
+        self.at = at + FRAME + length;
+        Ok(records)
+    }
+}

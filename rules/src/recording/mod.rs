@@ -1,0 +1,68 @@
+//! Recordings: what a session observed, as bytes, and back; several of them joined into one.
+//!
+//! Nothing here opens a file, reads a clock or evaluates a rule. Bytes go out of a [`Writer`] in chunks, a [`Reader`]
+//! goes over bytes that somebody else has read, and [`Merge`] joins readers. The format is in `docs/recording.md`:
+//! blocks with check sums hold records with lengths, and whatever comes again and again — a probe's hits in a thread, a
+//! counter of a process — is described once as a *stream* and then costs its differences.
+//!
+//! Where to read: `record` (the values), `wire` (numbers and texts), `block` (check sums), `stream` (what both sides
+//! remember), `writer`, `reader` with `body`, `merge`.
+//!
+//! ```
+//! use rules::recording::{Header, Reader, Record, Writer};
+//! use rules::{ProcessId, Time};
+//!
+//! let header = Header { host: "node1".into(), program: "simulate".into(), ..Header::default() };
+//! let mut writer = Writer::new(&header).unwrap();
+//! let record = Record::Watermark { process: ProcessId(0), time: Time(1_000) };
+//! writer.write(&record).unwrap();
+//! let mut bytes = writer.take(); // what may go into the file now
+//! bytes.extend(writer.finish());
+//!
+//! let reader = Reader::new(&bytes).unwrap();
+//! assert_eq!(reader.header().host, "node1");
+//! let records: Result<Vec<Record>, _> = reader.collect();
+//! assert_eq!(records.unwrap(), [record]);
+//!
+//! // The end is missing: everything up to the last whole block, then an error that says where.
+//! let torn: Vec<_> = Reader::new(&bytes[..bytes.len() - 1]).unwrap().collect();
+//! assert!(torn[0].as_ref().unwrap_err().to_string().starts_with("the recording breaks off"));
+//! ```
+
+mod block;
+mod body;
+mod error;
+mod merge;
+mod reader;
+mod record;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod writer;
+
+pub use error::{ReadError, TooLarge};
+pub use merge::{Broken, Merge, Merged};
+pub use reader::Reader;
+pub use record::{Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Reason, Record};
+pub use writer::Writer;
+
+/// The format's major version: another one cannot be read.
+pub const MAJOR: u16 = 1;
+/// The format's minor version: a newer one can be read, what is new in it is left out and counted.
+pub const MINOR: u16 = 0;
+
+/// Bytes of one text: a path of Linux is not longer.
+pub const MAX_TEXT: usize = 4096;
+/// Values captured at one hit: four times what the kernel side can read today.
+pub const MAX_CAPTURES: usize = 16;
+/// Pairs of free text in a header.
+pub const MAX_NOTES: usize = 64;
+/// Bytes of one record: the facts of a process with some thousand libraries.
+pub const MAX_RECORD: usize = 256 << 10;
+/// Bytes of one block's records.
+pub const MAX_BLOCK: usize = 1 << 20;
+/// Streams remembered at a time, by the writer and the reader; then the writer begins anew. 6 MiB.
+pub const MAX_STREAMS: usize = 1 << 16;
+/// A block is closed when it has this many bytes: 0.04 % of sums, and little is lost where it is torn.
+pub const BLOCK_TARGET: usize = 32 << 10;

@@ -1,0 +1,243 @@
+//! What a recording consists of, as plain values. How they look as bytes is not known here.
+
+use std::collections::BTreeMap;
+
+use crate::facts::ProcessFacts;
+use crate::measure::Measure;
+use crate::value::{ProcessId, Time};
+
+/// What a recording says of itself before the first record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Name of the machine.
+    pub host: String,
+    /// Name of the program that was watched.
+    pub program: String,
+    /// The wall clock at the start, nanoseconds since 1970 (UTC).
+    pub wall_start_ns: u64,
+    /// The clock of all the records' times, read at the same moment as `wall_start_ns`.
+    pub origin: Time,
+    /// Whatever else is worth knowing, at most [`super::MAX_NOTES`] pairs.
+    pub notes: BTreeMap<String, String>,
+}
+
+/// A probe, by the number it has in its recording.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProbeKey(pub u32);
+
+/// One thing that was recorded. Times are nanoseconds of the clock of [`Header::origin`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A process of the job is there.
+    ProcessJoined {
+        /// Its number.
+        process: ProcessId,
+        /// Since when.
+        time: Time,
+        /// What is known of it.
+        facts: ProcessFacts,
+    },
+    /// More is known of a process: these facts take the place of those before.
+    ProcessLearned {
+        /// Its number.
+        process: ProcessId,
+        /// Since when.
+        time: Time,
+        /// All that is known of it.
+        facts: ProcessFacts,
+    },
+    /// A process has ended or is watched no longer.
+    ProcessLeft {
+        /// Its number.
+        process: ProcessId,
+        /// When.
+        time: Time,
+    },
+    /// What a probe's number stands for, from here on.
+    ProbeDefined {
+        /// Its number.
+        probe: ProbeKey,
+        /// What it is.
+        definition: ProbeDefinition,
+    },
+    /// A probe was hit.
+    Hit(Hit),
+    /// A running total since any moment.
+    Counter {
+        /// None for a measure of the node.
+        process: Option<ProcessId>,
+        /// Which.
+        measure: Measure,
+        /// When it was read.
+        time: Time,
+        /// Nanoseconds, bytes, or a count.
+        total: u64,
+    },
+    /// A level.
+    Gauge {
+        /// None for a measure of the node.
+        process: Option<ProcessId>,
+        /// Which.
+        measure: Measure,
+        /// When it was read.
+        time: Time,
+        /// Seconds, bytes, or a plain number.
+        value: f64,
+    },
+    /// Running totals of a probe in one process.
+    ProbeTotals {
+        /// The probe.
+        probe: ProbeKey,
+        /// The process.
+        process: ProcessId,
+        /// When they were read.
+        time: Time,
+        /// Hits since any moment.
+        count: u64,
+        /// Sum of their durations, nanoseconds.
+        duration_sum_ns: u64,
+    },
+    /// No hit of this process with a time up to `time` comes after this record.
+    Watermark {
+        /// The process.
+        process: ProcessId,
+        /// Up to when.
+        time: Time,
+    },
+    /// Something was lost.
+    Loss {
+        /// When it was noticed.
+        time: Time,
+        /// What: `ring_full`.
+        kind: String,
+        /// How many since the recording began.
+        count: u64,
+    },
+}
+
+/// A probe as it was armed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProbeDefinition {
+    /// Its name in the rule.
+    pub name: String,
+    /// The function.
+    pub function: String,
+    /// Where it sits in the function.
+    pub place: Place,
+    /// Name and type of what is captured, in the order of [`Hit::captures`]; at most [`super::MAX_CAPTURES`].
+    pub captures: Vec<(String, CapturedType)>,
+}
+
+/// Where a probe sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// At the entry.
+    Entry,
+    /// At the return.
+    Return,
+    /// At both: its hits have durations.
+    Span,
+}
+
+/// One hit of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// The probe.
+    pub probe: ProbeKey,
+    /// The process.
+    pub process: ProcessId,
+    /// The thread, as the recording agent numbers them.
+    pub thread: u32,
+    /// When; of a span, when it ended.
+    pub time: Time,
+    /// How long it took, nanoseconds; none for an entry, or where the entry was not seen.
+    pub duration_ns: Option<u64>,
+    /// What was captured, at most [`super::MAX_CAPTURES`].
+    pub captures: Vec<Captured>,
+}
+
+/// The type of a captured value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CapturedType {
+    /// A number with a sign.
+    Signed,
+    /// A number without a sign.
+    Unsigned,
+    /// A floating-point number.
+    Float,
+    /// A truth value.
+    Boolean,
+    /// A text.
+    Text,
+}
+
+/// A captured value, or why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Captured {
+    /// There is no value.
+    None(Reason),
+    /// A number with a sign.
+    Signed(i64),
+    /// A number without a sign.
+    Unsigned(u64),
+    /// A floating-point number, every bit of which is kept.
+    Float(f64),
+    /// A truth value.
+    Boolean(bool),
+    /// A text of at most [`super::MAX_TEXT`] bytes.
+    Text(String),
+}
+
+/// Why a value is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// A reason of a newer version of the format.
+    Unknown,
+    /// It was not asked for.
+    NotMeasured,
+    /// The memory could not be read.
+    Unreadable,
+    /// It was measured and lost.
+    Lost,
+    /// What it belongs to is not complete.
+    Incomplete,
+    /// The call has not returned yet.
+    InsideCall,
+}
+
+impl Record {
+    /// Its time; none for a definition.
+    pub fn time(&self) -> Option<Time> {
+        match self {
+            Record::ProbeDefined { .. } => None,
+            Record::Hit(hit) => Some(hit.time),
+            Record::ProcessJoined { time, .. }
+            | Record::ProcessLearned { time, .. }
+            | Record::ProcessLeft { time, .. }
+            | Record::Counter { time, .. }
+            | Record::Gauge { time, .. }
+            | Record::ProbeTotals { time, .. }
+            | Record::Watermark { time, .. }
+            | Record::Loss { time, .. } => Some(*time),
+        }
+    }
+
+    /// What a merge changes: the time, the process and the probe.
+    pub(super) fn parts(&mut self) -> (Option<&mut Time>, Option<&mut ProcessId>, Option<&mut ProbeKey>) {
+        match self {
+            Record::ProbeDefined { probe, .. } => (None, None, Some(probe)),
+            Record::Hit(hit) => (Some(&mut hit.time), Some(&mut hit.process), Some(&mut hit.probe)),
+            Record::ProbeTotals {
+                probe, process, time, ..
+            } => (Some(time), Some(process), Some(probe)),
+            Record::ProcessJoined { process, time, .. }
+            | Record::ProcessLearned { process, time, .. }
+            | Record::ProcessLeft { process, time }
+            | Record::Watermark { process, time } => (Some(time), Some(process), None),
+            Record::Counter { process, time, .. } | Record::Gauge { process, time, .. } => {
+                (Some(time), process.as_mut(), None)
+            }
+            Record::Loss { time, .. } => (Some(time), None, None),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Laws on generated recordings: what was written is read, a part of it gives a part, no flipped bit goes unseen.
+
+use super::*;
+
+/// A recording in small blocks: `flushes` says after which records a block is closed.
+fn chunked(header: &Header, records: &[(Record, bool)]) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut writer = Writer::new(header).unwrap();
+    let mut chunks = vec![writer.take()];
+    for (record, flush) in records {
+        writer.write(record).unwrap();
+        if *flush {
+            writer.flush();
+            chunks.push(writer.take());
+        }
+    }
+    chunks.push(writer.finish());
+    (chunks.concat(), chunks)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    #[test]
+    fn what_was_written_is_read_in_its_order(
+        header in header(), records in proptest::collection::vec((record(), any::<bool>()), 0..60)
+    ) {
+        let (bytes, _) = chunked(&header, &records);
+        let reader = Reader::new(&bytes).unwrap();
+        prop_assert_eq!(reader.header(), &header);
+        let records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
+        prop_assert_eq!(read(&bytes), (records, None));
+    }
+
+    #[test]
+    fn every_beginning_of_a_recording_gives_the_beginning_of_its_records_and_is_torn(
+        header in header(), records in proptest::collection::vec((record(), any::<bool>()), 0..12)
+    ) {
+        let (bytes, chunks) = chunked(&header, &records);
+        // Behind each chunk so many bytes and so many records are whole.
+        let mut whole = vec![(0, 0)];
+        let mut flushed = (0..records.len()).filter(|place| records[*place].1);
+        for chunk in &chunks[..chunks.len() - 1] {
+            let count = if whole.len() == 1 { 0 } else { flushed.next().unwrap() + 1 };
+            whole.push((whole.last().unwrap().0 + chunk.len(), count));
+        }
+        let records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
+        for length in 0..bytes.len() {
+            let (at, count) = *whole.iter().rev().find(|(at, _)| *at <= length).unwrap();
+            // The first chunk is two pieces: how a recording begins, and the header's block.
+            let at = if at == 0 && length >= 12 { 12 } else { at };
+            let (found, error) = read(&bytes[..length]);
+            prop_assert_eq!(error, Some(ReadError::Torn { at }), "{} bytes", length);
+            prop_assert_eq!(&found, &records[..count], "{} bytes", length);
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_is_damage_and_never_a_wrong_record(
+        header in header(), records in proptest::collection::vec((record(), any::<bool>()), 0..8)
+    ) {
+        let (mut bytes, _) = chunked(&header, &records);
+        let records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let (found, error) = read(&bytes);
+            prop_assert!(records.starts_with(&found), "bit {}", bit);
+            let at = match error {
+                Some(ReadError::NotARecording) => 0,
+                Some(ReadError::UnknownVersion { .. }) => 8,
+                Some(ReadError::Corrupt { at, .. }) => at,
+                Some(ReadError::Torn { .. }) | None => panic!("bit {bit}: {error:?}"),
+            };
+            prop_assert!(at <= bit / 8 || (bit / 8 >= 10 && at == 12), "bit {} is not behind {}", bit, at);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn every_bit_of_a_float_is_kept(bits in proptest::collection::vec(any::<u64>(), 1..9)) {
+        let captures = bits.iter().map(|bits| Captured::Float(f64::from_bits(*bits))).collect();
+        let hit = Hit {
+            probe: ProbeKey(0), process: ProcessId(0), thread: 0, time: Time(0), duration_ns: None, captures
+        };
+        let (records, error) = read(&written(&Header::default(), &[Record::Hit(hit.clone()), Record::Hit(hit)]));
+        prop_assert_eq!(error, None);
+        for record in records {
+            let Record::Hit(Hit { captures, .. }) = record else { panic!() };
+            let found: Vec<u64> = captures
+                .into_iter()
+                .map(|value| match value { Captured::Float(value) => value.to_bits(), _ => panic!() })
+                .collect();
+            prop_assert_eq!(&found, &bits);
+        }
+    }
+
+    #[test]
+    fn numbers_of_every_length_come_back(values in proptest::collection::vec((number(), number()), 0..20)) {
+        let mut bytes = Vec::new();
+        for (now, before) in &values {
+            wire::put_number(&mut bytes, *now);
+            wire::put_difference(&mut bytes, *now, *before);
+            wire::put_float(&mut bytes, *now, *before);
+        }
+        let mut cursor = wire::Cursor::new(&bytes);
+        for (now, before) in &values {
+            prop_assert_eq!(cursor.number(), Ok(*now));
+            prop_assert_eq!(cursor.difference(*before), Ok(*now));
+            prop_assert_eq!(cursor.float(*before), Ok(*now));
+        }
+        prop_assert_eq!(cursor.left(), 0);
+    }
+}
+
+#[test]
+fn a_number_of_more_than_64_bits_is_refused() {
+    let all = [[0xff; 9].as_slice(), &[1]].concat();
+    assert_eq!(wire::Cursor::new(&all).number(), Ok(u64::MAX));
+    for wrong in [
+        [[0xff; 9].as_slice(), &[2]].concat(),
+        vec![0x80; 11],
+        vec![0x80; 3],
+    ] {
+        assert!(wire::Cursor::new(&wrong).number().is_err(), "{wrong:x?}");
+    }
+}
