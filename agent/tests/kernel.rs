@@ -11,7 +11,7 @@ use std::{
 };
 
 use abi::{Capture, CaptureKind, HitKind, ProbeSpec, SpecFlags, Totals};
-use tuneagent::kernel::{Kernel, LinkKind, LinkRequest, LoadOptions, Site, read_hit};
+use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site, read_hit};
 
 /// Waits for a line, works, answers with a line; so that probes can be armed and read while it stands still.
 const PROGRAM: &str = r#"
@@ -20,8 +20,9 @@ const PROGRAM: &str = r#"
 #include <pthread.h>
 static jmp_buf out;
 volatile long sink;
+volatile int calls;
 __attribute__((noinline)) long inner(long depth) { sink++; return depth ? inner(depth - 1) + 1 : 0; }
-__attribute__((noinline)) long outer(long depth, long tag) { long r = inner(depth); sink += tag; return r; }
+__attribute__((noinline)) long outer(long depth, long tag) { calls++; long r = inner(depth); sink += tag; return r; }
 __attribute__((noinline)) void leaves(int really) { sink++; if (really) longjmp(out, 1); sink++; }
 __attribute__((noinline)) void catches(void) { if (!setjmp(out)) leaves(1); sink++; }
 static void *work(void *unused) { for (int i = 0; i < 1000; i++) outer(3, 7); return unused; }
@@ -121,47 +122,90 @@ impl Drop for Target {
 
 const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
 
-fn armed(target: &Target, flags: u32, force_tracefs: bool) -> (Kernel, Vec<tuneagent::kernel::Link>) {
+/// How a test attaches.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    force_tracefs: bool,
+    returns: At,
+}
+
+fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kernel::Link>) {
     let probes = FUNCTIONS.len() as u32;
     let mut kernel = Kernel::load(LoadOptions {
         probes,
         processes: 4,
-        force_tracefs,
+        force_tracefs: way.force_tracefs,
     })
     .unwrap();
+    let capture = |kind, index, width| Capture {
+        kind: kind as u8,
+        index,
+        width,
+        zero: 0,
+    };
+    let nothing = Capture::default();
     let spec = ProbeSpec {
         flags,
         captures: [
-            Capture {
-                kind: CaptureKind::Argument as u8,
-                index: 1,
-            },
-            Capture {
-                kind: CaptureKind::Return as u8,
-                index: 0,
-            },
-            Capture::default(),
-            Capture::default(),
+            capture(CaptureKind::Argument, 1, 8),
+            capture(CaptureKind::Return, 0, 8),
+            capture(CaptureKind::VariableAtEntry, 0, 4),
+            capture(CaptureKind::VariableAtReturn, 0, 4),
+            capture(CaptureKind::VariableAtEntry, 0, 4),
+            nothing,
         ],
         ..ProbeSpec::default()
     };
     let pid = target.child.id();
-    let mut sites = Vec::new();
-    for (probe, function) in FUNCTIONS.iter().enumerate() {
+    let image = tuner::image::Image::read(std::fs::File::open(&target.path).unwrap()).unwrap();
+    let functions = image.functions(&FUNCTIONS).unwrap();
+    let (mut entries, mut exits) = (Vec::<Site>::new(), Vec::<Site>::new());
+    for (probe, name) in FUNCTIONS.iter().enumerate() {
         let probe = probe as u32;
-        let offset = target.offset(function);
+        let function = functions
+            .iter()
+            .find(|function| function.names == [*name])
+            .unwrap();
         kernel.set_spec(probe, spec).unwrap();
-        kernel.set_address(pid, target.base() + offset, probe).unwrap();
-        sites.push(Site { offset, probe });
+        let mut sites = vec![Site {
+            offset: function.offset.0,
+            probe,
+        }];
+        entries.extend(&sites);
+        if way.returns == At::ReturnInstruction {
+            let returns = tuner::code::returns(&image, function).unwrap();
+            assert_eq!(returns.jumps_out, 0, "{name}");
+            sites = returns
+                .instructions
+                .iter()
+                .map(|offset| Site {
+                    offset: offset.0,
+                    probe,
+                })
+                .collect();
+        }
+        exits.extend(&sites);
+        for site in entries.iter().chain(&exits) {
+            kernel
+                .set_address(pid, target.base() + site.offset, site.probe)
+                .unwrap();
+        }
+        // The fifth capture has no address: it cannot be read, and is said so.
+        for place in [2, 3] {
+            kernel
+                .set_variable(2, probe, place, target.base() + target.offset("calls"))
+                .unwrap();
+        }
     }
     kernel.watch(pid, 2).unwrap();
-    let request = |returns| LinkRequest {
+    let request = |at, sites| LinkRequest {
         path: target.path.clone(),
-        sites: sites.clone(),
-        returns,
+        sites,
+        at,
         pid: Some(pid),
     };
-    let links = [false, true].map(|returns| kernel.attach(&request(returns)).unwrap());
+    let links = [(way.returns, exits), (At::Entry, entries)];
+    let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     (kernel, links.into())
 }
 
@@ -181,27 +225,33 @@ fn needs(is_there: bool, what: &str) -> bool {
     is_there
 }
 
-fn for_both_kinds_of_links(test: impl Fn(bool)) {
+/// Links of both kinds, and both kinds of return probes.
+fn for_every_way(test: impl Fn(Way)) {
     if is_root() {
         for force_tracefs in [false, true] {
-            test(force_tracefs);
+            for returns in [At::Return, At::ReturnInstruction] {
+                test(Way {
+                    force_tracefs,
+                    returns,
+                });
+            }
         }
     }
 }
 
 #[test]
 fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
-        assert!(!force_tracefs || kernel.link_kind() == LinkKind::Tracefs);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, way);
+        assert!(!way.force_tracefs || kernel.link_kind() == LinkKind::Tracefs);
         target.run("outer");
         let totals = kernel.totals(2).unwrap();
         let counts = |totals: &Totals| (totals.calls, totals.timed, totals.unpaired, totals.too_deep);
-        assert_eq!(counts(&totals[0]), (100, 100, 0, 0), "tracefs: {force_tracefs}");
+        assert_eq!(counts(&totals[0]), (100, 100, 0, 0), "{way:?}");
         // inner(3) is four activations deep; the outermost ones are timed.
-        assert_eq!(counts(&totals[1]), (400, 100, 0, 0), "tracefs: {force_tracefs}");
+        assert_eq!(counts(&totals[1]), (400, 100, 0, 0), "{way:?}");
         assert!(totals[0].time_ns > totals[1].time_ns && totals[1].time_ns > 0);
         assert!(kernel.losses().unwrap().iter().all(|(_, count)| *count == 0));
     });
@@ -209,10 +259,10 @@ fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
 
 #[test]
 fn calls_deeper_than_the_frames_are_counted_and_said_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, way);
         target.run("deep");
         let inner = kernel.totals(2).unwrap()[1];
         assert_eq!(inner.calls, 41);
@@ -223,10 +273,10 @@ fn calls_deeper_than_the_frames_are_counted_and_said_as_root() {
 
 #[test]
 fn a_call_left_by_longjmp_is_closed_by_the_next_entry_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, way);
         target.run("jump");
         let totals = kernel.totals(2).unwrap();
         assert_eq!(
@@ -239,17 +289,17 @@ fn a_call_left_by_longjmp_is_closed_by_the_next_entry_as_root() {
 
 #[test]
 fn hits_carry_the_captures_and_the_duration_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
         let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
-        let (mut kernel, _links) = armed(&target, flags, force_tracefs);
+        let (mut kernel, _links) = armed(&target, flags, way);
         let mut ring = kernel.take_hits().unwrap();
         target.run("outer");
         let hits: Vec<_> = std::iter::from_fn(|| ring.next().map(|item| read_hit(&item).unwrap())).collect();
         let of_outer = |kind: HitKind| {
             hits.iter()
-                .filter(move |hit| hit.probe == 0 && hit.kind == kind as u32)
+                .filter(move |hit| hit.probe == 0 && hit.kind == kind as u16)
                 .collect::<Vec<_>>()
         };
         let (entries, returns) = (of_outer(HitKind::Entry), of_outer(HitKind::Return));
@@ -259,6 +309,26 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
                 .iter()
                 .enumerate()
                 .all(|(i, hit)| hit.captures[0] == 40 + i as u64)
+        );
+        let ordinal =
+            |hits: &[&abi::Hit], place: usize| hits.iter().map(|hit| hit.captures[place]).collect::<Vec<_>>();
+        assert_eq!(
+            ordinal(&entries, 2),
+            (0..100).collect::<Vec<u64>>(),
+            "the variable at entry"
+        );
+        assert_eq!(
+            ordinal(&returns, 2),
+            (0..100).collect::<Vec<u64>>(),
+            "the variable at entry, told at return"
+        );
+        assert_eq!(
+            ordinal(&returns, 3),
+            (1..=100).collect::<Vec<u64>>(),
+            "the variable at return"
+        );
+        assert!(
+            entries.iter().all(|hit| hit.valid == 0b00101) && returns.iter().all(|hit| hit.valid == 0b01111)
         );
         assert!(
             returns
@@ -276,10 +346,10 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
 
 #[test]
 fn threads_are_paired_apart_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, way);
         target.run("threads");
         let totals = kernel.totals(2).unwrap();
         assert_eq!((totals[0].calls, totals[0].timed), (4000, 4000));
@@ -289,10 +359,10 @@ fn threads_are_paired_apart_as_root() {
 
 #[test]
 fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
         target.run("many");
         let outer = kernel.totals(2).unwrap()[0];
         let room = u64::from(abi::MAX_THREADS);
@@ -313,10 +383,10 @@ fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
 
 #[test]
 fn of_a_library_only_the_outermost_calls_count_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (kernel, _links) = armed(&target, SpecFlags::SPAN | SpecFlags::OUTERMOST, force_tracefs);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN | SpecFlags::OUTERMOST, way);
         target.run("outer");
         let totals = kernel.totals(2).unwrap();
         assert_eq!((totals[0].calls, totals[0].nested), (100, 0));
@@ -330,10 +400,10 @@ fn of_a_library_only_the_outermost_calls_count_as_root() {
 
 #[test]
 fn a_process_that_is_not_watched_counts_nothing_as_root() {
-    for_both_kinds_of_links(|force_tracefs| {
+    for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, force_tracefs);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
         kernel.forget(target.child.id()).unwrap();
         target.run("outer");
         assert!(
@@ -379,13 +449,13 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     let mut times: Vec<(Duration, Duration)> = (0..5)
         .map(|_| {
             let began = Instant::now();
-            let request = |returns| LinkRequest {
+            let request = |at| LinkRequest {
                 path: LIBRARY.into(),
                 sites: sites.clone(),
-                returns,
+                at,
                 pid: None,
             };
-            let links = [true, false].map(|returns| kernel.attach(&request(returns)).unwrap());
+            let links = [At::Return, At::Entry].map(|at| kernel.attach(&request(at)).unwrap());
             let attached = began.elapsed();
             let began = Instant::now();
             drop(links);

@@ -12,7 +12,11 @@ pub fn of_call(ctx: &ProbeContext, rule: &ByteRule) -> Option<u64> {
         return None;
     }
     let count: u64 = argument(ctx, rule.count_argument)?;
-    let count = if rule.count_width == 4 { i64::from(count as i32) } else { count as i64 };
+    let count = if rule.count_width == 4 {
+        i64::from(count as i32)
+    } else {
+        count as i64
+    };
     let datatype = argument(ctx, rule.type_argument)?;
     product(u64::try_from(count).ok()?, size(datatype, rule)?)
 }

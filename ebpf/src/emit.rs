@@ -1,25 +1,19 @@
 //! Sends a hit on its own.
 
-use abi::{Hit, HitKind, MAX_CAPTURES};
+use abi::{Hit, HitKind};
 
-use crate::{maps, task::Task};
+use crate::{capture::Captured, maps, task::Task};
 
 /// One hit; `duration_ns` is [`abi::NO_DURATION`] at an entry.
-pub fn hit(
-    task: &Task,
-    probe: u32,
-    kind: HitKind,
-    time_ns: u64,
-    duration_ns: u64,
-    captures: [u64; MAX_CAPTURES],
-) {
+pub fn hit(task: &Task, probe: u32, kind: HitKind, time_ns: u64, duration_ns: u64, captured: &Captured) {
     maps::send(Hit {
         time_ns,
         duration_ns,
         probe,
         process: task.process,
         thread: task.thread(),
-        kind: kind as u32,
-        captures,
+        kind: kind as u16,
+        valid: captured.valid,
+        captures: captured.values,
     });
 }

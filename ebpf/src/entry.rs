@@ -1,9 +1,9 @@
 //! A probed function is entered: count the call, remember when, send the hit if asked to.
 
-use abi::{CaptureKind, Frame, HitKind, Loss, MAX_CAPTURES, NO_DURATION, ProbeSpec, SpecFlags, Thread, Totals};
+use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Totals};
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
-use crate::{bytes, emit, frames, maps, task, task::Task};
+use crate::{bytes, capture, emit, frames, maps, task, task::Task};
 
 /// One entry.
 pub fn run(ctx: &ProbeContext) -> Option<()> {
@@ -21,8 +21,12 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    let captures = capture(ctx, spec);
-    let thread = if spec.flags & SpecFlags::SPAN != 0 { maps::thread_or_new(task.key, task.process) } else { None };
+    let captured = capture::at_entry(ctx, spec, &task, probe);
+    let thread = if spec.flags & SpecFlags::SPAN != 0 {
+        maps::thread_or_new(task.key, task.process)
+    } else {
+        None
+    };
     match thread {
         Some(thread) => {
             frames::close_abandoned(thread, regs.rsp, probe);
@@ -30,8 +34,9 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
                 stack_pointer: regs.rsp,
                 entered_ns: now,
                 probe,
-                outermost: u32::from(is_outermost(thread, spec, probe)),
-                captures,
+                outermost: u16::from(is_outermost(thread, spec, probe)),
+                valid: captured.valid,
+                captures: captured.values,
             };
             let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
             count(ctx, spec, totals, is_nested);
@@ -48,14 +53,18 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         }
     }
     if spec.flags & SpecFlags::SEND_ENTRY != 0 {
-        emit::hit(&task, probe, HitKind::Entry, now, NO_DURATION, captures);
+        emit::hit(&task, probe, HitKind::Entry, now, NO_DURATION, &captured);
     }
     Some(())
 }
 
 /// Of a library's functions only the outermost call is timed; of any other function the outermost of its own.
 fn is_outermost(thread: &Thread, spec: &ProbeSpec, probe: u32) -> bool {
-    if spec.flags & SpecFlags::OUTERMOST != 0 { thread.inside == 0 } else { !frames::is_open(thread, probe) }
+    if spec.flags & SpecFlags::OUTERMOST != 0 {
+        thread.inside == 0
+    } else {
+        !frames::is_open(thread, probe)
+    }
 }
 
 fn count(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals, is_nested: bool) {
@@ -75,14 +84,4 @@ fn count_bytes(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals) {
         Some(bytes) => maps::add(&totals.bytes, bytes),
         None => maps::add(&totals.bytes_unknown, 1),
     }
-}
-
-fn capture(ctx: &ProbeContext, spec: &ProbeSpec) -> [u64; MAX_CAPTURES] {
-    let mut captures = [0; MAX_CAPTURES];
-    for (place, capture) in captures.iter_mut().zip(&spec.captures) {
-        if capture.kind == CaptureKind::Argument as u8 {
-            *place = bytes::argument(ctx, capture.index).unwrap_or(0);
-        }
-    }
-    captures
 }

@@ -1,6 +1,6 @@
 //! The kernel side of tuneagent: what runs at every probe hit.
 //!
-//! One program for entries and one for returns serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what is
+//! One program for entries and two for returns serve every probe; a probe's spec ([`abi::ProbeSpec`]) says what is
 //! captured, counted and sent. Nothing is decided here: the programs capture, aggregate, and count what they lose.
 #![no_std]
 #![no_main]
@@ -8,6 +8,7 @@
 #![expect(unstable_features, reason = "inline assembly for this target")]
 
 mod bytes;
+mod capture;
 mod emit;
 mod entry;
 mod frames;
@@ -27,7 +28,15 @@ pub fn entry(ctx: ProbeContext) -> u32 {
 /// Runs when a probed function has returned.
 #[uretprobe]
 pub fn returns(ctx: RetProbeContext) -> u32 {
-    returns::run(&ctx);
+    returns::run(&ctx, returns::AFTER_RETURN);
+    0
+}
+
+/// Runs at a return instruction of a probed function, before it: for functions that an exception may pass through, where a
+/// return probe proper would abort the program.
+#[uprobe]
+pub fn leaves(ctx: ProbeContext) -> u32 {
+    returns::run(&ctx, returns::AT_INSTRUCTION);
     0
 }
 

@@ -19,6 +19,11 @@ pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::MAX_PRO
 #[map]
 pub static TOTALS: Array<Totals> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
+/// Where each process has the variables that are captured: one address a capture, in the order of TOTALS; 0 where there
+/// is none. The user side sets the size at load.
+#[map]
+pub static ADDRESSES: Array<u64> = Array::with_max_entries(1, 0);
+
 /// What is open in each thread; the key is the kernel's own `pid << 32 | tid`.
 #[map]
 pub static THREADS: HashMap<u64, Thread> = HashMap::with_max_entries(abi::MAX_THREADS, 0);
@@ -29,7 +34,8 @@ pub static NEW_THREAD: Array<Thread> = Array::with_max_entries(1, 0);
 
 /// Probe by process and address, for links without cookies: `[process number, address]` → spec index.
 #[map]
-pub static SITES: HashMap<[u64; 2], u32> = HashMap::with_max_entries(abi::MAX_SITES, 1 /* BPF_F_NO_PREALLOC */);
+pub static SITES: HashMap<[u64; 2], u32> =
+    HashMap::with_max_entries(abi::MAX_SITES, 1 /* BPF_F_NO_PREALLOC */);
 
 /// Hits that are sent on their own.
 #[map]
@@ -68,6 +74,15 @@ pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
         return None;
     }
     TOTALS.get(process * count + probe)
+}
+
+/// Where a process has a captured variable.
+pub fn address(process: u32, probe: u32, capture: u32) -> Option<u64> {
+    let cell = process * constant(&PROBE_COUNT) + probe;
+    ADDRESSES
+        .get(cell * abi::MAX_CAPTURES as u32 + capture)
+        .copied()
+        .filter(|address| *address != 0)
 }
 
 /// The record of a thread, for changing.

@@ -1,32 +1,47 @@
-//! A probed function has returned: close the call that was entered with this stack pointer, add its time, send the hit
-//! if asked to.
+//! A probed function returns: close the call that was entered with this stack pointer, add its time, send the hit if asked
+//! to.
 
-use abi::{CaptureKind, HitKind, Loss, SpecFlags};
-use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::RetProbeContext};
+use abi::{HitKind, Loss, SpecFlags};
+use aya_ebpf::{EbpfContext, bindings::pt_regs, helpers::bpf_ktime_get_ns};
 
-use crate::{emit, frames, maps, task, task::Task};
+use crate::{
+    capture::{self, Captured},
+    emit, frames, maps, task,
+    task::Task,
+};
 
-/// The return has taken the return address off the stack.
-const RETURN_ADDRESS_BYTES: u64 = 8;
+/// How far a return has moved the stack pointer: it has taken the return address off.
+pub const AFTER_RETURN: u64 = 8;
 
-/// One return.
-pub fn run(ctx: &RetProbeContext) -> Option<()> {
+/// At the function's own return instruction the return address is still there.
+pub const AT_INSTRUCTION: u64 = 0;
+
+/// One return. `moved` is [`AFTER_RETURN`] or [`AT_INSTRUCTION`].
+pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
     let task = Task::current()?;
-    let cookie = task::cookie(ctx);
+    // SAFETY: the context that the kernel passed is the registers.
+    let regs = unsafe { &*ctx.as_ptr().cast::<pt_regs>() };
+    // After the return the address is the caller's; at the instruction it is a site like any other.
+    let site = || {
+        if moved == AT_INSTRUCTION {
+            task::site(&task, regs)
+        } else {
+            None
+        }
+    };
+    let probe = task::cookie(ctx).or_else(site);
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
     let Some(thread) = maps::thread(task.key) else {
         maps::lost(Loss::UnderWay);
         return None;
     };
-    // SAFETY: `regs` is the context that the kernel passed.
-    let regs = unsafe { &*ctx.regs };
-    let stack_pointer = regs.rsp.wrapping_sub(RETURN_ADDRESS_BYTES);
+    let stack_pointer = regs.rsp.wrapping_sub(moved);
     let inside_since = thread.open_since_ns;
-    let Some(frame) = frames::close_returning(thread, stack_pointer, cookie) else {
+    let Some(frame) = frames::close_returning(thread, stack_pointer, probe) else {
         if thread.overflow > 0 {
             thread.overflow -= 1;
-        } else if let Some(totals) = cookie.and_then(|probe| maps::totals(task.process, probe)) {
+        } else if let Some(totals) = probe.and_then(|probe| maps::totals(task.process, probe)) {
             maps::add(&totals.unpaired, 1);
         } else {
             maps::lost(Loss::UnderWay);
@@ -44,13 +59,9 @@ pub fn run(ctx: &RetProbeContext) -> Option<()> {
         }
     }
     if spec.flags & SpecFlags::SEND_RETURN != 0 {
-        let mut captures = frame.captures;
-        for (place, capture) in captures.iter_mut().zip(&spec.captures) {
-            if capture.kind == CaptureKind::Return as u8 {
-                *place = regs.rax;
-            }
-        }
-        emit::hit(&task, frame.probe, HitKind::Return, now, duration, captures);
+        let mut captured = Captured::of(frame.captures, frame.valid);
+        capture::at_return(&mut captured, regs, spec, &task, frame.probe);
+        emit::hit(&task, frame.probe, HitKind::Return, now, duration, &captured);
     }
     Some(())
 }

@@ -26,7 +26,10 @@ impl Task {
         };
         // SAFETY: values of this map are replaced by the user side alone, and a u32 is read in one piece.
         let process = unsafe { PROCESSES.get((key >> 32) as u32) }?;
-        Some(Task { key, process: *process })
+        Some(Task {
+            key,
+            process: *process,
+        })
     }
 
     /// The thread's own number.

@@ -64,6 +64,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod aggregate;
 mod check;
 mod codes;
 mod diag;

@@ -14,6 +14,7 @@
 pub mod actuator;
 pub mod address;
 pub mod clock;
+pub mod code;
 pub mod dwarf;
 pub mod image;
 pub mod journal;

@@ -18,7 +18,7 @@ use crate::{
     cli::DoctorArgs,
     discover::{ProcessTable, Scout, resolve},
     exit::{Code, Failure, Outcome},
-    kernel::{Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, Site},
+    kernel::{At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, Site},
     rights::{missing_to_probe, rights},
 };
 
@@ -146,7 +146,7 @@ fn attach_to_ourselves(force_tracefs: bool) -> Finding {
         let request = LinkRequest {
             path,
             sites,
-            returns: false,
+            at: At::Entry,
             pid: None,
         };
         kernel.attach(&request).map_err(|error| error.to_string())?;

@@ -12,7 +12,10 @@ use std::{
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use super::{links::LinkRequest, sys};
+use super::{
+    links::{At, LinkRequest},
+    sys,
+};
 
 const GROUP: &str = "tuneagent";
 
@@ -33,7 +36,7 @@ impl TracefsLink {
             name: format!("p{}_{number}", std::process::id()),
             root: Tracefs::open()?,
         };
-        let kind = if request.returns { 'r' } else { 'p' };
+        let kind = if request.at == At::Return { 'r' } else { 'p' };
         let path = request.path.display();
         // From here on a failure drops `link`, which removes what was defined.
         for site in &request.sites {

@@ -22,6 +22,18 @@ pub struct Site {
     pub probe: u32,
 }
 
+/// Which moment of a function a site is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Its first instructions: the function is entered.
+    Entry,
+    /// Its first instructions too: the kernel replaces the return address, and we are called when it is used. Cheap, but
+    /// an exception or longjmp that passes through the function aborts the program.
+    Return,
+    /// A return instruction of its own. Dearer, and safe.
+    ReturnInstruction,
+}
+
 /// What to attach.
 #[derive(Clone, Debug)]
 pub struct LinkRequest {
@@ -29,8 +41,8 @@ pub struct LinkRequest {
     pub path: PathBuf,
     /// Where.
     pub sites: Vec<Site>,
-    /// At the functions' returns instead of their entries.
-    pub returns: bool,
+    /// What the sites are.
+    pub at: At,
     /// Only in this process; every process that maps the file when absent.
     pub pid: Option<u32>,
 }
@@ -67,7 +79,8 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
                 .map(|site| u64::from(site.probe) + 1)
                 .collect();
             let pid = request.pid.filter(|_| by_process).unwrap_or(0);
-            sys::link_uprobe_multi(program, &path, &offsets, &cookies, request.returns, pid).map(Link::Multi)
+            sys::link_uprobe_multi(program, &path, &offsets, &cookies, request.at == At::Return, pid)
+                .map(Link::Multi)
         }
         LinkKind::Tracefs => TracefsLink::attach(program, request).map(Link::Tracefs),
     }

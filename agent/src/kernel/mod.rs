@@ -9,5 +9,5 @@ mod object;
 mod sys;
 
 pub use fallback::TracefsLink;
-pub use links::{Link, LinkKind, LinkRequest, Site};
+pub use links::{At, Link, LinkKind, LinkRequest, Site};
 pub use object::{Kernel, KernelError, LoadOptions, read_hit};

@@ -15,7 +15,7 @@ use aya::{
 };
 
 use super::{
-    links::{self, Link, LinkKind, LinkRequest},
+    links::{self, At, Link, LinkKind, LinkRequest},
     sys,
 };
 
@@ -70,12 +70,18 @@ pub struct LoadOptions {
     pub force_tracefs: bool,
 }
 
+/// The loaded programs.
+struct Programs {
+    entry: OwnedFd,
+    returns: OwnedFd,
+    leaves: OwnedFd,
+}
+
 /// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
 pub struct Kernel {
     maps: Ebpf,
     cells: sys::Cells,
-    entry: OwnedFd,
-    returns: OwnedFd,
+    programs: Programs,
     kind: LinkKind,
     options: LoadOptions,
 }
@@ -88,12 +94,13 @@ impl Kernel {
         let maps = EbpfLoader::new()
             .verifier_log_level(VerifierLogLevel::DISABLE)
             .map_max_entries("TOTALS", cells)
+            .map_max_entries("ADDRESSES", cells.saturating_mul(abi::MAX_CAPTURES as u32))
             .override_global("PROBE_COUNT", &options.probes, true)
             .override_global("NAMESPACE_DEVICE", &device, true)
             .override_global("NAMESPACE_INODE", &inode, true)
             .load(OBJECT)
             .map_err(load_error)?;
-        let (entry, returns, kind) = programs(&maps, options.force_tracefs)?;
+        let (programs, kind) = programs(&maps, options.force_tracefs)?;
         let totals = maps
             .map("TOTALS")
             .and_then(data)
@@ -103,8 +110,7 @@ impl Kernel {
         Ok(Kernel {
             maps,
             cells,
-            entry,
-            returns,
+            programs,
             kind,
             options,
         })
@@ -117,10 +123,10 @@ impl Kernel {
 
     /// Attaches.
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
-        let program = if request.returns {
-            &self.returns
-        } else {
-            &self.entry
+        let program = match request.at {
+            At::Entry => &self.programs.entry,
+            At::Return => &self.programs.returns,
+            At::ReturnInstruction => &self.programs.leaves,
         };
         links::attach(self.kind, program.as_fd(), request).map_err(|source| KernelError::Attach {
             path: request.path.display().to_string(),
@@ -138,6 +144,19 @@ impl Kernel {
     pub fn set_address(&mut self, pid: u32, address: u64, probe: u32) -> Result<(), KernelError> {
         let mut sites: HashMap<_, [u64; 2], u32> = HashMap::try_from(self.map_mut("SITES")?)?;
         Ok(sites.insert([u64::from(pid), address], probe, 0)?)
+    }
+
+    /// Says where a process has a variable that a probe captures.
+    pub fn set_variable(
+        &mut self,
+        slot: u32,
+        probe: u32,
+        capture: u32,
+        address: u64,
+    ) -> Result<(), KernelError> {
+        let cell = slot * self.options.probes + probe;
+        let place = cell * abi::MAX_CAPTURES as u32 + capture;
+        Ok(self.array::<u64>("ADDRESSES")?.set(place, address, 0)?)
     }
 
     /// From now on the hits of this process count, in this slot.
@@ -243,21 +262,20 @@ fn load_error(error: aya::EbpfError) -> KernelError {
     KernelError::Object(error.to_string())
 }
 
-/// The two programs, loaded for the kind of links that this kernel has. One without `uprobe_multi` may refuse its attach
+/// The programs, loaded for the kind of links that this kernel has. One without `uprobe_multi` may refuse its attach
 /// type, or take it and refuse the link.
-fn programs(maps: &Ebpf, force_tracefs: bool) -> Result<(OwnedFd, OwnedFd, LinkKind), KernelError> {
-    if !force_tracefs && let Ok((entry, returns)) = load_programs(maps, sys::BPF_TRACE_UPROBE_MULTI) {
-        let kind = links::probe_kind(entry.as_fd());
+fn programs(maps: &Ebpf, force_tracefs: bool) -> Result<(Programs, LinkKind), KernelError> {
+    if !force_tracefs && let Ok(programs) = load_programs(maps, sys::BPF_TRACE_UPROBE_MULTI) {
+        let kind = links::probe_kind(programs.entry.as_fd());
         if kind != LinkKind::Tracefs {
-            return Ok((entry, returns, kind));
+            return Ok((programs, kind));
         }
     }
-    let (entry, returns) = load_programs(maps, 0)?;
-    Ok((entry, returns, LinkKind::Tracefs))
+    Ok((load_programs(maps, 0)?, LinkKind::Tracefs))
 }
 
 /// Parses the object a second time and loads its programs with this attach type, bound to the maps that aya made.
-fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), KernelError> {
+fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<Programs, KernelError> {
     let broken = |error: &dyn std::fmt::Display| KernelError::Object(error.to_string());
     let mut object = aya_obj::Object::parse(OBJECT).map_err(|error| broken(&error))?;
     let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
@@ -295,7 +313,11 @@ fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<(OwnedFd, OwnedFd), Ke
             }
         })
     };
-    Ok((load("entry")?, load("returns")?))
+    Ok(Programs {
+        entry: load("entry")?,
+        returns: load("returns")?,
+        leaves: load("leaves")?,
+    })
 }
 
 fn data(map: &Map) -> Option<&MapData> {

@@ -268,7 +268,7 @@ impl RuleBook {
                     HitKind::Return
                 };
                 let wants = planned.delivers == Delivery::EachHit && planned.function == probe.name;
-                if wants && hit.kind == kind as u32 {
+                if wants && hit.kind == kind as u16 {
                     hits.push(Observation::Hit {
                         rule,
                         probe: rules::ProbeId(place),

@@ -8,7 +8,7 @@ use tuner::module::Module;
 
 use crate::{
     discover::{Job, Member},
-    kernel::{Kernel, KernelError, Link, LinkKind, LinkRequest, LoadOptions, Site},
+    kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, LoadOptions, Site},
     mpi::{self, BytesKind, Implementation},
 };
 
@@ -263,12 +263,12 @@ impl Probes {
         // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
         // loss, and not the other way round.
         let returns: Vec<Site> = new.iter().filter(|site| is_span(site)).copied().collect();
-        for (sites, returns) in [(returns, true), (new, false)] {
+        for (sites, at) in [(returns, At::Return), (new, At::Entry)] {
             if !sites.is_empty() {
                 let request = LinkRequest {
                     path: path.clone(),
                     sites,
-                    returns,
+                    at,
                     pid,
                 };
                 self.links.push(self.kernel.attach(&request)?);

@@ -10,15 +10,15 @@ pub const MAX_PROCESSES: u32 = 2048;
 /// 1 Mi cells are 64 MiB.
 pub const MAX_TOTALS: u32 = 1 << 20;
 
-/// Threads that may have been inside a probed function; the user side takes out those that have ended. 3.8 MiB.
+/// Threads that may have been inside a probed function; the user side takes out those that have ended. 4.6 MiB.
 pub const MAX_THREADS: u32 = 4096;
 
 /// Open calls that are kept per thread; deeper ones are counted but not timed. A power of two: the kernel side
 /// masks the index with it.
 pub const MAX_FRAMES: usize = 16;
 
-/// Registers that one probe can capture.
-pub const MAX_CAPTURES: usize = 4;
+/// Values that one probe can capture, over all rules that share it.
+pub const MAX_CAPTURES: usize = 6;
 
 /// Where one probed instruction may be mapped by different processes, for kernels that tell a probe its address
 /// instead of a cookie.

@@ -38,7 +38,9 @@ pub struct Frame {
     /// Index of its [`crate::ProbeSpec`].
     pub probe: u32,
     /// 1 when it is the outermost call of its kind: the one that is timed.
-    pub outermost: u32,
+    pub outermost: u16,
+    /// A bit for each capture that could be read.
+    pub valid: u16,
     /// What was captured at entry.
     pub captures: [u64; MAX_CAPTURES],
 }
@@ -66,7 +68,7 @@ pub struct Thread {
 
 /// Why a hit was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u16)]
 pub enum HitKind {
     /// The function was entered.
     Entry = 1,
@@ -93,8 +95,10 @@ pub struct Hit {
     /// The thread's number, as the agent's pid namespace counts.
     pub thread: u32,
     /// A [`HitKind`].
-    pub kind: u32,
-    /// What was captured, in the order of the spec; only the places that the spec uses have a meaning.
+    pub kind: u16,
+    /// A bit for each capture that could be read.
+    pub valid: u16,
+    /// What was captured, in the order of the spec; only the places whose bit is set have a meaning.
     pub captures: [u64; MAX_CAPTURES],
 }
 

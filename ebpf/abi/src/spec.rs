@@ -12,6 +12,10 @@ pub enum CaptureKind {
     Argument = 1,
     /// The integer return value.
     Return = 2,
+    /// A variable of the program, as it is at the function's entry. Its address is kept by process.
+    VariableAtEntry = 3,
+    /// A variable of the program, as it is at the function's return.
+    VariableAtReturn = 4,
 }
 
 /// One value that a probe reads at a hit. The kind is a number and not the enum, for the kernel side reads it from
@@ -24,6 +28,10 @@ pub struct Capture {
     pub kind: u8,
     /// Which argument.
     pub index: u8,
+    /// Bytes that a variable takes: 1, 2, 4 or 8.
+    pub width: u8,
+    /// Zero.
+    pub zero: u8,
 }
 
 /// How the size of an MPI datatype is found from the handle that was passed.
@@ -101,6 +109,6 @@ pub struct ProbeSpec {
     pub bytes: ByteRule,
 }
 
-const _: () = assert!(size_of::<Capture>() == 2);
+const _: () = assert!(size_of::<Capture>() == 4);
 const _: () = assert!(size_of::<ByteRule>() == 8);
-const _: () = assert!(size_of::<ProbeSpec>() == 4 + 2 * MAX_CAPTURES + 8);
+const _: () = assert!(size_of::<ProbeSpec>() == 4 + 4 * MAX_CAPTURES + 8);

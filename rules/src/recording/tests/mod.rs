@@ -1,7 +1,8 @@
-//! Laws, the documented example, damage, sizes, merging.
+//! Laws, the documented example, damage, sizes, merging, and the laws of the fuzz targets.
 
 mod damage;
 mod example;
+mod fuzzed;
 mod laws;
 mod merging;
 mod sizes;

@@ -1,0 +1,7 @@
+//! Rule files: `cargo +nightly fuzz run rule_file` in the folder `rules`. The law is in `oracles/rule_file.rs`, and
+//! `cargo test` holds it too.
+#![no_main]
+
+include!("../oracles/rule_file.rs");
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rule_file(bytes));

@@ -1,0 +1,39 @@
+// What holds for all bytes that are given as a recording. Included by the fuzz target and by the tests of `rules`.
+
+/// Reading does not panic, and what was read is the same after it was written and read again: of the bytes as they
+/// are, and of the bytes as the records of a recording whose sums are right, which chance would not find.
+fn recording(bytes: &[u8]) {
+    round_trip(bytes);
+    let mut writer = rules::recording::Writer::new(&Default::default()).expect("an empty header is small");
+    let mut rest = bytes;
+    while let [kind, size, tail @ ..] = rest {
+        let (body, tail) = tail.split_at(tail.len().min(usize::from(*size)));
+        writer
+            .foreign(u64::from(*kind), body)
+            .expect("256 bytes are not too large");
+        rest = tail;
+    }
+    round_trip(&writer.finish());
+}
+
+fn round_trip(bytes: &[u8]) {
+    let Ok(reader) = rules::recording::Reader::new(bytes) else {
+        return;
+    };
+    let once = written_again(reader.clone());
+    let again = rules::recording::Reader::new(&once).expect("it was just written");
+    assert_eq!(again.clone().find_map(Result::err), None);
+    // Bytes are compared and not values: a number that is none equals nothing.
+    assert_eq!(written_again(again), once);
+    for item in rules::recording::Merge::new(vec![reader.clone(), reader]) {
+        let _ = item.map_err(|broken| broken.to_string());
+    }
+}
+
+fn written_again(reader: rules::recording::Reader<'_>) -> Vec<u8> {
+    let mut writer = rules::recording::Writer::new(reader.header()).expect("what was read can be written");
+    for record in reader.flatten() {
+        writer.write(&record).expect("what was read can be written");
+    }
+    writer.finish()
+}

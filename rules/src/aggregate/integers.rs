@@ -1,0 +1,134 @@
+//! Count, sum and sum of squares of whole numbers: nanoseconds, bytes, counts.
+
+use super::moments::{self, Divisor, Moments};
+use super::natural::Natural;
+use super::{Count, MOST_VALUES, Merge, WhyNone};
+
+/// Exact count, sum and sum of squares of u64 and i64.
+///
+/// Up to [`MOST_VALUES`] values nothing can overflow: |Σx| ≤ 2⁶³ · 2⁶⁴ has an i128, and Σx² < 2⁶³ · 2¹²⁸ is kept in
+/// 192 bits.
+///
+/// ```
+/// use rules::aggregate::{Divisor, Integers, Merge};
+///
+/// let (mut here, mut there) = (Integers::default(), Integers::default());
+/// [2, 4, 4, 4].iter().for_each(|ns| here.add(*ns));
+/// [5, 5, 7, 9].iter().for_each(|ns| there.add(*ns));
+/// here.merge(&there);
+/// assert_eq!((here.sum(), here.mean()), (Ok(40), Ok(5.0)));
+/// assert_eq!(here.stddev(Divisor::Population), Ok(2.0));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Integers {
+    count: Count,
+    sum: i128,
+    /// Σx² is `squares` + `carries` · 2¹²⁸.
+    squares: u128,
+    carries: u64,
+}
+
+impl Integers {
+    /// Adds a value.
+    pub fn add(&mut self, value: u64) {
+        let square = u128::from(value) * u128::from(value);
+        self.put(1, value.into(), square, 0);
+    }
+
+    /// Adds a value that may be negative.
+    pub fn add_signed(&mut self, value: i64) {
+        let square = u128::from(value.unsigned_abs()) * u128::from(value.unsigned_abs());
+        self.put(1, value.into(), square, 0);
+    }
+
+    /// What was counted and summed elsewhere, as in the kernel: count, Σx and Σx². None if no values of 64 bits have
+    /// these sums, which are then torn or wrapped: |Σx| ≤ n·(2⁶⁴−1), Σx² ≤ n·(2⁶⁴−1)² and (Σx)² ≤ n·Σx² hold for any.
+    pub fn from_sums(count: u64, sum: i128, squares: u128) -> Option<Integers> {
+        let most = Natural::from(u128::from(u64::MAX));
+        let number = Natural::from(u128::from(count));
+        let (size, sum_of_squares) = (Natural::from(sum.unsigned_abs()), Natural::from(squares));
+        let possible = count <= MOST_VALUES
+            && size <= number.times(&most)
+            && sum_of_squares <= number.times(&most).times(&most)
+            && size.times(&size) <= number.times(&sum_of_squares);
+        possible.then_some(Integers {
+            count: Count(count),
+            sum,
+            squares,
+            carries: 0,
+        })
+    }
+
+    fn put(&mut self, count: u64, sum: i128, squares: u128, carries: u64) {
+        let total = self.count.plus(count);
+        if total.overflowed() {
+            *self = Integers {
+                count: total,
+                ..Integers::default()
+            };
+            return;
+        }
+        let (squares, carry) = self.squares.overflowing_add(squares);
+        self.count = total;
+        self.sum += sum;
+        self.squares = squares;
+        self.carries += carries + u64::from(carry);
+    }
+
+    /// How many values were added.
+    ///
+    /// # Errors
+    /// [`WhyNone::Overflow`].
+    pub fn count(&self) -> Result<u64, WhyNone> {
+        self.count.get()
+    }
+
+    /// Σx, exactly; 0 of no values.
+    ///
+    /// # Errors
+    /// [`WhyNone::Overflow`].
+    pub fn sum(&self) -> Result<i128, WhyNone> {
+        self.count.get().map(|_| self.sum)
+    }
+
+    /// Σx / n, the nearest f64, in the unit of the values.
+    ///
+    /// # Errors
+    /// [`WhyNone::NoValues`], [`WhyNone::Overflow`].
+    pub fn mean(&self) -> Result<f64, WhyNone> {
+        moments::mean(self.count, &self.sum.into(), 0)
+    }
+
+    /// Σ(x − mean)² / (n − 1 or n), the nearest f64, in the square of the values' unit.
+    ///
+    /// # Errors
+    /// [`WhyNone::NoValues`] and [`WhyNone::OneValue`], for either divisor: one value shows no spread;
+    /// [`WhyNone::Overflow`].
+    pub fn variance(&self, divisor: Divisor) -> Result<f64, WhyNone> {
+        self.moments().variance(divisor)
+    }
+
+    /// The square root of the variance, the nearest f64, in the unit of the values.
+    ///
+    /// # Errors
+    /// Those of [`Integers::variance`].
+    pub fn stddev(&self, divisor: Divisor) -> Result<f64, WhyNone> {
+        self.moments().stddev(divisor)
+    }
+
+    fn moments(&self) -> Moments {
+        let squares = vec![self.squares as u64, (self.squares >> 64) as u64, self.carries];
+        Moments {
+            count: self.count,
+            sum: self.sum.into(),
+            squares: Natural::from_limbs(squares),
+            exponent: 0,
+        }
+    }
+}
+
+impl Merge for Integers {
+    fn merge(&mut self, other: &Integers) {
+        self.put(other.count.0, other.sum, other.squares, other.carries);
+    }
+}

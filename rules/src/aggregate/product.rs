@@ -1,0 +1,139 @@
+//! The product of doubles, by logarithms in fixed point.
+
+use super::exact::{Parts, UNIT};
+use super::natural::Scaled;
+use super::{Count, Merge, WhyNone};
+
+/// The product of any number of f64 in 64 bytes.
+///
+/// A product of doubles in floating point depends on the order, and an exact one grows by 53 bits a factor. So each
+/// factor ± m · 2^e, 1 ≤ m < 2, is kept as its sign, e, and log₂ m cut to 64 bits behind the point: whole numbers,
+/// whose sums do not depend on the order. log₂ m is too small by less than 2^-62 (shown at its function), so the
+/// product of n factors is too small by a factor above 1 − (n + 1) · 2^-62 before it is rounded to the nearest f64,
+/// whose own error is 2^-53. A product that is a double comes out exactly, 2 · 3 as 6: powers of 2 have exact
+/// logarithms, and it has at most 33 others.
+///
+/// A factor 0 makes it 0; one that is not finite makes it none, also beside a 0. What is below the least f64 becomes
+/// 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Product {
+    count: Count,
+    not_finite: u64,
+    zeros: u64,
+    negative: bool,
+    exponents: i128,
+    /// Σ log₂ m in units of 2^-64, below 2⁶³ · 2⁶⁴.
+    logarithms: u128,
+}
+
+impl Product {
+    /// Multiplies by a value.
+    pub fn add(&mut self, value: f64) {
+        self.put(value, 1);
+    }
+
+    pub(super) fn put(&mut self, value: f64, times: u64) {
+        let count = Count::default().plus(times);
+        let mut factor = Product {
+            count,
+            ..Product::default()
+        };
+        match Parts::of(value) {
+            None => factor.not_finite = times,
+            Some(Parts { size: 0, .. }) => factor.zeros = times,
+            Some(Parts {
+                negative,
+                size,
+                place,
+            }) => {
+                let up = size.leading_zeros();
+                factor.negative = negative && times % 2 == 1;
+                let exponent = place as i128 + i128::from(UNIT) + 63 - i128::from(up);
+                factor.exponents = exponent * i128::from(times);
+                factor.logarithms = u128::from(log2(size << up)) * u128::from(times);
+            }
+        }
+        self.merge(&factor);
+    }
+
+    /// How many values were added, those that are not finite included.
+    ///
+    /// # Errors
+    /// [`WhyNone::Overflow`].
+    pub fn count(&self) -> Result<u64, WhyNone> {
+        self.count.get()
+    }
+
+    /// The product in the unit of the values to the power of their count; 1 of no values.
+    ///
+    /// # Errors
+    /// [`WhyNone::NotFinite`], [`WhyNone::TooLarge`], [`WhyNone::Overflow`].
+    pub fn product(&self) -> Result<f64, WhyNone> {
+        self.count.get()?;
+        if self.not_finite > 0 {
+            return Err(WhyNone::NotFinite(self.not_finite));
+        }
+        if self.zeros > 0 {
+            return Ok(0.0);
+        }
+        let exponent = self.exponents + (self.logarithms >> 64) as i128;
+        let size = exp2(self.logarithms as u64);
+        // Far beyond the doubles on both sides, and far within i64.
+        let exponent = exponent.clamp(-5000, 5000) as i64 - 63;
+        let product = Scaled {
+            size: size.into(),
+            inexact: self.logarithms > 0,
+            exponent,
+        };
+        product.rounded(self.negative)
+    }
+}
+
+impl Merge for Product {
+    fn merge(&mut self, other: &Product) {
+        let count = self.count.plus(other.count.0);
+        if count.overflowed() {
+            *self = Product {
+                count,
+                ..Product::default()
+            };
+            return;
+        }
+        *self = Product {
+            count,
+            not_finite: self.not_finite + other.not_finite,
+            zeros: self.zeros + other.zeros,
+            negative: self.negative != other.negative,
+            exponents: self.exponents + other.exponents,
+            logarithms: self.logarithms + other.logarithms,
+        };
+    }
+}
+
+/// log₂(m / 2⁶³) in units of 2^-64, for m from 2⁶³ up: squaring doubles a logarithm, and its whole part is the next
+/// bit.
+///
+/// The k-th square is cut by less than 2^-63 of itself, which takes less than 2^-63 · log₂ e · 2^-k from the result;
+/// the bits behind the 64th are less than 2^-64. Together less than (1.443 + 0.5) · 2^-63 < 2^-62, and never too
+/// much.
+pub(super) fn log2(mut m: u64) -> u64 {
+    let mut bits = 0;
+    for _ in 0..64 {
+        let square = u128::from(m) * u128::from(m);
+        let bit = (square >> 127) as u64;
+        m = (square >> (63 + bit)) as u64;
+        bits = bits << 1 | bit;
+    }
+    bits
+}
+
+/// 2^(f / 2⁶⁴) · 2⁶³: from the last bit to the first, the root of what there is, doubled where the bit is set.
+///
+/// A root halves the error so far and cuts less than 2^-63: together less than 2^-62 of the result, and never too
+/// much.
+pub(super) fn exp2(fraction: u64) -> u64 {
+    (0..64).fold(1 << 63, |power: u64, index| {
+        let doubled = u128::from(power) << (fraction >> index & 1);
+        (doubled << 63).isqrt() as u64
+    })
+}

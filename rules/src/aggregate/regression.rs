@@ -1,0 +1,117 @@
+//! The straight line through points, by least squares.
+
+use super::exact::{DOUBLE, Exact, Parts, SINGLE, UNIT};
+use super::natural::{Natural, Whole};
+use super::{Count, Merge, WhyNone};
+
+/// A straight line: y = intercept + slope · x.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// In the unit of y over the unit of x.
+    pub slope: f64,
+    /// In the unit of y.
+    pub intercept: f64,
+}
+
+/// Exact n, Σx, Σy, Σx², Σxy of points, for the linear regression of y on x. 3184 bytes.
+///
+/// With D = n·Σx² − (Σx)² the slope is (n·Σxy − Σx·Σy) / D and the intercept (Σy·Σx² − Σx·Σxy) / D, both from exact
+/// whole numbers and rounded once: no cancellation, however far the points are from 0.
+///
+/// ```
+/// use rules::aggregate::Regression;
+///
+/// let mut line = Regression::default();
+/// for (x, y) in [(1e9, 5.0), (1e9 + 1.0, 7.0), (1e9 + 2.0, 9.0)] {
+///     line.add(x, y);
+/// }
+/// assert_eq!(line.line().unwrap().slope, 2.0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Regression {
+    count: Count,
+    not_finite: u64,
+    x: Exact<SINGLE>,
+    y: Exact<SINGLE>,
+    xx: Exact<DOUBLE>,
+    xy: Exact<DOUBLE>,
+}
+
+impl Regression {
+    /// Adds a point. One with a coordinate that is not finite is counted, and the line is none then.
+    pub fn add(&mut self, x: f64, y: f64) {
+        self.put(x, y, 1);
+    }
+
+    pub(super) fn put(&mut self, x: f64, y: f64, times: u64) {
+        self.count = self.count.plus(times);
+        if self.count.overflowed() {
+            self.overflow();
+            return;
+        }
+        match Parts::of(x).zip(Parts::of(y)) {
+            Some((x, y)) => {
+                self.x.add(x, times);
+                self.y.add(y, times);
+                self.xx.add(x, x, times);
+                self.xy.add(x, y, times);
+            }
+            None => self.not_finite += times,
+        }
+    }
+
+    fn overflow(&mut self) {
+        *self = Regression {
+            count: self.count,
+            ..Regression::default()
+        };
+    }
+
+    /// How many points were added, those that are not finite included.
+    ///
+    /// # Errors
+    /// [`WhyNone::Overflow`].
+    pub fn count(&self) -> Result<u64, WhyNone> {
+        self.count.get()
+    }
+
+    /// The line with the least sum of squared differences in y; slope and intercept are each the nearest f64.
+    ///
+    /// # Errors
+    /// [`WhyNone::NoValues`], [`WhyNone::OneValue`], [`WhyNone::SameX`], [`WhyNone::NotFinite`],
+    /// [`WhyNone::TooLarge`], [`WhyNone::Overflow`].
+    pub fn line(&self) -> Result<Line, WhyNone> {
+        if self.not_finite > 0 {
+            return Err(WhyNone::NotFinite(self.not_finite));
+        }
+        let count = self.count.at_least(2)?;
+        let count = Whole::from(Natural::from(u128::from(count)));
+        let (x, y) = (self.x.total(), self.y.total());
+        let (xx, xy) = (self.xx.total(), self.xy.total());
+        let below = count.times(&xx).minus(&x.times(&x));
+        if below.size().is_zero() {
+            return Err(WhyNone::SameX);
+        }
+        let slope = count.times(&xy).minus(&x.times(&y));
+        let intercept = y.times(&xx).minus(&x.times(&xy));
+        Ok(Line {
+            slope: slope.ratio(below.size(), 0)?,
+            intercept: intercept.ratio(below.size(), UNIT)?,
+        })
+    }
+}
+
+impl Merge for Regression {
+    fn merge(&mut self, other: &Regression) {
+        self.count = self.count.plus(other.count.0);
+        if self.count.overflowed() {
+            self.overflow();
+            return;
+        }
+        self.not_finite += other.not_finite;
+        self.x.merge(&other.x);
+        self.y.merge(&other.y);
+        self.xx.merge(&other.xx);
+        self.xy.merge(&other.xy);
+    }
+}

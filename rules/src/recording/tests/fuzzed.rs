@@ -1,0 +1,118 @@
+//! The laws of the fuzz targets, held without a fuzzer: on every seed, and on some thousand mutations of the seeds,
+//! always the same ones.
+
+use crate as rules;
+
+include!("../../../fuzz/oracles/recording.rs");
+include!("../../../fuzz/oracles/rule_file.rs");
+
+const MUTATIONS: usize = 3000;
+
+/// The seeds of a target, by name.
+#[expect(clippy::disallowed_methods, reason = "a test may look at its seeds")]
+fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let folder = format!("{}/fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    files.iter().map(|file| std::fs::read(file).unwrap()).collect()
+}
+
+/// Numbers that look random and are the same each time.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % limit.max(1)
+    }
+}
+
+/// Changes a few places: a bit, a byte, something put in, taken out, doubled, or taken from another seed.
+fn mutate(dice: &mut Dice, seeds: &[Vec<u8>], pieces: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = seeds[dice.below(seeds.len())].clone();
+    for _ in 0..=dice.below(3) {
+        let at = dice.below(bytes.len());
+        let end = (at + dice.below(40)).min(bytes.len());
+        match dice.below(6) {
+            0 if at < bytes.len() => bytes[at] ^= 1 << dice.below(8),
+            1 if at < bytes.len() => bytes[at] = [0, 1, 2, 0x7f, 0x80, 0xff][dice.below(6)],
+            2 => drop(bytes.splice(at..at, pieces[dice.below(pieces.len())].iter().copied())),
+            3 => drop(bytes.drain(at..end)),
+            4 => {
+                let doubled = bytes[at..end].to_vec();
+                drop(bytes.splice(at..at, doubled));
+            }
+            _ => {
+                let other = &seeds[dice.below(seeds.len())];
+                let from = dice.below(other.len());
+                let to = (from + dice.below(40)).min(other.len());
+                drop(bytes.splice(at..end, other[from..to].iter().copied()));
+            }
+        }
+    }
+    bytes
+}
+
+fn hold(target: &str, pieces: &[&[u8]], law: fn(&[u8])) {
+    let seeds = seeds(target);
+    assert!(seeds.len() >= 2, "the seeds of {target} are not there");
+    seeds.iter().for_each(|seed| law(seed));
+    let mut dice = Dice(1);
+    for number in 0..MUTATIONS {
+        let bytes = mutate(&mut dice, &seeds, pieces);
+        let held = std::panic::catch_unwind(|| law(&bytes));
+        assert!(
+            held.is_ok(),
+            "mutation {number}: {:?}",
+            String::from_utf8_lossy(&bytes)
+        );
+    }
+}
+
+#[test]
+fn no_recording_is_too_strange() {
+    let pieces: [&[u8]; 7] = [
+        &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+        &[3, 3, 4, 0, 0],
+        &[3, 9, 1, 0, 0, 0, 1, 3, 1, 5, 3],
+        &[4, 3, 0, 2, 2],
+        &[5, 0],
+        &[0x80],
+        &[0xff, 0x7f],
+    ];
+    hold("recording", &pieces, recording);
+}
+
+#[test]
+fn no_rule_file_is_too_strange() {
+    let pieces: [&[u8]; 12] = [
+        b" - ",
+        b"\n  ",
+        b": ",
+        b"(",
+        b"1e308",
+        b"-9223372036854775808",
+        b" ^ ",
+        b" / 0 ",
+        b"18446744073709551616ns",
+        "\u{201c}\u{e9}".as_bytes(),
+        b"\"",
+        b"{",
+    ];
+    hold("rule_file", &pieces, rule_file);
+}
+
+#[test]
+fn every_seed_of_the_rules_is_accepted_or_told_what_is_wrong() {
+    let accepted = seeds("rule_file")
+        .iter()
+        .filter(|seed| crate::CheckedRule::from_source(std::str::from_utf8(seed).unwrap()).is_ok())
+        .count();
+    assert!(accepted >= 2, "only what is accepted is evaluated");
+}
