@@ -153,3 +153,44 @@ fn a_program_whose_file_was_deleted_is_probed_all_the_same() -> Outcome {
     assert_eq!(calls, tally["step_outer"].as_u64(), "{report}");
     Ok(())
 }
+
+#[test]
+fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> Outcome {
+    require!(Root, Cxx);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("passing.yaml");
+    fs::write(
+        &rule,
+        "rule: passing\nabout: times a function that exceptions pass through\n\
+         roles:\n  all: exe != \"\"\nprobes:\n  pass: {role: all, span: pass_through}\n\
+         windows:\n  pulse: {every: 500ms}\nmetrics:\n  mean_time: mean(pass.duration)\n",
+    )?;
+    let program = programs::cxx("thrower")?;
+    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["1000".into()]))?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tally = job.events("tally", 1, SOON)?.remove(0);
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    assert_eq!(
+        (tally["pass_through"].as_u64(), tally["caught"].as_u64()),
+        (Some(1000), Some(500))
+    );
+    let function = &report["processes"][0]["functions"][0];
+    assert_eq!(function["name"], "pass_through", "{report}");
+    // Every second call is left by an exception: it is counted, and said to be not timed.
+    assert_eq!(
+        (&function["calls"], &function["untimed_calls"]),
+        (&1000.into(), &500.into()),
+        "{report}"
+    );
+    assert!(
+        function["time_s"].as_f64().is_some_and(|time| time > 0.0),
+        "{report}"
+    );
+    Ok(())
+}

@@ -23,7 +23,7 @@ pub struct Site {
 }
 
 /// Which moment of a function a site is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum At {
     /// Its first instructions: the function is entered.
     Entry,

@@ -6,9 +6,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rules::{CheckedRule, Delivery, RuleFile, Site};
+use rules::{CheckedRule, RuleFile};
 
-use crate::{diagnostics, exit::Failure, mpi};
+use crate::{diagnostics, exit::Failure};
 
 /// Reads and checks the rules that `paths` name beside the built-in ones.
 pub(super) fn load(paths: &[String], parameters: &[(String, String)]) -> Result<Vec<CheckedRule>, Failure> {
@@ -25,7 +25,6 @@ pub(super) fn load(paths: &[String], parameters: &[(String, String)]) -> Result<
             "--param {name}: no loaded rule has a parameter of this name"
         )));
     }
-    refuse_what_cannot_be_probed(&checked)?;
     Ok(checked)
 }
 
@@ -43,31 +42,6 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
             ))),
         },
     }
-}
-
-/// A return probe on a function that a C++ exception or longjmp passes through aborts the program: for now only MPI's C
-/// functions get one.
-fn refuse_what_cannot_be_probed(rules: &[CheckedRule]) -> Result<(), Failure> {
-    for rule in rules {
-        let armed = rule
-            .plan()
-            .probes
-            .iter()
-            .filter(|probe| probe.delivers != Delivery::Nothing);
-        if let Some(probe) = armed
-            .filter(|probe| probe.site != Site::Entry)
-            .find(|probe| mpi::find(&probe.function).is_none())
-        {
-            return Err(Failure::not_there(format!(
-                "rule {}, probe {}: the return of {} is not probed in this version, because an exception that passes \
-                 through it would abort the program; use `entry:`, or a function of MPI",
-                rule.name(),
-                probe.name,
-                probe.function,
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// The text of a rule and where it is from.

@@ -1,15 +1,22 @@
 //! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and adds processes
 //! that come later. Reads no metric and decides nothing.
 
-use std::{collections::BTreeMap, path::PathBuf};
+mod number;
+mod places;
 
-use abi::{ByteRule, Capture, ProbeSpec, SizeLayout, SpecFlags};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use abi::{ProbeSpec, SpecFlags};
 use tuner::module::Module;
 
+use self::places::{Place, address_of};
 use crate::{
     discover::{Job, Member},
     kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, LoadOptions, Site},
-    mpi::{self, BytesKind, Implementation},
+    mpi::{self, BytesKind},
 };
 
 /// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28 ns a link;
@@ -60,7 +67,7 @@ pub struct Probes {
     links: Vec<Link>,
     kernel: Kernel,
     probes: Vec<Probe>,
-    attached: BTreeMap<(String, u64), Vec<Site>>,
+    attached: BTreeMap<(String, u64), BTreeSet<Place>>,
     slots: u32,
     room: u32,
     own_links: bool,
@@ -70,7 +77,7 @@ pub struct Probes {
 impl Probes {
     /// Loads the kernel side and attaches to every member of the job.
     pub fn arm(job: &Job, wanted: &[Wanted], force_tracefs: bool) -> Result<Probes, KernelError> {
-        let probes = number(job, wanted);
+        let probes = number::number(job, wanted);
         let count = u32::try_from(probes.len())
             .unwrap_or(abi::MAX_PROBES)
             .min(abi::MAX_PROBES);
@@ -113,7 +120,9 @@ impl Probes {
             ));
             return Ok(None);
         }
-        for (module, sites) in self.sites_in(member) {
+        let found = places::find(&self.probes, member);
+        self.missing.extend(found.missing);
+        for (module, sites) in found.by_module {
             let path = match module.probe_path() {
                 Ok(path) => path,
                 Err(error) => {
@@ -164,7 +173,7 @@ impl Probes {
 
     /// Sites attached so far, over all files.
     pub fn site_count(&self) -> usize {
-        self.attached.values().map(Vec::len).sum()
+        self.attached.values().map(BTreeSet::len).sum()
     }
 
     /// Whether processes outside the job pay for the probes: links that are not limited to a process fire in every program
@@ -173,97 +182,41 @@ impl Probes {
         !self.own_links
     }
 
-    /// Where the probes stand in the modules of a process.
-    fn sites_in<'a>(&mut self, member: &'a Member) -> Vec<(&'a Module, Vec<Site>)> {
-        let mut found: Vec<(&Module, Vec<Site>)> = Vec::new();
-        if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
-            let site = |site: &crate::discover::WatchedSite| {
-                let probe = self
-                    .probes
-                    .iter()
-                    .position(|probe| probe.mpi.is_some() && probe.name == site.name)?;
-                Some(Site {
-                    offset: site.offset.0,
-                    probe: probe as u32,
-                })
-            };
-            found.push((module, mpi.sites.iter().filter_map(site).collect()));
-        }
-        let named: Vec<(u32, String)> = self
-            .probes
-            .iter()
-            .enumerate()
-            .filter(|(_, probe)| probe.mpi.is_none())
-            .map(|(index, probe)| (index as u32, probe.name.clone()))
-            .collect();
-        for (probe, name) in named {
-            let before = found.len();
-            for module in &member.space.modules {
-                for function in module.image.functions(&[&name]).unwrap_or_default() {
-                    found.push((
-                        module,
-                        vec![Site {
-                            offset: function.offset.0,
-                            probe,
-                        }],
-                    ));
-                }
-            }
-            if found.len() == before {
-                let pid = member.process.pid;
-                self.missing.push(format!(
-                    "no module of process {pid} defines a function {name} (inlined, or misspelt)"
-                ));
-            }
-        }
-        merge_by_module(found)
-    }
-
-    fn set_addresses(&mut self, pid: u32, module: &Module, sites: &[Site]) -> Result<(), KernelError> {
+    /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
+    fn set_addresses(&mut self, pid: u32, module: &Module, places: &[Place]) -> Result<(), KernelError> {
         if self.kernel.link_kind() != LinkKind::Tracefs {
             return Ok(());
         }
-        for site in sites {
-            let segment = module.image.segments.iter().find(|segment| {
-                site.offset >= segment.offset.0 && site.offset - segment.offset.0 < segment.file_size
-            });
-            if let Some(segment) = segment {
-                let address = module
-                    .bias
-                    .0
-                    .wrapping_add(segment.address.0 + (site.offset - segment.offset.0));
-                self.kernel.set_address(pid, address, site.probe)?;
+        for place in places {
+            if let Some(address) = address_of(module, place.site.offset) {
+                self.kernel.set_address(pid, address, place.site.probe)?;
             }
         }
         Ok(())
     }
 
+    /// Attaches to what is not attached yet. A link of a process's own is made for each process.
     fn attach(
         &mut self,
         module: &Module,
         path: PathBuf,
-        sites: &[Site],
+        places: &[Place],
         pid: i32,
     ) -> Result<(), KernelError> {
         let key = (format!("{:?}", module.device), module.inode);
         let known = self.attached.entry(key).or_default();
-        let new: Vec<Site> = sites
-            .iter()
-            .filter(|site| self.own_links || !known.contains(site))
-            .copied()
-            .collect();
-        known.extend(
-            new.iter()
-                .filter(|site| !known.contains(site))
-                .copied()
-                .collect::<Vec<_>>(),
-        );
+        let is_new = |place: &&Place| self.own_links || !known.contains(place);
+        let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
+        known.extend(&new);
         let pid = self.own_links.then_some(pid as u32);
-        let is_span = |site: &Site| self.probes[site.probe as usize].is_timed();
         // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
         // loss, and not the other way round.
-        let returns: Vec<Site> = new.iter().filter(|site| is_span(site)).copied().collect();
-        for (sites, at) in [(returns, At::Return), (new, At::Entry)] {
+        for at in [At::Return, At::ReturnInstruction, At::Entry] {
+            let sites: Vec<Site> = new
+                .iter()
+                .filter(|place| place.at == at)
+                .map(|place| place.site)
+                .collect();
             if !sites.is_empty() {
                 let request = LinkRequest {
                     path: path.clone(),
@@ -287,84 +240,4 @@ impl Drop for Probes {
             }
         });
     }
-}
-
-fn merge_by_module(found: Vec<(&Module, Vec<Site>)>) -> Vec<(&Module, Vec<Site>)> {
-    let mut merged: Vec<(&Module, Vec<Site>)> = Vec::new();
-    for (module, sites) in found {
-        match merged
-            .iter_mut()
-            .find(|(known, _)| known.path == module.path && known.bias == module.bias)
-        {
-            Some((_, known)) => known.extend(sites),
-            None => merged.push((module, sites)),
-        }
-    }
-    merged
-}
-
-/// Numbers the functions: those of MPI in the order of the table, then the others as asked for.
-fn number(job: &Job, wanted: &[Wanted]) -> Vec<Probe> {
-    let asked = |name: &str| {
-        wanted
-            .iter()
-            .filter(|want| want.function == name)
-            .fold(0, |flags, want| flags | want.flags)
-    };
-    let mut probes: Vec<Probe> = Vec::new();
-    for member in &job.members {
-        let Some(mpi) = &member.mpi else { continue };
-        for site in &mpi.sites {
-            if probes.iter().any(|probe| probe.name == site.name) {
-                continue;
-            }
-            if let Some((function, is_large)) = mpi::find(&site.name) {
-                let mut spec = mpi_spec(function, is_large, &mpi.implementation);
-                spec.flags |= asked(&site.name);
-                probes.push(Probe {
-                    name: site.name.clone(),
-                    mpi: Some(function),
-                    spec,
-                });
-            }
-        }
-    }
-    for want in wanted {
-        if !probes.iter().any(|probe| probe.name == want.function) {
-            let spec = ProbeSpec {
-                flags: asked(&want.function),
-                ..ProbeSpec::default()
-            };
-            probes.push(Probe {
-                name: want.function.clone(),
-                mpi: None,
-                spec,
-            });
-        }
-    }
-    probes
-}
-
-fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implementation) -> ProbeSpec {
-    let mut spec = ProbeSpec {
-        flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
-        captures: [Capture::default(); abi::MAX_CAPTURES],
-        bytes: ByteRule::default(),
-    };
-    if let Some(bytes) = function
-        .bytes
-        .filter(|_| implementation.layout != SizeLayout::Unknown)
-    {
-        spec.flags |= SpecFlags::BYTES;
-        spec.bytes = ByteRule {
-            layout: implementation.layout as u8,
-            count_argument: bytes.count,
-            type_argument: bytes.datatype,
-            count_width: if is_large { 8 } else { 4 },
-            buffer_argument: bytes.buffer.unwrap_or(ByteRule::NO_BUFFER),
-            zero: 0,
-            size_offset: implementation.size_offset,
-        };
-    }
-    spec
 }

@@ -1,0 +1,130 @@
+//! Where the probed functions stand in the modules of a process. Attaches nothing.
+
+use tuner::{code, module::Module, symbol::Function};
+
+use super::Probe;
+use crate::{
+    discover::{Member, WatchedSite},
+    kernel::{At, Site},
+};
+
+/// A site, and which moment of its function it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) site: Site,
+    pub(super) at: At,
+}
+
+/// What was found in a process.
+#[derive(Debug, Default)]
+pub(super) struct Found<'a> {
+    pub(super) by_module: Vec<(&'a Module, Vec<Place>)>,
+    /// What was not, in words.
+    pub(super) missing: Vec<String>,
+}
+
+/// Finds every probe in a process. MPI's functions are those of the library that defines MPI; others may stand in any module,
+/// and are probed wherever they do.
+pub(super) fn find<'a>(probes: &[Probe], member: &'a Member) -> Found<'a> {
+    let mut found = Found::default();
+    if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
+        for site in &mpi.sites {
+            found.add_mpi(probes, module, site);
+        }
+    }
+    for (probe, wanted) in probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none()) {
+        let mut is_there = false;
+        for module in &member.space.modules {
+            for function in module.image.functions(&[&wanted.name]).unwrap_or_default() {
+                is_there = true;
+                found.add_named(probe as u32, wanted, module, &function);
+            }
+        }
+        if !is_there {
+            found.missing.push(format!(
+                "no module of process {} defines a function {} (inlined, or misspelt)",
+                member.process.pid, wanted.name,
+            ));
+        }
+    }
+    found
+}
+
+impl<'a> Found<'a> {
+    fn add_mpi(&mut self, probes: &[Probe], module: &'a Module, site: &WatchedSite) {
+        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name;
+        if let Some(probe) = probes.iter().position(is_it) {
+            let site = Site {
+                offset: site.offset.0,
+                probe: probe as u32,
+            };
+            // C functions that nothing unwinds through: the cheap way to their returns is safe.
+            for at in [At::Return, At::Entry] {
+                self.add(module, Place { site, at });
+            }
+        }
+    }
+
+    fn add_named(&mut self, probe: u32, wanted: &Probe, module: &'a Module, function: &Function) {
+        let entry = Site {
+            offset: function.offset.0,
+            probe,
+        };
+        self.add(
+            module,
+            Place {
+                site: entry,
+                at: At::Entry,
+            },
+        );
+        if !wanted.is_timed() {
+            return;
+        }
+        match code::returns(&module.image, function) {
+            Ok(returns) => {
+                for offset in &returns.instructions {
+                    let site = Site {
+                        offset: offset.0,
+                        probe,
+                    };
+                    self.add(
+                        module,
+                        Place {
+                            site,
+                            at: At::ReturnInstruction,
+                        },
+                    );
+                }
+                if returns.jumps_out > 0 {
+                    self.missing.push(format!(
+                        "{} can be left by {} jumps to other code: calls that end so are counted, not timed",
+                        wanted.name, returns.jumps_out,
+                    ));
+                }
+            }
+            Err(error) => self.missing.push(format!(
+                "calls of {} are counted, not timed: {error}",
+                wanted.name
+            )),
+        }
+    }
+
+    fn add(&mut self, module: &'a Module, place: Place) {
+        let is_it =
+            |known: &&mut (&Module, Vec<Place>)| known.0.path == module.path && known.0.bias == module.bias;
+        match self.by_module.iter_mut().find(is_it) {
+            Some((_, places)) => places.push(place),
+            None => self.by_module.push((module, vec![place])),
+        }
+    }
+}
+
+/// Where a process has what stands at this offset of a module's file.
+pub(super) fn address_of(module: &Module, offset: u64) -> Option<u64> {
+    let segments = &module.image.segments;
+    let inside = |start: u64, size: u64| offset.checked_sub(start).filter(|into| *into < size);
+    segments.iter().find_map(|segment| {
+        let into = inside(segment.offset.0, segment.file_size)?;
+        Some(module.bias.0.wrapping_add(segment.address.0 + into))
+    })
+}
