@@ -53,9 +53,9 @@ pub const PAGES: &[Page] = &[
         "E0105",
         "in the language, but not in this version",
         "The rule language is larger than this version of it. This version has: rule, about, source, parameters,\n\
-         roles, probes (entry, return and span of a function), one time window, metrics, and tunes that set a\n\
+         roles, probes (entry, return and span of a function), captures, one time window, metrics, and tunes that set a\n\
          variable or only advise, with when, for, every, range, guard, cooldown, finding and next_start. Formulas\n\
-         have arithmetic, comparisons, and/or/not, the reductions sum, count, mean, min and max, and `by process`.\n\
+         have arithmetic, comparisons, and/or/not, and reductions over tables and hits, with `by` and `where`.\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
     ),
     page(
@@ -103,7 +103,7 @@ pub const PAGES: &[Page] = &[
         "this cannot be a name",
         "A rule's name has small letters, digits and dashes: `openmpi-busy-wait`. All other names stand in formulas\n\
          and have letters, digits and underscores, begin with a letter, and are not words of the formulas (and, or,\n\
-         not, by, where, in, at, over, for, to, true, false). A variable's name has no spaces.",
+         not, by, where, in, at, over, for, to, as, true, false). A variable's name has no spaces.",
     ),
     page(
         "E0120",
@@ -194,6 +194,12 @@ pub const PAGES: &[Page] = &[
          than 100%; a cooldown is not negative.",
     ),
     page(
+        "E0146",
+        "tables with different keys",
+        "Two tables combine row by row, on equal keys. A table by process and one by a captured value have no keys in\n\
+         common: fold one of them, or make both by the same key, as in `sum(x) by send.to`.",
+    ),
+    page(
         "E0150",
         "a tune that does nothing, or half of something",
         "A tune either sets a variable or advises. One without `set` needs a `finding`, and what belongs to a change\n\
@@ -209,6 +215,13 @@ pub const PAGES: &[Page] = &[
         "E0152",
         "a probe that nothing uses",
         "A warning: no formula counts its hits or their durations. It is not armed, and can be left out.",
+    ),
+    page(
+        "E0153",
+        "what cannot be read",
+        "A probe reads global variables, the first six arguments (`arg(0)` to `arg(5)`) and the returned value\n\
+         (`ret`). Where the program has no debug information the type is said: `as i32`, of i8 i16 i32 i64 u8 u16 u32\n\
+         u64 f32 f64 bool char. Real numbers among the arguments are passed in registers that a probe cannot read.",
     ),
 ];
 

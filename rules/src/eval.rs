@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::facts::ProcessFacts;
+use crate::fold::{fold_hits, fold_rows};
 use crate::function::{Reduction, ScalarFunction};
+use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, ProcessId, Scalar, Value, finite};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value, finite};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +35,12 @@ pub(crate) struct WindowData {
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each probe its name and its hits by process.
     pub(crate) probes: Vec<(String, HitsByProcess)>,
+    /// For each probe its name and its hits in their order, or the reason why not all are known.
+    pub(crate) hits: Vec<(String, Result<Vec<Hit>, String>)>,
+    /// For each probe its role.
+    pub(crate) probe_roles: Vec<usize>,
+    /// The rank of each process that has one.
+    pub(crate) ranks: BTreeMap<ProcessId, u32>,
     /// Who is left out and why.
     pub(crate) left_out: Vec<String>,
 }
@@ -45,9 +53,32 @@ pub(crate) struct Context<'a> {
     /// Values of the metrics evaluated so far, with their names.
     pub(crate) metrics: &'a [(String, Value)],
     pub(crate) proposed: Option<&'a Scalar>,
+    /// What is evaluated for each hit.
+    pub(crate) hit: Option<&'a Hit>,
+    /// What a probe read, where captures are computed.
+    pub(crate) reads: &'a [Cell],
 }
 
-impl Context<'_> {
+impl WindowData {
+    /// The processes whose hits a probe has.
+    pub(crate) fn members(&self, probe: usize) -> impl Iterator<Item = ProcessId> {
+        let role = self.probe_roles.get(probe).and_then(|role| self.roles.get(*role));
+        role.into_iter().flatten().copied()
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The same, for one hit.
+    pub(crate) fn of_hit<'b>(self, hit: &'b Hit) -> Context<'b>
+    where
+        'a: 'b,
+    {
+        Context {
+            hit: Some(hit),
+            ..self
+        }
+    }
+
     /// The value of `of`.
     pub(crate) fn eval(self, of: &Typed) -> Value {
         match &of.term {
@@ -63,6 +94,16 @@ impl Context<'_> {
                 statistic,
                 by_process,
             } => self.in_window(|window| hits(window, *probe, *statistic, *by_process)),
+            Term::Fold(fold) => self.in_window(|window| fold_hits(self, window, fold)),
+            Term::Field(field) => Value::Single(match self.hit {
+                Some(hit) => hit.field(*field),
+                None => Err("it is of each hit".to_string()),
+            }),
+            Term::Read(place) => Value::Single(match self.reads.get(*place) {
+                Some(cell) => cell.clone(),
+                None => Err("it was not delivered".to_string()),
+            }),
+            Term::Known(value) => value.clone(),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
             Term::Loads(glob) => self.about_process(|facts| facts.loads(glob)),
             Term::Has(symbol) => self.about_process(|facts| facts.symbols.contains(symbol)),
@@ -86,7 +127,7 @@ impl Context<'_> {
             } => self.eval(left).zip(self.eval(right), |a, b| {
                 compare(*comparison, &a, &b).map(Scalar::Boolean)
             }),
-            Term::Reduce(reduction, of) => Value::Single(reduce(*reduction, self.eval(of))),
+            Term::Reduce(reduction, of) => Value::Single(reduce(self, *reduction, self.eval(of))),
             Term::Apply(function, arguments) => self.apply(*function, arguments),
         }
     }
@@ -120,6 +161,20 @@ impl Context<'_> {
             .unwrap_or_else(|| Value::none(format!("{} was not observed", measure.name())))
     }
 
+    /// What a key is as a value: a process is its rank.
+    fn key(self, key: &Key) -> Cell {
+        match key {
+            Key::Process(process) => {
+                let rank = self.window.and_then(|window| window.ranks.get(process));
+                rank.map(|rank| Scalar::Number((*rank).into()))
+                    .ok_or_else(|| format!("process {} has no rank", process.0))
+            }
+            Key::Boolean(value) => Ok(Scalar::Boolean(*value)),
+            Key::Number(value) => Ok(Scalar::Number(value.0)),
+            Key::Text(text) => Ok(Scalar::Text(text.clone())),
+        }
+    }
+
     fn fact(self, fact: Fact) -> Cell {
         let facts = self.facts.ok_or_else(|| "no process is asked".to_string())?;
         let known = match fact {
@@ -151,6 +206,10 @@ impl Context<'_> {
             ScalarFunction::Ceil => first.map(whole(f64::ceil)),
             ScalarFunction::Round => first.map(whole(f64::round)),
             ScalarFunction::Abs => first.map(whole(f64::abs)),
+            ScalarFunction::Sqrt => first.map(|value| match number(&value)? {
+                value if value < 0.0 => Err("it is the root of a negative number".to_string()),
+                value => finite(value.sqrt()),
+            }),
             ScalarFunction::Min => values.fold(first, fold(f64::min)),
             ScalarFunction::Max => values.fold(first, fold(f64::max)),
             ScalarFunction::Clamp => {
@@ -213,35 +272,13 @@ pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<
     })
 }
 
-/// One none among the rows makes the whole none: a sum of what happened to be measured would be too small unseen.
-fn reduce(reduction: Reduction, of: Value) -> Cell {
-    let rows = match of {
-        Value::Table(rows) => rows,
+fn reduce(context: Context<'_>, reduction: Reduction, of: Value) -> Cell {
+    match of {
+        Value::Table(rows) => fold_rows(reduction, rows, |key| context.key(key)),
         // A table none of whose rows could be made is none as a whole.
-        Value::Single(Err(reason)) => return Err(reason),
-        Value::Single(value) => return value,
-    };
-    if reduction == Reduction::Count {
-        return Ok(Scalar::Number(rows.len() as f64));
+        Value::Single(Err(reason)) => Err(reason),
+        Value::Single(value) => value,
     }
-    let values = rows
-        .into_values()
-        .map(|cell| number(&cell?))
-        .collect::<Result<Vec<f64>, String>>()?;
-    fold(reduction, &values)
-        .ok_or_else(|| "no process of the rule was there for the whole window".to_string())?
-}
-
-fn fold(reduction: Reduction, values: &[f64]) -> Option<Cell> {
-    let first = *values.first()?;
-    let sum: f64 = values.iter().sum();
-    Some(finite(match reduction {
-        Reduction::Sum => sum,
-        Reduction::Count => values.len() as f64,
-        Reduction::Mean => sum / values.len() as f64,
-        Reduction::Min => values.iter().copied().fold(first, f64::min),
-        Reduction::Max => values.iter().copied().fold(first, f64::max),
-    }))
 }
 
 fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: bool) -> Value {
@@ -251,7 +288,11 @@ fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: boo
     if by_process {
         let cell =
             |row: &Result<HitsInWindow, String>| row.clone().and_then(|hits| of_hits(name, &hits, statistic));
-        return Value::Table(rows.iter().map(|(process, row)| (*process, cell(row))).collect());
+        let rows = rows.iter();
+        return Value::Table(
+            rows.map(|(process, row)| (Key::Process(*process), cell(row)))
+                .collect(),
+        );
     }
     let mut all = HitsInWindow {
         count: 0.0,

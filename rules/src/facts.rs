@@ -16,6 +16,8 @@ pub struct ProcessFacts {
     pub exe: String,
     /// One of [`MPI_LIBRARIES`], if it uses MPI.
     pub mpi: Option<String>,
+    /// The machine it runs on.
+    pub host: Option<String>,
     /// Its mapped libraries; of a path only the file name counts.
     pub libraries: BTreeSet<String>,
     /// Of the symbols that [`crate::Plan::symbols`] asks for, those it has.

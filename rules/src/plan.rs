@@ -43,6 +43,56 @@ pub struct PlannedProbe {
     pub function: String,
     /// What it must deliver.
     pub delivers: Delivery,
+    /// What each [`crate::Observation::Hit`] brings along, in this order.
+    pub captures: Vec<PlannedCapture>,
+}
+
+/// A value to be read in the program at a hit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCapture {
+    /// Where it is read.
+    pub source: Source,
+    /// How it lies there; none is for the program's debug information to say.
+    pub layout: Option<Layout>,
+}
+
+/// Where a capture is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// An argument of the function, the first is 0.
+    Argument(u8),
+    /// What the function returns.
+    ReturnValue,
+    /// A global variable.
+    Global(String),
+}
+
+macro_rules! layouts {
+    ($($variant:ident $name:literal;)*) => {
+        /// How a value lies in memory, little-endian.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Layout {
+            $(#[doc = concat!("As ", $name, ".")] $variant,)*
+        }
+
+        impl Layout {
+            /// Every layout with its name.
+            pub const ALL: &'static [(&'static str, Layout)] = &[$(($name, Layout::$variant),)*];
+        }
+    };
+}
+
+layouts! {
+    I8 "i8"; I16 "i16"; I32 "i32"; I64 "i64"; U8 "u8"; U16 "u16"; U32 "u32"; U64 "u64"; F32 "f32"; F64 "f64";
+    Bool "bool"; Char "char";
+}
+
+impl Layout {
+    /// The layout called `name`.
+    pub fn named(name: &str) -> Option<Layout> {
+        let found = Layout::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, layout)| *layout)
+    }
 }
 
 /// What a probe must deliver, the cheapest that is enough.
@@ -80,6 +130,16 @@ pub enum VariableKind {
     Number,
 }
 
+impl PlannedCapture {
+    fn describe(&self) -> String {
+        match &self.source {
+            Source::Argument(number) => format!("arg({number})"),
+            Source::ReturnValue => "what it returns".to_string(),
+            Source::Global(name) => name.clone(),
+        }
+    }
+}
+
 pub(crate) fn plan(
     rule: &str,
     roles: &[Role],
@@ -95,6 +155,7 @@ pub(crate) fn plan(
         site: probe.site,
         function: probe.function.clone(),
         delivers: Delivery::Nothing,
+        captures: probe.reads.clone(),
     };
     let mut plan = Plan {
         rule: rule.to_string(),
@@ -152,6 +213,11 @@ impl Plan {
                     probe.delivers = probe.delivers.max(needed);
                 }
             }
+            Term::Fold(fold) => {
+                if let Some(probe) = self.probes.get_mut(fold.probe) {
+                    probe.delivers = Delivery::EachHit;
+                }
+            }
             _ => {}
         });
     }
@@ -163,7 +229,15 @@ impl Plan {
                 Site::Return => "return",
                 Site::Span => "entry and return",
             };
-            format!("probes {site} of {} in every {}", probe.function, probe.role)
+            let captures: Vec<String> = probe.captures.iter().map(PlannedCapture::describe).collect();
+            let reads = match captures.is_empty() {
+                true => String::new(),
+                false => format!(", reads {}", captures.join(", ")),
+            };
+            format!(
+                "probes {site} of {} in every {}{reads}",
+                probe.function, probe.role
+            )
         };
         let variable = |variable: &PlannedVariable| {
             let kind = match variable.kind {

@@ -6,7 +6,7 @@ use crate::diag::Diagnostic;
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedCapture};
 use crate::term::{Term, Typed};
 use crate::value::{Scalar, Value};
 
@@ -50,6 +50,10 @@ pub(crate) struct Probe {
     pub(crate) role: usize,
     pub(crate) site: Site,
     pub(crate) function: String,
+    /// What is read in the program at a hit.
+    pub(crate) reads: Vec<PlannedCapture>,
+    /// What is made of it, with names.
+    pub(crate) captures: Vec<(String, Typed)>,
 }
 
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use crate::function::{Reduction, ScalarFunction};
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::unit::Dimension;
-use crate::value::Scalar;
+use crate::value::{Scalar, Value};
 
 /// What a value is, tables apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,12 +15,29 @@ pub(crate) enum Kind {
     Number(Dimension),
 }
 
+/// What tells the rows of a table apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyKind {
+    Process,
+    /// A value of the hits.
+    Of(Kind),
+}
+
+impl KeyKind {
+    pub(crate) fn what(self) -> String {
+        match self {
+            KeyKind::Process => "by process".to_string(),
+            KeyKind::Of(kind) => format!("by {}", Type::single(kind).what()),
+        }
+    }
+}
+
 /// The type of a formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Type {
     pub(crate) kind: Kind,
-    /// One value for each process.
-    pub(crate) table: bool,
+    /// What tells its rows apart, if it is a table.
+    pub(crate) table: Option<KeyKind>,
     /// Written in percent; a matter of showing it only.
     pub(crate) percent: bool,
 }
@@ -34,7 +51,7 @@ impl Type {
     pub(crate) const fn single(kind: Kind) -> Type {
         Type {
             kind,
-            table: false,
+            table: None,
             percent: false,
         }
     }
@@ -58,6 +75,39 @@ impl Type {
             Kind::Number(dimension) => dimension.to_string(),
         }
     }
+}
+
+/// A part of a hit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Time,
+    /// The rank of its process.
+    Process,
+    Thread,
+    Host,
+    Duration,
+    /// By its place among the captures of the probe.
+    Capture(usize),
+}
+
+/// What tells apart the rows that a fold of hits makes.
+#[derive(Clone, Debug)]
+pub(crate) enum Rowed {
+    ByProcess,
+    By(Typed),
+}
+
+/// A fold over the hits of a probe in the window.
+#[derive(Clone, Debug)]
+pub(crate) struct Fold {
+    pub(crate) probe: usize,
+    pub(crate) reduction: Reduction,
+    /// Of each hit; none where the hits themselves are counted.
+    pub(crate) of: Option<Typed>,
+    /// The second argument of `slope` and `intercept`.
+    pub(crate) second: Option<Typed>,
+    pub(crate) filter: Option<Typed>,
+    pub(crate) by: Option<Rowed>,
 }
 
 /// A fact about a process that roles may ask for.
@@ -103,6 +153,13 @@ pub(crate) enum Term {
         statistic: Statistic,
         by_process: bool,
     },
+    Fold(Box<Fold>),
+    /// In what is evaluated for each hit.
+    Field(Field),
+    /// In a capture: what was read, by its place among the reads of the probe.
+    Read(usize),
+    /// What does not depend on the hit, computed before the hits are gone through.
+    Known(Value),
     Fact(Fact),
     Loads(String),
     Has(String),
@@ -120,6 +177,7 @@ pub(crate) enum Term {
         right: Box<Typed>,
         text: String,
     },
+    /// Of the rows of a table.
     Reduce(Reduction, Box<Typed>),
     Apply(ScalarFunction, Vec<Typed>),
 }
@@ -134,7 +192,18 @@ impl Typed {
             }
             Term::Compare { left, right, .. } => vec![left, right],
             Term::Apply(_, arguments) => arguments.iter().collect(),
+            Term::Fold(fold) => {
+                let by = match &fold.by {
+                    Some(Rowed::By(by)) => Some(by),
+                    Some(Rowed::ByProcess) | None => None,
+                };
+                let parts = [fold.of.as_ref(), fold.second.as_ref(), fold.filter.as_ref(), by];
+                parts.into_iter().flatten().collect()
+            }
             Term::Constant(_)
+            | Term::Field(_)
+            | Term::Read(_)
+            | Term::Known(_)
             | Term::Metric(_)
             | Term::Measure(_)
             | Term::WindowDuration
@@ -145,6 +214,28 @@ impl Typed {
             | Term::Loads(_)
             | Term::Has(_)
             | Term::Proposed => Vec::new(),
+        }
+    }
+
+    /// The parts directly below, to be changed.
+    pub(crate) fn children_mut(&mut self) -> Vec<&mut Typed> {
+        match &mut self.term {
+            Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => vec![of],
+            Term::Arithmetic(_, left, right) | Term::Both(left, right) | Term::Either(left, right) => {
+                vec![left, right]
+            }
+            Term::Compare { left, right, .. } => vec![left, right],
+            Term::Apply(_, arguments) => arguments.iter_mut().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the value differs from hit to hit. What a fold inside makes of its own hits does not.
+    pub(crate) fn is_of_each_hit(&self) -> bool {
+        match &self.term {
+            Term::Field(_) => true,
+            Term::Fold(_) => false,
+            _ => self.children().into_iter().any(Typed::is_of_each_hit),
         }
     }
 

@@ -35,6 +35,14 @@ impl Dimension {
         })
     }
 
+    /// The dimension whose square this is.
+    pub(crate) fn root(self) -> Option<Dimension> {
+        (self.time % 2 == 0 && self.bytes % 2 == 0).then_some(Dimension {
+            time: self.time / 2,
+            bytes: self.bytes / 2,
+        })
+    }
+
     pub(crate) fn power(self, exponent: i8) -> Option<Dimension> {
         Some(Dimension {
             time: self.time.checked_mul(exponent)?,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::term::{Kind, Type};
+use crate::term::{KeyKind, Kind, Type};
 use crate::unit::human;
 
 /// A process, by the number the agent gave it. Not a pid: this crate knows no kernel.
@@ -45,11 +45,59 @@ impl fmt::Display for Scalar {
 /// A single value, or the reason why there is none.
 pub(crate) type Cell = Result<Scalar, String>;
 
-/// A single value or one for each process.
+/// What tells the rows of a table apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Key {
+    Process(ProcessId),
+    Boolean(bool),
+    Number(Ordered),
+    Text(String),
+}
+
+impl Key {
+    /// The key that a value is.
+    pub(crate) fn of(value: &Scalar) -> Key {
+        match value {
+            Scalar::Boolean(value) => Key::Boolean(*value),
+            // There is one zero among keys.
+            Scalar::Number(value) => Key::Number(Ordered(value + 0.0)),
+            Scalar::Text(text) => Key::Text(text.clone()),
+        }
+    }
+}
+
+/// A number with an order among all numbers, for keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordered(pub(crate) f64);
+
+impl PartialEq for Ordered {
+    fn eq(&self, other: &Ordered) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Ordered {}
+
+impl PartialOrd for Ordered {
+    fn partial_cmp(&self, other: &Ordered) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ordered {
+    fn cmp(&self, other: &Ordered) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// The rows of a table.
+pub(crate) type Rows = BTreeMap<Key, Cell>;
+
+/// A single value or a table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Single(Cell),
-    Table(BTreeMap<ProcessId, Cell>),
+    Table(Rows),
 }
 
 impl Value {
@@ -65,7 +113,7 @@ impl Value {
     pub(crate) fn single(self) -> Cell {
         match self {
             Value::Single(cell) => cell,
-            Value::Table(_) => Err("it is a table by process".to_string()),
+            Value::Table(_) => Err("it is a table".to_string()),
         }
     }
 
@@ -98,7 +146,10 @@ impl Value {
             ),
             (Value::Table(rows), Value::Table(mut others)) => Value::Table(
                 rows.into_iter()
-                    .filter_map(|(key, a)| Some((key, both(a, others.remove(&key)?))))
+                    .filter_map(|(key, a)| {
+                        let b = others.remove(&key)?;
+                        Some((key, both(a, b)))
+                    })
                     .collect(),
             ),
         }
@@ -129,7 +180,7 @@ pub(crate) fn show_cell(cell: &Cell, of: Type) -> String {
     }
 }
 
-fn show_rows(rows: &BTreeMap<ProcessId, Cell>, of: Type) -> String {
+fn show_rows(rows: &Rows, of: Type) -> String {
     if let Some(none) = rows.values().find(|cell| cell.is_err()) {
         return show_cell(none, of);
     }
@@ -140,9 +191,11 @@ fn show_rows(rows: &BTreeMap<ProcessId, Cell>, of: Type) -> String {
     let ends = numbers.fold(None, |ends: Option<(f64, f64)>, value| {
         Some(ends.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
     });
-    let over = match rows.len() {
-        1 => "1 process".to_string(),
-        count => format!("{count} processes"),
+    let over = match (of.table, rows.len()) {
+        (Some(KeyKind::Process), 1) => "1 process".to_string(),
+        (Some(KeyKind::Process), count) => format!("{count} processes"),
+        (_, 1) => "1 row".to_string(),
+        (_, count) => format!("{count} rows"),
     };
     let shown = |value: f64| show_cell(&Ok(Scalar::Number(value)), of);
     match ends {

@@ -157,6 +157,7 @@ impl RuleBook {
             mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
             libraries: member.libraries().collect(),
             symbols: symbols.cloned().collect(),
+            ..ProcessFacts::default()
         };
         self.engine.process_joined(ProcessId(slot), facts, Time(now_ns));
     }
@@ -273,6 +274,8 @@ impl RuleBook {
                         rule,
                         probe: rules::ProbeId(place),
                         process: ProcessId(hit.process),
+                        thread: hit.thread,
+                        captures: Vec::new(),
                         time: Time(hit.time_ns),
                         duration_ns: if kind == HitKind::Return {
                             hit.duration_ns

@@ -8,7 +8,8 @@ use crate::file::Site;
 use crate::function::{FUNCTIONS, Function, Meaning, ScalarFunction, function_named};
 use crate::lang::ast::{Expr, Node, Operator};
 use crate::measure::{Measure, Scope as MeasureScope};
-use crate::term::{Fact, Kind, Term, Type, Typed};
+use crate::plan::PlannedCapture;
+use crate::term::{Fact, KeyKind, Kind, Term, Type, Typed};
 use crate::unit::unit_named;
 use crate::value::Scalar;
 
@@ -19,6 +20,8 @@ pub(crate) enum Place {
     Constant,
     /// Roles: facts about one process.
     Role,
+    /// Captures: what a probe reads in the program.
+    Capture,
     /// Metrics and tunes: what was measured in the window.
     Window,
 }
@@ -28,10 +31,24 @@ pub(crate) enum Place {
 pub(crate) struct Names {
     pub(crate) parameters: BTreeMap<String, Option<(Scalar, Type)>>,
     pub(crate) roles: BTreeMap<String, usize>,
-    pub(crate) probes: BTreeMap<String, (usize, Site)>,
+    pub(crate) probes: BTreeMap<String, ProbeNames>,
     pub(crate) window: Option<String>,
     /// `None` stands for a metric that is wrong itself and was reported.
     pub(crate) metrics: BTreeMap<String, Option<(usize, Type)>>,
+}
+
+/// What formulas may say of a probe's hits.
+pub(crate) struct ProbeNames {
+    pub(crate) index: usize,
+    pub(crate) site: Site,
+    /// In their order; `None` stands for one that is wrong itself and was reported.
+    pub(crate) captures: Vec<(String, Option<Type>)>,
+}
+
+/// Where a capture is taken, and what is read there.
+pub(crate) struct Reads {
+    pub(crate) site: Site,
+    pub(crate) planned: Vec<PlannedCapture>,
 }
 
 /// Reads formulas of one place; what is wrong is added to `wrong` once, and the part has no type then.
@@ -40,6 +57,10 @@ pub(crate) struct Infer<'a> {
     pub(crate) place: Place,
     /// The type of `value`, where a range is read.
     pub(crate) proposed: Option<Type>,
+    /// The probe, where a formula about each of its hits is read.
+    pub(crate) stream: Option<usize>,
+    /// Where a capture is read.
+    pub(crate) reads: Option<Reads>,
     pub(crate) wrong: &'a mut Vec<Diagnostic>,
 }
 
@@ -81,7 +102,7 @@ impl Infer<'_> {
                 let (left, right) = (self.infer_boolean(left), self.infer_boolean(right));
                 let (left, right) = (Box::new(left?), Box::new(right?));
                 let of = Type {
-                    table: left.of.table || right.of.table,
+                    table: self.rows(&left, &right)?,
                     ..Type::BOOLEAN
                 };
                 typed(
@@ -102,6 +123,38 @@ impl Infer<'_> {
                 self.arithmetic(*operator, left?, right?, span)
             }
             Node::Compare { first, rest } => self.comparisons(first, rest, span),
+            Node::As {
+                of,
+                layout,
+                layout_span,
+            } if self.place == Place::Capture => self.read(of, Some((layout, *layout_span))),
+            Node::As { layout_span, .. } => {
+                let message = "types in memory belong to what is read, under `capture`";
+                self.report(Diagnostic::error("E0134", message).at(*layout_span, ""))
+            }
+            Node::Where { condition, .. } => {
+                let message = "`where` belongs into a reduction: `sum(x where y > 3)`";
+                self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
+            }
+            Node::Index { .. } | Node::Each { .. } => {
+                let message = "a row of a table, and a range of numbers, are not in this version";
+                self.report(Diagnostic::error("E0105", message).at(span, ""))
+            }
+        }
+    }
+
+    /// What tells the rows of two parts that meet apart: both must have the same keys, or one is a single value.
+    pub(super) fn rows(&mut self, left: &Typed, right: &Typed) -> Option<Option<KeyKind>> {
+        match (left.of.table, right.of.table) {
+            (Some(one), Some(other)) if one != other => {
+                let message = "two tables meet whose rows have different keys";
+                let wrong = Diagnostic::error("E0146", message)
+                    .at(left.span, one.what())
+                    .at(right.span, other.what());
+                self.report(wrong.help("fold one of them, or make both by the same key"));
+                None
+            }
+            (one, other) => Some(one.or(other)),
         }
     }
 
@@ -145,6 +198,10 @@ impl Infer<'_> {
 
     pub(crate) fn infer_boolean(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.infer(expr)?;
+        self.boolean(typed)
+    }
+
+    pub(crate) fn boolean(&mut self, typed: Typed) -> Option<Typed> {
         if typed.of.kind == Kind::Boolean {
             return Some(typed);
         }
@@ -170,13 +227,23 @@ impl Infer<'_> {
         {
             return typed(Term::Fact(fact), of);
         }
+        if let Some(part) = self.part_of_hit(name, span) {
+            return part;
+        }
+        if self.place == Place::Capture {
+            let name = Expr {
+                node: Node::Name(name.to_string()),
+                span,
+            };
+            return self.read(&name, None);
+        }
         if self.place == Place::Window {
             if let Some(metric) = self.names.metrics.get(name) {
                 let (index, of) = (*metric)?;
                 return typed(Term::Metric(index), of);
             }
             if let Some(measure) = Measure::named(name) {
-                let table = measure.scope() == MeasureScope::Process;
+                let table = (measure.scope() == MeasureScope::Process).then_some(KeyKind::Process);
                 return typed(
                     Term::Measure(measure),
                     Type {
@@ -219,8 +286,7 @@ impl Infer<'_> {
                 &format!("its hits: `count({name})`"),
             );
         }
-        if self.place == Place::Window && self.names.probes.contains_key(base) && name.ends_with(".duration")
-        {
+        if self.place == Place::Window && self.names.probes.contains_key(base) {
             return elsewhere(
                 "has a value for each hit",
                 &format!("reduce it: `sum({name})`, `mean({name})`"),
@@ -254,7 +320,7 @@ impl Infer<'_> {
     fn known(&self) -> Vec<String> {
         let mut known: Vec<String> = self.names.parameters.keys().cloned().collect();
         match self.place {
-            Place::Constant => {}
+            Place::Constant | Place::Capture => {}
             Place::Role => known.extend(["mpi", "rank", "size", "exe"].map(String::from)),
             Place::Window => {
                 known.extend(self.names.metrics.keys().cloned());
@@ -273,6 +339,9 @@ impl Infer<'_> {
     }
 
     fn call(&mut self, expr: &Expr, name: &str, name_span: Span, arguments: &[Expr]) -> Option<Typed> {
+        if self.place == Place::Capture && name == "arg" {
+            return self.read(expr, None);
+        }
         let Some(function) = function_named(name) else {
             let near = did_you_mean(name, FUNCTIONS.iter().map(|function| function.name));
             let wrong =
@@ -284,13 +353,13 @@ impl Infer<'_> {
             let help = format!("it is called as `{}`", function.usage);
             return self.report(Diagnostic::error("E0133", message).at(expr.span, "").help(help));
         }
+        if let Some(reduction) = function.meaning.reduction(arguments.len()) {
+            return self.reduction(reduction, arguments, None, expr.span);
+        }
         match function.meaning {
-            Meaning::Reduction(reduction) => self.reduction(reduction, &arguments[0], false, expr.span),
-            Meaning::Both(reduction, _) if arguments.len() == 1 => {
-                self.reduction(reduction, &arguments[0], false, expr.span)
-            }
             Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => self.apply(scalar, arguments, expr.span),
-            Meaning::Loads | Meaning::Has => self.about_process(function, &arguments[0], expr.span),
+            Meaning::Loads | Meaning::Has => self.about_process(function, arguments.first()?, expr.span),
+            Meaning::Reduction(_) => None,
         }
     }
 
@@ -339,13 +408,23 @@ impl Infer<'_> {
             let help = "divide by the unit you mean to count in: `floor(x / 1ms)`";
             return self.report(Diagnostic::error("E0141", message).at(first.span, "").help(help));
         }
-        for other in &typed[1..] {
+        if function == ScalarFunction::Sqrt {
+            let Some(root) = of.dimension().root() else {
+                let message = format!("{} has no square root", of.what());
+                return self.report(Diagnostic::error("E0141", message).at(first.span, ""));
+            };
+            of = Type {
+                kind: Kind::Number(root),
+                ..of
+            };
+        }
+        for other in typed.iter().skip(1) {
             if other.of.kind != of.kind {
                 let wrong = different("compare", first, other, span);
                 return self.report(wrong);
             }
             of = Type {
-                table: of.table || other.of.table,
+                table: self.rows(&Typed { of, ..first.clone() }, other)?,
                 percent: of.percent && other.of.percent,
                 ..of
             };

@@ -2,6 +2,8 @@
 //!
 //! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
 
+mod capture;
+mod hits;
 mod infer;
 mod operators;
 mod order;
@@ -12,7 +14,7 @@ mod tune;
 
 use std::collections::BTreeMap;
 
-use infer::{Infer, Names, Place};
+use infer::{Infer, Names, Place, ProbeNames};
 
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
@@ -80,11 +82,17 @@ impl Checker<'_> {
             .enumerate()
             .map(|(i, role)| (role.name.raw.clone(), i))
             .collect();
-        let probes: Vec<Probe> = file.probes.iter().filter_map(|probe| self.probe(probe)).collect();
+        let mut probes: Vec<Probe> = file.probes.iter().filter_map(|probe| self.probe(probe)).collect();
         let named_probes = file.probes.iter().enumerate();
+        let names = |(index, probe): (usize, &crate::file::ProbeEntry)| ProbeNames {
+            index,
+            site: probe.site,
+            captures: Vec::new(),
+        };
         self.names.probes = named_probes
-            .map(|(i, p)| (p.name.raw.clone(), (i, p.site)))
+            .map(|(i, p)| (p.name.raw.clone(), names((i, p))))
             .collect();
+        self.captures(&mut probes);
         let window = self.window();
         let mut metrics = self.metrics();
         let tunes = self.tunes();
@@ -122,6 +130,8 @@ impl Checker<'_> {
             names: &self.names,
             place,
             proposed: None,
+            stream: None,
+            reads: None,
             wrong: &mut self.wrong,
         }
     }
@@ -256,6 +266,8 @@ impl Checker<'_> {
             role,
             site: probe.site,
             function,
+            reads: Vec::new(),
+            captures: Vec::new(),
         })
     }
 
@@ -310,14 +322,14 @@ impl Checker<'_> {
     /// A formula with one value for the whole window.
     fn single(&mut self, expr: &Expr) -> Option<Typed> {
         let typed = self.infer(Place::Window).infer(expr)?;
-        if !typed.of.table {
+        if typed.of.table.is_none() {
             return Some(typed);
         }
         let help = "fold it: sum, mean, min, max";
-        let message = "one value is needed here, this has one for each process";
+        let message = "one value is needed here, this has several";
         self.report(
             Diagnostic::error("E0143", message)
-                .at(typed.span, "a table by process")
+                .at(typed.span, "a table")
                 .help(help),
         )
     }

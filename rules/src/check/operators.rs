@@ -19,7 +19,7 @@ impl Infer<'_> {
         let (Kind::Number(a), Kind::Number(b)) = (left.of.kind, right.of.kind) else {
             return None;
         };
-        let table = left.of.table || right.of.table;
+        let table = self.rows(&left, &right)?;
         let mut percent = false;
         let dimension = match operator {
             Operator::Multiply => a.times(b),
@@ -73,7 +73,7 @@ impl Infer<'_> {
             return self.report(Diagnostic::error("E0141", message).at(right.span, ""));
         };
         let of = Type {
-            table: left.of.table || right.of.table,
+            table: self.rows(&left, &right)?,
             ..Type::number(dimension)
         };
         Some(Typed {
@@ -101,7 +101,7 @@ impl Infer<'_> {
                 None => one,
                 Some(before) => {
                     let of = Type {
-                        table: before.of.table || one.of.table,
+                        table: self.rows(&before, &one)?,
                         ..Type::BOOLEAN
                     };
                     Typed {
@@ -138,7 +138,7 @@ impl Infer<'_> {
             }
         }
         let of = Type {
-            table: left.of.table || right.of.table,
+            table: self.rows(&left, &right)?,
             ..Type::BOOLEAN
         };
         let (left, right) = (Box::new(left), Box::new(right));

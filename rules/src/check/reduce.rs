@@ -1,33 +1,37 @@
-//! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`.
+//! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. What is folded are the rows of
+//! a table or, in [`super::hits`], the hits of a probe.
 
 use super::infer::{Infer, Place};
 use crate::diag::{Diagnostic, Span};
-use crate::file::Site;
 use crate::function::{Meaning, Reduction, function_named};
 use crate::lang::ast::{Expr, Node};
-use crate::term::{Kind, Statistic, Term, Type, Typed};
+use crate::term::{KeyKind, Kind, Term, Type, Typed};
+use crate::unit::Dimension;
+
+/// A reduction as called.
+pub(super) struct Call<'e> {
+    pub(super) reduction: Reduction,
+    pub(super) of: &'e Expr,
+    pub(super) second: Option<&'e Expr>,
+    pub(super) filter: Option<&'e Expr>,
+    /// The key behind `by`.
+    pub(super) by: Option<(&'e str, Span)>,
+    pub(super) span: Span,
+}
 
 impl Infer<'_> {
     /// `of by key`: keeps the rows that the reduction would fold.
     pub(crate) fn by(&mut self, of: &Expr, key: &str, key_span: Span, span: Span) -> Option<Typed> {
-        if key != "process" {
-            let message = format!("`by {key}` is not in this version");
-            return self.report(
-                Diagnostic::error("E0105", message)
-                    .at(key_span, "")
-                    .help("this version has `by process`"),
-            );
-        }
         if let Node::Call {
             function, arguments, ..
         } = &of.node
-            && let [argument] = arguments.as_slice()
-            && let Some(Meaning::Reduction(reduction) | Meaning::Both(reduction, _)) =
-                function_named(function).map(|function| function.meaning)
+            && let Some(function) = function_named(function)
+            && function.arguments.contains(&arguments.len())
+            && let Some(reduction) = function.meaning.reduction(arguments.len())
         {
-            return self.reduction(reduction, argument, true, span);
+            return self.reduction(reduction, arguments, Some((key, key_span)), span);
         }
-        let message = "`by process` belongs behind a reduction";
+        let message = format!("`by {key}` belongs behind a reduction");
         self.report(
             Diagnostic::error("E0134", message)
                 .at(span, "")
@@ -38,176 +42,166 @@ impl Infer<'_> {
     pub(crate) fn reduction(
         &mut self,
         reduction: Reduction,
-        argument: &Expr,
-        by: bool,
+        arguments: &[Expr],
+        by: Option<(&str, Span)>,
         span: Span,
     ) -> Option<Typed> {
-        if self.place == Place::Window
-            && let Node::Name(name) = &argument.node
-        {
-            if let Some(&role) = self.names.roles.get(name.as_str())
+        let (of, filter) = match &arguments.first()?.node {
+            Node::Where { of, condition } => (&**of, Some(&**condition)),
+            _ => (arguments.first()?, None),
+        };
+        let mut second = arguments.get(1);
+        let mut reduction = reduction;
+        if let (Reduction::Quantile(_), Some(share)) = (reduction, second.take()) {
+            reduction = Reduction::Quantile(self.share(share)?);
+        } else if let Reduction::Slope | Reduction::Intercept = reduction {
+            second = arguments.get(1);
+        }
+        let call = Call {
+            reduction,
+            of,
+            second,
+            filter,
+            by,
+            span,
+        };
+        if self.place == Place::Window {
+            if let Node::Name(name) = &of.node
+                && let Some(&role) = self.names.roles.get(name.as_str())
                 && !self.names.metrics.contains_key(name.as_str())
             {
-                return self.role(reduction, role, by, argument.span, span);
+                return self.role(&call, role);
             }
-            let base = name.split('.').next().unwrap_or(name);
-            if let Some(&(probe, site)) = self.names.probes.get(base) {
-                let field = &name[base.len()..];
-                return self.hits(reduction, (probe, site, base, field), by, argument.span, span);
+            if let Some(probe) = self.stream_of(of) {
+                return self.hits(&call, probe);
             }
         }
-        if let Some((name, place)) = self.hits_inside(argument) {
-            let message = format!("arithmetic on each hit of `{name}` is not in this version");
-            let help = "reduce first, then calculate: `sum(x.duration) * 2`";
-            return self.report(Diagnostic::error("E0105", message).at(place, "").help(help));
-        }
-        let of = self.infer(argument)?;
-        self.table(reduction, of, by, span)
+        let of = self.infer(of)?;
+        self.table(&call, of)
     }
 
-    fn hits_inside<'e>(&self, expr: &'e Expr) -> Option<(&'e str, Span)> {
-        // Hits that another reduction inside folds are no matter of this one.
-        if let Node::Call { function, .. } = &expr.node
-            && !matches!(
-                function_named(function).map(|f| f.meaning),
-                Some(Meaning::Scalar(_))
-            )
-        {
-            return None;
+    fn share(&mut self, expr: &Expr) -> Option<f64> {
+        let share = self.infer(expr)?;
+        match share.term {
+            Term::Constant(crate::value::Scalar::Number(value))
+                if share.of.kind == Kind::Number(Dimension::NONE) && (0.0..=1.0).contains(&value) =>
+            {
+                Some(value)
+            }
+            _ => {
+                let message = "the share of a quantile is a number of 0% to 100%, written out";
+                self.report(Diagnostic::error("E0145", message).at(share.span, ""));
+                None
+            }
         }
-        if let Node::Name(name) = &expr.node {
-            let probe = name.strip_suffix(".duration")?;
-            return self
-                .names
-                .probes
-                .contains_key(probe)
-                .then_some((probe, expr.span));
-        }
-        expr.children()
-            .into_iter()
-            .find_map(|child| self.hits_inside(child))
     }
 
-    fn role(
-        &mut self,
-        reduction: Reduction,
-        role: usize,
-        by: bool,
-        place: Span,
-        span: Span,
-    ) -> Option<Typed> {
-        if reduction == Reduction::Count && !by {
+    fn role(&mut self, call: &Call<'_>, role: usize) -> Option<Typed> {
+        if call.reduction == Reduction::Count && call.by.is_none() && call.filter.is_none() {
             return Some(Typed {
                 term: Term::RoleCount(role),
                 of: Type::PLAIN,
-                span,
+                span: call.span,
             });
         }
         let message = "the processes of a role can only be counted";
         self.report(
             Diagnostic::error("E0134", message)
-                .at(place, "a role")
+                .at(call.of.span, "a role")
                 .help("a measure of them: `sum(cpu.time)`"),
         )
     }
 
-    fn hits(
-        &mut self,
-        reduction: Reduction,
-        (probe, site, name, field): (usize, Site, &str, &str),
-        by_process: bool,
-        place: Span,
-        span: Span,
-    ) -> Option<Typed> {
-        let duration = match field {
-            "" => false,
-            ".duration" => true,
-            _ => {
-                let message = format!("a hit of `{name}` has no `{}`", field.trim_start_matches('.'));
-                return self.report(
-                    Diagnostic::error("E0130", message)
-                        .at(place, "")
-                        .help("it has `duration`"),
-                );
-            }
-        };
-        if duration && site != Site::Span {
-            let message = format!("`{name}` is not a span, and so its hits have no duration");
-            let help = format!("declare it with `span:`, or count its hits: `count({name})`");
-            return self.report(Diagnostic::error("E0134", message).at(place, "").help(help));
-        }
-        let statistic = match reduction {
-            Reduction::Count => Statistic::Count,
-            _ if !duration => {
-                let message = format!("the hits of `{name}` can only be counted");
-                let help = format!("of their durations: `mean({name}.duration)`");
-                return self.report(
-                    Diagnostic::error("E0134", message)
-                        .at(place, "a probe")
-                        .help(help),
-                );
-            }
-            Reduction::Sum => Statistic::Sum,
-            Reduction::Mean => Statistic::Mean,
-            Reduction::Min => Statistic::Min,
-            Reduction::Max => Statistic::Max,
-        };
-        let of = if statistic == Statistic::Count {
-            Type::PLAIN
-        } else {
-            Type::TIME
-        };
-        let of = Type {
-            table: by_process,
-            ..of
-        };
-        Some(Typed {
-            term: Term::Hits {
-                probe,
-                statistic,
-                by_process,
-            },
-            of,
-            span,
-        })
-    }
-
-    fn table(&mut self, reduction: Reduction, of: Typed, by: bool, span: Span) -> Option<Typed> {
-        if !of.of.table {
+    fn table(&mut self, call: &Call<'_>, of: Typed) -> Option<Typed> {
+        let reduction = call.reduction;
+        let Some(rows) = of.of.table else {
             let message = "this is a single value already: there is nothing to fold";
             return self.report(
                 Diagnostic::error("E0144", message)
                     .at(of.span, "")
                     .help("leave the reduction out"),
             );
+        };
+        if let Some(filter) = call.filter {
+            let message = "`where` for the rows of a table is not in this version";
+            return self.report(
+                Diagnostic::error("E0105", message)
+                    .at(filter.span, "")
+                    .help("this version has it for the hits of a probe"),
+            );
         }
-        if !matches!(of.of.kind, Kind::Number(_)) && reduction != Reduction::Count {
-            let message = format!("only numbers can be folded, these are {} each", of.of.what());
-            return self.report(Diagnostic::error("E0140", message).at(of.span, ""));
+        if let Reduction::Slope | Reduction::Intercept = reduction {
+            let message = "a line goes through the hits of a probe, this is a table";
+            return self.report(Diagnostic::error("E0134", message).at(of.span, ""));
         }
-        if by {
+        if let Some((key, place)) = call.by {
+            if key != "process" || rows != KeyKind::Process {
+                let message = format!("`by {key}` of a table is not in this version");
+                let help = "the rows of a table by process are kept by `by process`";
+                return self.report(Diagnostic::error("E0105", message).at(place, "").help(help));
+            }
             if reduction == Reduction::Count {
                 let message = "counted by process, a table by process has 1 in every row";
                 return self.report(
                     Diagnostic::error("E0144", message)
-                        .at(span, "")
+                        .at(call.span, "")
                         .help("leave `by process` out"),
                 );
             }
-            return Some(Typed { span, ..of });
         }
-        let result = if reduction == Reduction::Count {
-            Type::PLAIN
-        } else {
-            Type {
-                table: false,
-                ..of.of
-            }
+        let folded = self.folded(reduction, &of)?;
+        if call.by.is_some() {
+            return Some(Typed {
+                span: call.span,
+                ..of
+            });
+        }
+        let result = match (reduction, rows) {
+            (Reduction::ArgMin | Reduction::ArgMax, KeyKind::Process) => Type::PLAIN,
+            (Reduction::ArgMin | Reduction::ArgMax, KeyKind::Of(kind)) => Type::single(kind),
+            _ => folded,
         };
         Some(Typed {
             term: Term::Reduce(reduction, Box::new(of)),
             of: result,
-            span,
+            span: call.span,
         })
+    }
+
+    /// The type of a fold of values like `of`.
+    pub(super) fn folded(&mut self, reduction: Reduction, of: &Typed) -> Option<Type> {
+        let single = Type { table: None, ..of.of };
+        let wrong = match (reduction, of.of.kind) {
+            (Reduction::Count, _) => return Some(Type::PLAIN),
+            (Reduction::First | Reduction::Last | Reduction::Only, _) => return Some(single),
+            (Reduction::Any | Reduction::All, Kind::Boolean) => return Some(single),
+            (Reduction::Any | Reduction::All, _) => {
+                format!(
+                    "`any` and `all` are of conditions, these are {} each",
+                    of.of.what()
+                )
+            }
+            (Reduction::Product, Kind::Number(dimension)) if dimension != Dimension::NONE => {
+                let message = format!("only plain numbers have a product, these are {dimension} each");
+                let help = format!("divide by a unit: `x / ({})`", dimension.as_factor());
+                self.report(Diagnostic::error("E0141", message).at(of.span, "").help(help));
+                return None;
+            }
+            (_, Kind::Number(_)) => return Some(single),
+            _ => format!("only numbers can be folded, these are {} each", of.of.what()),
+        };
+        self.report(Diagnostic::error("E0140", wrong).at(of.span, ""));
+        None
+    }
+}
+
+impl Meaning {
+    /// The reduction that a call with so many arguments is, if it is one.
+    pub(super) fn reduction(self, arguments: usize) -> Option<Reduction> {
+        match self {
+            Meaning::Reduction(reduction) => Some(reduction),
+            Meaning::Both(reduction, _) if arguments == 1 => Some(reduction),
+            _ => None,
+        }
     }
 }

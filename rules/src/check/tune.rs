@@ -92,7 +92,7 @@ impl Checker<'_> {
             return self.report(wrong.help("the condition under which it acts or advises"));
         };
         let typed = self.infer(Place::Window).infer_boolean(expr)?;
-        if typed.of.table {
+        if typed.of.table.is_some() {
             let message = "a condition for each process is not in this version";
             let wrong = Diagnostic::error("E0105", message).at(typed.span, "a table by process");
             return self.report(wrong.help("fold what is compared: `max(x) > 3`"));
@@ -212,9 +212,9 @@ impl Checker<'_> {
         let mut infer = self.infer(Place::Window);
         infer.proposed = Some(Type::single(value.of.kind));
         let typed = infer.infer_boolean(expr)?;
-        if typed.of.table {
-            let message = "one condition is needed here, this has one for each process";
-            return self.report(Diagnostic::error("E0143", message).at(typed.span, "a table by process"));
+        if typed.of.table.is_some() {
+            let message = "one condition is needed here, this has several";
+            return self.report(Diagnostic::error("E0143", message).at(typed.span, "a table"));
         }
         Some(typed)
     }

@@ -8,7 +8,7 @@ use crate::eval::{Context, boolean};
 use crate::explain::why_false;
 use crate::rule::{Action, Tune};
 use crate::unit::{Dimension, human};
-use crate::value::{Cell, Value};
+use crate::value::{Cell, Key, Value};
 
 impl TuneState {
     /// Why the condition alone keeps the tune from acting, if it does.
@@ -115,7 +115,10 @@ impl TuneState {
         for &process in members {
             let wanted = match &value {
                 Value::Single(cell) => cell.clone()?,
-                Value::Table(rows) => rows.get(&process).cloned().ok_or("a process has no row")??,
+                Value::Table(rows) => rows
+                    .get(&Key::Process(process))
+                    .cloned()
+                    .ok_or("a process has no row")??,
             };
             if let Some((range, text)) = &action.range {
                 let context = Context {

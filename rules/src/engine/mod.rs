@@ -23,9 +23,12 @@ pub use output::{
 use samples::Samples;
 use tune::{Outbox, TuneState, Turn};
 
+use crate::eval::Context;
 use crate::facts::ProcessFacts;
+use crate::hit::Hit;
 use crate::rule::CheckedRule;
-use crate::value::{ProcessId, Time};
+use crate::term::Typed;
+use crate::value::{Cell, ProcessId, Time};
 
 /// Evaluates rules on what is observed of a job.
 #[derive(Clone, Debug)]
@@ -220,15 +223,52 @@ impl Engine {
                 rule,
                 probe,
                 process,
+                thread,
                 time,
                 duration_ns,
+                captures,
             } if probed(rule, probe, process) => {
-                self.samples.hit((rule, probe, process), time, duration_ns);
+                let hit = self.hit(rule, probe, process, &captures);
+                self.samples.hit(
+                    (rule, probe, process),
+                    Hit {
+                        time,
+                        thread,
+                        duration_ns,
+                        ..hit
+                    },
+                );
             }
             Observation::Counter { .. }
             | Observation::Gauge { .. }
             | Observation::ProbeTotals { .. }
             | Observation::Hit { .. } => {}
+        }
+    }
+
+    /// A hit of a process with what its captures make of what was read.
+    fn hit(&self, rule: RuleId, probe: ProbeId, process: ProcessId, reads: &[Cell]) -> Hit {
+        let context = Context {
+            reads,
+            ..Context::default()
+        };
+        let probe = self
+            .rules
+            .get(rule.0)
+            .and_then(|running| running.rule.probes.get(probe.0));
+        let captured = |(name, value): &(String, Typed)| {
+            let cell = context.eval(value).single();
+            cell.map_err(|reason| format!("{name} was not captured: {reason}"))
+        };
+        let facts = self.processes.get(&process).map(|known| &known.facts);
+        Hit {
+            time: Time(0),
+            process,
+            rank: facts.and_then(|facts| facts.rank),
+            host: facts.and_then(|facts| facts.host.clone()),
+            thread: 0,
+            duration_ns: 0,
+            captures: probe.map_or_else(Vec::new, |probe| probe.captures.iter().map(captured).collect()),
         }
     }
 

@@ -64,10 +64,14 @@ pub enum Observation {
         probe: ProbeId,
         /// The process.
         process: ProcessId,
+        /// The thread, by the number the agent gave it.
+        thread: u32,
         /// When it ended.
         time: Time,
         /// How long it took, nanoseconds.
         duration_ns: u64,
+        /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
+        captures: Vec<Result<Scalar, String>>,
     },
 }
 

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::output::{ProbeId, RuleId};
 use crate::eval::HitsInWindow;
+use crate::hit::Hit;
 use crate::measure::Measure;
 use crate::value::{ProcessId, Time};
 
@@ -93,7 +94,7 @@ fn scale(first: Time, last: Time, start: Time, end: Time) -> f64 {
 struct ProbeSeries {
     /// Count, and sum of durations in nanoseconds.
     totals: Series<(u64, u64)>,
-    hits: VecDeque<(Time, u64)>,
+    hits: VecDeque<Hit>,
 }
 
 /// Everything observed that an open window may need.
@@ -123,10 +124,10 @@ impl Samples {
         self.probes.entry(of).or_default().totals.push(time, totals);
     }
 
-    pub(crate) fn hit(&mut self, of: (RuleId, ProbeId, ProcessId), time: Time, duration_ns: u64) {
+    pub(crate) fn hit(&mut self, of: (RuleId, ProbeId, ProcessId), hit: Hit) {
         let hits = &mut self.probes.entry(of).or_default().hits;
         if hits.len() < MOST_HITS {
-            hits.push_back((time, duration_ns));
+            hits.push_back(hit);
         }
     }
 
@@ -149,7 +150,7 @@ impl Samples {
                 .0
                 .front()
                 .map_or(floor, |(time, _)| (*time).min(floor));
-            series.hits.retain(|(time, _)| *time > base);
+            series.hits.retain(|hit| hit.time > base);
         }
     }
 
@@ -180,6 +181,25 @@ impl Samples {
         let last = series.and_then(|series| series.last_in(start, end));
         last.map(|(_, value)| value)
             .ok_or("was not observed in the window")
+    }
+
+    /// Every hit of a probe within the window, between the totals that are nearest to its borders.
+    pub(crate) fn each_hit(
+        &self,
+        of: (RuleId, ProbeId, ProcessId),
+        (start, end): (Time, Time),
+    ) -> Result<Vec<Hit>, String> {
+        let series = self.probes.get(&of).ok_or("was not observed in the window")?;
+        let ((first, before), (last, after)) = series.totals.ends(start, end)?;
+        let counted = after
+            .0
+            .checked_sub(before.0)
+            .ok_or("ran backwards in the window")?;
+        Ok(series
+            .within(first, last, counted)?
+            .into_iter()
+            .cloned()
+            .collect())
     }
 
     /// The hits of a probe within the window; `each` if the least and the greatest are needed.
@@ -214,16 +234,25 @@ impl Samples {
 }
 
 impl ProbeSeries {
+    /// The hits behind `first` up to `last`, if all `counted` were delivered.
+    fn within(&self, first: Time, last: Time, counted: u64) -> Result<Vec<&Hit>, String> {
+        let within = self.hits.iter();
+        let hits: Vec<&Hit> = within
+            .filter(|hit| hit.time > first && hit.time <= last)
+            .collect();
+        if hits.len() as u64 != counted {
+            return Err(format!("delivered {} of its {counted} hits", hits.len()));
+        }
+        Ok(hits)
+    }
+
     /// Least and greatest duration in seconds, if all `counted` hits were delivered.
     fn ends_of_hits(&self, first: Time, last: Time, counted: u64) -> Result<Option<(f64, f64)>, String> {
-        let within = self
-            .hits
+        let durations: Vec<u64> = self
+            .within(first, last, counted)?
             .iter()
-            .filter(|(time, _)| *time > first && *time <= last);
-        let durations: Vec<u64> = within.map(|(_, duration)| *duration).collect();
-        if durations.len() as u64 != counted {
-            return Err(format!("delivered {} of its {counted} hits", durations.len()));
-        }
+            .map(|hit| hit.duration_ns)
+            .collect();
         let ends = durations.iter().min().zip(durations.iter().max());
         Ok(ends.map(|(low, high)| (*low as f64 / 1e9, *high as f64 / 1e9)))
     }
@@ -282,8 +311,17 @@ mod tests {
         let of = (RuleId(0), ProbeId(0), ProcessId(1));
         let mut store = Samples::default();
         store.totals(of, Time(500 * MS), (3, 30));
-        store.hit(of, Time(600 * MS), 7);
-        store.hit(of, Time(700 * MS), 9);
+        let hit = |ms: u64, duration_ns| Hit {
+            time: Time(ms * MS),
+            process: ProcessId(1),
+            rank: None,
+            host: None,
+            thread: 0,
+            duration_ns,
+            captures: Vec::new(),
+        };
+        store.hit(of, hit(600, 7));
+        store.hit(of, hit(700, 9));
         store.totals(of, Time(1000 * MS), (5, 46));
         let hits = HitsInWindow {
             count: 2.0,

@@ -1,14 +1,16 @@
 //! A window closes: who was there from border to border, and what was measured of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::output::{ProbeId, RuleId};
 use super::{Engine, Process, Running};
 use crate::eval::{HitsByProcess, WindowData};
+use crate::hit::Hit;
 use crate::measure::{Kind, Measure, Scope};
 use crate::plan::Delivery;
+use crate::rule::Probe;
 use crate::unit::Dimension;
-use crate::value::{ProcessId, Time, Value, finite};
+use crate::value::{Key, ProcessId, Time, Value, finite};
 
 impl Engine {
     /// The open window of `running`, which ends `now`.
@@ -31,6 +33,9 @@ impl Engine {
                 .map(|measure| (*measure, self.measured(*measure, &whole, borders)))
                 .collect(),
             probes: self.probed(id, running, &whole, borders),
+            hits: self.each_hit(id, running, &whole, borders),
+            probe_roles: running.rule.probes.iter().map(|probe| probe.role).collect(),
+            ranks: self.ranks(&whole),
             left_out,
         }
     }
@@ -61,7 +66,7 @@ impl Engine {
             Scope::Process => {
                 let row = |process: &ProcessId| {
                     (
-                        *process,
+                        Key::Process(*process),
                         self.one(measure, Some(*process), borders).and_then(finite),
                     )
                 };
@@ -94,6 +99,47 @@ impl Engine {
             Some(process) => format!("{} of {} {reason}", measure.name(), self.name(process)),
             None => format!("{} {reason}", measure.name()),
         })
+    }
+
+    pub(super) fn ranks(&self, of: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, u32> {
+        let rank = |process: &ProcessId| Some((*process, self.processes.get(process)?.facts.rank?));
+        of.iter().filter_map(rank).collect()
+    }
+
+    /// The hits of every probe that delivers each, in their order.
+    fn each_hit(
+        &self,
+        id: RuleId,
+        running: &Running,
+        whole: &BTreeSet<ProcessId>,
+        borders: (Time, Time),
+    ) -> Vec<(String, Result<Vec<Hit>, String>)> {
+        let nobody = BTreeSet::new();
+        let of_probe = |place: usize, probe: &Probe| {
+            let members = running.roles.get(probe.role).unwrap_or(&nobody);
+            let mut hits = Vec::new();
+            for process in members.intersection(whole) {
+                let found = self.samples.each_hit((id, ProbeId(place), *process), borders);
+                hits.extend(
+                    found.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process)))?,
+                );
+            }
+            hits.sort_by(Hit::order);
+            Ok(hits)
+        };
+        let planned = &running.rule.plan.probes;
+        let probes = running.rule.probes.iter().zip(planned).enumerate();
+        probes
+            .map(|(place, (probe, planned))| {
+                let each = planned.delivers == Delivery::EachHit;
+                let hits = if each {
+                    of_probe(place, probe)
+                } else {
+                    Ok(Vec::new())
+                };
+                (probe.name.clone(), hits)
+            })
+            .collect()
     }
 
     fn probed(

@@ -18,11 +18,12 @@ pub(crate) const RULE: Keys = Keys {
         "parameters",
         "roles",
         "probes",
+        "capture",
         "windows",
         "metrics",
         "tune",
     ],
-    later: &["names", "capture", "join", "use", "for"],
+    later: &["names", "join", "use", "for"],
 };
 
 pub(crate) const PROBE: Keys = Keys {

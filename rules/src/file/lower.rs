@@ -3,7 +3,7 @@
 use super::keys::{self, Keys};
 use super::template::{Template, parse_template};
 use super::yaml::{Node, Tree};
-use super::{GuardEntry, Named, ProbeEntry, RuleFile, Site, TuneEntry, WindowEntry};
+use super::{CaptureEntry, GuardEntry, Named, ProbeEntry, RuleFile, Site, TuneEntry, WindowEntry};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
 use crate::lang::lexer::WORDS;
@@ -27,6 +27,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     let parameters = fields.section("parameters", wrong, named);
     let roles = fields.section("roles", wrong, named);
     let probes = fields.section("probes", wrong, probe);
+    let captures = fields.captures(wrong);
     let windows = fields.section("windows", wrong, window);
     let metrics = fields.section("metrics", wrong, named);
     let tunes = fields
@@ -55,6 +56,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         parameters,
         roles,
         probes,
+        captures,
         windows,
         metrics,
         tunes,
@@ -103,6 +105,22 @@ impl<'a> Fields<'a> {
         wrong: Wrong<'_>,
         read: fn(&Text, &Tree, Wrong<'_>) -> Option<T>,
     ) -> Vec<T> {
+        let checked = |(key, value): (&Text, &Tree), wrong: Wrong<'_>| -> Option<T> {
+            let named = check_name(key, wrong);
+            read(key, value, wrong).filter(|_| named)
+        };
+        let entries = self.entries_of(name, wrong).into_iter();
+        entries.filter_map(|entry| checked(entry, wrong)).collect()
+    }
+
+    fn captures(&self, wrong: Wrong<'_>) -> Vec<CaptureEntry> {
+        let entries = self.entries_of("capture", wrong).into_iter();
+        entries
+            .filter_map(|(name, value)| capture(name, value, wrong))
+            .collect()
+    }
+
+    fn entries_of(&self, name: &str, wrong: Wrong<'_>) -> Vec<(&'a Text, &'a Tree)> {
         let Some(tree) = self.get(name) else {
             return Vec::new();
         };
@@ -115,14 +133,7 @@ impl<'a> Fields<'a> {
             wrong.push(Diagnostic::error("E0123", message).at(tree.span, ""));
             return Vec::new();
         }
-        let checked = |(key, value), wrong: Wrong<'_>| -> Option<T> {
-            let named = check_name(key, wrong);
-            read(key, value, wrong).filter(|_| named)
-        };
         entries
-            .into_iter()
-            .filter_map(|entry| checked(entry, wrong))
-            .collect()
     }
 
     fn formula(&self, name: &str, wrong: Wrong<'_>) -> Option<Expr> {
@@ -258,6 +269,21 @@ fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeEntry> {
         site: *site,
         function: text(function, wrong)?,
     })
+}
+
+fn capture(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<CaptureEntry> {
+    let Some(dot) = name.raw.find('.') else {
+        let message = format!("`{}` does not say at which probe it is captured", name.raw);
+        let help = format!("write `probe.{}: …`", name.raw);
+        wrong.push(Diagnostic::error("E0113", message).at(name.span, "").help(help));
+        return None;
+    };
+    let (probe, field) = (name.part(0, dot), name.part(dot + 1, name.raw.len()));
+    // Behind its dot a word of the grammar is no danger: `send.to`.
+    let named =
+        check_name(&probe, wrong) & (WORDS.contains(&field.raw.as_str()) || check_name(&field, wrong));
+    let expr = formula(tree, wrong)?;
+    named.then_some(CaptureEntry { probe, field, expr })
 }
 
 fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<WindowEntry> {

@@ -22,6 +22,7 @@ pub struct RuleFile {
     pub(crate) parameters: Vec<Named>,
     pub(crate) roles: Vec<Named>,
     pub(crate) probes: Vec<ProbeEntry>,
+    pub(crate) captures: Vec<CaptureEntry>,
     pub(crate) windows: Vec<WindowEntry>,
     pub(crate) metrics: Vec<Named>,
     pub(crate) tunes: Vec<TuneEntry>,
@@ -51,6 +52,14 @@ pub(crate) struct ProbeEntry {
     pub(crate) role: Text,
     pub(crate) site: Site,
     pub(crate) function: Text,
+}
+
+/// `probe.field: formula`.
+#[derive(Clone, Debug)]
+pub(crate) struct CaptureEntry {
+    pub(crate) probe: Text,
+    pub(crate) field: Text,
+    pub(crate) expr: Expr,
 }
 
 #[derive(Clone, Debug)]

@@ -55,6 +55,10 @@ const WRONG: &[(&str, &str)] = &[
         "rule: a\nabout: b\nmetrics:\n  T(n): n\n  C: {in: i, value: 1}\n",
     ),
     (
+        "captures",
+        "rule: a\nabout: b\ncapture:\n  plain: x\n  p.h i: x\n  p.to: arg(1)\n  p.x: [1]\n",
+    ),
+    (
         "wrong_shapes",
         "rule: [a]\nabout: b\nmetrics: 3\ntune: {set: x}\nroles:\n  r: [1]\n",
     ),

@@ -43,6 +43,30 @@ pub(crate) enum Node {
         key: String,
         key_span: Span,
     },
+    /// `sum(x where x > 3)`: an argument of a reduction, and which of its parts count.
+    Where {
+        of: Box<Expr>,
+        condition: Box<Expr>,
+    },
+    /// `nw as i32`: how what is read lies in the program's memory.
+    As {
+        of: Box<Expr>,
+        layout: String,
+        layout_span: Span,
+    },
+    /// `busy[3]`.
+    Index {
+        of: Box<Expr>,
+        index: Box<Expr>,
+    },
+    /// `T(n) for n in 1 to 8`: an argument of a reduction, for every whole number of a range.
+    Each {
+        of: Box<Expr>,
+        name: String,
+        name_span: Span,
+        from: Box<Expr>,
+        to: Box<Expr>,
+    },
 }
 
 /// An operator between two values, comparisons apart.
@@ -156,19 +180,28 @@ impl Expr {
         match &self.node {
             Node::Number { .. } | Node::Text(_) | Node::Boolean(_) | Node::Name(_) => Vec::new(),
             Node::Call { arguments, .. } => arguments.iter().collect(),
-            Node::Negate(of) | Node::Not(of) | Node::By { of, .. } => vec![of],
+            Node::Negate(of) | Node::Not(of) | Node::By { of, .. } | Node::As { of, .. } => vec![of],
             Node::Binary { left, right, .. } => vec![left, right],
+            Node::Where { of, condition } => vec![of, condition],
+            Node::Index { of, index } => vec![of, index],
+            Node::Each { of, from, to, .. } => vec![of, from, to],
             Node::Compare { first, rest } => std::iter::once(&**first)
                 .chain(rest.iter().map(|(_, part)| part))
                 .collect(),
         }
     }
 
-    /// Every name in the formula, with its place.
+    /// Every name in the formula, those that are called included, with its place.
     pub(crate) fn names(&self) -> Vec<(&str, Span)> {
         let mut out: Vec<(&str, Span)> = self.children().into_iter().flat_map(Expr::names).collect();
-        if let Node::Name(name) = &self.node {
-            out.push((name, self.span));
+        match &self.node {
+            Node::Name(name) => out.push((name, self.span)),
+            Node::Call {
+                function,
+                function_span,
+                ..
+            } => out.push((function, *function_span)),
+            _ => {}
         }
         out
     }

@@ -22,7 +22,7 @@ pub(crate) enum Token {
 
 /// Words that are signs of the grammar, those of later versions included.
 pub(crate) const WORDS: &[&str] = &[
-    "or", "and", "not", "by", "where", "in", "at", "over", "for", "to", "true", "false",
+    "or", "and", "not", "by", "where", "in", "at", "over", "for", "to", "as", "true", "false",
 ];
 
 /// Longest first, so that `<=` is never read as `<` and `=`.

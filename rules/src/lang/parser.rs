@@ -10,13 +10,15 @@
 //! product    = negation , { ( "*" | "/" | "%" ) , negation } ;
 //! negation   = "-" , negation | power ;
 //! power      = keyed , [ "^" , negation ] ;
-//! keyed      = atom , { "by" , NAME } ;
+//! keyed      = atom , { "by" , NAME | "as" , LAYOUT | "[" , formula , "]" } ;
 //! atom       = NUMBER | TEXT | "true" | "false" | NAME | call | "(" , formula , ")" ;
-//! call       = NAME , "(" , [ formula , { "," , formula } ] , ")" ;
+//! call       = NAME , "(" , [ argument , { "," , argument } ] , ")" ;
+//! argument   = formula , [ "where" , formula | "for" , NAME , "in" , formula , "to" , formula ] ;
 //! NUMBER     = digits , [ "." , digits ] , [ "e" , [ "+" | "-" ] , digits ] , [ UNIT ] ;   (* no space before UNIT *)
 //! UNIT       = "%" | "ns" | "us" | "ms" | "s" | "min" | "B" | "KB" | "MB" | "GB" | "KiB" | "MiB" | "GiB" ;
 //! TEXT       = '"' , { any character but '"' } , '"' ;
 //! NAME       = word , { "." , word } ;
+//! LAYOUT     = "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "f32" | "f64" | "bool" | "char" ;
 //! ```
 //! A comparison of more than two values must run one way: `1 <= value <= 8`. A `%` straight after a number is the
 //! percent sign; the remainder has a space before it. Bracketed: `by` binds tighter than `^`, which binds tighter
@@ -93,6 +95,10 @@ impl Parser {
             };
             if sign == "by" {
                 left = self.by(left)?;
+            } else if sign == "as" {
+                left = self.layout(left)?;
+            } else if sign == "[" {
+                left = self.index(left)?;
             } else if let Some(operator) = Operator::ALL.into_iter().find(|o| o.sign() == sign) {
                 if operator.binding() < least {
                     return Ok(left);
@@ -187,6 +193,77 @@ impl Parser {
         })
     }
 
+    fn layout(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
+        self.at += 1;
+        let (Token::Name(layout), layout_span) = self.advance() else {
+            self.at -= 1;
+            return Err(self.unexpected("a type such as `i32` after `as`"));
+        };
+        let span = of.span.to(layout_span);
+        let of = Box::new(of);
+        let node = Node::As {
+            of,
+            layout,
+            layout_span,
+        };
+        Ok(Expr { node, span })
+    }
+
+    fn index(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
+        let opened = self.span();
+        self.at += 1;
+        let index = Box::new(self.expression(binding::OR)?);
+        self.close("]", opened)?;
+        let span = of.span.to(self.previous_span());
+        let of = Box::new(of);
+        Ok(Expr {
+            node: Node::Index { of, index },
+            span,
+        })
+    }
+
+    /// What may stand between the commas of a call, and nowhere else: a formula with a condition or a range.
+    fn argument(&mut self) -> Result<Expr, Diagnostic> {
+        let of = self.expression(binding::OR)?;
+        if self.accept("where") {
+            let condition = self.expression(binding::OR)?;
+            let span = of.span.to(condition.span);
+            let (of, condition) = (Box::new(of), Box::new(condition));
+            return Ok(Expr {
+                node: Node::Where { of, condition },
+                span,
+            });
+        }
+        if !self.accept("for") {
+            return Ok(of);
+        }
+        let (Token::Name(name), name_span) = self.advance() else {
+            self.at -= 1;
+            return Err(self.unexpected("a name after `for`"));
+        };
+        self.expect("in")?;
+        let from = Box::new(self.expression(binding::OR)?);
+        self.expect("to")?;
+        let to = Box::new(self.expression(binding::OR)?);
+        let span = of.span.to(to.span);
+        let of = Box::new(of);
+        let node = Node::Each {
+            of,
+            name,
+            name_span,
+            from,
+            to,
+        };
+        Ok(Expr { node, span })
+    }
+
+    fn expect(&mut self, sign: &str) -> Result<(), Diagnostic> {
+        if self.accept(sign) {
+            return Ok(());
+        }
+        Err(self.unexpected(&format!("`{sign}`")))
+    }
+
     fn atom(&mut self) -> Result<Expr, Diagnostic> {
         let (token, span) = self.advance();
         let node = match token {
@@ -220,7 +297,7 @@ impl Parser {
         let mut arguments = Vec::new();
         if !self.accept(")") {
             loop {
-                arguments.push(self.expression(binding::OR)?);
+                arguments.push(self.argument()?);
                 if !self.accept(",") {
                     break;
                 }
@@ -266,7 +343,7 @@ impl Parser {
         let span = self.span();
         let found = match self.peek() {
             Token::End => "the formula ends".to_string(),
-            Token::Sign(sign @ ("where" | "in" | "at" | "over" | "for" | "to" | "[")) => {
+            Token::Sign(sign @ ("at" | "over")) => {
                 return Diagnostic::error("E0105", format!("`{sign}` in a formula is not in this version"))
                     .at(span, "")
                     .help("see `tuneagent explain E0105` for what this version has");

@@ -11,7 +11,8 @@ impl Expr {
             Node::Compare { .. } => binding::COMPARE,
             Node::Not(_) => binding::NOT,
             Node::Negate(_) => binding::NEGATE,
-            Node::By { .. } => binding::BY,
+            Node::By { .. } | Node::As { .. } | Node::Index { .. } => binding::BY,
+            Node::Where { .. } | Node::Each { .. } => binding::OR,
             _ => binding::ATOM,
         }
     }
@@ -79,6 +80,18 @@ impl Expr {
                 of.write(f, binding::BY)?;
                 write!(f, " by {key}")
             }
+            Node::As { of, layout, .. } => {
+                of.write(f, binding::BY)?;
+                write!(f, " as {layout}")
+            }
+            Node::Index { of, index } => {
+                of.write(f, binding::BY)?;
+                write!(f, "[{index}]")
+            }
+            Node::Where { of, condition } => write!(f, "{of} where {condition}"),
+            Node::Each {
+                of, name, from, to, ..
+            } => write!(f, "{of} for {name} in {from} to {to}"),
         }
     }
 }

@@ -86,6 +86,13 @@ fn prefixes_and_keys_group_by_the_table() {
     check("sum(x) by process ^ 2", "((sum(x) by process) ^ 2)");
     check("1 <= value <= 8", "(1 <= value <= 8)");
     check("(a or b) and c", "((a or b) and c)");
+    check("-x as i32 * 2", "((-x as i32) * 2)");
+    check("x[y + 1]^2", "(x[y + 1] ^ 2)");
+    check("sum(x where x > 1 or y)", "sum(x where x > 1 or y)");
+    check(
+        "argmin(T(n) for n in 1 to m + 1) + 1",
+        "(argmin(T(n) for n in 1 to m + 1) + 1)",
+    );
 }
 
 #[test]
@@ -111,8 +118,20 @@ fn what_cannot_be_read_is_said_where_it_stands() {
     check("a && b", "E0120 `&&` is not part of the language");
     check("a = b", "E0120 `=` is not part of the language");
     check("\"a", "E0122 this text has no closing quote");
-    check("x where y", "E0105 `where` in a formula is not in this version");
-    check("x[1]", "E0105 `[` in a formula is not in this version");
+    check(
+        "x where y",
+        "E0120 expected an operator or the end, but `where` stands here",
+    );
+    check("x[1", "E0120 expected `]`, but the formula ends");
+    check(
+        "f(x for 3)",
+        "E0120 expected a name after `for`, but `3` stands here",
+    );
+    check("f(x for n 3)", "E0120 expected `in`, but `3` stands here");
+    check(
+        "x as 3",
+        "E0120 expected a type such as `i32` after `as`, but `3` stands here",
+    );
     check("f(x over 5)", "E0105 `over` in a formula is not in this version");
     check(
         "a by 3",
@@ -143,9 +162,30 @@ fn without_places(mut expr: Expr) -> Expr {
                 arguments.iter_mut().for_each(clear);
             }
             Node::Negate(of) | Node::Not(of) => clear(of),
-            Node::By { of, key_span, .. } => {
-                *key_span = Span::default();
+            Node::By {
+                of, key_span: span, ..
+            }
+            | Node::As {
+                of,
+                layout_span: span,
+                ..
+            } => {
+                *span = Span::default();
                 clear(of);
+            }
+            Node::Where { of: a, condition: b } | Node::Index { of: a, index: b } => {
+                clear(a);
+                clear(b);
+            }
+            Node::Each {
+                of,
+                name_span,
+                from,
+                to,
+                ..
+            } => {
+                *name_span = Span::default();
+                [of, from, to].into_iter().for_each(|part| clear(part));
             }
             Node::Binary { left, right, .. } => {
                 clear(left);
@@ -160,6 +200,26 @@ fn without_places(mut expr: Expr) -> Expr {
     }
     clear(&mut expr);
     expr
+}
+
+/// What may stand in a call: a formula, or one with a condition or a range.
+fn argument(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
+    let at = |node| Expr {
+        node,
+        span: Span::default(),
+    };
+    let boxed = || inner.clone().prop_map(Box::new);
+    prop_oneof![
+        inner.clone(),
+        (boxed(), boxed()).prop_map(move |(of, condition)| at(Node::Where { of, condition })),
+        (boxed(), boxed(), boxed()).prop_map(move |(of, from, to)| at(Node::Each {
+            of,
+            name: "n".into(),
+            name_span: Span::default(),
+            from,
+            to
+        })),
+    ]
 }
 
 fn any_expr() -> impl Strategy<Value = Expr> {
@@ -215,7 +275,13 @@ fn any_expr() -> impl Strategy<Value = Expr> {
                 key: "process".into(),
                 key_span: Span::default()
             }),
-            prop::collection::vec(inner.clone(), 0..3).prop_map(|arguments| Node::Call {
+            boxed().prop_map(|of| Node::As {
+                of,
+                layout: "i32".into(),
+                layout_span: Span::default()
+            }),
+            (boxed(), boxed()).prop_map(|(of, index)| Node::Index { of, index }),
+            prop::collection::vec(argument(inner.clone()), 0..3).prop_map(|arguments| Node::Call {
                 function: "min".into(),
                 function_span: Span::default(),
                 arguments

@@ -1,0 +1,246 @@
+//! What is computed of each hit: the parts a hit has, and the types of reductions over the hits of a probe.
+
+use super::infer::{Infer, ProbeNames};
+use super::reduce::Call;
+use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::file::Site;
+use crate::function::{Reduction, function_named};
+use crate::lang::ast::{Expr, Node};
+use crate::term::{Field, Fold, KeyKind, Kind, Rowed, Statistic, Term, Type, Typed};
+
+/// What every hit has, durations apart.
+const PARTS: &[(&str, Field, Type)] = &[
+    ("time", Field::Time, Type::TIME),
+    ("process", Field::Process, Type::PLAIN),
+    ("thread", Field::Thread, Type::PLAIN),
+    ("host", Field::Host, Type::TEXT),
+];
+
+impl Infer<'_> {
+    /// The probe whose hits a formula is about, if it is about any. Hits that a reduction inside folds are no matter
+    /// of it.
+    pub(super) fn stream_of(&self, expr: &Expr) -> Option<usize> {
+        if let Node::Call {
+            function, arguments, ..
+        } = &expr.node
+            && function_named(function).is_some_and(|f| f.meaning.reduction(arguments.len()).is_some())
+        {
+            return None;
+        }
+        if let Node::Name(name) = &expr.node {
+            let base = name.split('.').next().unwrap_or(name);
+            return self.names.probes.get(base).map(|probe| probe.index);
+        }
+        expr.children()
+            .into_iter()
+            .find_map(|child| self.stream_of(child))
+    }
+
+    fn probe(&self, index: usize) -> Option<(&String, &ProbeNames)> {
+        self.names.probes.iter().find(|(_, probe)| probe.index == index)
+    }
+
+    /// A name in a formula about each hit of a probe; nothing if it is no part of a hit.
+    pub(super) fn part_of_hit(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
+        let stream = self.stream?;
+        let (probe, names) = self.probe(stream)?;
+        let (base, field) = name.split_once('.').unwrap_or(("", name));
+        if base.is_empty() && names.field(field).is_none() {
+            return None;
+        }
+        if !base.is_empty() && base != probe {
+            if !self.names.probes.contains_key(base) {
+                return None;
+            }
+            let message = format!("hits of `{probe}` and of `{base}` in one formula");
+            let wrong = Diagnostic::error("E0134", message).at(span, "");
+            self.report(wrong.help("reduce each by itself first: `sum(a.x) / sum(b.x)`"));
+            return Some(None);
+        }
+        let probe = probe.clone();
+        match names.field(field) {
+            Some(Some((field, of))) => Some(Some(Typed {
+                term: Term::Field(field),
+                of,
+                span,
+            })),
+            Some(None) => Some(None),
+            None => {
+                let wrong = self.no_such_field(&probe, stream, field, span);
+                Some(self.report(wrong))
+            }
+        }
+    }
+
+    fn no_such_field(&self, probe: &str, index: usize, field: &str, span: Span) -> Diagnostic {
+        let Some((_, names)) = self.probe(index) else {
+            return Diagnostic::error("E0130", format!("there is no `{field}`")).at(span, "");
+        };
+        if field == "duration" {
+            let message = format!("`{probe}` is not a span, and so its hits have no duration");
+            let help = format!("declare it with `span:`, or count its hits: `count({probe})`");
+            return Diagnostic::error("E0134", message).at(span, "").help(help);
+        }
+        let mut known: Vec<&str> = PARTS.iter().map(|(name, ..)| *name).collect();
+        known.extend(names.captures.iter().map(|(name, _)| name.as_str()));
+        if names.site == Site::Span {
+            known.push("duration");
+        }
+        let help = did_you_mean(field, known.iter().copied());
+        let help =
+            help.unwrap_or_else(|| format!("it has {}; more is read under `capture`", known.join(", ")));
+        Diagnostic::error("E0130", format!("a hit of `{probe}` has no `{field}`"))
+            .at(span, "")
+            .help(help)
+    }
+
+    /// Reads a formula about each hit of a probe.
+    fn of_each(&mut self, probe: usize, expr: &Expr) -> Option<Typed> {
+        let outer = self.stream.replace(probe);
+        let typed = self.infer(expr);
+        self.stream = outer;
+        let typed = typed?;
+        if typed.of.table.is_none() {
+            return Some(typed);
+        }
+        let message = "of each hit there is one value, this is a table";
+        self.report(
+            Diagnostic::error("E0143", message)
+                .at(typed.span, "")
+                .help("fold it first, or pick a row: `x[3]`"),
+        )
+    }
+
+    /// A reduction over the hits of a probe.
+    pub(super) fn hits(&mut self, call: &Call<'_>, probe: usize) -> Option<Typed> {
+        let name = self
+            .probe(probe)
+            .map_or("", |(name, _)| name.as_str())
+            .to_string();
+        let whole = matches!(&call.of.node, Node::Name(given) if *given == name);
+        let by = match call.by {
+            Some((key, span)) => Some(self.row_key(probe, key, span)?),
+            None => None,
+        };
+        let key = by.as_ref().map(|(_, key)| *key);
+        if whole && call.reduction != Reduction::Count {
+            let message = format!("the hits of `{name}` can only be counted");
+            let help = format!("of their durations: `mean({name}.duration)`");
+            let wrong = Diagnostic::error("E0134", message).at(call.of.span, "a probe");
+            return self.report(wrong.help(help));
+        }
+        if let Reduction::ArgMin | Reduction::ArgMax = call.reduction {
+            let message = "argmin and argmax give the key of a row, and hits have none";
+            let help = "make a table of them first: `argmin(sum(x.duration) by process)`";
+            return self.report(
+                Diagnostic::error("E0134", message)
+                    .at(call.of.span, "")
+                    .help(help),
+            );
+        }
+        let of = match whole {
+            true => None,
+            false => Some(self.of_each(probe, call.of)?),
+        };
+        let mut result = match &of {
+            Some(of) => self.folded(call.reduction, of)?,
+            None => Type::PLAIN,
+        };
+        let second = match call.second {
+            Some(expr) => Some(self.of_each(probe, expr)?),
+            None => None,
+        };
+        if let (Some(x), Reduction::Slope) = (&second, call.reduction) {
+            let dimension = result.dimension().over(x.of.dimension());
+            result = Type::number(dimension.unwrap_or_default());
+        }
+        if let Some(wrong) = second.iter().find(|x| !matches!(x.of.kind, Kind::Number(_))) {
+            let message = format!("a number is needed here, this is {}", wrong.of.what());
+            return self.report(Diagnostic::error("E0140", message).at(wrong.span, ""));
+        }
+        let filter = match call.filter {
+            Some(expr) => Some(self.of_each(probe, expr).and_then(|typed| self.boolean(typed))?),
+            None => None,
+        };
+        let fold = Fold {
+            probe,
+            reduction: call.reduction,
+            of,
+            second,
+            filter,
+            by: by.map(|(by, _)| by),
+        };
+        Some(Typed {
+            term: self.cheapest(fold),
+            of: Type { table: key, ..result },
+            span: call.span,
+        })
+    }
+
+    fn row_key(&mut self, probe: usize, key: &str, span: Span) -> Option<(Rowed, KeyKind)> {
+        let outer = self.stream.replace(probe);
+        let part = self.part_of_hit(key, span);
+        self.stream = outer;
+        match part {
+            Some(Some(Typed {
+                term: Term::Field(Field::Process),
+                ..
+            })) => Some((Rowed::ByProcess, KeyKind::Process)),
+            Some(Some(typed)) => {
+                let kind = KeyKind::Of(typed.of.kind);
+                Some((Rowed::By(typed), kind))
+            }
+            Some(None) => None,
+            None => {
+                let name = self
+                    .probe(probe)
+                    .map_or("", |(name, _)| name.as_str())
+                    .to_string();
+                let wrong = self.no_such_field(&name, probe, key, span);
+                self.report(wrong);
+                None
+            }
+        }
+    }
+
+    /// What the totals of a probe tell need not be told hit by hit.
+    fn cheapest(&self, fold: Fold) -> Term {
+        let statistic = match (fold.reduction, fold.of.as_ref().map(|of| &of.term)) {
+            (Reduction::Count, None) => Some(Statistic::Count),
+            (Reduction::Count, Some(Term::Field(Field::Duration))) => Some(Statistic::Count),
+            (Reduction::Sum, Some(Term::Field(Field::Duration))) => Some(Statistic::Sum),
+            (Reduction::Mean, Some(Term::Field(Field::Duration))) => Some(Statistic::Mean),
+            (Reduction::Min, Some(Term::Field(Field::Duration))) => Some(Statistic::Min),
+            (Reduction::Max, Some(Term::Field(Field::Duration))) => Some(Statistic::Max),
+            _ => None,
+        };
+        match (statistic, &fold.by, &fold.filter) {
+            (Some(statistic), None | Some(Rowed::ByProcess), None) => Term::Hits {
+                probe: fold.probe,
+                statistic,
+                by_process: fold.by.is_some(),
+            },
+            _ => Term::Fold(Box::new(fold)),
+        }
+    }
+}
+
+impl ProbeNames {
+    /// A part of a hit and its type; the inner nothing stands for a capture that is wrong itself and was reported.
+    fn field(&self, name: &str) -> Option<Option<(Field, Type)>> {
+        if let Some((_, field, of)) = PARTS.iter().find(|(part, ..)| *part == name) {
+            return Some(Some((*field, *of)));
+        }
+        if name == "duration" && self.site == Site::Span {
+            return Some(Some((Field::Duration, Type::TIME)));
+        }
+        let place = self.captures.iter().position(|(capture, _)| capture == name)?;
+        let of = self.captures.get(place)?.1;
+        Some(of.map(|of| (Field::Capture(place), of)))
+    }
+
+    /// Whether a capture may be called `name`.
+    pub(super) fn is_part(name: &str) -> bool {
+        name == "duration" || PARTS.iter().any(|(part, ..)| *part == name)
+    }
+}

@@ -1,0 +1,66 @@
+//! A hit of a probe as formulas see it. Where it came from and which window it belongs to is not known here.
+
+use crate::term::Field;
+use crate::value::{Cell, Ordered, ProcessId, Scalar, Time};
+
+/// A hit of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Hit {
+    /// When it ended.
+    pub(crate) time: Time,
+    pub(crate) process: ProcessId,
+    pub(crate) rank: Option<u32>,
+    pub(crate) host: Option<String>,
+    pub(crate) thread: u32,
+    pub(crate) duration_ns: u64,
+    /// In the order of the probe's captures.
+    pub(crate) captures: Vec<Cell>,
+}
+
+impl Hit {
+    /// The value of a part of the hit.
+    pub(crate) fn field(&self, field: Field) -> Cell {
+        match field {
+            Field::Time => Ok(Scalar::Number(self.time.0 as f64 / 1e9)),
+            Field::Process => self
+                .rank
+                .map(|rank| Scalar::Number(rank.into()))
+                .ok_or_else(|| format!("process {} has no rank", self.process.0)),
+            Field::Thread => Ok(Scalar::Number(self.thread.into())),
+            Field::Host => self
+                .host
+                .clone()
+                .map(Scalar::Text)
+                .ok_or_else(|| "the host is not known".to_string()),
+            Field::Duration => Ok(Scalar::Number(self.duration_ns as f64 / 1e9)),
+            Field::Capture(place) => self
+                .captures
+                .get(place)
+                .cloned()
+                .unwrap_or_else(|| Err("it was not captured".to_string())),
+        }
+    }
+
+    /// One order for all hits of a probe, whatever order they are delivered in: by time, then by all they have.
+    pub(crate) fn order(&self, other: &Hit) -> std::cmp::Ordering {
+        let plain = |hit: &Hit| (hit.time, hit.process, hit.thread, hit.duration_ns);
+        plain(self).cmp(&plain(other)).then_with(|| {
+            let captures = self.captures.iter().zip(&other.captures);
+            captures
+                .map(|(one, two)| order(one, two))
+                .find(|order| order.is_ne())
+                .unwrap_or(std::cmp::Ordering::Equal)
+        })
+    }
+}
+
+fn order(one: &Cell, two: &Cell) -> std::cmp::Ordering {
+    match (one, two) {
+        (Ok(Scalar::Number(a)), Ok(Scalar::Number(b))) => Ordered(*a).cmp(&Ordered(*b)),
+        (Ok(Scalar::Boolean(a)), Ok(Scalar::Boolean(b))) => a.cmp(b),
+        (Ok(Scalar::Text(a)), Ok(Scalar::Text(b))) => a.cmp(b),
+        (Err(a), Err(b)) => a.cmp(b),
+        // Values of one capture are of one kind, so only a value and none are left.
+        (one, two) => two.is_ok().cmp(&one.is_ok()),
+    }
+}
