@@ -25,11 +25,11 @@ fn evaluate(rule: rules::CheckedRule, processes: u32) {
     for rank in 0..processes {
         let facts = rules::ProcessFacts {
             rank: Some(rank),
-            size: Some(processes),
             exe: "simulate".to_string(),
             mpi: Some("Open MPI".to_string()),
             libraries: plan.libraries.clone(),
             symbols: plan.symbols.clone(),
+            ..rules::ProcessFacts::default()
         };
         engine.process_joined(rules::ProcessId(rank), facts, rules::Time(0));
     }
@@ -79,8 +79,15 @@ fn observe(
             rule,
             probe,
             process,
+            thread: 1,
             time,
             duration_ns: of * window,
+            // Fewer than the plan asks for, as many, and one that could not be read.
+            captures: match window % 3 {
+                0 => Vec::new(),
+                1 => vec![Ok(rules::Scalar::Number(window as f64)); plan.probes[probe.0].captures.len()],
+                _ => vec![Err("not resident".to_string()); plan.probes[probe.0].captures.len()],
+            },
         });
         engine.observe(rules::Observation::ProbeTotals {
             rule,

@@ -158,6 +158,8 @@ fn put_facts(out: &mut Vec<u8>, facts: &ProcessFacts) -> Result<(), TooLarge> {
         mpi,
         libraries,
         symbols,
+        // The header says it, once for all processes.
+        host: _,
     } = facts;
     for number in [rank, size] {
         put_number(out, number.map_or(0, |number| u64::from(number) + 1));
@@ -193,6 +195,7 @@ fn facts(body: &mut Cursor<'_>) -> Result<ProcessFacts, Wrong> {
         mpi: has_mpi.then_some(mpi),
         libraries: texts(body)?,
         symbols: texts(body)?,
+        host: None,
     })
 }
 

@@ -96,6 +96,7 @@ fn facts() -> impl Strategy<Value = ProcessFacts> {
             mpi,
             libraries,
             symbols,
+            host: None,
         })
 }
 
