@@ -158,8 +158,7 @@ fn put_facts(out: &mut Vec<u8>, facts: &ProcessFacts) -> Result<(), TooLarge> {
         mpi,
         libraries,
         symbols,
-        // The header says it, once for all processes.
-        host: _,
+        host,
     } = facts;
     for number in [rank, size] {
         put_number(out, number.map_or(0, |number| u64::from(number) + 1));
@@ -172,7 +171,10 @@ fn put_facts(out: &mut Vec<u8>, facts: &ProcessFacts) -> Result<(), TooLarge> {
         mpi.as_deref().unwrap_or_default(),
     )?;
     put_texts(out, "the name of a library", libraries)?;
-    put_texts(out, "the name of a symbol", symbols)
+    put_texts(out, "the name of a symbol", symbols)?;
+    // Not the header's: what is recorded may have come from several hosts.
+    out.push(u8::from(host.is_some()));
+    put_text(out, "the name of a host", host.as_deref().unwrap_or_default())
 }
 
 fn facts(body: &mut Cursor<'_>) -> Result<ProcessFacts, Wrong> {
@@ -188,14 +190,17 @@ fn facts(body: &mut Cursor<'_>) -> Result<ProcessFacts, Wrong> {
     let exe = body.text()?.to_string();
     let has_mpi = super::stream::boolean(body.byte()?)?;
     let mpi = body.text()?.to_string();
+    let (libraries, symbols) = (texts(body)?, texts(body)?);
+    let has_host = super::stream::boolean(body.byte()?)?;
+    let host = body.text()?.to_string();
     Ok(ProcessFacts {
         rank,
         size,
         exe,
         mpi: has_mpi.then_some(mpi),
-        libraries: texts(body)?,
-        symbols: texts(body)?,
-        host: None,
+        libraries,
+        symbols,
+        host: has_host.then_some(host),
     })
 }
 

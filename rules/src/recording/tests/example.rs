@@ -50,6 +50,7 @@ fn records() -> Vec<Record> {
                 exe: "simulate".into(),
                 mpi: Some("Open MPI".into()),
                 libraries: ["libmpi.so.40".to_string()].into(),
+                host: Some("node1".into()),
                 ..ProcessFacts::default()
             },
         },

@@ -81,23 +81,18 @@ fn captured() -> impl Strategy<Value = Captured> {
 fn facts() -> impl Strategy<Value = ProcessFacts> {
     let texts = || proptest::collection::btree_set(text(), 0..4);
     let number = || proptest::option::of(small());
-    (
-        number(),
-        number(),
-        text(),
-        proptest::option::of(text()),
-        texts(),
-        texts(),
-    )
-        .prop_map(|(rank, size, exe, mpi, libraries, symbols)| ProcessFacts {
+    let known = || proptest::option::of(text());
+    (number(), number(), text(), known(), texts(), texts(), known()).prop_map(
+        |(rank, size, exe, mpi, libraries, symbols, host)| ProcessFacts {
             rank,
             size,
             exe,
             mpi,
             libraries,
             symbols,
-            host: None,
-        })
+            host,
+        },
+    )
 }
 
 fn definition() -> impl Strategy<Value = ProbeDefinition> {
