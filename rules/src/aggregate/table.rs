@@ -94,8 +94,7 @@ impl<K: Ord, A, const MOST: usize> Table<K, A, MOST> {
 
     /// Whether there is no place for a key: all are taken by smaller ones.
     fn is_beyond(&self, key: &K) -> bool {
-        // A key that was dropped once has MOST smaller ones, and so has every greater key.
-        self.first_dropped.as_ref().is_some_and(|first| key >= first)
+        self.rows.len() >= MOST && self.rows.last_key_value().is_none_or(|(last, _)| key > last)
     }
 
     fn drop_values(&mut self, key: K, values: u64) {

@@ -83,3 +83,19 @@ fn a_key_that_two_nodes_dropped_is_not_counted_twice() {
     assert_eq!(a.get(&2).map(Integers::count), Some(Ok(2)));
     assert!(a.get(&3).is_none());
 }
+
+#[test]
+fn what_would_be_dropped_at_once_is_not_even_aggregated() {
+    let mut table = Small::default();
+    for key in [5, 3, 4] {
+        table.add(key, |row| row.add(1));
+    }
+    for key in [6, 7, 6] {
+        table.add(key, |_| unreachable!("key {key} has no place"));
+    }
+    assert_eq!((table.dropped(), table.first_dropped()), (3, Some(&6)));
+    table.add(1, |row| row.add(1));
+    table.add(5, |_| unreachable!("5 lost its place to 1"));
+    assert_eq!((table.dropped(), table.first_dropped()), (5, Some(&5)));
+    assert_eq!(table.rows().count(), 3);
+}
