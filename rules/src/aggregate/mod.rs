@@ -30,9 +30,12 @@
 //! the aggregate.
 //!
 //! **Merging published formulas.** PMSL has MEAN and STDEV (its §6.2) but says nothing on how partial results of two
-//! hosts combine. The usual formula on (count, mean, M2) is Chan, Golub and LeVeque's (1979): δ = μ_b − μ_a, μ = μ_a
-//! + δ·n_b/n, M2 = M2_a + M2_b + δ²·n_a·n_b/n. In floating point it is not associative; it agrees with ours to
-//! rounding, and the tests hold it to that.
+//! hosts combine. The usual formula on (count, mean, M2) is that of Chan, Golub and LeVeque (1979), with δ = μ_b − μ_a:
+//!
+//! ```text
+//! μ = μ_a + δ·n_b/n        M2 = M2_a + M2_b + δ²·n_a·n_b/n        n = n_a + n_b
+//! ```
+//! In floating point it is not associative; it agrees with ours to rounding, and the tests hold it to that.
 
 mod exact;
 mod extreme;

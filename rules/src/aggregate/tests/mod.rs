@@ -7,6 +7,7 @@ mod numbers;
 mod order;
 mod product;
 mod quantiles;
+mod rounding;
 mod tables;
 
 use std::fmt::Debug;

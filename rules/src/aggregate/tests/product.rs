@@ -72,6 +72,9 @@ fn products_are_what_rational_arithmetic_gives() {
     assert_eq!(product(&[1e300, 1e300]), Err(WhyNone::TooLarge));
     assert_eq!(product(&[5e-324, 0.5]), Ok(0.0));
     assert_eq!(product(&[0.0, -3.0]), Ok(0.0));
+    let mut square = Product::default();
+    square.put(-3.0, 2);
+    assert_eq!(square.product(), Ok(9.0));
     assert_eq!(product(&[0.0, f64::INFINITY]), Err(WhyNone::NotFinite(1)));
 }
 
