@@ -163,7 +163,7 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
     fs::write(
         &rule,
         "rule: passing\nabout: times a function that exceptions pass through\n\
-         roles:\n  all: exe != \"\"\nprobes:\n  pass: {role: all, span: pass_through}\n\
+         roles:\n  target: exe != \"\"\nprobes:\n  pass: {role: target, span: pass_through}\n\
          windows:\n  pulse: {every: 500ms}\nmetrics:\n  mean_time: mean(pass.duration)\n",
     )?;
     let program = programs::cxx("thrower")?;
@@ -193,4 +193,33 @@ fn spans_of_functions_that_exceptions_pass_through_leave_the_program_alone() -> 
         "{report}"
     );
     Ok(())
+}
+
+#[test]
+fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("rounds.yaml");
+    fs::write(
+        &rule,
+        "rule: rounds\nabout: reads what step_outer is called with, and the program's own count of its calls\n\
+         roles:\n  target: exe != \"\"\nprobes:\n  before: {role: target, entry: step_outer}\n  after: {role: target, return: step_outer}\n\
+         capture:\n  before.round: arg(0) as i32\n  before.calls: outer_calls as i64\n  after.calls: outer_calls as i64\n\
+         windows:\n  pulse: {every: 500ms}\n\
+         tune:\n  - finding: last round {max(before.round)}, {max(before.calls)} calls before it and {max(after.calls)} after\n    when: count(before) > 0\n",
+    )?;
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["50".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent
+        .lines
+        .wait_for_line("last round 49, 49 calls before it and 50 after", SOON)?;
+    agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)
 }

@@ -7,7 +7,7 @@ use tuner::{
     module::{Images, Module},
     process::{Process, ProcessError},
     space::{AddressSpace, SpaceError},
-    variable::VariableName,
+    variable::{VariableError, VariableName},
 };
 
 use super::{
@@ -94,6 +94,17 @@ impl Member {
             .modules
             .iter()
             .map(|module| module.file_name().to_owned())
+    }
+
+    /// Where it has a variable.
+    pub fn variable_address(&self, name: &str) -> Result<u64, VariableError> {
+        Ok(self.space.variable(&VariableName::from(name))?.address.0)
+    }
+
+    /// The type of a variable, as the debug information says it.
+    pub fn variable_type(&self, name: &str) -> Option<&'static str> {
+        let location = self.space.variable(&VariableName::from(name)).ok()?;
+        Some(location.value_type()?.name())
     }
 
     /// Whether a variable of this name is in it, and only one.

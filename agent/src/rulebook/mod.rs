@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use abi::{Hit, HitKind, SpecFlags};
 use rules::{
-    CheckedRule, Delivery, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Site, Time,
+    CheckedRule, Delivery, Engine, Layout, Measure, Mode, Observation, Output, PlannedCapture, ProcessFacts,
+    ProcessId, Scalar, Site, Source, Time,
 };
 
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     session::{
         ledger::{KEPT, UNDONE},
         meter::Reading,
-        probes::{Probe, Wanted},
+        probes::{Probe, ProbeCapture, Read, Wanted, WantedCapture, number_of},
     },
     snapshot::{GuardView, RuleView},
 };
@@ -138,6 +139,11 @@ impl RuleBook {
                 Wanted {
                     function: probe.function.clone(),
                     flags: span | sends,
+                    captures: probe
+                        .captures
+                        .iter()
+                        .map(|capture| wanted_capture(capture, probe.site))
+                        .collect(),
                 }
             })
             .collect()
@@ -157,6 +163,7 @@ impl RuleBook {
             mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
             libraries: member.libraries().collect(),
             symbols: symbols.cloned().collect(),
+            host: Some(crate::discover::host()),
             ..ProcessFacts::default()
         };
         self.engine.process_joined(ProcessId(slot), facts, Time(now_ns));
@@ -275,7 +282,11 @@ impl RuleBook {
                         probe: rules::ProbeId(place),
                         process: ProcessId(hit.process),
                         thread: hit.thread,
-                        captures: Vec::new(),
+                        captures: planned
+                            .captures
+                            .iter()
+                            .map(|capture| captured(capture, planned.site, hit, probe))
+                            .collect(),
                         time: Time(hit.time_ns),
                         duration_ns: if kind == HitKind::Return {
                             hit.duration_ns
@@ -400,6 +411,52 @@ impl RuleBook {
         let windows = self.engine.rules().map(|(_, rule, _)| rule.plan().window.1);
         windows.min().map_or(Duration::MAX, Duration::from_nanos)
     }
+}
+
+/// A capture of a rule as the session knows it. A return is where a variable has the value that the call gave it.
+fn wanted_capture(planned: &PlannedCapture, site: Site) -> WantedCapture {
+    let read = match &planned.source {
+        Source::Argument(index) => Read::Argument(*index),
+        Source::ReturnValue => Read::ReturnValue,
+        Source::Global(name) => Read::Variable(name.clone()),
+    };
+    let name = |layout: Layout| {
+        Layout::ALL
+            .iter()
+            .find(|(_, known)| *known == layout)
+            .map(|(name, _)| *name)
+    };
+    WantedCapture {
+        read,
+        at_return: site == Site::Return,
+        type_name: planned.layout.and_then(name),
+    }
+}
+
+/// What a hit brought along for a capture of a rule.
+fn captured(planned: &PlannedCapture, site: Site, hit: &Hit, probe: &Probe) -> Result<Scalar, String> {
+    let wanted = wanted_capture(planned, site);
+    let is_it = |known: &ProbeCapture| {
+        known.read == wanted.read
+            && known.at_return == wanted.at_return
+            && wanted.type_name.is_none_or(|stated| stated == known.type_name)
+    };
+    let place = probe
+        .captures
+        .iter()
+        .position(is_it)
+        .ok_or("it is not captured in this session")?;
+    if hit.valid & (1 << place) == 0 {
+        return Err("it could not be read in the program at this hit".into());
+    }
+    let raw = hit.captures.get(place).copied().unwrap_or_default();
+    let type_name = probe.captures[place].type_name;
+    let number = number_of(raw, type_name).ok_or("its type cannot be read")?;
+    Ok(if type_name == "bool" {
+        Scalar::Boolean(number != 0.0)
+    } else {
+        Scalar::Number(number)
+    })
 }
 
 fn found(finding: rules::Finding, is_new: bool) -> Act {

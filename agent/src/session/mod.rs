@@ -30,7 +30,7 @@ use self::{
     ledger::Ledger,
     meter::Metered,
     outputs::Outputs,
-    probes::{Probes, Wanted},
+    probes::{ArmError, Probes, Wanted},
     signals::Signals,
 };
 use crate::{
@@ -133,8 +133,9 @@ impl Session {
         wanted.extend(options.probe.iter().map(|function| Wanted {
             function: function.clone(),
             flags: 0,
+            captures: Vec::new(),
         }));
-        let mut probes = Probes::arm(&job, &wanted, options.force_tracefs).map_err(kernel_failure)?;
+        let mut probes = Probes::arm(&job, &wanted, options.force_tracefs).map_err(arm_failure)?;
         let hits = probes.kernel_mut().take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
         let painter = Painter::new(options.plain || outputs.report_is_stdout());
@@ -171,6 +172,8 @@ impl Session {
                 .push(Metered::new(member.process.pid.number, rank, slot));
             session.rules.join(slot, member, now);
         }
+        // The first readings, against which the first window is held: what happens from here on is in it.
+        session.read().map_err(kernel_failure)?;
         Ok(session)
     }
 
@@ -432,6 +435,13 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
         }),
         library: mpi.map(|mpi| mpi.library.clone()),
         watched,
+    }
+}
+
+fn arm_failure(error: ArmError) -> Failure {
+    match error {
+        ArmError::Kernel(error) => kernel_failure(error),
+        ArmError::Capture(error) => Failure::not_there(format!("nothing was attached: {error}")),
     }
 }
 

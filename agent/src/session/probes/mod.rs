@@ -1,6 +1,7 @@
 //! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and adds processes
 //! that come later. Reads no metric and decides nothing.
 
+mod captures;
 mod number;
 mod places;
 
@@ -12,6 +13,7 @@ use std::{
 use abi::{ProbeSpec, SpecFlags};
 use tuner::module::Module;
 
+pub use self::captures::{CaptureError, ProbeCapture, Read, WantedCapture, number as number_of};
 use self::places::{Place, address_of};
 use crate::{
     discover::{Job, Member},
@@ -33,6 +35,19 @@ pub struct Wanted {
     pub function: String,
     /// [`SpecFlags`] that someone needs.
     pub flags: u32,
+    /// Values to read at its hits.
+    pub captures: Vec<WantedCapture>,
+}
+
+/// Why a session has no probes.
+#[derive(Debug, thiserror::Error)]
+pub enum ArmError {
+    /// The kernel refused.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// A rule asks for what cannot be read.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
 }
 
 /// A function that is probed.
@@ -44,6 +59,8 @@ pub struct Probe {
     pub mpi: Option<&'static mpi::Function>,
     /// What is done at a hit.
     pub spec: ProbeSpec,
+    /// What is read at a hit, in the order in which the kernel side sends it.
+    pub captures: Vec<ProbeCapture>,
 }
 
 impl Probe {
@@ -76,8 +93,8 @@ pub struct Probes {
 
 impl Probes {
     /// Loads the kernel side and attaches to every member of the job.
-    pub fn arm(job: &Job, wanted: &[Wanted], force_tracefs: bool) -> Result<Probes, KernelError> {
-        let probes = number::number(job, wanted);
+    pub fn arm(job: &Job, wanted: &[Wanted], force_tracefs: bool) -> Result<Probes, ArmError> {
+        let probes = number::number(job, wanted)?;
         let count = u32::try_from(probes.len())
             .unwrap_or(abi::MAX_PROBES)
             .min(abi::MAX_PROBES);
@@ -136,6 +153,7 @@ impl Probes {
             self.set_addresses(pid as u32, module, &sites)?;
             self.attach(module, path, &sites, pid)?;
         }
+        self.set_variables(member, slot)?;
         self.kernel.watch(pid as u32, slot)?;
         self.slots += 1;
         Ok(Some(slot))
@@ -180,6 +198,26 @@ impl Probes {
     /// that maps the file.
     pub fn strangers_pay(&self) -> bool {
         !self.own_links
+    }
+
+    /// Tells the kernel side where the process has the variables that are captured.
+    fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
+        for (probe, known) in self.probes.iter().enumerate() {
+            for (place, capture) in known.captures.iter().enumerate() {
+                let Read::Variable(name) = &capture.read else {
+                    continue;
+                };
+                match member.variable_address(name) {
+                    Ok(address) => self
+                        .kernel
+                        .set_variable(slot, probe as u32, place as u32, address)?,
+                    Err(error) => self
+                        .missing
+                        .push(format!("{name} is not captured at {}: {error}", known.name)),
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Tells the kernel side at which addresses a process has the sites, for links without cookies.

@@ -2,14 +2,17 @@
 
 use abi::{ByteRule, Capture, ProbeSpec, SizeLayout, SpecFlags};
 
-use super::{Probe, Wanted};
+use super::{
+    Probe, Wanted,
+    captures::{self, CaptureError},
+};
 use crate::{
     discover::Job,
     mpi::{self, Implementation},
 };
 
 /// Numbers the functions: those of MPI in the order of the table, then the others as asked for.
-pub(super) fn number(job: &Job, wanted: &[Wanted]) -> Vec<Probe> {
+pub(super) fn number(job: &Job, wanted: &[Wanted]) -> Result<Vec<Probe>, CaptureError> {
     let asked = |name: &str| {
         wanted
             .iter()
@@ -30,6 +33,7 @@ pub(super) fn number(job: &Job, wanted: &[Wanted]) -> Vec<Probe> {
                     name: site.name.clone(),
                     mpi: Some(function),
                     spec,
+                    captures: Vec::new(),
                 });
             }
         }
@@ -44,10 +48,17 @@ pub(super) fn number(job: &Job, wanted: &[Wanted]) -> Vec<Probe> {
                 name: want.function.clone(),
                 mpi: None,
                 spec,
+                captures: Vec::new(),
             });
         }
     }
-    probes
+    for probe in &mut probes {
+        probe.captures = captures::of_function(&probe.name, wanted, job)?;
+        for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
+            *place = capture.spec();
+        }
+    }
+    Ok(probes)
 }
 
 fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implementation) -> ProbeSpec {
