@@ -53,7 +53,7 @@ pub const PAGES: &[Page] = &[
         "E0105",
         "in the language, but not in this version",
         "The rule language is larger than this version of it. This version has: rule, about, source, parameters,\n\
-         roles, probes (entry, return and span of a function), captures, one time window, metrics, and tunes that set a\n\
+         roles, probes (entry, return and span of a function), captures, windows (times, and from probe to probe), metrics, and tunes that set a\n\
          variable or only advise, with when, for, every, range, guard, cooldown, finding and next_start. Formulas\n\
          have arithmetic, comparisons, and/or/not, and reductions over tables and hits, with `by` and `where`.\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
@@ -198,6 +198,20 @@ pub const PAGES: &[Page] = &[
         "tables with different keys",
         "Two tables combine row by row, on equal keys. A table by process and one by a captured value have no keys in\n\
          common: fold one of them, or make both by the same key, as in `sum(x) by send.to`.",
+    ),
+    page(
+        "E0147",
+        "in which window",
+        "Every formula is evaluated at the close of one window. A rule with several says which: `{in: window, value: …}`\n\
+         for a metric, `every: window` in a tune; else it is the window of the metrics it uses. A formula of one window\n\
+         cannot use the values of another.",
+    ),
+    page(
+        "E0148",
+        "the borders of a window",
+        "A window lasts some time (`every`) or goes from probe to probe (`from`, `to`), and only the latter has a key, a\n\
+         condition on completeness, a timeout, and instances to leave out. Where a key places hits, both borders\n\
+         capture it.",
     ),
     page(
         "E0150",

@@ -25,11 +25,11 @@ pub(crate) struct HitsInWindow {
 pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, String>>;
 
 /// What is known of a closed window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct WindowData {
     pub(crate) index: u64,
-    /// Actual duration, in seconds.
-    pub(crate) duration: f64,
+    /// Actual duration, in seconds, if both ends are known.
+    pub(crate) duration: Result<f64, String>,
     /// For each role, the processes that were there from border to border.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
@@ -59,6 +59,22 @@ pub(crate) struct Context<'a> {
     pub(crate) reads: &'a [Cell],
 }
 
+impl Default for WindowData {
+    fn default() -> WindowData {
+        WindowData {
+            index: 0,
+            duration: Err("it is not over".to_string()),
+            roles: Vec::new(),
+            measures: BTreeMap::new(),
+            probes: Vec::new(),
+            hits: Vec::new(),
+            probe_roles: Vec::new(),
+            ranks: BTreeMap::new(),
+            left_out: Vec::new(),
+        }
+    }
+}
+
 impl WindowData {
     /// The processes whose hits a probe has.
     pub(crate) fn members(&self, probe: usize) -> impl Iterator<Item = ProcessId> {
@@ -85,7 +101,9 @@ impl<'a> Context<'a> {
             Term::Constant(value) => Value::Single(Ok(value.clone())),
             Term::Metric(index) => self.metric(*index),
             Term::Measure(measure) => self.measure(*measure),
-            Term::WindowDuration => self.in_window(|window| Value::number(window.duration)),
+            Term::WindowDuration => {
+                self.in_window(|window| Value::Single(window.duration.clone().and_then(finite)))
+            }
             Term::WindowIndex => self.in_window(|window| Value::number(window.index as f64)),
             Term::RoleCount(role) => self
                 .in_window(|window| Value::number(window.roles.get(*role).map_or(0, BTreeSet::len) as f64)),

@@ -89,15 +89,18 @@ mod value;
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    Change, Conflict, Decision, DecisionId, Engine, Finding, FindingState, Mode, Observation, Outcome,
-    Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode,
+    Observation, Outcome, Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{RuleFile, Site};
 pub use function::{FUNCTIONS, Function};
 pub use library::library;
 pub use measure::{Kind, Measure, Scope};
-pub use plan::{Delivery, Layout, Plan, PlannedCapture, PlannedProbe, PlannedVariable, Source, VariableKind};
+pub use plan::{
+    Delivery, Layout, Plan, PlannedCapture, PlannedProbe, PlannedVariable, PlannedWindow, Source,
+    VariableKind,
+};
 pub use rule::CheckedRule;
 pub use unit::{Dimension, human};
 pub use value::{ProcessId, Scalar, Time};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::file::Site;
 use crate::measure::Measure;
-use crate::rule::{Metric, Probe, Role, Tune, Window};
+use crate::rule::{Metric, Probe, Role, Tune, Window, WindowKind};
 use crate::term::{Kind, Statistic, Term, Typed};
 
 /// What a rule needs before it can run.
@@ -14,8 +14,8 @@ use crate::term::{Kind, Statistic, Term, Typed};
 pub struct Plan {
     /// The rule's name.
     pub rule: String,
-    /// The window's name and its length in nanoseconds.
-    pub window: (String, u64),
+    /// In the order of the file.
+    pub windows: Vec<PlannedWindow>,
     /// In the order of the file; [`crate::ProbeId`] counts them from 0.
     pub probes: Vec<PlannedProbe>,
     /// Of every process that has a role, or of the node.
@@ -28,6 +28,15 @@ pub struct Plan {
     pub variables: Vec<PlannedVariable>,
     /// What the rule does to a program, a sentence each.
     pub effects: Vec<String>,
+}
+
+/// A window of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedWindow {
+    /// Its name.
+    pub name: String,
+    /// Its length in nanoseconds; none where hits are its borders: then [`crate::Observation::Watermark`]s close it.
+    pub every: Option<u64>,
 }
 
 /// A place to be probed.
@@ -144,7 +153,7 @@ pub(crate) fn plan(
     rule: &str,
     roles: &[Role],
     probes: &[Probe],
-    window: &Window,
+    windows: &[Window],
     metrics: &[Metric],
     tunes: &[Tune],
 ) -> Plan {
@@ -159,7 +168,7 @@ pub(crate) fn plan(
     };
     let mut plan = Plan {
         rule: rule.to_string(),
-        window: (window.name.clone(), window.every),
+        windows: windows.iter().map(planned_window).collect(),
         probes: probes.iter().map(planned).collect(),
         measures: BTreeSet::new(),
         symbols: BTreeSet::new(),
@@ -174,6 +183,15 @@ pub(crate) fn plan(
     formulas
         .chain(tunes.iter().flat_map(Tune::formulas))
         .for_each(|formula| plan.need(formula));
+    for borders in windows.iter().filter_map(Window::borders) {
+        plan.need_hits(borders.from);
+        borders.to.into_iter().for_each(|probe| plan.need_hits(probe));
+        borders
+            .complete
+            .iter()
+            .for_each(|(_, condition)| plan.need(condition));
+        borders.discard.iter().for_each(|condition| plan.need(condition));
+    }
     for action in tunes.iter().filter_map(|tune| tune.action.as_ref()) {
         let kind = match action.value.of.kind {
             Kind::Boolean => VariableKind::Boolean,
@@ -191,7 +209,23 @@ pub(crate) fn plan(
     plan
 }
 
+fn planned_window(window: &Window) -> PlannedWindow {
+    PlannedWindow {
+        name: window.name.clone(),
+        every: match window.kind {
+            WindowKind::Timed(every) => Some(every),
+            WindowKind::Probed(_) => None,
+        },
+    }
+}
+
 impl Plan {
+    fn need_hits(&mut self, probe: usize) {
+        if let Some(probe) = self.probes.get_mut(probe) {
+            probe.delivers = Delivery::EachHit;
+        }
+    }
+
     fn need(&mut self, formula: &Typed) {
         formula.visit(&mut |term| match term {
             Term::Measure(measure) => {
@@ -213,11 +247,7 @@ impl Plan {
                     probe.delivers = probe.delivers.max(needed);
                 }
             }
-            Term::Fold(fold) => {
-                if let Some(probe) = self.probes.get_mut(fold.probe) {
-                    probe.delivers = Delivery::EachHit;
-                }
-            }
+            Term::Fold(fold) => self.need_hits(fold.probe),
             _ => {}
         });
     }

@@ -19,7 +19,7 @@ pub struct CheckedRule {
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
     pub(crate) probes: Vec<Probe>,
-    pub(crate) window: Window,
+    pub(crate) windows: Vec<Window>,
     /// In an order of evaluation.
     pub(crate) metrics: Vec<Metric>,
     pub(crate) tunes: Vec<Tune>,
@@ -59,19 +59,59 @@ pub(crate) struct Probe {
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) name: String,
-    /// Nanoseconds.
-    pub(crate) every: u64,
+    pub(crate) kind: WindowKind,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum WindowKind {
+    /// Every so many nanoseconds.
+    Timed(u64),
+    /// From one hit to another.
+    Probed(Box<Borders>),
+}
+
+/// Where the instances of a window begin and end, and what belongs to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Borders {
+    /// By their places among the probes.
+    pub(crate) from: usize,
+    /// Without it each hit of `from` ends an instance and begins the next.
+    pub(crate) to: Option<usize>,
+    /// For each probe the capture that says to which instance a hit belongs; without it time says it.
+    pub(crate) keys: Vec<Option<usize>>,
+    /// For each role what must hold of each of its processes.
+    pub(crate) complete: Vec<(usize, Typed)>,
+    /// Nanoseconds an instance waits for what is missing.
+    pub(crate) timeout: Option<u64>,
+    /// How many instances at first are left out.
+    pub(crate) skip: u64,
+    pub(crate) discard: Option<Typed>,
+    /// Spans that began before the instance are left out.
+    pub(crate) drops_straddlers: bool,
+}
+
+impl Window {
+    pub(crate) fn borders(&self) -> Option<&Borders> {
+        match &self.kind {
+            WindowKind::Probed(borders) => Some(borders),
+            WindowKind::Timed(_) => None,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Metric {
     pub(crate) name: String,
+    /// The window it lives in.
+    pub(crate) window: usize,
     pub(crate) value: Typed,
 }
 
 /// A checked tune: advice, or advice and a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Tune {
+    /// The window at whose close it is looked at.
+    pub(crate) window: usize,
     pub(crate) when: Typed,
     /// Windows in a row.
     pub(crate) holds_for: u32,
@@ -173,10 +213,15 @@ impl Filled {
 }
 
 impl CheckedRule {
-    /// The metrics of a closed window, each with its name, in the order of evaluation.
-    pub(crate) fn evaluate(&self, window: &WindowData) -> Vec<(String, Value)> {
+    /// The metrics of a closed window, each with its name, in the order of evaluation; those of other windows are
+    /// none.
+    pub(crate) fn evaluate(&self, place: usize, window: &WindowData) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
+            if metric.window != place {
+                values.push((metric.name.clone(), Value::none("it lives in another window")));
+                continue;
+            }
             let context = Context {
                 window: Some(window),
                 metrics: &values,
@@ -188,12 +233,17 @@ impl CheckedRule {
         values
     }
 
-    /// The values of [`CheckedRule::evaluate`] as people read them.
-    pub(crate) fn shown(&self, values: &[(String, Value)]) -> Vec<(String, String)> {
-        let metrics = self.metrics.iter().zip(values);
-        metrics
-            .map(|(metric, (name, value))| (name.clone(), value.show(metric.value.of)))
-            .collect()
+    /// Puts the values of [`CheckedRule::evaluate`] among those `shown` of other windows, as people read them.
+    pub(crate) fn show(&self, place: usize, values: &[(String, Value)], shown: &mut Vec<(String, String)>) {
+        let metrics = self.metrics.iter().zip(values).enumerate();
+        for (at, (metric, (name, value))) in metrics {
+            let text = (name.clone(), value.show(metric.value.of));
+            match shown.get_mut(at) {
+                Some(old) if metric.window == place => *old = text,
+                Some(_) => {}
+                None => shown.push(text),
+            }
+        }
     }
 
     /// The metrics that `terms` are computed from, their metrics included.

@@ -408,7 +408,9 @@ impl RuleBook {
 
     /// The length of the shortest window.
     pub fn shortest_window(&self) -> Duration {
-        let windows = self.engine.rules().map(|(_, rule, _)| rule.plan().window.1);
+        let rules = self.engine.rules();
+        let windows =
+            rules.flat_map(|(_, rule, _)| rule.plan().windows.iter().filter_map(|window| window.every));
         windows.min().map_or(Duration::MAX, Duration::from_nanos)
     }
 }

@@ -203,8 +203,48 @@ impl Infer<'_> {
         }
     }
 
-    /// What the totals of a probe tell need not be told hit by hit.
+    /// The border of a window has one hit in it, and so its captures have one value.
+    pub(super) fn of_border(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
+        let (base, _) = name.split_once('.')?;
+        let probe = self.names.probes.get(base)?.index;
+        let borders = self.names.windows.get(self.home).map(|window| &window.borders)?;
+        if !borders.contains(&probe) {
+            return None;
+        }
+        let outer = self.stream.replace(probe);
+        let part = self.part_of_hit(name, span);
+        self.stream = outer;
+        let of = match part {
+            Some(Some(of)) => of,
+            Some(None) => return Some(None),
+            None => return None,
+        };
+        let result = of.of;
+        let fold = Fold {
+            probe,
+            reduction: Reduction::Only,
+            of: Some(of),
+            second: None,
+            filter: None,
+            by: None,
+        };
+        Some(Some(Typed {
+            term: Term::Fold(Box::new(fold)),
+            of: result,
+            span,
+        }))
+    }
+
+    /// What the totals of a probe tell need not be told hit by hit; totals are told at any time, not at borders.
     fn cheapest(&self, fold: Fold) -> Term {
+        if !self
+            .names
+            .windows
+            .get(self.home)
+            .is_none_or(|window| window.timed)
+        {
+            return Term::Fold(Box::new(fold));
+        }
         let statistic = match (fold.reduction, fold.of.as_ref().map(|of| &of.term)) {
             (Reduction::Count, None) => Some(Statistic::Count),
             (Reduction::Count, Some(Term::Field(Field::Duration))) => Some(Statistic::Count),

@@ -32,9 +32,25 @@ pub(crate) struct Names {
     pub(crate) parameters: BTreeMap<String, Option<(Scalar, Type)>>,
     pub(crate) roles: BTreeMap<String, usize>,
     pub(crate) probes: BTreeMap<String, ProbeNames>,
-    pub(crate) window: Option<String>,
+    pub(crate) windows: Vec<WindowNames>,
     /// `None` stands for a metric that is wrong itself and was reported.
-    pub(crate) metrics: BTreeMap<String, Option<(usize, Type)>>,
+    pub(crate) metrics: BTreeMap<String, Option<MetricNames>>,
+}
+
+/// A window, and the probes that are its borders; a timed one has none.
+pub(crate) struct WindowNames {
+    pub(crate) name: String,
+    pub(crate) timed: bool,
+    pub(crate) borders: Vec<usize>,
+}
+
+/// A metric that was read.
+#[derive(Clone, Copy)]
+pub(crate) struct MetricNames {
+    pub(crate) index: usize,
+    /// The window it lives in.
+    pub(crate) window: usize,
+    pub(crate) of: Type,
 }
 
 /// What formulas may say of a probe's hits.
@@ -57,6 +73,8 @@ pub(crate) struct Infer<'a> {
     pub(crate) place: Place,
     /// The type of `value`, where a range is read.
     pub(crate) proposed: Option<Type>,
+    /// The window a formula lives in, by its place.
+    pub(crate) home: usize,
     /// The probe, where a formula about each of its hits is read.
     pub(crate) stream: Option<usize>,
     /// Where a capture is read.
@@ -98,22 +116,7 @@ impl Infer<'_> {
                 operator: operator @ (Operator::And | Operator::Or),
                 left,
                 right,
-            } => {
-                let (left, right) = (self.infer_boolean(left), self.infer_boolean(right));
-                let (left, right) = (Box::new(left?), Box::new(right?));
-                let of = Type {
-                    table: self.rows(&left, &right)?,
-                    ..Type::BOOLEAN
-                };
-                typed(
-                    if *operator == Operator::And {
-                        Term::Both(left, right)
-                    } else {
-                        Term::Either(left, right)
-                    },
-                    of,
-                )
-            }
+            } => self.logic(*operator, left, right, span),
             Node::Binary {
                 operator,
                 left,
@@ -141,6 +144,21 @@ impl Infer<'_> {
                 self.report(Diagnostic::error("E0105", message).at(span, ""))
             }
         }
+    }
+
+    fn logic(&mut self, operator: Operator, left: &Expr, right: &Expr, span: Span) -> Option<Typed> {
+        let (left, right) = (self.infer_boolean(left), self.infer_boolean(right));
+        let (left, right) = (Box::new(left?), Box::new(right?));
+        let of = Type {
+            table: self.rows(&left, &right)?,
+            ..Type::BOOLEAN
+        };
+        let term = if operator == Operator::And {
+            Term::Both(left, right)
+        } else {
+            Term::Either(left, right)
+        };
+        Some(Typed { term, of, span })
     }
 
     /// What tells the rows of two parts that meet apart: both must have the same keys, or one is a single value.
@@ -239,8 +257,11 @@ impl Infer<'_> {
         }
         if self.place == Place::Window {
             if let Some(metric) = self.names.metrics.get(name) {
-                let (index, of) = (*metric)?;
-                return typed(Term::Metric(index), of);
+                let metric = (*metric)?;
+                if metric.window != self.home {
+                    return self.of_another_window(name, metric.window, span);
+                }
+                return typed(Term::Metric(metric.index), metric.of);
             }
             if let Some(measure) = Measure::named(name) {
                 let table = (measure.scope() == MeasureScope::Process).then_some(KeyKind::Process);
@@ -252,15 +273,22 @@ impl Infer<'_> {
                     },
                 );
             }
-            match self
-                .names
-                .window
-                .as_ref()
-                .and_then(|window| name.strip_prefix(window.as_str()))
+            if let Some((window, part)) = name.split_once('.')
+                && let Some(place) = self.names.window_named(window)
             {
-                Some(".duration") => return typed(Term::WindowDuration, Type::TIME),
-                Some(".index") => return typed(Term::WindowIndex, Type::PLAIN),
-                _ => {}
+                let known = match part {
+                    "duration" => Some((Term::WindowDuration, Type::TIME)),
+                    "index" => Some((Term::WindowIndex, Type::PLAIN)),
+                    _ => None,
+                };
+                match known {
+                    Some(_) if place != self.home => return self.of_another_window(name, place, span),
+                    Some((term, of)) => return typed(term, of),
+                    None => {}
+                }
+            }
+            if let Some(border) = self.of_border(name, span) {
+                return border;
             }
         }
         let unknown = self.unknown_name(name, span);
@@ -325,9 +353,9 @@ impl Infer<'_> {
             Place::Window => {
                 known.extend(self.names.metrics.keys().cloned());
                 known.extend(Measure::ALL.iter().map(|measure| measure.name().to_string()));
-                let window = self.names.window.iter();
+                let windows = self.names.windows.iter().map(|window| &window.name);
                 known.extend(
-                    window.flat_map(|window| [format!("{window}.duration"), format!("{window}.index")]),
+                    windows.flat_map(|window| [format!("{window}.duration"), format!("{window}.index")]),
                 );
                 known.extend(self.names.probes.keys().map(|probe| format!("{probe}.duration")));
             }

@@ -11,10 +11,11 @@ mod reduce;
 #[cfg(test)]
 mod tests;
 mod tune;
+mod window;
 
 use std::collections::BTreeMap;
 
-use infer::{Infer, Names, Place, ProbeNames};
+use infer::{Infer, MetricNames, Names, Place, ProbeNames};
 
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
@@ -26,13 +27,10 @@ use crate::lang::parser::parse;
 use crate::lang::text::Text;
 use crate::measure::Measure;
 use crate::plan::{self, Plan};
-use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune, Window};
+use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune};
 use crate::term::{Kind, Term, Type, Typed};
 use crate::unit::Dimension;
 use crate::value::{Scalar, show_cell};
-
-/// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
-const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
 
 impl RuleFile {
     /// Checks the rule, with values of its parameters replaced by those of `overrides` (name to formula).
@@ -93,7 +91,7 @@ impl Checker<'_> {
             .map(|(i, p)| (p.name.raw.clone(), names((i, p))))
             .collect();
         self.captures(&mut probes);
-        let window = self.window();
+        let windows = self.windows();
         let mut metrics = self.metrics();
         let tunes = self.tunes();
         show_shares_in_percent(&mut metrics, &tunes);
@@ -104,11 +102,10 @@ impl Checker<'_> {
                 .help(help);
             self.wrong.push(wrong);
         }
-        let window = window?;
         if has_errors(&self.wrong) {
             return None;
         }
-        let plan = plan::plan(&file.name.raw, &roles, &probes, &window, &metrics, &tunes);
+        let plan = plan::plan(&file.name.raw, &roles, &probes, &windows, &metrics, &tunes);
         self.unused_probes(&plan);
         Some(CheckedRule {
             name: file.name.raw.clone(),
@@ -117,7 +114,7 @@ impl Checker<'_> {
             parameters,
             roles,
             probes,
-            window,
+            windows,
             metrics,
             tunes,
             plan,
@@ -130,9 +127,18 @@ impl Checker<'_> {
             names: &self.names,
             place,
             proposed: None,
+            home: 0,
             stream: None,
             reads: None,
             wrong: &mut self.wrong,
+        }
+    }
+
+    /// Reads formulas that live in a window.
+    fn in_window(&mut self, home: usize) -> Infer<'_> {
+        Infer {
+            home,
+            ..self.infer(Place::Window)
         }
     }
 
@@ -145,7 +151,7 @@ impl Checker<'_> {
             ("a role", file.roles.iter().map(|n| &n.name).collect()),
             ("a probe", file.probes.iter().map(|n| &n.name).collect()),
             ("a window", file.windows.iter().map(|n| &n.name).collect()),
-            ("a metric", file.metrics.iter().map(|n| &n.name).collect()),
+            ("a metric", file.metrics.iter().map(|n| &n.named.name).collect()),
         ];
         for (what, names) in sections {
             for name in names {
@@ -271,47 +277,29 @@ impl Checker<'_> {
         })
     }
 
-    fn window(&mut self) -> Option<Window> {
-        let file = self.file;
-        let entry = match file.windows.as_slice() {
-            [entry] => entry,
-            [] => {
-                let wrong = Diagnostic::error("E0111", "a rule must have a window").at(file.name.span, "");
-                return self.report(wrong.help("for example `windows: {pulse: {every: 500ms}}`"));
-            }
-            [_, second, ..] => {
-                let message = "more than one window is not in this version";
-                return self.report(Diagnostic::error("E0105", message).at(second.name.span, ""));
-            }
-        };
-        self.names.window = Some(entry.name.raw.clone());
-        let every = self.setting(&entry.every, Dimension::TIME, "every")? * 1e9;
-        if !(WINDOW_LIMITS.0..=WINDOW_LIMITS.1).contains(&every) {
-            let message = "a window lasts at least 10ms and at most 60min";
-            return self.report(Diagnostic::error("E0145", message).at(entry.every.span, ""));
-        }
-        Some(Window {
-            name: entry.name.raw.clone(),
-            every: every.round() as u64,
-        })
-    }
-
     fn metrics(&mut self) -> Vec<Metric> {
         let file = self.file;
-        for named in &file.metrics {
-            self.names.metrics.insert(named.name.raw.clone(), None);
+        for entry in &file.metrics {
+            self.names.metrics.insert(entry.named.name.raw.clone(), None);
         }
+        let definitions: Vec<Named> = file.metrics.iter().map(|entry| entry.named.clone()).collect();
         let mut metrics: Vec<Metric> = Vec::new();
-        for i in order::order(&file.metrics, &mut self.wrong) {
-            let Some(named) = file.metrics.get(i) else {
+        for i in order::order(&definitions, &mut self.wrong) {
+            let Some(entry) = file.metrics.get(i) else {
                 continue;
             };
-            if let Some(value) = self.infer(Place::Window).infer(&named.expr) {
-                self.names
-                    .metrics
-                    .insert(named.name.raw.clone(), Some((metrics.len(), value.of)));
+            let named = &entry.named;
+            let Some(window) = self.home(entry.window.as_ref(), &[&named.expr], named.name.span) else {
+                continue;
+            };
+            if let Some(value) = self.in_window(window).infer(&named.expr) {
+                let index = metrics.len();
+                let of = value.of;
+                let names = MetricNames { index, window, of };
+                self.names.metrics.insert(named.name.raw.clone(), Some(names));
                 metrics.push(Metric {
                     name: named.name.raw.clone(),
+                    window,
                     value,
                 });
             }
@@ -320,8 +308,8 @@ impl Checker<'_> {
     }
 
     /// A formula with one value for the whole window.
-    fn single(&mut self, expr: &Expr) -> Option<Typed> {
-        let typed = self.infer(Place::Window).infer(expr)?;
+    fn single(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
+        let typed = self.in_window(home).infer(expr)?;
         if typed.of.table.is_none() {
             return Some(typed);
         }
@@ -334,13 +322,13 @@ impl Checker<'_> {
         )
     }
 
-    fn template(&mut self, template: &Template) -> Filled {
+    fn template(&mut self, template: &Template, home: usize) -> Filled {
         let mut parts = Vec::new();
         for part in &template.parts {
             match part {
                 Part::Literal(text) => parts.push(FilledPart::Literal(text.clone())),
                 Part::Formula { expr, percent } => {
-                    if let Some(mut typed) = self.single(expr) {
+                    if let Some(mut typed) = self.single(expr, home) {
                         typed.of.percent |= *percent;
                         parts.push(FilledPart::Value(typed));
                     }

@@ -98,6 +98,10 @@ const WRONG_RULES: &[(&str, &str)] = &[
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, return: f}\ncapture:\n  p.a: ret\n  q.a: arg(0)\n  p.b: arg(9)\n  p.c: arg(1) as f64\n  p.d: x as i33\n  p.e: cfg.chunk\n  p.time: x\n  o.a: x\n  p.f: 1 as i32\n  p.g: x + 1B\nwindows:\n  v: {every: 1s}\n",
     ),
     (
+        "windows",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, span: f}\ncapture:\n  p.n: n\nwindows:\n  a: {every: 1s, to: q, skip: 1}\n  b: {from: p, every: 1s}\n  c: {}\n  d: {from: o}\n  e: {from: p, to: q, key: n}\n  f: {from: q.entry}\n  g: {from: p, straddle: split, skip: 1}\n  h: {from: p, straddle: up, skip: 0.5}\n  i: {from: p, complete: {s: true}, discard: 3, timeout: 5}\n  j: {from: p, key: {p: m}}\nmetrics:\n  x: 1\n  y: {in: a, value: b.duration}\n  z: {in: k, value: 1}\n",
+    ),
+    (
         "unused_probe",
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\nwindows:\n  v: {every: 1s}\n",
     ),
@@ -178,7 +182,7 @@ fn window() -> WindowData {
     let hits = |count, sum, ends| Ok(HitsInWindow { count, sum, ends });
     WindowData {
         index: 7,
-        duration: 0.5,
+        duration: Ok(0.5),
         roles: vec![[ProcessId(0)].into(), [ProcessId(1), ProcessId(2)].into()],
         measures: BTreeMap::from([
             (Measure::CpuTime, table([0.1, 0.2, 0.3])),
@@ -233,7 +237,7 @@ fn sent(ms: u64, duration_ms: u64, to: u32, size: f64) -> Hit {
 fn value_of(formula: &str) -> String {
     let source = with_metrics(&format!("  V: sum(faults.minor)\n  x: '{formula}'\n"));
     let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
-    let values = rule.evaluate(&window());
+    let values = rule.evaluate(0, &window());
     let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
     values[place].1.show(rule.metrics[place].value.of)
 }
@@ -357,7 +361,7 @@ fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
     let rule =
         CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
     let shown: Vec<String> = rule
-        .evaluate(&window)
+        .evaluate(0, &window)
         .iter()
         .zip(&rule.metrics)
         .map(|((_, v), m)| v.show(m.value.of))

@@ -1,7 +1,6 @@
 //! Tunes: what each must have, and that its settings are sane.
 
 use super::Checker;
-use super::infer::Place;
 use crate::diag::Diagnostic;
 use crate::file::{GuardEntry, TuneEntry};
 use crate::lang::ast::Expr;
@@ -40,9 +39,11 @@ impl Checker<'_> {
     }
 
     fn tune(&mut self, entry: &TuneEntry) -> Option<Tune> {
-        let when = self.when(entry);
+        // What is wrong with the window has been reported; the rest may be right.
+        let home = self.home_of_tune(entry).unwrap_or(0);
+        let when = self.when(entry, home);
         let holds_for = match &entry.holds_for {
-            Some(expr) => self.windows(expr, "for"),
+            Some(expr) => self.count_of_windows(expr, "for"),
             None => Some(1),
         };
         let cooldown = match &entry.cooldown {
@@ -51,21 +52,16 @@ impl Checker<'_> {
                 .and_then(|s| self.not_negative(s, expr)),
             None => Some(0.0),
         };
-        if let Some(every) = &entry.every
-            && let Some(window) = self.names.window.clone()
-            && window != every.raw
-        {
-            let message = format!("there is no window `{}`", every.raw);
-            self.wrong.push(
-                Diagnostic::error("E0130", message)
-                    .at(every.span, "")
-                    .help(format!("it is called `{window}`")),
-            );
-        }
-        let finding = entry.finding.as_ref().map(|template| self.template(template));
-        let next_start = entry.next_start.as_ref().map(|template| self.template(template));
+        let finding = entry
+            .finding
+            .as_ref()
+            .map(|template| self.template(template, home));
+        let next_start = entry
+            .next_start
+            .as_ref()
+            .map(|template| self.template(template, home));
         let action = match &entry.set {
-            Some(set) => Some(self.action(entry, set)),
+            Some(set) => Some(self.action(entry, set, home)),
             None => {
                 self.advice(entry);
                 None
@@ -77,6 +73,7 @@ impl Checker<'_> {
         };
         let cooldown = (cooldown? * 1e9).round() as u64;
         Some(Tune {
+            window: home,
             when: when?,
             holds_for: holds_for?,
             cooldown,
@@ -86,12 +83,12 @@ impl Checker<'_> {
         })
     }
 
-    fn when(&mut self, entry: &TuneEntry) -> Option<Typed> {
+    fn when(&mut self, entry: &TuneEntry, home: usize) -> Option<Typed> {
         let Some(expr) = &entry.when else {
             let wrong = Diagnostic::error("E0111", "a tune must have `when`").at(entry.span, "");
             return self.report(wrong.help("the condition under which it acts or advises"));
         };
-        let typed = self.infer(Place::Window).infer_boolean(expr)?;
+        let typed = self.in_window(home).infer_boolean(expr)?;
         if typed.of.table.is_some() {
             let message = "a condition for each process is not in this version";
             let wrong = Diagnostic::error("E0105", message).at(typed.span, "a table by process");
@@ -107,7 +104,7 @@ impl Checker<'_> {
         self.report(Diagnostic::error("E0145", "this cannot be negative").at(expr.span, ""))
     }
 
-    fn windows(&mut self, expr: &Expr, what: &str) -> Option<u32> {
+    fn count_of_windows(&mut self, expr: &Expr, what: &str) -> Option<u32> {
         let value = self.setting(expr, Dimension::NONE, what)?;
         if value.fract() == 0.0 && (1.0..=MOST_WINDOWS).contains(&value) {
             return Some(value as u32);
@@ -138,23 +135,23 @@ impl Checker<'_> {
         }
     }
 
-    fn action(&mut self, entry: &TuneEntry, set: &Text) -> Option<Action> {
+    fn action(&mut self, entry: &TuneEntry, set: &Text, home: usize) -> Option<Action> {
         self.variable_name(set);
         let role = match &entry.role {
             Some(role) => self.role_named(role),
             None => self.lacks(entry, "role", "which processes are changed"),
         };
         let value = match &entry.value {
-            Some(expr) => self.value(expr),
+            Some(expr) => self.value(expr, home),
             None => self.lacks(entry, "value", "what the variable is set to"),
         };
         let guard = match &entry.guard {
-            Some(guard) => self.guard(guard),
+            Some(guard) => self.guard(guard, home),
             None => self.lacks(entry, "guard", "a change is undone unless it is seen to help"),
         };
         let value = value?;
         let range = match &entry.range {
-            Some(expr) => Some((self.range(expr, &value)?, expr.to_string())),
+            Some(expr) => Some((self.range(expr, &value, home)?, expr.to_string())),
             None => None,
         };
         Some(Action {
@@ -188,8 +185,8 @@ impl Checker<'_> {
     }
 
     /// A boolean or a plain number, for all processes or for each: the program knows no units.
-    fn value(&mut self, expr: &Expr) -> Option<Typed> {
-        let typed = self.infer(Place::Window).infer(expr)?;
+    fn value(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
+        let typed = self.in_window(home).infer(expr)?;
         match typed.of.kind {
             Kind::Boolean => Some(typed),
             Kind::Number(Dimension::NONE) => Some(typed),
@@ -208,8 +205,8 @@ impl Checker<'_> {
         }
     }
 
-    fn range(&mut self, expr: &Expr, value: &Typed) -> Option<Typed> {
-        let mut infer = self.infer(Place::Window);
+    fn range(&mut self, expr: &Expr, value: &Typed, home: usize) -> Option<Typed> {
+        let mut infer = self.in_window(home);
         infer.proposed = Some(Type::single(value.of.kind));
         let typed = infer.infer_boolean(expr)?;
         if typed.of.table.is_some() {
@@ -219,10 +216,10 @@ impl Checker<'_> {
         Some(typed)
     }
 
-    fn guard(&mut self, entry: &GuardEntry) -> Option<Guard> {
-        let objective = self.single(&entry.objective);
+    fn guard(&mut self, entry: &GuardEntry, home: usize) -> Option<Guard> {
+        let objective = self.single(&entry.objective, home);
         let over = match &entry.over {
-            Some(expr) => self.windows(expr, "over"),
+            Some(expr) => self.count_of_windows(expr, "over"),
             None => self.guard_lacks(entry, "over"),
         };
         let margin = match &entry.margin {

@@ -4,29 +4,34 @@
 //! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 
+mod close;
 mod decide;
 mod output;
 mod samples;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod track;
 mod trial;
 mod tune;
 mod window;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 pub use output::{
-    Change, Decision, DecisionId, Finding, FindingState, Mode, Observation, Outcome, Output, ProbeId, RuleId,
-    Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
+    Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
 };
 use samples::Samples;
-use tune::{Outbox, TuneState, Turn};
+use stream::{Arrived, Stream};
+use track::Track;
+use tune::TuneState;
 
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
-use crate::rule::CheckedRule;
+use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::term::Typed;
 use crate::value::{Cell, ProcessId, Time};
 
@@ -37,6 +42,8 @@ pub struct Engine {
     processes: BTreeMap<ProcessId, Process>,
     samples: Samples,
     decisions: u64,
+    /// The windows that closed and were not asked for yet, the newest last.
+    closed: VecDeque<ClosedWindow>,
 }
 
 /// A rule with what has become of it.
@@ -44,10 +51,10 @@ pub struct Engine {
 struct Running {
     rule: CheckedRule,
     mode: Mode,
-    /// Where the open window began.
-    since: Time,
-    /// Index of the open window.
-    index: u64,
+    /// For each window what of it is open.
+    windows: Vec<Open>,
+    /// Hits that windows from probe to probe wait for.
+    stream: Stream,
     /// For each role its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
@@ -56,12 +63,22 @@ struct Running {
     left_out: Vec<String>,
 }
 
+/// What is open of a window.
+#[derive(Clone, Debug)]
+enum Open {
+    Timed { since: Time, index: u64 },
+    Probed(Track),
+}
+
 #[derive(Clone, Debug)]
 struct Process {
     facts: ProcessFacts,
     joined: Time,
     left: Option<Time>,
 }
+
+/// Closed windows kept for [`Engine::drain_windows`].
+const MOST_CLOSED: usize = 1024;
 
 /// Two rules that cannot run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,8 +126,8 @@ impl Engine {
         }
         let running = |rule: CheckedRule| Running {
             mode: Mode::default(),
-            since: now,
-            index: 0,
+            windows: rule.windows.iter().map(|window| open(window, now)).collect(),
+            stream: Stream::default(),
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
             metrics: Vec::new(),
@@ -123,6 +140,7 @@ impl Engine {
             processes: BTreeMap::new(),
             samples: Samples::default(),
             decisions: 0,
+            closed: VecDeque::new(),
         })
     }
 
@@ -176,6 +194,7 @@ impl Engine {
             running.roles.iter_mut().for_each(|members| {
                 members.remove(&process);
             });
+            running.stream.forget(process);
             running.tunes.iter_mut().for_each(|tune| tune.forget(process));
         }
     }
@@ -229,20 +248,56 @@ impl Engine {
                 captures,
             } if probed(rule, probe, process) => {
                 let hit = self.hit(rule, probe, process, &captures);
-                self.samples.hit(
-                    (rule, probe, process),
-                    Hit {
-                        time,
-                        thread,
-                        duration_ns,
-                        ..hit
-                    },
-                );
+                let hit = Hit {
+                    time,
+                    thread,
+                    duration_ns,
+                    ..hit
+                };
+                self.take(rule, probe, hit);
+            }
+            Observation::Watermark { process, time } if known(Some(process)) => {
+                let streams = self.rules.iter_mut().map(|running| &mut running.stream);
+                streams.for_each(|stream| stream.watermark(process, time));
+            }
+            Observation::Lost { process, from, to } if known(Some(process)) => {
+                for running in &mut self.rules {
+                    running.stream.lose(from, to);
+                    let tracks = running.windows.iter_mut().filter_map(Open::track);
+                    tracks.for_each(|track| track.spoil(to, "hits were lost in it"));
+                }
             }
             Observation::Counter { .. }
             | Observation::Gauge { .. }
             | Observation::ProbeTotals { .. }
-            | Observation::Hit { .. } => {}
+            | Observation::Hit { .. }
+            | Observation::Watermark { .. }
+            | Observation::Lost { .. } => {}
+        }
+    }
+
+    /// Puts a hit where the windows of its rule look for it.
+    fn take(&mut self, rule: RuleId, probe: ProbeId, hit: Hit) {
+        let Some(running) = self.rules.get_mut(rule.0) else {
+            return;
+        };
+        if running.windows.iter_mut().any(|open| open.track().is_some()) {
+            let time = hit.time;
+            let arrived = Arrived {
+                probe: probe.0,
+                hit: hit.clone(),
+            };
+            if !running.stream.push(arrived) {
+                let tracks = running.windows.iter_mut().filter_map(Open::track);
+                tracks.for_each(|track| track.spoil(time, "a hit came late"));
+            }
+        }
+        if running
+            .windows
+            .iter()
+            .any(|open| matches!(open, Open::Timed { .. }))
+        {
+            self.samples.hit((rule, probe, hit.process), hit);
         }
     }
 
@@ -286,66 +341,13 @@ impl Engine {
         out
     }
 
-    /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
-    pub fn tick(&mut self, now: Time) -> Vec<Output> {
-        // At most one change of a job is on trial at a time: two would be judged by each other's effect.
-        let busy = self
-            .rules
-            .iter()
-            .flat_map(|running| &running.tunes)
-            .any(TuneState::is_busy);
-        let mut decisions = self.decisions;
-        let mut outbox = Outbox {
-            busy,
-            decisions: &mut decisions,
-            outputs: Vec::new(),
-        };
-        for index in 0..self.rules.len() {
-            let Some(running) = self.rules.get(index) else {
-                continue;
-            };
-            if now.since(running.since) < running.rule.window.every {
-                continue;
-            }
-            let window = (running.mode != Mode::Off).then(|| self.close(RuleId(index), running, now));
-            let Some(running) = self.rules.get_mut(index) else {
-                continue;
-            };
-            running.since = now;
-            running.index += 1;
-            if let Some(window) = window {
-                running.left_out = window.left_out.clone();
-                let metrics = running.rule.evaluate(&window);
-                running.metrics = running.rule.shown(&metrics);
-                for (place, tune) in running.tunes.iter_mut().enumerate() {
-                    let turn = Turn {
-                        id: RuleId(index),
-                        rule: &running.rule,
-                        place,
-                        mode: running.mode,
-                        window: &window,
-                        metrics: &metrics,
-                        now,
-                    };
-                    tune.window_closed(&turn, &mut outbox);
-                }
-            }
-        }
-        let outputs = outbox.outputs;
-        self.decisions = decisions;
-        self.forget_the_past(now);
-        outputs
-    }
-
     /// Drops samples and ended processes that no open window can need.
     fn forget_the_past(&mut self, now: Time) {
-        let floor = self
-            .rules
-            .iter()
-            .map(|running| running.since)
-            .min()
-            .unwrap_or(now);
+        let floor = self.rules.iter().filter_map(Running::floor).min().unwrap_or(now);
         self.samples.forget(floor);
+        self.rules
+            .iter_mut()
+            .for_each(|running| running.stream.forget_before(floor));
         let gone = self
             .processes
             .iter()
@@ -415,6 +417,19 @@ impl Engine {
         self.rules.get(rule.0).map_or(&[], |running| &running.metrics)
     }
 
+    /// The windows that closed since this was last asked, in the order they were evaluated; the oldest are dropped
+    /// where nobody asks.
+    pub fn drain_windows(&mut self) -> Vec<ClosedWindow> {
+        self.closed.drain(..).collect()
+    }
+
+    /// What of a rule's hits and windows was left out, since the beginning.
+    pub fn dropped(&self, rule: RuleId) -> Dropped {
+        self.rules
+            .get(rule.0)
+            .map_or_else(Dropped::default, |running| running.stream.dropped)
+    }
+
     /// The processes that have a role of a rule: those its measures and probes are asked of, each with its roles.
     pub fn members(&self, rule: RuleId) -> BTreeMap<ProcessId, Vec<&str>> {
         let mut out: BTreeMap<ProcessId, Vec<&str>> = BTreeMap::new();
@@ -426,5 +441,32 @@ impl Engine {
             }
         }
         out
+    }
+}
+
+fn open(window: &Window, now: Time) -> Open {
+    match window.kind {
+        WindowKind::Timed(_) => Open::Timed { since: now, index: 0 },
+        WindowKind::Probed(_) => Open::Probed(Track::default()),
+    }
+}
+
+impl Open {
+    fn track(&mut self) -> Option<&mut Track> {
+        match self {
+            Open::Probed(track) => Some(track),
+            Open::Timed { .. } => None,
+        }
+    }
+}
+
+impl Running {
+    /// Since when samples are needed; none if by no window.
+    fn floor(&self) -> Option<Time> {
+        let floor = |open: &Open| match open {
+            Open::Timed { since, .. } => Some(*since),
+            Open::Probed(track) => track.floor().or(self.stream.frontier()),
+        };
+        self.windows.iter().filter_map(floor).min()
     }
 }

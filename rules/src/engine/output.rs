@@ -73,6 +73,58 @@ pub enum Observation {
         /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
         captures: Vec<Result<Scalar, String>>,
     },
+    /// Every hit of a process up to a time has been handed in. Windows from probe to probe close by it.
+    Watermark {
+        /// The process.
+        process: ProcessId,
+        /// Nothing of this time or earlier will follow.
+        time: Time,
+    },
+    /// Hits of a process were lost: the windows they could belong to are not complete.
+    Lost {
+        /// The process.
+        process: ProcessId,
+        /// The earliest that may be lost.
+        from: Time,
+        /// The latest.
+        to: Time,
+    },
+}
+
+/// A window that closed and was evaluated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedWindow {
+    /// The rule.
+    pub rule: RuleId,
+    /// The window's name.
+    pub window: String,
+    /// Its number, from 0.
+    pub index: u64,
+    /// Its metrics, each with its value as people read it or `none (reason)`.
+    pub metrics: Vec<(String, String)>,
+}
+
+/// What was left out of a rule's windows from probe to probe, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Hits behind their process's watermark, or of an instance that had closed.
+    pub late: u64,
+    /// Hits delivered twice.
+    pub duplicate: u64,
+    /// Hits that belong to no instance: before the first border, or between two instances.
+    pub outside: u64,
+    /// Hits without the key that places them, or with one that begins an instance twice.
+    pub unplaced: u64,
+    /// Hits there was no room for.
+    pub overflow: u64,
+    /// Spans across a border that the window leaves out.
+    pub straddling: u64,
+    /// Instances left out because they were the first.
+    pub skipped: u64,
+    /// Instances left out by `discard`.
+    pub discarded: u64,
+    /// Instances that closed without being complete; they have no values of hits.
+    pub partial: u64,
 }
 
 /// What a rule may do.

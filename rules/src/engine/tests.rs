@@ -640,6 +640,8 @@ fn the_same_stream_gives_the_same_outputs() {
     assert_eq!(run(), run());
 }
 
+mod probed;
+
 mod laws {
     use proptest::prelude::*;
 

@@ -13,31 +13,82 @@ use crate::unit::Dimension;
 use crate::value::{Key, ProcessId, Time, Value, finite};
 
 impl Engine {
-    /// The open window of `running`, which ends `now`.
-    pub(super) fn close(&self, id: RuleId, running: &Running, now: Time) -> WindowData {
-        let borders = (running.since, now);
+    /// A timed window of `running` between its borders.
+    pub(super) fn timed(
+        &self,
+        id: RuleId,
+        running: &Running,
+        index: u64,
+        borders: (Time, Time),
+    ) -> WindowData {
         let mut left_out = Vec::new();
-        let everyone: BTreeSet<ProcessId> = running.roles.iter().flatten().copied().collect();
-        let whole: BTreeSet<ProcessId> = everyone
-            .into_iter()
-            .filter(|process| self.was_there(*process, borders, &mut left_out))
-            .collect();
+        let whole = self.whole(running, borders, &mut left_out);
         let roles = running.roles.iter().map(|members| members & &whole).collect();
-        let measures = &running.rule.plan.measures;
         WindowData {
-            index: running.index,
-            duration: now.since(running.since) as f64 / 1e9,
+            index,
+            duration: Ok(borders.1.since(borders.0) as f64 / 1e9),
             roles,
-            measures: measures
-                .iter()
-                .map(|measure| (*measure, self.measured(*measure, &whole, borders)))
-                .collect(),
+            measures: self.measures(running, &whole, borders),
             probes: self.probed(id, running, &whole, borders),
             hits: self.each_hit(id, running, &whole, borders),
             probe_roles: running.rule.probes.iter().map(|probe| probe.role).collect(),
             ranks: self.ranks(&whole),
             left_out,
         }
+    }
+
+    /// Adds to an instance's hits what else is known of the time between its borders. What is `missing` makes its
+    /// hits and its duration none: a sum of what happened to come would be too small unseen.
+    pub(super) fn complete_data(
+        &self,
+        running: &Running,
+        data: &mut WindowData,
+        borders: (Time, Time),
+        missing: Option<&str>,
+    ) {
+        let whole = self.whole(running, borders, &mut data.left_out);
+        data.roles = running.roles.iter().map(|members| members & &whole).collect();
+        data.measures = self.measures(running, &whole, borders);
+        data.duration = Ok(borders.1.since(borders.0) as f64 / 1e9);
+        for (_, hits) in &mut data.hits {
+            if let Ok(hits) = hits {
+                hits.retain(|hit| whole.contains(&hit.process));
+            }
+        }
+        if let Some(missing) = missing {
+            let reason = format!("the window is partial: {missing}");
+            data.hits
+                .iter_mut()
+                .for_each(|(_, hits)| *hits = Err(reason.clone()));
+            data.left_out.push(reason.clone());
+            data.duration = Err(reason);
+        }
+    }
+
+    /// The processes with a role that were there from border to border.
+    fn whole(
+        &self,
+        running: &Running,
+        borders: (Time, Time),
+        left_out: &mut Vec<String>,
+    ) -> BTreeSet<ProcessId> {
+        let everyone: BTreeSet<ProcessId> = running.roles.iter().flatten().copied().collect();
+        everyone
+            .into_iter()
+            .filter(|process| self.was_there(*process, borders, left_out))
+            .collect()
+    }
+
+    fn measures(
+        &self,
+        running: &Running,
+        whole: &BTreeSet<ProcessId>,
+        borders: (Time, Time),
+    ) -> BTreeMap<Measure, Value> {
+        let measures = running.rule.plan.measures.iter();
+        measures
+            .map(|measure| (*measure, self.measured(*measure, whole, borders)))
+            .collect()
     }
 
     fn was_there(&self, process: ProcessId, (start, end): (Time, Time), left_out: &mut Vec<String>) -> bool {
@@ -54,7 +105,7 @@ impl Engine {
         !late && !early
     }
 
-    fn name(&self, process: ProcessId) -> String {
+    pub(super) fn name(&self, process: ProcessId) -> String {
         self.processes
             .get(&process)
             .map_or_else(|| format!("process {}", process.0), |known| known.name(process))
@@ -101,7 +152,7 @@ impl Engine {
         })
     }
 
-    pub(super) fn ranks(&self, of: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, u32> {
+    fn ranks(&self, of: &BTreeSet<ProcessId>) -> BTreeMap<ProcessId, u32> {
         let rank = |process: &ProcessId| Some((*process, self.processes.get(process)?.facts.rank?));
         of.iter().filter_map(rank).collect()
     }

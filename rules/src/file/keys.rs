@@ -34,11 +34,16 @@ pub(crate) const PROBE: Keys = Keys {
 
 pub(crate) const WINDOW: Keys = Keys {
     place: "a window",
-    known: &["every"],
-    later: &[
-        "from", "to", "detect", "within", "until", "key", "skip", "discard", "straddle", "timeout",
-        "complete",
+    known: &[
+        "every", "from", "to", "key", "complete", "timeout", "skip", "discard", "straddle",
     ],
+    later: &["detect", "within", "until"],
+};
+
+pub(crate) const METRIC: Keys = Keys {
+    place: "a metric",
+    known: &["in", "value"],
+    later: &[],
 };
 
 pub(crate) const TUNE: Keys = Keys {

@@ -3,7 +3,10 @@
 use super::keys::{self, Keys};
 use super::template::{Template, parse_template};
 use super::yaml::{Node, Tree};
-use super::{CaptureEntry, GuardEntry, Named, ProbeEntry, RuleFile, Site, TuneEntry, WindowEntry};
+use super::{
+    CaptureEntry, GuardEntry, KeyEntry, MetricEntry, Named, ProbeEntry, RuleFile, Site, TuneEntry,
+    WindowEntry,
+};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
 use crate::lang::lexer::WORDS;
@@ -29,7 +32,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     let probes = fields.section("probes", wrong, probe);
     let captures = fields.captures(wrong);
     let windows = fields.section("windows", wrong, window);
-    let metrics = fields.section("metrics", wrong, named);
+    let metrics = fields.section("metrics", wrong, metric);
     let tunes = fields
         .get("tune")
         .map(|value| tunes(value, wrong))
@@ -289,13 +292,58 @@ fn capture(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<CaptureEntry> {
 fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<WindowEntry> {
     let before = wrong.len();
     let fields = Fields::of(tree, &keys::WINDOW, wrong)?;
-    if fields.get("every").is_none() && wrong.len() > before {
+    let complete = match fields.get("complete") {
+        Some(value) => mapping(value, "`complete`", wrong).unwrap_or_default(),
+        None => Vec::new(),
+    };
+    let complete = complete
+        .into_iter()
+        .filter_map(|(role, value)| named(role, value, wrong))
+        .collect();
+    let entry = WindowEntry {
+        name: name.clone(),
+        every: fields.formula("every", wrong),
+        from: fields.text("from", wrong),
+        to: fields.text("to", wrong),
+        key: fields.get("key").and_then(|value| key(value, wrong)),
+        complete,
+        timeout: fields.formula("timeout", wrong),
+        skip: fields.formula("skip", wrong),
+        discard: fields.formula("discard", wrong),
+        straddle: fields.text("straddle", wrong),
+    };
+    if wrong.len() > before {
         return None;
     }
-    fields.required("every", name.span, wrong)?;
-    Some(WindowEntry {
-        name: name.clone(),
-        every: fields.formula("every", wrong)?,
+    Some(entry)
+}
+
+fn key(tree: &Tree, wrong: Wrong<'_>) -> Option<KeyEntry> {
+    let Node::Mapping(entries) = &tree.node else {
+        return text(tree, wrong).map(KeyEntry::Same);
+    };
+    let entries = entries.iter();
+    let each = entries.filter_map(|(probe, value)| Some((probe.clone(), text(value, wrong)?)));
+    Some(KeyEntry::Each(each.collect()))
+}
+
+fn metric(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<MetricEntry> {
+    if !matches!(tree.node, Node::Mapping(_)) {
+        let named = named(name, tree, wrong)?;
+        return Some(MetricEntry { named, window: None });
+    }
+    let fields = Fields::of(tree, &keys::METRIC, wrong)?;
+    let window = fields
+        .required("in", name.span, wrong)
+        .and_then(|value| text(value, wrong));
+    fields.required("value", name.span, wrong)?;
+    let expr = fields.formula("value", wrong)?;
+    Some(MetricEntry {
+        named: Named {
+            name: name.clone(),
+            expr,
+        },
+        window: Some(window?),
     })
 }
 

@@ -24,7 +24,7 @@ pub struct RuleFile {
     pub(crate) probes: Vec<ProbeEntry>,
     pub(crate) captures: Vec<CaptureEntry>,
     pub(crate) windows: Vec<WindowEntry>,
-    pub(crate) metrics: Vec<Named>,
+    pub(crate) metrics: Vec<MetricEntry>,
     pub(crate) tunes: Vec<TuneEntry>,
 }
 
@@ -33,6 +33,13 @@ pub struct RuleFile {
 pub(crate) struct Named {
     pub(crate) name: Text,
     pub(crate) expr: Expr,
+}
+
+/// A metric, and the window it says it lives in.
+#[derive(Clone, Debug)]
+pub(crate) struct MetricEntry {
+    pub(crate) named: Named,
+    pub(crate) window: Option<Text>,
 }
 
 /// Where a probe sits in its function.
@@ -65,7 +72,25 @@ pub(crate) struct CaptureEntry {
 #[derive(Clone, Debug)]
 pub(crate) struct WindowEntry {
     pub(crate) name: Text,
-    pub(crate) every: Expr,
+    pub(crate) every: Option<Expr>,
+    pub(crate) from: Option<Text>,
+    pub(crate) to: Option<Text>,
+    pub(crate) key: Option<KeyEntry>,
+    /// For each role the condition on each of its processes.
+    pub(crate) complete: Vec<Named>,
+    pub(crate) timeout: Option<Expr>,
+    pub(crate) skip: Option<Expr>,
+    pub(crate) discard: Option<Expr>,
+    pub(crate) straddle: Option<Text>,
+}
+
+/// Which capture says to which instance of a window a hit belongs.
+#[derive(Clone, Debug)]
+pub(crate) enum KeyEntry {
+    /// The capture of this name, wherever there is one.
+    Same(Text),
+    /// For each probe the name of its capture.
+    Each(Vec<(Text, Text)>),
 }
 
 #[derive(Clone, Debug)]

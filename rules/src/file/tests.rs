@@ -102,7 +102,7 @@ fn every_place_in_a_formula_is_the_place_in_the_file() {
         let source = format!("rule: é\nabout: é\nmetrics:\n  {style}");
         let source = source.replace("rule: é", "rule: e");
         let file = RuleFile::parse(&source).unwrap();
-        let names = file.metrics[0].expr.names();
+        let names = file.metrics[0].named.expr.names();
         let found: Vec<&str> = names
             .iter()
             .map(|(_, span)| &source[span.start..span.end])

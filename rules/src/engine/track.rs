@@ -1,0 +1,400 @@
+//! The open instances of a window from probe to probe: which hits belong to which, and when one is over.
+//!
+//! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated elsewhere.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::output::Dropped;
+use super::stream::Arrived;
+use crate::eval::{Context, WindowData, boolean};
+use crate::hit::Hit;
+use crate::rule::{Borders, CheckedRule};
+use crate::value::{Key, ProcessId, Time};
+
+/// Instances that may be open at a time; beyond it the oldest closes with what it has.
+const MOST_OPEN: usize = 64;
+/// Hits that may wait for their instance to begin.
+const MOST_WAITING: usize = 65_536;
+/// Keys of closed instances that are remembered, to tell late hits from early ones.
+const MOST_CLOSED: usize = 1024;
+/// Hits in one instance; what is beyond makes it partial.
+const MOST_HITS: usize = 262_144;
+/// How many instances begin while a hit waits for its own.
+const PATIENCE: u64 = 2;
+
+/// What a track may ask of its surroundings.
+pub(super) struct Surroundings<'a> {
+    pub(super) rule: &'a CheckedRule,
+    pub(super) roles: &'a [BTreeSet<ProcessId>],
+    pub(super) ranks: &'a BTreeMap<ProcessId, u32>,
+    /// When each process that is still there joined.
+    pub(super) joined: &'a BTreeMap<ProcessId, Time>,
+}
+
+/// One time through a window.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pub(super) index: u64,
+    key: Option<Key>,
+    /// Where it began and ended in each process that hit its borders.
+    borders: BTreeMap<ProcessId, (Time, Option<Time>)>,
+    pub(super) hits: Vec<Arrived>,
+    /// Why it cannot be complete.
+    pub(super) spoiled: Option<String>,
+}
+
+/// An instance that is over, and what it lacks.
+#[derive(Clone, Debug)]
+pub(super) struct Closed {
+    pub(super) instance: Instance,
+    pub(super) missing: Option<String>,
+}
+
+/// The instances of a window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Track {
+    next: u64,
+    open: VecDeque<Instance>,
+    /// Hits whose instance has not begun, each with how many instances had begun when it came.
+    waiting: VecDeque<(u64, Key, Arrived)>,
+    closed_keys: VecDeque<Key>,
+}
+
+impl Instance {
+    pub(super) fn start(&self) -> Time {
+        let starts = self.borders.values().map(|(start, _)| *start);
+        starts.min().unwrap_or_default()
+    }
+
+    /// When it ended in the last of its processes; none while it goes on in one.
+    pub(super) fn end(&self) -> Option<Time> {
+        let ends: Option<Vec<Time>> = self.borders.values().map(|(_, end)| *end).collect();
+        ends?.into_iter().max()
+    }
+
+    fn spoil(&mut self, reason: impl Into<String>) {
+        self.spoiled.get_or_insert_with(|| reason.into());
+    }
+
+    fn take(&mut self, arrived: Arrived) {
+        if self.hits.len() < MOST_HITS {
+            self.hits.push(arrived);
+        } else {
+            self.spoil("it has more hits than are kept");
+        }
+    }
+}
+
+impl Track {
+    /// When the oldest open instance began.
+    pub(super) fn floor(&self) -> Option<Time> {
+        self.open.iter().map(Instance::start).min()
+    }
+
+    /// A hit of this time came too late: the instances it could belong to are not complete.
+    pub(super) fn spoil(&mut self, time: Time, reason: &str) {
+        for instance in self.open.iter_mut().filter(|instance| instance.start() <= time) {
+            instance.spoil(reason);
+        }
+    }
+
+    /// The next hit in order; returns what closed before it.
+    pub(super) fn take(
+        &mut self,
+        arrived: &Arrived,
+        borders: &Borders,
+        around: &Surroundings<'_>,
+        dropped: &mut Dropped,
+    ) -> Vec<Closed> {
+        let time = arrived.hit.time;
+        let mut closed = self.close(time, false, borders, around);
+        let key = match borders.keys.get(arrived.probe).copied().flatten() {
+            None => None,
+            Some(capture) => match arrived.hit.captures.get(capture) {
+                Some(Ok(value)) => Some(Key::of(value)),
+                _ => {
+                    // It could belong to any: none of them is known to be complete.
+                    dropped.unplaced += 1;
+                    self.spoil(time, "a hit without its key");
+                    return closed;
+                }
+            },
+        };
+        if borders.to == Some(arrived.probe) {
+            self.end(arrived, key.as_ref(), borders, dropped);
+        } else if borders.from == arrived.probe {
+            self.begin(arrived, key, borders, around, dropped);
+            if self.open.len() > MOST_OPEN
+                && let Some(oldest) = self.open.pop_front()
+            {
+                let missing = format!("{MOST_OPEN} later ones had begun before it was complete");
+                closed.push(self.closed(oldest, Some(missing)));
+            }
+        } else {
+            self.belong(arrived, key, borders, around, dropped);
+        }
+        closed
+    }
+
+    fn by_key(&mut self, key: &Key) -> Option<&mut Instance> {
+        self.open
+            .iter_mut()
+            .find(|instance| instance.key.as_ref() == Some(key))
+    }
+
+    /// The instance that is going on in a process.
+    fn going_on(&mut self, process: ProcessId) -> Option<&mut Instance> {
+        let goes_on = |instance: &&mut Instance| matches!(instance.borders.get(&process), Some((_, None)));
+        self.open.iter_mut().rev().find(goes_on)
+    }
+
+    fn begin(
+        &mut self,
+        arrived: &Arrived,
+        key: Option<Key>,
+        borders: &Borders,
+        around: &Surroundings<'_>,
+        dropped: &mut Dropped,
+    ) {
+        let (time, process) = (arrived.hit.time, arrived.hit.process);
+        if let Some(before) = self.going_on(process) {
+            if borders.to.is_some() {
+                before.spoil("the next began before its end");
+            }
+            if let Some((_, end)) = before.borders.get_mut(&process) {
+                *end = Some(time);
+            }
+        }
+        if let Some(key) = &key {
+            if self.closed_keys.contains(key) {
+                dropped.late += 1;
+                return;
+            }
+            if let Some(known) = self.by_key(key) {
+                if known.borders.contains_key(&process) {
+                    dropped.unplaced += 1;
+                    known.spoil("it began twice in one process");
+                    return;
+                }
+                known.borders.insert(process, (time, None));
+                return known.take(arrived.clone());
+            }
+        }
+        let mut instance = Instance {
+            index: self.next,
+            borders: BTreeMap::from([(process, (time, None))]),
+            hits: vec![arrived.clone()],
+            spoiled: None,
+            key,
+        };
+        let owners = around
+            .rule
+            .probes
+            .get(borders.from)
+            .and_then(|probe| around.roles.get(probe.role));
+        if instance.key.is_none() && owners.is_some_and(|owners| owners.len() > 1) {
+            instance.spoil("several processes hit its borders, and it has no key to join them by");
+        }
+        self.next += 1;
+        self.admit(&mut instance, borders, dropped);
+        self.open.push_back(instance);
+    }
+
+    /// Gives a new instance the hits that waited for it, and drops those that have waited for long enough.
+    fn admit(&mut self, instance: &mut Instance, borders: &Borders, dropped: &mut Dropped) {
+        let next = self.next;
+        for (since, key, arrived) in std::mem::take(&mut self.waiting) {
+            if instance.key.as_ref() == Some(&key) {
+                put(instance, arrived, borders, dropped);
+            } else if since + PATIENCE < next {
+                dropped.outside += 1;
+            } else {
+                self.waiting.push_back((since, key, arrived));
+            }
+        }
+    }
+
+    fn end(&mut self, arrived: &Arrived, key: Option<&Key>, borders: &Borders, dropped: &mut Dropped) {
+        let process = arrived.hit.process;
+        let instance = match key {
+            Some(key) => self.by_key(key),
+            None => self.going_on(process),
+        };
+        let Some(instance) = instance else {
+            dropped.outside += 1;
+            return;
+        };
+        match instance.borders.get_mut(&process) {
+            Some((_, end @ None)) => {
+                *end = Some(arrived.hit.time);
+                put(instance, arrived.clone(), borders, dropped);
+            }
+            _ => dropped.outside += 1,
+        }
+    }
+
+    fn belong(
+        &mut self,
+        arrived: &Arrived,
+        key: Option<Key>,
+        borders: &Borders,
+        around: &Surroundings<'_>,
+        dropped: &mut Dropped,
+    ) {
+        if let Some(key) = key {
+            if let Some(instance) = self.by_key(&key) {
+                put(instance, arrived.clone(), borders, dropped);
+            } else if self.closed_keys.contains(&key) {
+                dropped.late += 1;
+            } else if self.waiting.len() < MOST_WAITING {
+                self.waiting.push_back((self.next, key, arrived.clone()));
+            } else {
+                dropped.overflow += 1;
+            }
+            return;
+        }
+        let Hit { time, process, .. } = arrived.hit;
+        let owners = around
+            .rule
+            .probes
+            .get(borders.from)
+            .and_then(|probe| around.roles.get(probe.role));
+        let shared = owners.is_none_or(|owners| owners.len() <= 1);
+        let within = |instance: &&mut Instance| {
+            let own = instance.borders.get(&process);
+            let border = own.or_else(|| instance.borders.values().next().filter(|_| shared));
+            border.is_some_and(|(start, end)| *start <= time && end.is_none_or(|end| time < end))
+        };
+        match self.open.iter_mut().rev().find(within) {
+            Some(instance) => put(instance, arrived.clone(), borders, dropped),
+            None => dropped.outside += 1,
+        }
+    }
+
+    /// Closes, in the order of their index, the instances that are over when hits before `time` (up to it, if
+    /// `inclusive`) are known.
+    pub(super) fn close(
+        &mut self,
+        time: Time,
+        inclusive: bool,
+        borders: &Borders,
+        around: &Surroundings<'_>,
+    ) -> Vec<Closed> {
+        let mut out = Vec::new();
+        while let Some(first) = self.open.front() {
+            let missing = first.missing(borders, around);
+            let end = first.end().unwrap_or_else(|| first.start());
+            let over = end < time || (inclusive && end == time);
+            let given_up = borders
+                .timeout
+                .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
+            if !(given_up || over && missing.is_none()) {
+                return out;
+            }
+            if let Some(first) = self.open.pop_front() {
+                out.push(self.closed(first, missing));
+            }
+        }
+        out
+    }
+
+    fn closed(&mut self, instance: Instance, missing: Option<String>) -> Closed {
+        if let Some(key) = &instance.key {
+            self.closed_keys.push_back(key.clone());
+            if self.closed_keys.len() > MOST_CLOSED {
+                self.closed_keys.pop_front();
+            }
+        }
+        let missing = instance.spoiled.clone().or(missing);
+        Closed { instance, missing }
+    }
+}
+
+/// Spans that began before the instance may be left out.
+fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &mut Dropped) {
+    let began = arrived.hit.time.0.saturating_sub(arrived.hit.duration_ns);
+    if borders.drops_straddlers && arrived.hit.duration_ns > 0 && Time(began) < instance.start() {
+        dropped.straddling += 1;
+    } else {
+        instance.take(arrived);
+    }
+}
+
+impl Instance {
+    /// What has not come yet; nothing if it is complete.
+    fn missing(&self, borders: &Borders, around: &Surroundings<'_>) -> Option<String> {
+        let name = |process: &ProcessId| match around.ranks.get(process) {
+            Some(rank) => format!("rank {rank}"),
+            None => format!("process {}", process.0),
+        };
+        let start = self.start();
+        let owners = around
+            .rule
+            .probes
+            .get(borders.from)
+            .and_then(|probe| around.roles.get(probe.role));
+        let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
+        let ended = |process: &ProcessId| matches!(self.borders.get(process), Some((_, Some(_))));
+        let awaited = owners.into_iter().flatten().filter(there);
+        let mut all = awaited.chain(self.borders.keys());
+        if let Some(process) = all.find(|process| !ended(process)) {
+            return Some(format!("{} has not ended it", name(process)));
+        }
+        if borders.complete.is_empty() {
+            return None;
+        }
+        let mut data = self.data(around);
+        data.duration = Err("it is not over".to_string());
+        for (role, condition) in &borders.complete {
+            let members = around.roles.get(*role).into_iter().flatten().filter(there);
+            for process in members {
+                let own = of_one(&data, *role, *process);
+                let context = Context {
+                    window: Some(&own),
+                    ..Context::default()
+                };
+                let holds = context.eval(condition).single().and_then(|value| boolean(&value));
+                if holds != Ok(true) {
+                    return Some(format!("the condition on {} does not hold", name(process)));
+                }
+            }
+        }
+        None
+    }
+
+    /// Its hits, for formulas. Measures are not in it.
+    pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
+        let rule = around.rule;
+        let mut hits: Vec<(String, Vec<Hit>)> = rule
+            .probes
+            .iter()
+            .map(|probe| (probe.name.clone(), Vec::new()))
+            .collect();
+        for arrived in &self.hits {
+            if let Some((_, hits)) = hits.get_mut(arrived.probe) {
+                hits.push(arrived.hit.clone());
+            }
+        }
+        hits.iter_mut().for_each(|(_, hits)| hits.sort_by(Hit::order));
+        WindowData {
+            index: self.index,
+            duration: Ok(0.0),
+            roles: around.roles.to_vec(),
+            hits: hits.into_iter().map(|(name, hits)| (name, Ok(hits))).collect(),
+            probe_roles: rule.probes.iter().map(|probe| probe.role).collect(),
+            ranks: around.ranks.clone(),
+            ..WindowData::default()
+        }
+    }
+}
+
+/// The window as one process of a role sees it: of the probes of that role its own hits only.
+fn of_one(data: &WindowData, role: usize, process: ProcessId) -> WindowData {
+    let mut own = data.clone();
+    for ((_, hits), of) in own.hits.iter_mut().zip(&data.probe_roles) {
+        if let (true, Ok(hits)) = (*of == role, hits) {
+            hits.retain(|hit| hit.process == process);
+        }
+    }
+    own
+}
