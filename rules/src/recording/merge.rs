@@ -46,7 +46,8 @@ impl std::error::Error for Broken {}
 /// - Times count from the moment at which the clock of the host that started first was 0; of a single recording they are
 ///   what they were.
 /// - Processes get new numbers, in the order in which they appear; [`Merge::host`] tells where one is.
-/// - Probes with one definition get one number, and the definition comes once.
+/// - Probes of several recordings with one definition get one number, and the definition comes once. Those of one
+///   recording stay apart.
 /// - A record without a time goes with the one before it.
 #[derive(Clone, Debug)]
 pub struct Merge<'a> {
@@ -57,8 +58,13 @@ pub struct Merge<'a> {
     processes: BTreeMap<(usize, ProcessId), ProcessId>,
     /// By the new number of a process, its source.
     homes: Vec<usize>,
-    probes: BTreeMap<(usize, ProbeKey), ProbeKey>,
-    definitions: BTreeMap<ProbeDefinition, ProbeKey>,
+    /// The new number, and which family of equal definitions it belongs to.
+    probes: BTreeMap<(usize, ProbeKey), (ProbeKey, Option<usize>)>,
+    families: BTreeMap<ProbeDefinition, usize>,
+    /// Of each family its numbers: several where one recording has several such probes, for several rules.
+    members: Vec<Vec<ProbeKey>>,
+    /// How many of a family's numbers a recording uses.
+    used: BTreeMap<(usize, usize), usize>,
     next_probe: u32,
 }
 
@@ -94,7 +100,9 @@ impl<'a> Merge<'a> {
             processes: BTreeMap::new(),
             homes: Vec::new(),
             probes: BTreeMap::new(),
-            definitions: BTreeMap::new(),
+            families: BTreeMap::new(),
+            members: Vec::new(),
+            used: BTreeMap::new(),
             next_probe: 0,
         };
         (0..merge.sources.len()).for_each(|source| merge.advance(source));
@@ -139,17 +147,45 @@ impl<'a> Merge<'a> {
         }
     }
 
+    /// Gives a definition its number: to the first probe of a recording that has it the first, to the next one the
+    /// next. True when it is a new number.
+    fn define(&mut self, source: usize, probe: ProbeKey, definition: &ProbeDefinition) -> bool {
+        let next_probe = &mut self.next_probe;
+        let family = match self.families.get(definition) {
+            Some(family) => *family,
+            None => {
+                self.families.insert(definition.clone(), self.members.len());
+                self.members.push(Vec::new());
+                self.members.len() - 1
+            }
+        };
+        if self
+            .probes
+            .get(&(source, probe))
+            .is_some_and(|(_, of)| *of == Some(family))
+        {
+            return false;
+        }
+        let used = self.used.entry((source, family)).or_default();
+        let known = self
+            .members
+            .get(family)
+            .and_then(|members| members.get(*used))
+            .copied();
+        *used += 1;
+        let number = known.unwrap_or_else(|| new_probe(next_probe));
+        if let (None, Some(members)) = (known, self.members.get_mut(family)) {
+            members.push(number);
+        }
+        self.probes.insert((source, probe), (number, Some(family)));
+        known.is_none()
+    }
+
     /// False for a definition that was there already.
     fn renumber(&mut self, source: usize, record: &mut Record) -> bool {
         let mut is_new = true;
         if let Record::ProbeDefined { probe, definition } = record {
-            let known = self.definitions.get(definition).copied();
-            is_new = known.is_none();
-            let number = known.unwrap_or_else(|| new_probe(&mut self.next_probe));
-            if is_new {
-                self.definitions.insert(definition.clone(), number);
-            }
-            self.probes.insert((source, *probe), number);
+            is_new = self.define(source, *probe, definition);
         }
         let (_, process, probe) = record.parts();
         if let Some(process) = process {
@@ -161,10 +197,8 @@ impl<'a> Merge<'a> {
         }
         if let Some(probe) = probe {
             let next = &mut self.next_probe;
-            *probe = *self
-                .probes
-                .entry((source, *probe))
-                .or_insert_with(|| new_probe(next));
+            let undefined = || (new_probe(next), None);
+            (*probe, _) = *self.probes.entry((source, *probe)).or_insert_with(undefined);
         }
         is_new
     }

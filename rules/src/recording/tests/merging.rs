@@ -119,6 +119,29 @@ fn probes_of_one_definition_become_one_and_others_never_do() {
 }
 
 #[test]
+fn probes_of_one_recording_stay_apart_even_if_they_are_defined_alike() {
+    // Two rules watch the same function under the same name: a hit is recorded for each.
+    let twice = [
+        defined(0, "x"),
+        defined(1, "x"),
+        defined(1, "x"),
+        hit(0, 0, 1),
+        hit(1, 0, 1),
+    ];
+    let a = written(&on("a", 0, 0), &twice);
+    let b = written(&on("b", 0, 0), &twice);
+    let expected = [
+        defined(0, "x"),
+        defined(1, "x"),
+        hit(0, 0, 1),
+        hit(1, 0, 1),
+        hit(0, 1, 1),
+        hit(1, 1, 1),
+    ];
+    assert_eq!(records(&[&a, &b]), expected);
+}
+
+#[test]
 fn a_torn_recording_is_named_and_the_others_go_on() {
     let whole = written(&on("a", 0, 0), &[watermark(0, 1), watermark(0, 9)]);
     let mut writer = Writer::new(&on("b", 0, 0)).unwrap();
