@@ -223,3 +223,33 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
     job.open("end")?;
     job.finish(SOON)
 }
+
+#[test]
+fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("turns.yaml");
+    fs::write(
+        &rule,
+        "rule: turns\nabout: how long a turn takes\nroles:\n  target: exe != \"\"\n\
+         probes:\n  before: {role: target, entry: step_outer}\n  work: {role: target, span: step_inner}\n\
+         windows:\n  turn: {from: before}\nmetrics:\n  busy: sum(work.duration)\n\
+         tune:\n  - finding: turn {turn.index} took {turn.duration}, {busy} in it\n    when: busy > 0us\n",
+    )?;
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["300".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent.lines.wait_for_line("turn 0 took", SOON)?;
+    job.events("tally", 1, SOON)?;
+    let report = agent.stop()?;
+    // 300 entries are 299 turns, numbered from 0; the last one has not ended.
+    let text = report["findings"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.starts_with("turn 298 took "), "{report}");
+    job.open("end")?;
+    job.finish(SOON)
+}

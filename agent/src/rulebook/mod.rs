@@ -164,7 +164,6 @@ impl RuleBook {
             libraries: member.libraries().collect(),
             symbols: symbols.cloned().collect(),
             host: Some(crate::discover::host()),
-            ..ProcessFacts::default()
         };
         self.engine.process_joined(ProcessId(slot), facts, Time(now_ns));
     }
@@ -298,6 +297,28 @@ impl RuleBook {
             }
         }
         hits.into_iter().for_each(|hit| self.engine.observe(hit));
+    }
+
+    /// Whether a window begins and ends at hits: it is evaluated when they come, not at the next tick.
+    pub fn has_probed_windows(&self) -> bool {
+        let mut windows = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().windows);
+        windows.any(|window| window.every.is_none())
+    }
+
+    /// All hits of these processes up to this time have been handed in.
+    pub fn watermark(&mut self, slots: impl Iterator<Item = u32>, time_ns: u64) {
+        for slot in slots {
+            let (process, time) = (ProcessId(slot), Time(time_ns));
+            self.engine.observe(Observation::Watermark { process, time });
+        }
+    }
+
+    /// Hits of these processes were lost between these times.
+    pub fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
+        for slot in slots {
+            let (process, from, to) = (ProcessId(slot), Time(from_ns), Time(to_ns));
+            self.engine.observe(Observation::Lost { process, from, to });
+        }
     }
 
     /// Closes windows that are over; says what follows.

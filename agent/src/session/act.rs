@@ -24,20 +24,34 @@ impl Session {
     pub(super) fn evaluate(&mut self) {
         for act in self.rules.tick(monotonic_ns()) {
             match act {
-                Act::Found {
-                    rule,
-                    text,
-                    next_start,
-                    is_new,
-                } => self.found(rule, text, next_start, is_new),
-                Act::Gone { rule } => self.ledger.close_finding(&rule),
                 Act::Decided(decision) => self.carry_out(decision),
-                Act::Judged {
-                    decision,
-                    rule,
-                    guard,
-                } => self.judged(decision, &rule, guard),
+                other => self.take_note_of(other),
             }
+        }
+    }
+
+    /// The same at the end of the session, when nothing new is begun.
+    pub(super) fn evaluate_last(&mut self) {
+        for act in self.rules.tick(monotonic_ns()) {
+            self.take_note_of(act);
+        }
+    }
+
+    fn take_note_of(&mut self, act: Act) {
+        match act {
+            Act::Found {
+                rule,
+                text,
+                next_start,
+                is_new,
+            } => self.found(rule, text, next_start, is_new),
+            Act::Gone { rule } => self.ledger.close_finding(&rule),
+            Act::Judged {
+                decision,
+                rule,
+                guard,
+            } => self.judged(decision, &rule, guard),
+            Act::Decided(_) => {}
         }
     }
 

@@ -6,7 +6,7 @@ use tuner::{
 };
 
 use super::{
-    ALL_HITS, Session,
+    Session,
     hands::Hands,
     kernel_failure,
     ledger::{REVERTED, UNDONE},
@@ -26,8 +26,9 @@ impl Session {
     }
 
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
-        self.take_hits(ALL_HITS);
+        self.take_last_hits().map_err(kernel_failure)?;
         self.read().map_err(kernel_failure)?;
+        self.evaluate_last();
         let farewell = self.hands.take().map(Hands::finish);
         let mut code = Code::Done;
         if let Some(Ok(farewell)) = &farewell {

@@ -10,6 +10,7 @@ pub mod probes;
 pub mod signals;
 
 mod act;
+mod intake;
 mod leave;
 mod newcomers;
 
@@ -21,7 +22,6 @@ use std::{
     time::Duration,
 };
 
-use abi::Thread;
 use aya::maps::{MapData, RingBuf};
 
 use self::{
@@ -40,7 +40,7 @@ use crate::{
     evidence,
     exit::{Failure, Outcome},
     http::{self, Shared},
-    kernel::{KernelError, read_hit},
+    kernel::KernelError,
     readable::Readable,
     rulebook::{Decision, RuleBook},
     snapshot::{JobView, Snapshot},
@@ -58,9 +58,6 @@ const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
 /// Hits taken from the ring before the loop looks at anything else.
 const HITS_PER_WAKE: usize = 4096;
-
-/// More hits than the ring can hold: at the end of a window all that belong to it are taken.
-const ALL_HITS: usize = abi::RING_BYTES as usize / size_of::<abi::Hit>();
 
 /// What was asked for on the command line.
 #[derive(Clone, Debug, Default)]
@@ -88,6 +85,8 @@ enum Wake {
     Tick,
     /// Hits lie in the ring.
     Hits,
+    /// The last hits are old enough that none can come before them.
+    Settled,
     /// The actuator has answered.
     Receipt(Receipt),
     /// The process in this slot has ended.
@@ -118,6 +117,14 @@ pub struct Session {
     missing: Vec<String>,
     /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
     hits_left: bool,
+    /// When the last hits will be certain.
+    settle: Option<tokio::time::Instant>,
+    /// When the counters were read last.
+    read_ns: u64,
+    /// All hits up to this time were taken.
+    seen_until_ns: u64,
+    /// Losses on the kernel side that the rules know of.
+    lost: u64,
 }
 
 impl Session {
@@ -159,6 +166,10 @@ impl Session {
             painter,
             host: host(),
             hits_left: false,
+            settle: None,
+            read_ns: now,
+            seen_until_ns: now,
+            lost: 0,
             armed_ns: now,
             painted_ns: now,
             scanned_ns: now,
@@ -216,6 +227,7 @@ impl Session {
                 Some(slot) = ends.next() => Wake::Ended(slot),
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
                 _ = ticker.tick() => Wake::Tick,
+                () = until(self.settle) => Wake::Settled,
                 () = at_once_if(self.hits_left) => Wake::Hits,
                 Ok(()) = ring.wait() => Wake::Hits,
             };
@@ -230,6 +242,12 @@ impl Session {
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
+            Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
+            Wake::Settled => {
+                self.take_all_hits().map_err(kernel_failure)?;
+                self.evaluate();
+                self.settle = None;
+            }
             Wake::Hits => self.take_hits(HITS_PER_WAKE),
             Wake::Ended(slot) => {
                 self.end_process(slot)?;
@@ -238,7 +256,7 @@ impl Session {
                 }
             }
             Wake::Tick => {
-                self.take_hits(ALL_HITS);
+                self.take_all_hits().map_err(kernel_failure)?;
                 self.read().map_err(kernel_failure)?;
                 self.evaluate();
                 self.look_for_newcomers(ends)?;
@@ -291,6 +309,7 @@ impl Session {
     /// Reads all counters.
     fn read(&mut self) -> Result<(), KernelError> {
         let now = monotonic_ns();
+        self.read_ns = now;
         let threads = self.probes.kernel().threads()?;
         for process in &mut self.processes {
             process.read(&self.probes, &threads, now)?;
@@ -308,41 +327,8 @@ impl Session {
         self.retire_threads(&threads)
     }
 
-    /// The kernel side has room for so many threads; those that have ended make place.
-    fn retire_threads(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
-        if threads.len() < abi::MAX_THREADS as usize / 2 {
-            return Ok(());
-        }
-        for (key, thread) in threads {
-            let Some(process) = self
-                .processes
-                .iter_mut()
-                .find(|process| process.slot == thread.process)
-            else {
-                continue;
-            };
-            if process.retire(*key, thread) {
-                self.probes.kernel_mut().forget_thread(*key)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn take_hits(&mut self, limit: usize) {
-        for _ in 0..limit {
-            let Some(item) = self.hits.next() else {
-                self.hits_left = false;
-                return;
-            };
-            if let Some(hit) = read_hit(&item) {
-                self.rules.observe_hit(&hit, self.probes.list());
-            }
-        }
-        self.hits_left = true;
-    }
-
     fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
-        self.take_hits(ALL_HITS);
+        self.take_all_hits().map_err(kernel_failure)?;
         // The last totals are still on the kernel side; those of /proc are gone with the process.
         self.read().map_err(kernel_failure)?;
         let Some(process) = self.processes.iter_mut().find(|process| process.slot == slot) else {

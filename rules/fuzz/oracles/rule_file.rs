@@ -18,7 +18,7 @@ fn rule_file(bytes: &[u8]) {
 /// A job of so many processes, everything of which goes up from window to window; every decision is followed.
 fn evaluate(rule: rules::CheckedRule, processes: u32) {
     let plan = rule.plan().clone();
-    let every = plan.window.1.max(1);
+    let every = plan.windows.iter().filter_map(|window| window.every).min().unwrap_or(500_000_000).max(1);
     let id = rules::RuleId(0);
     let mut engine = rules::Engine::new(vec![rule], rules::Time(0)).expect("one rule has no conflicts");
     engine.set_mode(id, rules::Mode::Applying);
@@ -37,6 +37,9 @@ fn evaluate(rule: rules::CheckedRule, processes: u32) {
         let time = rules::Time(every.saturating_mul(window));
         for process in (0..processes).map(rules::ProcessId) {
             observe(&mut engine, &plan, process, window, time);
+        }
+        for process in (0..processes).map(rules::ProcessId) {
+            engine.observe(rules::Observation::Watermark { process, time });
         }
         for output in engine.tick(time) {
             if let rules::Output::Decision(decision) = output {
