@@ -18,7 +18,8 @@ fn rule_file(bytes: &[u8]) {
 /// A job of so many processes, everything of which goes up from window to window; every decision is followed.
 fn evaluate(rule: rules::CheckedRule, processes: u32) {
     let plan = rule.plan().clone();
-    let every = plan.windows.iter().filter_map(|window| window.every).min().unwrap_or(500_000_000).max(1);
+    let timed = plan.windows.iter().filter_map(|window| window.every).min();
+    let every = timed.unwrap_or(500_000_000).max(1);
     let id = rules::RuleId(0);
     let mut engine = rules::Engine::new(vec![rule], rules::Time(0)).expect("one rule has no conflicts");
     engine.set_mode(id, rules::Mode::Applying);
@@ -36,10 +37,7 @@ fn evaluate(rule: rules::CheckedRule, processes: u32) {
     for window in 1..12_u64 {
         let time = rules::Time(every.saturating_mul(window));
         for process in (0..processes).map(rules::ProcessId) {
-            observe(&mut engine, &plan, process, window, time);
-        }
-        for process in (0..processes).map(rules::ProcessId) {
-            engine.observe(rules::Observation::Watermark { process, time });
+            observe(&mut engine, &plan, process, window, every);
         }
         for output in engine.tick(time) {
             if let rules::Output::Decision(decision) = output {
@@ -49,6 +47,8 @@ fn evaluate(rule: rules::CheckedRule, processes: u32) {
         engine.status();
         engine.findings();
         engine.metrics(id);
+        engine.drain_windows();
+        engine.dropped(id);
     }
 }
 
@@ -57,9 +57,10 @@ fn observe(
     plan: &rules::Plan,
     process: rules::ProcessId,
     window: u64,
-    time: rules::Time,
+    every: u64,
 ) {
     let (rule, of) = (rules::RuleId(0), u64::from(process.0) + 1);
+    let time = rules::Time(every.saturating_mul(window));
     for &measure in rules::Measure::ALL {
         let process = (measure.scope() == rules::Scope::Process).then_some(process);
         engine.observe(match measure.kind() {
@@ -77,28 +78,41 @@ fn observe(
             },
         });
     }
-    for probe in (0..plan.probes.len()).map(rules::ProbeId) {
+    // The probes are hit one after the other, in the order of the file.
+    let between = every / (plan.probes.len() as u64 + 1);
+    for (place, probe) in plan.probes.iter().enumerate() {
+        let later = between * (place as u64 + 1);
+        let probe_id = rules::ProbeId(place);
         engine.observe(rules::Observation::Hit {
             rule,
-            probe,
+            probe: probe_id,
             process,
             thread: 1,
-            time,
+            time: rules::Time(every.saturating_mul(window - 1).saturating_add(later)),
             duration_ns: of * window,
-            // Fewer than the plan asks for, as many, and one that could not be read.
-            captures: match window % 3 {
-                0 => Vec::new(),
-                1 => vec![Ok(rules::Scalar::Number(window as f64)); plan.probes[probe.0].captures.len()],
-                _ => vec![Err("not resident".to_string()); plan.probes[probe.0].captures.len()],
+            // A key if one is asked for; now and then none, or fewer than there should be.
+            captures: match window % 5 {
+                3 => vec![Err("not resident".to_string()); probe.captures.len()],
+                4 => Vec::new(),
+                _ => vec![Ok(rules::Scalar::Number(window as f64)); probe.captures.len()],
             },
         });
         engine.observe(rules::Observation::ProbeTotals {
             rule,
-            probe,
+            probe: probe_id,
             process,
             time,
             count: window,
             duration_sum_ns: of * window * window,
         });
     }
+    if window == 7 {
+        let from = rules::Time(every.saturating_mul(6));
+        engine.observe(rules::Observation::Lost {
+            process,
+            from,
+            to: time,
+        });
+    }
+    engine.observe(rules::Observation::Watermark { process, time });
 }

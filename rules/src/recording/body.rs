@@ -24,6 +24,7 @@ pub(super) mod kind {
     pub(in super::super) const PROBE: u64 = 9;
     pub(in super::super) const WATERMARK: u64 = 10;
     pub(in super::super) const LOSS: u64 = 11;
+    pub(in super::super) const HITS_LOST: u64 = 12;
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLarge> {
@@ -81,6 +82,11 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             put_process(out, *process, *time, before);
             kind::WATERMARK
         }
+        Record::HitsLost { process, from, to } => {
+            put_process(out, *process, *to, before);
+            put_difference(out, from.0, to.0);
+            kind::HITS_LOST
+        }
         Record::ProbeDefined { probe, definition } => {
             put_number(out, u64::from(probe.0));
             put_probe(out, definition)?;
@@ -129,6 +135,11 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
         kind::WATERMARK => {
             let (process, time) = process(body, clock)?;
             Record::Watermark { process, time }
+        }
+        kind::HITS_LOST => {
+            let (process, to) = process(body, clock)?;
+            let from = Time(body.difference(to.0)?);
+            Record::HitsLost { process, from, to }
         }
         kind::PROBE => {
             let probe = ProbeKey(body.small()?);

@@ -131,6 +131,9 @@ impl<'a> Merge<'a> {
         };
         match source.reader.next() {
             Some(Ok(mut record)) => {
+                if let Record::HitsLost { from, .. } = &mut record {
+                    *from = Time(from.0.saturating_add(source.ahead));
+                }
                 if let (Some(time), _, _) = record.parts() {
                     *time = Time(time.0.saturating_add(source.ahead));
                     source.time = time.0;

@@ -104,7 +104,16 @@ pub enum Record {
         /// Up to when.
         time: Time,
     },
-    /// Something was lost.
+    /// Hits of a process were lost: where they would have counted, nothing is complete.
+    HitsLost {
+        /// The process.
+        process: ProcessId,
+        /// The earliest that may be lost.
+        from: Time,
+        /// The latest; it counts as the record's time.
+        to: Time,
+    },
+    /// Something was lost, of no process in particular.
     Loss {
         /// When it was noticed.
         time: Time,
@@ -218,6 +227,7 @@ impl Record {
             | Record::Gauge { time, .. }
             | Record::ProbeTotals { time, .. }
             | Record::Watermark { time, .. }
+            | Record::HitsLost { to: time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
     }
@@ -233,7 +243,10 @@ impl Record {
             Record::ProcessJoined { process, time, .. }
             | Record::ProcessLearned { process, time, .. }
             | Record::ProcessLeft { process, time }
-            | Record::Watermark { process, time } => (Some(time), Some(process), None),
+            | Record::Watermark { process, time }
+            | Record::HitsLost {
+                process, to: time, ..
+            } => (Some(time), Some(process), None),
             Record::Counter { process, time, .. } | Record::Gauge { process, time, .. } => {
                 (Some(time), process.as_mut(), None)
             }

@@ -43,6 +43,7 @@ fn heap(record: &Record) -> usize {
         | Record::Counter { .. }
         | Record::Gauge { .. }
         | Record::ProbeTotals { .. }
+        | Record::HitsLost { .. }
         | Record::Watermark { .. } => 0,
     }
 }

@@ -69,7 +69,12 @@ fn one_recording_keeps_its_times_and_order() {
 #[test]
 fn clocks_are_joined_and_processes_are_told_apart() {
     // At the wall clock's 10 000 the clock of a stood at 100, at 10 050 that of b at 9 000: b's clock began first.
-    let a = written(&on("a", 10_000, 100), &[watermark(0, 100), watermark(0, 160)]);
+    let lost = |process, from, to| Record::HitsLost {
+        process: ProcessId(process),
+        from: Time(from),
+        to: Time(to),
+    };
+    let a = written(&on("a", 10_000, 100), &[watermark(0, 100), lost(0, 150, 160)]);
     let b = written(
         &on("b", 10_050, 9_000),
         &[watermark(0, 9_000), watermark(7, 9_011)],
@@ -79,7 +84,7 @@ fn clocks_are_joined_and_processes_are_told_apart() {
     let expected = [
         watermark(0, 8_950),
         watermark(1, 9_000),
-        watermark(0, 9_010),
+        lost(0, 9_000, 9_010),
         watermark(2, 9_011),
     ];
     assert_eq!(found, expected);
