@@ -108,6 +108,19 @@ fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
 }
 
 #[test]
+fn a_function_that_is_not_there_is_told_and_nothing_is_watched() -> Outcome {
+    require!(Root);
+    let idle = Idle::start(0)?;
+    let (code, text) = Agent::run(&["attach", &idle.pid(), "--probe", "no_such_function"])?;
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("defines a function no_such_function (inlined, or misspelt)"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_rule_with_mistakes_is_shown_with_its_places_and_nothing_is_attached() -> Outcome {
     require!(Root, OpenMpi);
     let _machine = machine();

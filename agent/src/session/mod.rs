@@ -143,6 +143,12 @@ impl Session {
             captures: Vec::new(),
         }));
         let mut probes = Probes::arm(&job, &wanted, options.force_tracefs).map_err(arm_failure)?;
+        if probes.site_count() == 0 {
+            let missing = probes.missing().join("\n");
+            return Err(Failure::not_there(format!(
+                "there is nothing to probe\n{missing}"
+            )));
+        }
         let hits = probes.kernel_mut().take_hits().map_err(kernel_failure)?;
         let now = monotonic_ns();
         let painter = Painter::new(options.plain || outputs.report_is_stdout());
