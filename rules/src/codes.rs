@@ -54,7 +54,8 @@ pub const PAGES: &[Page] = &[
         "in the language, but not in this version",
         "The rule language is larger than this version of it. This version has: rule, about, source, parameters,\n\
          roles, probes (entry, return and span of a function), captures, windows (times, and from probe to probe), metrics, and tunes that set a\n\
-         variable or only advise, with when, for, every, range, guard, cooldown, finding and next_start. Formulas\n\
+         variable or only advise, with when or while, for, every, range, expect,\n\
+         guard, cooldown, stale, after, at, together, independent, finding and next_start. Formulas\n\
          have arithmetic, comparisons, and/or/not, and reductions over tables and hits, with `by` and `where`.\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
     ),
@@ -210,8 +211,8 @@ pub const PAGES: &[Page] = &[
         "E0148",
         "the borders of a window",
         "A window lasts some time (`every`) or goes from probe to probe (`from`, `to`), and only the latter has a key, a\n\
-         condition on completeness, a timeout, and instances to leave out. Where a key places hits, both borders\n\
-         capture it.",
+         condition on completeness, a timeout, and instances to leave out. Where a key places hits, the probe the\n\
+         window begins at captures it.",
     ),
     page(
         "E0150",

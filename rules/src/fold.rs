@@ -4,6 +4,7 @@
 //! each time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::eval::{Context, WindowData, boolean, number};
 use crate::function::Reduction;
@@ -13,6 +14,8 @@ use crate::value::{Cell, Key, Rows, Scalar, Value, finite};
 
 /// How many rows a table may have; what has more is none.
 const MOST_ROWS: usize = 65_536;
+/// How many numbers a range may have.
+pub(crate) const MOST_NUMBERS: f64 = 10_000.0;
 
 /// The value of a fold of the hits of `window`.
 pub(crate) fn fold_hits(context: Context<'_>, window: &WindowData, fold: &Fold) -> Value {
@@ -107,10 +110,10 @@ impl Parts<'_> {
     }
 }
 
-/// `term` with all that does not depend on the hit computed, once instead of for every hit.
-fn fix(context: Context<'_>, term: &Typed) -> Typed {
+/// `term` with all that does not depend on the hit or a variable computed, once instead of each time.
+pub(crate) fn fix(context: Context<'_>, term: &Typed) -> Typed {
     let mut fixed = term.clone();
-    if !fixed.is_of_each_hit() {
+    if !fixed.varies() {
         if !matches!(fixed.term, Term::Constant(_)) {
             fixed.term = Term::Known(context.eval(&fixed));
         }
@@ -119,7 +122,42 @@ fn fix(context: Context<'_>, term: &Typed) -> Typed {
     for part in fixed.children_mut() {
         *part = fix(context, part);
     }
+    if let Term::Call { body, .. } = &mut fixed.term {
+        *body = Arc::new(fix(context, body));
+    }
     fixed
+}
+
+/// The value of `of` for every whole number from one to another, with the number as key.
+pub(crate) fn for_each(context: Context<'_>, of: &Typed, ends: (Cell, Cell), depth: usize) -> Value {
+    let (from, to) = match ends {
+        (Ok(Scalar::Number(from)), Ok(Scalar::Number(to))) => (from, to),
+        (Err(reason), _) | (_, Err(reason)) => return Value::none(reason),
+        _ => return Value::none("a range goes from number to number"),
+    };
+    if from.fract() != 0.0 {
+        return Value::none(format!("a range begins at a whole number, not at {from}"));
+    }
+    if to - from >= MOST_NUMBERS {
+        return Value::none(format!("a range has at most {MOST_NUMBERS} numbers"));
+    }
+    let of = fix(context, of);
+    let mut variables: Vec<Value> = context.variables.iter().take(depth).cloned().collect();
+    variables.push(Value::number(from));
+    let mut rows = Rows::new();
+    let mut number = from;
+    while number <= to {
+        if let Some(variable) = variables.last_mut() {
+            *variable = Value::number(number);
+        }
+        let inside = Context {
+            variables: &variables,
+            ..context
+        };
+        rows.insert(Key::of(&Scalar::Number(number)), inside.eval(&of).single());
+        number += 1.0;
+    }
+    Value::Table(rows)
 }
 
 /// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be measured

@@ -95,7 +95,7 @@ pub use engine::{
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{RuleFile, Site};
 pub use function::{FUNCTIONS, Function};
-pub use library::library;
+pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};
 pub use plan::{
     Delivery, Layout, Plan, PlannedCapture, PlannedProbe, PlannedVariable, PlannedWindow, Source,

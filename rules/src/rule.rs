@@ -104,6 +104,8 @@ pub(crate) struct Metric {
     pub(crate) name: String,
     /// The window it lives in.
     pub(crate) window: usize,
+    /// It has a parameter, and values only where it is called.
+    pub(crate) is_called: bool,
     pub(crate) value: Typed,
 }
 
@@ -120,6 +122,20 @@ pub(crate) struct Tune {
     pub(crate) finding: Option<Filled>,
     pub(crate) next_start: Option<Filled>,
     pub(crate) action: Option<Action>,
+    /// What was done is undone when the condition no longer holds.
+    pub(crate) undo_after: bool,
+    /// What the model promises.
+    pub(crate) expect: Option<Typed>,
+    /// After so many windows a decision that was not carried out is given up.
+    pub(crate) stale: Option<u32>,
+    /// The tune that must have been applied before, by its place.
+    pub(crate) after: Option<usize>,
+    /// Where a change takes effect.
+    pub(crate) at: Option<(Site, String)>,
+    /// The window at whose begin all processes change.
+    pub(crate) together: Option<String>,
+    /// It is on trial beside others.
+    pub(crate) independent: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -218,6 +234,10 @@ impl CheckedRule {
     pub(crate) fn evaluate(&self, place: usize, window: &WindowData) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
+            if metric.is_called {
+                values.push((metric.name.clone(), Value::none("it has a parameter")));
+                continue;
+            }
             if metric.window != place {
                 values.push((metric.name.clone(), Value::none("it lives in another window")));
                 continue;
@@ -252,13 +272,14 @@ impl CheckedRule {
         let mut open: Vec<&Typed> = terms.to_vec();
         while let Some(typed) = open.pop() {
             typed.visit(&mut |term| {
-                if let Term::Metric(index) = term
+                if let Term::Metric(index) | Term::Call { metric: index, .. } = term
                     && found.insert(*index)
                 {
                     open.extend(self.metrics.get(*index).map(|metric| &metric.value));
                 }
             });
         }
-        found.into_iter().collect()
+        let has_value = |index: &usize| self.metrics.get(*index).is_some_and(|metric| !metric.is_called);
+        found.into_iter().filter(has_value).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! The checked tree: every name resolved, every part typed. Only the checker builds it; the evaluator trusts it.
 
+use std::sync::Arc;
+
 use crate::diag::Span;
 use crate::function::{Reduction, ScalarFunction};
 use crate::lang::ast::{Comparison, Operator};
@@ -154,6 +156,27 @@ pub(crate) enum Term {
         by_process: bool,
     },
     Fold(Box<Fold>),
+    /// A metric with a parameter, and what it is called with.
+    Call {
+        metric: usize,
+        body: Arc<Typed>,
+        argument: Box<Typed>,
+    },
+    /// What a parameter or a range stands for, by how many are around it.
+    Variable(usize),
+    /// A table: the value for every whole number of a range.
+    Each {
+        of: Box<Typed>,
+        from: Box<Typed>,
+        to: Box<Typed>,
+        /// How many variables are around it.
+        depth: usize,
+    },
+    /// A row of a table.
+    Row {
+        of: Box<Typed>,
+        key: Box<Typed>,
+    },
     /// In what is evaluated for each hit.
     Field(Field),
     /// In a capture: what was read, by its place among the reads of the probe.
@@ -200,7 +223,11 @@ impl Typed {
                 let parts = [fold.of.as_ref(), fold.second.as_ref(), fold.filter.as_ref(), by];
                 parts.into_iter().flatten().collect()
             }
+            Term::Call { argument, .. } => vec![argument],
+            Term::Each { of, from, to, .. } => vec![of, from, to],
+            Term::Row { of, key } => vec![of, key],
             Term::Constant(_)
+            | Term::Variable(_)
             | Term::Field(_)
             | Term::Read(_)
             | Term::Known(_)
@@ -226,16 +253,24 @@ impl Typed {
             }
             Term::Compare { left, right, .. } => vec![left, right],
             Term::Apply(_, arguments) => arguments.iter_mut().collect(),
+            Term::Call { argument, .. } => vec![argument],
+            Term::Each { of, from, to, .. } => vec![of, from, to],
+            Term::Row { of, key } => vec![of, key],
             _ => Vec::new(),
         }
     }
 
-    /// Whether the value differs from hit to hit. What a fold inside makes of its own hits does not.
-    pub(crate) fn is_of_each_hit(&self) -> bool {
+    /// Whether the value differs from hit to hit, or with a variable. What a fold inside makes of its own hits does
+    /// not; a variable in it does.
+    pub(crate) fn varies(&self) -> bool {
         match &self.term {
-            Term::Field(_) => true,
-            Term::Fold(_) => false,
-            _ => self.children().into_iter().any(Typed::is_of_each_hit),
+            Term::Field(_) | Term::Variable(_) => true,
+            Term::Fold(_) => {
+                let mut varies = false;
+                self.visit(&mut |term| varies |= matches!(term, Term::Variable(_)));
+                varies
+            }
+            _ => self.children().into_iter().any(Typed::varies),
         }
     }
 

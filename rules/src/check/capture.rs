@@ -40,6 +40,7 @@ impl Checker<'_> {
             let mut infer = self.infer(Place::Capture);
             infer.reads = Some(Reads {
                 site: probe.site,
+                bindings: file.bindings.clone(),
                 planned: std::mem::take(&mut probe.reads),
             });
             let value = infer.infer(&entry.expr);
@@ -67,7 +68,10 @@ impl Infer<'_> {
                 let wrong = Diagnostic::error("E0105", message).at(expr.span, "");
                 return self.report(wrong.help("name a global variable of the program, `arg(0)`, or `ret`"));
             }
-            Node::Name(name) => Source::Global(name.clone()),
+            Node::Name(name) => {
+                let reads = self.reads.as_ref()?;
+                Source::Global(reads.bindings.get(name).cloned().unwrap_or_else(|| name.clone()))
+            }
             Node::Call {
                 function, arguments, ..
             } if function == "arg" => self.argument(site, arguments, expr.span)?,

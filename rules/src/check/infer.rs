@@ -1,6 +1,7 @@
 //! A formula's names resolved and its types found: [`Expr`] to [`Typed`]. Reductions are in `reduce`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::operators::different;
 use crate::diag::{Diagnostic, Span, did_you_mean};
@@ -30,6 +31,8 @@ pub(crate) enum Place {
 #[derive(Default)]
 pub(crate) struct Names {
     pub(crate) parameters: BTreeMap<String, Option<(Scalar, Type)>>,
+    /// Parameters that are known only when the processes are: counts of roles.
+    pub(crate) counted: BTreeMap<String, Typed>,
     pub(crate) roles: BTreeMap<String, usize>,
     pub(crate) probes: BTreeMap<String, ProbeNames>,
     pub(crate) windows: Vec<WindowNames>,
@@ -45,12 +48,16 @@ pub(crate) struct WindowNames {
 }
 
 /// A metric that was read.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct MetricNames {
     pub(crate) index: usize,
     /// The window it lives in.
     pub(crate) window: usize,
     pub(crate) of: Type,
+    /// How much there is to compute for it.
+    pub(crate) cost: u64,
+    /// Of a metric with a parameter.
+    pub(crate) body: Option<Arc<Typed>>,
 }
 
 /// What formulas may say of a probe's hits.
@@ -64,6 +71,7 @@ pub(crate) struct ProbeNames {
 /// Where a capture is taken, and what is read there.
 pub(crate) struct Reads {
     pub(crate) site: Site,
+    pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) planned: Vec<PlannedCapture>,
 }
 
@@ -77,6 +85,10 @@ pub(crate) struct Infer<'a> {
     pub(crate) home: usize,
     /// The probe, where a formula about each of its hits is read.
     pub(crate) stream: Option<usize>,
+    /// Names of the parameters and ranges around, the outermost first. They stand for plain numbers.
+    pub(crate) variables: Vec<String>,
+    /// How many parts were read, those of calls and ranges as often as they are computed.
+    pub(crate) cost: u64,
     /// Where a capture is read.
     pub(crate) reads: Option<Reads>,
     pub(crate) wrong: &'a mut Vec<Diagnostic>,
@@ -90,6 +102,7 @@ impl Infer<'_> {
 
     pub(crate) fn infer(&mut self, expr: &Expr) -> Option<Typed> {
         let span = expr.span;
+        self.cost = self.cost.saturating_add(1);
         let typed = |term, of| Some(Typed { term, of, span });
         match &expr.node {
             Node::Number { digits, unit } => self.literal(digits, *unit, span),
@@ -139,10 +152,14 @@ impl Infer<'_> {
                 let message = "`where` belongs into a reduction: `sum(x where y > 3)`";
                 self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
             }
-            Node::Index { .. } | Node::Each { .. } => {
-                let message = "a row of a table, and a range of numbers, are not in this version";
-                self.report(Diagnostic::error("E0105", message).at(span, ""))
-            }
+            Node::Index { of, index } => self.row(of, index, span),
+            Node::Each {
+                of,
+                name,
+                name_span,
+                from,
+                to,
+            } => self.each(of, (name, *name_span), (from, to), span),
         }
     }
 
@@ -233,6 +250,13 @@ impl Infer<'_> {
 
     fn name(&mut self, name: &str, span: Span) -> Option<Typed> {
         let typed = |term, of| Some(Typed { term, of, span });
+        if let Some(counted) = self.names.counted.get(name) {
+            if self.place == Place::Window {
+                return typed(counted.term.clone(), counted.of);
+            }
+            let message = format!("`{name}` counts processes, and a constant is needed here");
+            return self.report(Diagnostic::error("E0134", message).at(span, ""));
+        }
         if let Some(parameter) = self.names.parameters.get(name) {
             let (value, of) = parameter.clone()?;
             return typed(Term::Constant(value), of);
@@ -245,6 +269,9 @@ impl Infer<'_> {
         {
             return typed(Term::Fact(fact), of);
         }
+        if let Some(depth) = self.variables.iter().position(|variable| variable == name) {
+            return typed(Term::Variable(depth), Type::PLAIN);
+        }
         if let Some(part) = self.part_of_hit(name, span) {
             return part;
         }
@@ -255,44 +282,55 @@ impl Infer<'_> {
             };
             return self.read(&name, None);
         }
-        if self.place == Place::Window {
-            if let Some(metric) = self.names.metrics.get(name) {
-                let metric = (*metric)?;
-                if metric.window != self.home {
-                    return self.of_another_window(name, metric.window, span);
-                }
-                return typed(Term::Metric(metric.index), metric.of);
-            }
-            if let Some(measure) = Measure::named(name) {
-                let table = (measure.scope() == MeasureScope::Process).then_some(KeyKind::Process);
-                return typed(
-                    Term::Measure(measure),
-                    Type {
-                        table,
-                        ..Type::number(measure.dimension())
-                    },
-                );
-            }
-            if let Some((window, part)) = name.split_once('.')
-                && let Some(place) = self.names.window_named(window)
-            {
-                let known = match part {
-                    "duration" => Some((Term::WindowDuration, Type::TIME)),
-                    "index" => Some((Term::WindowIndex, Type::PLAIN)),
-                    _ => None,
-                };
-                match known {
-                    Some(_) if place != self.home => return self.of_another_window(name, place, span),
-                    Some((term, of)) => return typed(term, of),
-                    None => {}
-                }
-            }
-            if let Some(border) = self.of_border(name, span) {
-                return border;
-            }
+        if self.place == Place::Window
+            && let Some(known) = self.of_window(name, span)
+        {
+            return known;
         }
         let unknown = self.unknown_name(name, span);
         self.report(unknown)
+    }
+
+    /// What was measured or computed in the window; nothing if `name` is none of it.
+    fn of_window(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
+        let typed = |term, of| Some(Some(Typed { term, of, span }));
+        if let Some(metric) = self.names.metrics.get(name) {
+            let Some(metric) = metric.clone() else {
+                return Some(None);
+            };
+            if metric.body.is_some() {
+                let message = format!("`{name}` has a parameter and no value without it");
+                let wrong = Diagnostic::error("E0133", message).at(span, "");
+                return Some(self.report(wrong.help(format!("call it: `{name}(3)`"))));
+            }
+            if metric.window != self.home {
+                return Some(self.of_another_window(name, metric.window, span));
+            }
+            return typed(Term::Metric(metric.index), metric.of);
+        }
+        if let Some(measure) = Measure::named(name) {
+            let table = (measure.scope() == MeasureScope::Process).then_some(KeyKind::Process);
+            let of = Type {
+                table,
+                ..Type::number(measure.dimension())
+            };
+            return typed(Term::Measure(measure), of);
+        }
+        if let Some((window, part)) = name.split_once('.')
+            && let Some(place) = self.names.window_named(window)
+        {
+            let known = match part {
+                "duration" => Some((Term::WindowDuration, Type::TIME)),
+                "index" => Some((Term::WindowIndex, Type::PLAIN)),
+                _ => None,
+            };
+            match known {
+                Some(_) if place != self.home => return Some(self.of_another_window(name, place, span)),
+                Some((term, of)) => return typed(term, of),
+                None => {}
+            }
+        }
+        self.of_border(name, span)
     }
 
     fn unknown_name(&self, name: &str, span: Span) -> Diagnostic {
@@ -369,6 +407,12 @@ impl Infer<'_> {
     fn call(&mut self, expr: &Expr, name: &str, name_span: Span, arguments: &[Expr]) -> Option<Typed> {
         if self.place == Place::Capture && name == "arg" {
             return self.read(expr, None);
+        }
+        if self.place == Place::Window
+            && let Some(metric) = self.names.metrics.get(name)
+        {
+            let metric = metric.clone()?;
+            return self.call_metric((name, name_span), metric, arguments, expr.span);
         }
         let Some(function) = function_named(name) else {
             let near = did_you_mean(name, FUNCTIONS.iter().map(|function| function.name));

@@ -2,6 +2,7 @@
 //!
 //! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
 
+mod called;
 mod capture;
 mod hits;
 mod infer;
@@ -14,13 +15,14 @@ mod tune;
 mod window;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use infer::{Infer, MetricNames, Names, Place, ProbeNames};
 
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
 use crate::file::template::{Part, Template};
-use crate::file::{Named, RuleFile};
+use crate::file::{MetricEntry, Named, RuleFile};
 use crate::function::function_named;
 use crate::lang::ast::Expr;
 use crate::lang::parser::parse;
@@ -72,14 +74,10 @@ impl Checker<'_> {
     fn rule(&mut self, overrides: &BTreeMap<String, String>) -> Option<CheckedRule> {
         let file = self.file;
         self.name_clashes();
+        let named_roles = file.roles.iter().enumerate();
+        self.names.roles = named_roles.map(|(i, role)| (role.name.raw.clone(), i)).collect();
         let parameters = self.parameters(overrides);
         let roles: Vec<Role> = file.roles.iter().filter_map(|named| self.role(named)).collect();
-        self.names.roles = file
-            .roles
-            .iter()
-            .enumerate()
-            .map(|(i, role)| (role.name.raw.clone(), i))
-            .collect();
         let mut probes: Vec<Probe> = file.probes.iter().filter_map(|probe| self.probe(probe)).collect();
         let named_probes = file.probes.iter().enumerate();
         let names = |(index, probe): (usize, &crate::file::ProbeEntry)| ProbeNames {
@@ -129,6 +127,8 @@ impl Checker<'_> {
             proposed: None,
             home: 0,
             stream: None,
+            variables: Vec::new(),
+            cost: 0,
             reads: None,
             wrong: &mut self.wrong,
         }
@@ -205,6 +205,14 @@ impl Checker<'_> {
         let mut shown = Vec::new();
         for i in order::order(&given, &mut self.wrong) {
             let Some(named) = given.get(i) else { continue };
+            let name = &named.name.raw;
+            if self.counts_processes(&named.expr) {
+                if let Some(counted) = self.counted(&named.expr) {
+                    shown.push((name.clone(), named.expr.to_string()));
+                    self.names.counted.insert(name.clone(), counted);
+                }
+                continue;
+            }
             if let Some((value, of)) = self.constant(&named.expr) {
                 shown.push((named.name.raw.clone(), show_cell(&Ok(value.clone()), of)));
                 self.names
@@ -213,6 +221,38 @@ impl Checker<'_> {
             }
         }
         shown
+    }
+
+    fn counts_processes(&self, expr: &Expr) -> bool {
+        let names = expr.names();
+        let counted =
+            |name: &str| self.names.roles.contains_key(name) || self.names.counted.contains_key(name);
+        names.iter().any(|(name, _)| counted(name))
+    }
+
+    /// A parameter of constants and counts of roles, with one value.
+    fn counted(&mut self, expr: &Expr) -> Option<Typed> {
+        let typed = self.single(expr, 0)?;
+        let mut measured = false;
+        typed.visit(&mut |term| {
+            measured |= matches!(
+                term,
+                Term::Measure(_)
+                    | Term::Hits { .. }
+                    | Term::Fold(_)
+                    | Term::WindowIndex
+                    | Term::WindowDuration
+            );
+        });
+        if !measured {
+            return Some(typed);
+        }
+        let message = "a parameter is a constant, or counts the processes of roles; this is measured";
+        self.report(
+            Diagnostic::error("E0134", message)
+                .at(typed.span, "")
+                .help("give it a name under `metrics`"),
+        )
     }
 
     fn constant(&mut self, expr: &Expr) -> Option<(Scalar, Type)> {
@@ -261,7 +301,7 @@ impl Checker<'_> {
 
     fn probe(&mut self, probe: &crate::file::ProbeEntry) -> Option<Probe> {
         let role = self.role_named(&probe.role)?;
-        let function = probe.function.raw.clone();
+        let function = self.file.bound(&probe.function.raw);
         if function.contains(['*', '?']) {
             let message = "a pattern of functions is not in this version";
             let wrong = Diagnostic::error("E0105", message).at(probe.function.span, "");
@@ -292,19 +332,45 @@ impl Checker<'_> {
             let Some(window) = self.home(entry.window.as_ref(), &[&named.expr], named.name.span) else {
                 continue;
             };
-            if let Some(value) = self.in_window(window).infer(&named.expr) {
-                let index = metrics.len();
-                let of = value.of;
-                let names = MetricNames { index, window, of };
+            let mut infer = self.in_window(window);
+            infer
+                .variables
+                .extend(entry.parameter.iter().map(|name| name.raw.clone()));
+            let value = infer.infer(&named.expr);
+            let cost = infer.cost;
+            self.parameter_clash(entry);
+            if let Some(value) = value {
+                let body = entry.parameter.is_some().then(|| Arc::new(value.clone()));
+                let names = MetricNames {
+                    index: metrics.len(),
+                    window,
+                    of: value.of,
+                    cost,
+                    body,
+                };
                 self.names.metrics.insert(named.name.raw.clone(), Some(names));
                 metrics.push(Metric {
                     name: named.name.raw.clone(),
                     window,
+                    is_called: entry.parameter.is_some(),
                     value,
                 });
             }
         }
         metrics
+    }
+
+    /// A parameter hides nothing: else a formula would mean one thing in a metric and another outside.
+    fn parameter_clash(&mut self, entry: &MetricEntry) {
+        let Some(parameter) = &entry.parameter else { return };
+        let raw = parameter.raw.as_str();
+        let named = |names: &[Named]| names.iter().any(|named| named.name.raw == raw);
+        let metric = self.file.metrics.iter().any(|other| other.named.name.raw == raw);
+        if metric || named(&self.file.parameters) || Measure::named(raw).is_some() {
+            let message = format!("`{raw}` is the name of something else already");
+            self.wrong
+                .push(Diagnostic::error("E0132", message).at(parameter.span, ""));
+        }
     }
 
     /// A formula with one value for the whole window.

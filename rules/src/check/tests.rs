@@ -70,6 +70,10 @@ const WRONG: &[(&str, &str)] = &[
         "hits",
         "  a: sum(send.size + step.time)\n  b: sum(send.to where send.to)\n  c: sum(send.nothing)\n  d: sum(send.size) by too\n  e: argmin(send.size)\n  f: product(send.size)\n  g: any(send.size)\n  h: sum(cpu.time) by process + sum(send.duration) by send.to\n  i: send.size + 1B\n  j: sum(send.size * cpu.time)\n  k: send.to as i32\n  l: sum(cpu.time where process == 0)\n  m: sqrt(1s)\n  n: 'quantile(send.size, 2)'\n  o: 'slope(cpu.time, cpu.time)'\n  p: 'slope(send.size, send.last)'\n",
     ),
+    (
+        "called",
+        "  T(n): n * 1ms\n  U(gain): 1\n  V(k): T(k) + T(1s)\n  a: T\n  b: T(1) + T()\n  c: a(1)\n  d: sum(T(j) for j in 1s to 2)\n  e: sum(1 for a in 1 to 2)\n  f: sum(cpu.time for j in 1 to 2)\n  g: T(cpu.time / 1s)\n  h: count(worker)[1]\n  i: cpu.time[1s]\n  j: sum(sum(sum(m for m in 1 to 999) for l in 1 to 999) for k in 1 to 999)\n  w: T(n)\n",
+    ),
     ("circle", "  a: b + 1\n  b: c * 2\n  c: a\n  d: a\n"),
     ("clashes", "  send: 1\n  gain: 2\n  threads: 4\n  sum: 5\n"),
 ];
@@ -90,6 +94,10 @@ const WRONG_RULES: &[(&str, &str)] = &[
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nwindows:\n  p: {every: 1s}\ntune:\n  - set: x\n  - {finding: f, when: true, role: r, cooldown: 1s}\n  - {when: true}\n  - {set: x, role: r, value: 1s, when: threads > 3, guard: {minimize: 1 > 2, over: 2, undo_if_worse_by: 5%}}\n  - {set: a.b, role: r, value: \"t\", when: true, guard: {minimize: 1, over: 2}}\n",
     ),
     (
+        "keywords",
+        "rule: a\nabout: b\nparameters:\n  all: count(r) + 1\n  m: sum(cpu.time)\n  n: count(r) * sum(cpu.time)\nroles:\n  r: rank == 0\n  s: rank < all\nwindows:\n  p: {every: 1s}\ntune:\n  - {set: x, role: r, value: 1, when: true, while: true, after: y, guard: {minimize: all, over: all, undo_if_worse_by: 5%}}\n  - {set: y, role: r, value: 1, when: true, after: x, stale: 0, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: z, role: r, value: 1, when: true, after: yy, at: {entry: f}, together: p, independent: 3, expect: cpu.time, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: w, role: r, value: 1, when: true, at: {entry: f}, together: p, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: v, role: r, value: 1, when: true, independent: 3, together: q, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {finding: f, when: true, stale: 2, at: {entry: f}}\n",
+    ),
+    (
         "later",
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: 'f*'}\nwindows:\n  v: {every: 1s}\n  w: {every: 1s}\n",
     ),
@@ -99,7 +107,7 @@ const WRONG_RULES: &[(&str, &str)] = &[
     ),
     (
         "windows",
-        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, span: f}\ncapture:\n  p.n: n\nwindows:\n  a: {every: 1s, to: q, skip: 1}\n  b: {from: p, every: 1s}\n  c: {}\n  d: {from: o}\n  e: {from: p, to: q, key: n}\n  f: {from: q.entry}\n  g: {from: p, straddle: split, skip: 1}\n  h: {from: p, straddle: up, skip: 0.5}\n  i: {from: p, complete: {s: true}, discard: 3, timeout: 5}\n  j: {from: p, key: {p: m}}\nmetrics:\n  x: 1\n  y: {in: a, value: b.duration}\n  z: {in: k, value: 1}\n",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, span: f}\ncapture:\n  p.n: n\nwindows:\n  a: {every: 1s, to: q, skip: 1}\n  b: {from: p, every: 1s}\n  c: {}\n  d: {from: o}\n  e: {from: q, to: p, key: n}\n  f: {from: q.entry}\n  g: {from: p, straddle: split, skip: 1}\n  h: {from: p, straddle: up, skip: 0.5}\n  i: {from: p, complete: {s: true}, discard: 3, timeout: 5}\n  j: {from: p, key: {p: m}}\nmetrics:\n  x: 1\n  y: {in: a, value: b.duration}\n  z: {in: k, value: 1}\n",
     ),
     (
         "unused_probe",
@@ -235,7 +243,8 @@ fn sent(ms: u64, duration_ms: u64, to: u32, size: f64) -> Hit {
 }
 
 fn value_of(formula: &str) -> String {
-    let source = with_metrics(&format!("  V: sum(faults.minor)\n  x: '{formula}'\n"));
+    let called = "  T(n): n * 2ms + 50ms / n\n  U(m): T(m) + sum(send.duration) * m\n";
+    let source = with_metrics(&format!("  V: sum(faults.minor)\n{called}  x: '{formula}'\n"));
     let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
     let values = rule.evaluate(0, &window());
     let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
@@ -297,6 +306,21 @@ fn formulas_have_the_values_that_paper_gives() {
         ("count(send where send.duration > mean(send.duration))", "1"),
         ("any(cpu.time > 250ms) and all(cpu.time > 50ms)", "true"),
         ("sqrt(4s * 1s)", "2 s"),
+        ("T(2)", "29 ms"),
+        ("U(count(worker))", "41 ms"),
+        ("argmin(T(n) for n in 1 to 8)", "5"),
+        ("argmin(max(n, 3) for n in 1 to 8)", "1"),
+        ("argmax(min(n, 3) for n in 1 to 8)", "3"),
+        (
+            "min(T(n) for n in 1 to count(worker)) + T(argmin(T(k) for k in 1 to 9))",
+            "49 ms",
+        ),
+        ("sum(sum(n * k for n in 1 to k) for k in 1 to 3)", "25"),
+        ("sum(sum(send.duration * n) for n in 1 to 3)", "36 ms"),
+        ("sum(T(send.to))", "81 ms"),
+        ("cpu.time[2] - cpu.time[count(worker) - 1]", "100 ms"),
+        ("(sum(send.size) by send.to)[last(send.to)]", "1 KiB"),
+        ("sum(cpu.time[send.to])", "500 ms"),
         ("gain", "3 %"),
         ("pulse.index", "7"),
         ("cpus.online > 3 and not (1 < 0)", "true"),
@@ -337,6 +361,19 @@ fn what_is_not_known_is_none_with_its_reason_and_spreads() {
         (
             "sqrt(0 - 1)",
             "none (it is the root of a negative number)".to_string(),
+        ),
+        ("cpu.time[7]", "none (it has no row 7)".to_string()),
+        (
+            "argmin(T(n) for n in 1 to 0)",
+            "none (the table has no rows)".to_string(),
+        ),
+        (
+            "argmin(T(n) for n in 0 to 3)",
+            "none (it divides by 0)".to_string(),
+        ),
+        (
+            "sum(n for n in 1 to 20000)",
+            "none (a range has at most 10000 numbers)".to_string(),
         ),
         (
             "slope(send.duration where send.to == 1, send.size)",

@@ -1,16 +1,25 @@
 //! Tunes: what each must have, and that its settings are sane.
 
 use super::Checker;
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, did_you_mean};
 use crate::file::{GuardEntry, TuneEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 use crate::rule::{Action, FilledPart, Guard, Tune};
 use crate::term::{Kind, Type, Typed};
 use crate::unit::Dimension;
+use crate::value::Scalar;
 
 /// The most windows a condition may have to hold, or a guard may compare: history is kept for them.
 const MOST_WINDOWS: f64 = 1000.0;
+
+/// What a change may have besides.
+struct More {
+    expect: Option<Typed>,
+    stale: Option<u32>,
+    after: Option<usize>,
+    independent: bool,
+}
 
 impl Checker<'_> {
     pub(super) fn tunes(&mut self) -> Vec<Tune> {
@@ -60,6 +69,7 @@ impl Checker<'_> {
             .next_start
             .as_ref()
             .map(|template| self.template(template, home));
+        let more = self.more(entry, home);
         let action = match &entry.set {
             Some(set) => Some(self.action(entry, set, home)),
             None => {
@@ -72,7 +82,18 @@ impl Checker<'_> {
             None => None,
         };
         let cooldown = (cooldown? * 1e9).round() as u64;
+        let more = more?;
         Some(Tune {
+            undo_after: entry.while_holds.is_some(),
+            expect: more.expect,
+            stale: more.stale,
+            after: more.after,
+            at: entry
+                .at
+                .as_ref()
+                .map(|(site, function)| (*site, self.file.bound(&function.raw))),
+            together: entry.together.as_ref().map(|window| window.raw.clone()),
+            independent: more.independent,
             window: home,
             when: when?,
             holds_for: holds_for?,
@@ -83,10 +104,85 @@ impl Checker<'_> {
         })
     }
 
+    fn more(&mut self, entry: &TuneEntry, home: usize) -> Option<More> {
+        let expect = match &entry.expect {
+            Some(expr) => Some(self.single(expr, home)?),
+            None => None,
+        };
+        let stale = match &entry.stale {
+            Some(expr) => Some(self.count_of_windows(expr, "stale")?),
+            None => None,
+        };
+        let after = match &entry.after {
+            Some(name) => Some(self.before(entry, name)?),
+            None => None,
+        };
+        if let Some(window) = &entry.together {
+            self.window_named(window)?;
+            if let Some((_, function)) = &entry.at {
+                let message =
+                    "`at` is for each process by itself, `together` for all at once: a tune has one of them";
+                return self.report(Diagnostic::error("E0150", message).at(function.span, ""));
+            }
+        }
+        let independent = match &entry.independent {
+            Some(expr) => self.switch(expr, "independent")?,
+            None => false,
+        };
+        Some(More {
+            expect,
+            stale,
+            after,
+            independent,
+        })
+    }
+
+    /// The tune that sets the variable `name`, which is another one and does not itself wait for this.
+    fn before(&mut self, entry: &TuneEntry, name: &Text) -> Option<usize> {
+        let tunes = &self.file.tunes;
+        let sets = |name: &str| {
+            let named = |tune: &TuneEntry| tune.set.as_ref().is_some_and(|set| set.raw == name);
+            tunes.iter().position(named)
+        };
+        let Some(place) = sets(&name.raw) else {
+            let known = tunes.iter().filter_map(|tune| tune.set.as_ref());
+            let near = did_you_mean(&name.raw, known.map(|set| set.raw.as_str()));
+            let wrong = Diagnostic::error("E0130", format!("no tune of this rule sets `{}`", name.raw));
+            return self.report(wrong.at(name.span, "").help_if(near));
+        };
+        let mut next = tunes.get(place);
+        for _ in 0..=tunes.len() {
+            if next.is_some_and(|tune| tune.span == entry.span) {
+                let message = "these tunes wait for each other";
+                return self.report(Diagnostic::error("E0131", message).at(name.span, ""));
+            }
+            let after = next.and_then(|tune| tune.after.as_ref());
+            next = after.and_then(|after| tunes.get(sets(&after.raw)?));
+        }
+        Some(place)
+    }
+
+    fn switch(&mut self, expr: &Expr, what: &str) -> Option<bool> {
+        match self.constant(expr)? {
+            (Scalar::Boolean(value), _) => Some(value),
+            (_, of) => {
+                let message = format!("`{what}` is true or false, this is {}", of.what());
+                self.report(Diagnostic::error("E0140", message).at(expr.span, ""))
+            }
+        }
+    }
+
     fn when(&mut self, entry: &TuneEntry, home: usize) -> Option<Typed> {
-        let Some(expr) = &entry.when else {
-            let wrong = Diagnostic::error("E0111", "a tune must have `when`").at(entry.span, "");
-            return self.report(wrong.help("the condition under which it acts or advises"));
+        let expr = match (&entry.when, &entry.while_holds) {
+            (Some(expr), None) | (None, Some(expr)) => expr,
+            (Some(_), Some(wrong)) => {
+                let message = "`when` acts once and `while` as long as it holds: a tune has one of them";
+                return self.report(Diagnostic::error("E0150", message).at(wrong.span, ""));
+            }
+            (None, None) => {
+                let wrong = Diagnostic::error("E0111", "a tune must have `when`").at(entry.span, "");
+                return self.report(wrong.help("the condition under which it acts or advises"));
+            }
         };
         let typed = self.in_window(home).infer_boolean(expr)?;
         if typed.of.table.is_some() {
@@ -121,6 +217,13 @@ impl Checker<'_> {
             ("range", entry.range.as_ref().map(|expr| expr.span)),
             ("guard", entry.guard.as_ref().map(|guard| guard.span)),
             ("cooldown", entry.cooldown.as_ref().map(|expr| expr.span)),
+            ("while", entry.while_holds.as_ref().map(|expr| expr.span)),
+            ("expect", entry.expect.as_ref().map(|expr| expr.span)),
+            ("stale", entry.stale.as_ref().map(|expr| expr.span)),
+            ("after", entry.after.as_ref().map(|text| text.span)),
+            ("at", entry.at.as_ref().map(|(_, text)| text.span)),
+            ("together", entry.together.as_ref().map(|text| text.span)),
+            ("independent", entry.independent.as_ref().map(|expr| expr.span)),
         ];
         for (key, span) in of_a_change {
             if let Some(span) = span {
@@ -155,7 +258,7 @@ impl Checker<'_> {
             None => None,
         };
         Some(Action {
-            variable: set.raw.clone(),
+            variable: self.file.bound(&set.raw),
             role: role?,
             value,
             range,
@@ -259,6 +362,7 @@ impl Tune {
     /// Every formula of the tune.
     pub(crate) fn formulas(&self) -> Vec<&Typed> {
         let mut out = vec![&self.when];
+        out.extend(&self.expect);
         for template in [&self.finding, &self.next_start].into_iter().flatten() {
             out.extend(template.0.iter().filter_map(|part| match part {
                 FilledPart::Value(typed) => Some(typed),

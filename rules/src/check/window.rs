@@ -105,7 +105,7 @@ impl Checker<'_> {
             Some(to) => Some(self.border(to)?),
             None => None,
         };
-        let keys = self.keys(entry, &[from, to]);
+        let keys = self.keys(entry, from);
         let mut complete = Vec::new();
         for named in &entry.complete {
             let role = self.role_named(&named.name);
@@ -161,7 +161,7 @@ impl Checker<'_> {
     }
 
     /// For each probe the capture that places its hits.
-    fn keys(&mut self, entry: &WindowEntry, borders: &[Option<usize>]) -> Option<Vec<Option<usize>>> {
+    fn keys(&mut self, entry: &WindowEntry, from: Option<usize>) -> Option<Vec<Option<usize>>> {
         let mut keys = vec![None; self.file.probes.len()];
         let place = match &entry.key {
             None => return Some(keys),
@@ -188,17 +188,15 @@ impl Checker<'_> {
                 entry.name.span
             }
         };
-        let missing = borders
-            .iter()
-            .flatten()
-            .find(|probe| keys.get(**probe) == Some(&None));
+        // An end without a key ends what goes on in its process.
+        let missing = from.filter(|probe| keys.get(*probe) == Some(&None));
         if let Some(missing) = missing {
             let probe = self
                 .file
                 .probes
-                .get(*missing)
+                .get(missing)
                 .map_or("", |probe| probe.name.raw.as_str());
-            let message = format!("the border `{probe}` does not capture the key");
+            let message = format!("`{probe}`, where the window begins, does not capture the key");
             let help = format!("under `capture`: `{probe}.…: a variable that counts the instances`");
             return self.report(Diagnostic::error("E0148", message).at(place, "").help(help));
         }
@@ -242,7 +240,7 @@ impl Checker<'_> {
         }
     }
 
-    fn window_named(&mut self, name: &Text) -> Option<usize> {
+    pub(super) fn window_named(&mut self, name: &Text) -> Option<usize> {
         if let Some(place) = self.names.window_named(&name.raw) {
             return Some(place);
         }
@@ -275,7 +273,7 @@ impl Checker<'_> {
         for (name, _) in formulas.iter().flat_map(|expr| expr.names()) {
             let base = name.split('.').next().unwrap_or(name);
             homes.extend(match self.names.metrics.get(name) {
-                Some(metric) => metric.map(|metric| metric.window),
+                Some(metric) => metric.as_ref().map(|metric| metric.window),
                 None => self.names.window_named(base),
             });
         }
@@ -294,7 +292,10 @@ impl Checker<'_> {
     }
 
     pub(super) fn home_of_tune(&mut self, entry: &TuneEntry) -> Option<usize> {
-        let formulas: Vec<&Expr> = [&entry.when, &entry.value].into_iter().flatten().collect();
+        let formulas: Vec<&Expr> = [&entry.when, &entry.while_holds, &entry.value]
+            .into_iter()
+            .flatten()
+            .collect();
         self.home(entry.every.as_ref(), &formulas, entry.span)
     }
 }

@@ -17,8 +17,8 @@ impl Engine {
         let busy = self
             .rules
             .iter()
-            .flat_map(|running| &running.tunes)
-            .any(TuneState::is_busy);
+            .flat_map(|running| running.tunes.iter().zip(&running.rule.tunes))
+            .any(|(tune, checked)| !checked.independent && tune.is_busy());
         let mut decisions = self.decisions;
         let mut outbox = Outbox {
             busy,
@@ -243,10 +243,13 @@ impl Running {
         self.left_out = window.left_out.clone();
         let metrics = self.rule.evaluate(place, window);
         self.rule.show(place, &metrics, &mut self.metrics);
+        let applied: Vec<bool> = self.tunes.iter().map(TuneState::is_applied).collect();
         for (at, tune) in self.tunes.iter_mut().enumerate() {
-            if self.rule.tunes.get(at).is_none_or(|tune| tune.window != place) {
+            let Some(checked) = self.rule.tunes.get(at).filter(|tune| tune.window == place) else {
                 continue;
-            }
+            };
+            let first = checked.after.filter(|first| applied.get(*first) != Some(&true));
+            let first = first.and_then(|first| self.rule.tunes.get(first)?.action.as_ref());
             let turn = Turn {
                 id,
                 rule: &self.rule,
@@ -254,12 +257,13 @@ impl Running {
                 mode: self.mode,
                 window,
                 metrics: &metrics,
+                first: first.map(|action| action.variable.clone()),
                 now,
             };
             tune.window_closed(&turn, outbox);
         }
         let of_it = self.rule.metrics.iter().zip(&self.metrics);
-        let of_it = of_it.filter(|(metric, _)| metric.window == place);
+        let of_it = of_it.filter(|(metric, _)| metric.window == place && !metric.is_called);
         ClosedWindow {
             rule: id,
             window: self

@@ -70,10 +70,10 @@ impl TuneState {
         if turn.mode != Mode::Applying {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
-        if let Some(why) = self.must_wait(turn, action, outbox.busy) {
+        if let Some(why) = self.must_wait(turn, action, outbox.busy && !tune.independent) {
             return self.stand(Standing::Waiting, why);
         }
-        outbox.busy = true;
+        outbox.busy |= !tune.independent;
         *outbox.decisions += 1;
         let decision = DecisionId(*outbox.decisions);
         outbox.outputs.push(Output::Decision(Decision {
@@ -83,8 +83,15 @@ impl TuneState {
             tune: turn.place,
             because: turn.because(tune),
             changes: changes.clone(),
+            expect: tune
+                .expect
+                .as_ref()
+                .map(|expect| turn.context().eval(expect).show(expect.of)),
+            at: tune.at.clone(),
+            together: tune.together.clone(),
         }));
         self.phase = Phase::Pending {
+            waited: 0,
             decision,
             before: self.before.drain(..).collect(),
             changes,
@@ -92,6 +99,9 @@ impl TuneState {
     }
 
     fn must_wait(&self, turn: &Turn<'_>, action: &Action, busy: bool) -> Option<String> {
+        if let Some(first) = &turn.first {
+            return Some(format!("after {first}, which has not been applied"));
+        }
         if turn.now < self.quiet_until {
             let left = self.quiet_until.since(turn.now) as f64 / 1e9;
             return Some(format!("cooldown: {} left", human(left, Dimension::TIME, false)));

@@ -1,5 +1,6 @@
 //! What goes into the engine and what comes out of it, as plain data.
 
+use crate::file::Site;
 use crate::measure::Measure;
 use crate::unit::Dimension;
 use crate::value::{ProcessId, Scalar, Time};
@@ -172,6 +173,12 @@ pub struct Decision {
     pub because: Vec<(String, String)>,
     /// What is to be written, in the order of the processes.
     pub changes: Vec<Change>,
+    /// What the model promises of the objective or another value, as people read it.
+    pub expect: Option<String>,
+    /// The function at whose entry or return each process takes the change.
+    pub at: Option<(Site, String)>,
+    /// The window at whose begin all processes take the change, all of them or none.
+    pub together: Option<String>,
 }
 
 /// One variable of one process.

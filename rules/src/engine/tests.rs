@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::measure::Measure;
@@ -640,6 +640,8 @@ fn the_same_stream_gives_the_same_outputs() {
     assert_eq!(run(), run());
 }
 
+mod keywords;
+mod models;
 mod probed;
 
 mod laws {

@@ -26,6 +26,8 @@ pub(super) struct Turn<'a> {
     pub(super) mode: Mode,
     pub(super) window: &'a WindowData,
     pub(super) metrics: &'a [(String, Value)],
+    /// The variable of a tune that must be applied first and is not.
+    pub(super) first: Option<String>,
     pub(super) now: Time,
 }
 
@@ -81,6 +83,8 @@ pub(super) enum Phase {
     Watching,
     /// A decision was made; its receipt has not come.
     Pending {
+        /// Windows since.
+        waited: u32,
         decision: DecisionId,
         before: Vec<f64>,
         changes: Vec<Change>,
@@ -117,6 +121,10 @@ pub(super) struct TuneState {
     pub(super) acted: BTreeSet<ProcessId>,
     /// What was written and kept.
     pub(super) written: BTreeMap<ProcessId, Scalar>,
+    /// Decisions whose changes were kept.
+    kept: Vec<DecisionId>,
+    /// Decisions given up because they were stale.
+    given_up: u64,
     pub(super) quiet_until: Time,
     pub(super) standing: Standing,
     pub(super) why: String,
@@ -132,10 +140,17 @@ impl TuneState {
             before: VecDeque::new(),
             acted: BTreeSet::new(),
             written: BTreeMap::new(),
+            kept: Vec::new(),
+            given_up: 0,
             quiet_until: Time(0),
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
         }
+    }
+
+    /// Something it wrote is in force.
+    pub(super) fn is_applied(&self) -> bool {
+        !self.written.is_empty()
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -189,10 +204,61 @@ impl TuneState {
                 self.decide(turn, tune, action, &condition, outbox);
             }
             Phase::Trial(_) => {
-                outbox.busy &= !self.try_on(turn, &action.guard, &objective, &mut outbox.outputs)
+                let over = self.try_on(turn, &action.guard, &objective, &mut outbox.outputs);
+                outbox.busy &= !over || tune.independent;
             }
-            Phase::Pending { .. } | Phase::OnHold(_) => {}
+            Phase::Pending { .. } => {
+                let over = self.grow_stale(tune.stale);
+                outbox.busy &= !over || tune.independent;
+            }
+            Phase::OnHold(_) => {}
         }
+        self.undo_after(turn, tune, &mut outbox.outputs);
+    }
+
+    /// A decision made from numbers that are old by now is given up: its receipt finds nobody waiting. True if so.
+    fn grow_stale(&mut self, stale: Option<u32>) -> bool {
+        let (Phase::Pending { waited, .. }, Some(stale)) = (&mut self.phase, stale) else {
+            return false;
+        };
+        *waited += 1;
+        if *waited <= stale {
+            return false;
+        }
+        self.phase = Phase::Watching;
+        self.given_up += 1;
+        let why = format!(
+            "{} given up as stale: no receipt within {stale} windows",
+            self.given_up
+        );
+        self.stand(Standing::Waiting, why);
+        true
+    }
+
+    /// What is in force while a condition holds is undone when it has failed as long as it had to hold.
+    fn undo_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
+        let over = tune.undo_after && self.failed >= tune.holds_for && matches!(self.phase, Phase::Watching);
+        if !over || self.written.is_empty() {
+            return;
+        }
+        for decision in std::mem::take(&mut self.kept) {
+            let guard = tune.action.as_ref().map(|action| &action.guard);
+            let mut verdict = Verdict::undo(decision, turn.id, turn.place, guard);
+            verdict.text = "its condition no longer holds; undone".to_string();
+            out.push(Output::Verdict(verdict));
+        }
+        self.written.clear();
+        self.acted.clear();
+        self.before.clear();
+        self.finding = None;
+        out.push(Output::FindingClosed {
+            rule: turn.id,
+            tune: turn.place,
+        });
+        self.stand(
+            Standing::Quiet,
+            "its condition no longer holds, and what it did was undone",
+        );
     }
 
     fn count(&mut self, condition: &Cell) {
@@ -280,6 +346,7 @@ impl TuneState {
             decision: pending,
             before,
             changes,
+            ..
         } = &mut self.phase
         else {
             return false;
@@ -357,6 +424,9 @@ impl TuneState {
         let phase = std::mem::replace(&mut self.phase, Phase::Watching);
         self.before.clear();
         if keep {
+            if let Phase::Trial(trial) = &phase {
+                self.kept.push(trial.decision);
+            }
             self.set_finding(FindingState::Applied);
             self.stand(Standing::Applied, "applied");
             return;

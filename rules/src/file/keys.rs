@@ -15,6 +15,7 @@ pub(crate) const RULE: Keys = Keys {
         "rule",
         "about",
         "source",
+        "names",
         "parameters",
         "roles",
         "probes",
@@ -23,7 +24,7 @@ pub(crate) const RULE: Keys = Keys {
         "metrics",
         "tune",
     ],
-    later: &["names", "join", "use", "for"],
+    later: &["join", "use", "for"],
 };
 
 pub(crate) const PROBE: Keys = Keys {
@@ -54,10 +55,17 @@ pub(crate) const TUNE: Keys = Keys {
         "value",
         "when",
         "for",
+        "while",
         "every",
         "range",
+        "expect",
         "guard",
         "cooldown",
+        "stale",
+        "after",
+        "at",
+        "together",
+        "independent",
         "finding",
         "next_start",
     ],
@@ -70,19 +78,18 @@ pub(crate) const TUNE: Keys = Keys {
         "remove_call",
         "set_arg",
         "affinity",
-        "while",
-        "at",
-        "together",
         "initial",
-        "expect",
-        "stale",
-        "after",
-        "independent",
         "enable",
         "disable",
         "place",
         "in",
     ],
+};
+
+pub(crate) const SYNC: Keys = Keys {
+    place: "`at`",
+    known: &["entry", "return"],
+    later: &["decide"],
 };
 
 pub(crate) const GUARD: Keys = Keys {

@@ -1,5 +1,7 @@
 //! The tree of the file to a [`RuleFile`]: known keys, right shapes, formulas read. As many errors as there are.
 
+use std::collections::BTreeMap;
+
 use super::keys::{self, Keys};
 use super::template::{Template, parse_template};
 use super::yaml::{Node, Tree};
@@ -27,12 +29,13 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         .required("about", tree.span, wrong)
         .and_then(|value| text(value, wrong));
     let source = fields.get("source").and_then(|value| text(value, wrong));
+    let names = fields.section("names", wrong, declared);
     let parameters = fields.section("parameters", wrong, named);
     let roles = fields.section("roles", wrong, named);
     let probes = fields.section("probes", wrong, probe);
     let captures = fields.captures(wrong);
     let windows = fields.section("windows", wrong, window);
-    let metrics = fields.section("metrics", wrong, metric);
+    let metrics = fields.metrics(wrong);
     let tunes = fields
         .get("tune")
         .map(|value| tunes(value, wrong))
@@ -56,6 +59,8 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         name,
         about,
         source,
+        names,
+        bindings: BTreeMap::new(),
         parameters,
         roles,
         probes,
@@ -114,6 +119,13 @@ impl<'a> Fields<'a> {
         };
         let entries = self.entries_of(name, wrong).into_iter();
         entries.filter_map(|entry| checked(entry, wrong)).collect()
+    }
+
+    fn metrics(&self, wrong: Wrong<'_>) -> Vec<MetricEntry> {
+        let entries = self.entries_of("metrics", wrong).into_iter();
+        entries
+            .filter_map(|(name, value)| metric(name, value, wrong))
+            .collect()
     }
 
     fn captures(&self, wrong: Wrong<'_>) -> Vec<CaptureEntry> {
@@ -209,11 +221,6 @@ fn formula(tree: &Tree, wrong: Wrong<'_>) -> Option<Expr> {
 /// Names are used in formulas: one word, and none of the grammar's.
 fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
     let raw = name.raw.as_str();
-    if raw.contains('(') {
-        let message = "a metric with a parameter is not in this version";
-        wrong.push(Diagnostic::error("E0105", message).at(name.span, ""));
-        return false;
-    }
     let starts = raw.starts_with(|c: char| c.is_alphabetic() || c == '_');
     let word = starts && raw.chars().all(|c| c.is_alphanumeric() || c == '_');
     if word && !WORDS.contains(&raw) {
@@ -239,6 +246,10 @@ fn named(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Named> {
         name: name.clone(),
         expr: formula(tree, wrong)?,
     })
+}
+
+fn declared(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Text, String)> {
+    Some((name.clone(), text(tree, wrong)?.raw))
 }
 
 fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeEntry> {
@@ -328,9 +339,30 @@ fn key(tree: &Tree, wrong: Wrong<'_>) -> Option<KeyEntry> {
 }
 
 fn metric(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<MetricEntry> {
+    let (name, parameter) = name_and_parameter(name);
+    let mut proper = check_name(&name, wrong);
+    if let Some(parameter) = &parameter {
+        proper &= check_name(parameter, wrong);
+    }
+    let (named, window) = metric_value(&name, tree, wrong)?;
+    proper.then_some(MetricEntry {
+        named,
+        parameter,
+        window,
+    })
+}
+
+/// `T(n)` is `T` and `n`; anything else is a name, or none.
+fn name_and_parameter(name: &Text) -> (Text, Option<Text>) {
+    match (name.raw.find('('), name.raw.strip_suffix(')')) {
+        (Some(open), Some(before)) => (name.part(0, open), Some(name.part(open + 1, before.len()))),
+        _ => (name.clone(), None),
+    }
+}
+
+fn metric_value(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Named, Option<Text>)> {
     if !matches!(tree.node, Node::Mapping(_)) {
-        let named = named(name, tree, wrong)?;
-        return Some(MetricEntry { named, window: None });
+        return Some((named(name, tree, wrong)?, None));
     }
     let fields = Fields::of(tree, &keys::METRIC, wrong)?;
     let window = fields
@@ -338,13 +370,8 @@ fn metric(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<MetricEntry> {
         .and_then(|value| text(value, wrong));
     fields.required("value", name.span, wrong)?;
     let expr = fields.formula("value", wrong)?;
-    Some(MetricEntry {
-        named: Named {
-            name: name.clone(),
-            expr,
-        },
-        window: Some(window?),
-    })
+    let name = name.clone();
+    Some((Named { name, expr }, Some(window?)))
 }
 
 fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
@@ -374,6 +401,13 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
         role: fields.text("role", wrong),
         value: fields.formula("value", wrong),
         when: fields.formula("when", wrong),
+        while_holds: fields.formula("while", wrong),
+        expect: fields.formula("expect", wrong),
+        stale: fields.formula("stale", wrong),
+        after: fields.text("after", wrong),
+        at: fields.get("at").and_then(|value| sync_point(value, span, wrong)),
+        together: fields.text("together", wrong),
+        independent: fields.formula("independent", wrong),
         holds_for: fields.formula("for", wrong),
         every: fields.text("every", wrong),
         range: fields.formula("range", wrong),
@@ -382,6 +416,19 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
         finding: fields.template("finding", wrong),
         next_start: fields.template("next_start", wrong),
     })
+}
+
+fn sync_point(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<(Site, Text)> {
+    let fields = Fields::of(tree, &keys::SYNC, wrong)?;
+    match (fields.text("entry", wrong), fields.text("return", wrong)) {
+        (Some(function), None) => Some((Site::Entry, function)),
+        (None, Some(function)) => Some((Site::Return, function)),
+        _ => {
+            let message = "`at` must have one of `entry` and `return`";
+            wrong.push(Diagnostic::error("E0111", message).at(place, ""));
+            None
+        }
+    }
 }
 
 fn guard(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<GuardEntry> {

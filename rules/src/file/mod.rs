@@ -8,7 +8,9 @@ pub(crate) mod template;
 mod tests;
 mod yaml;
 
-use crate::diag::{Diagnostic, Span, has_errors};
+use std::collections::BTreeMap;
+
+use crate::diag::{Diagnostic, Span, did_you_mean, has_errors};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 use template::Template;
@@ -19,6 +21,10 @@ pub struct RuleFile {
     pub(crate) name: Text,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    /// Names of the program that may be bound to others, each with what it is.
+    pub(crate) names: Vec<(Text, String)>,
+    /// What they are bound to.
+    pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) parameters: Vec<Named>,
     pub(crate) roles: Vec<Named>,
     pub(crate) probes: Vec<ProbeEntry>,
@@ -39,6 +45,8 @@ pub(crate) struct Named {
 #[derive(Clone, Debug)]
 pub(crate) struct MetricEntry {
     pub(crate) named: Named,
+    /// The `n` of `T(n)`.
+    pub(crate) parameter: Option<Text>,
     pub(crate) window: Option<Text>,
 }
 
@@ -101,6 +109,14 @@ pub(crate) struct TuneEntry {
     pub(crate) role: Option<Text>,
     pub(crate) value: Option<Expr>,
     pub(crate) when: Option<Expr>,
+    /// In force as long as this holds; instead of `when`.
+    pub(crate) while_holds: Option<Expr>,
+    pub(crate) expect: Option<Expr>,
+    pub(crate) stale: Option<Expr>,
+    pub(crate) after: Option<Text>,
+    pub(crate) at: Option<(Site, Text)>,
+    pub(crate) together: Option<Text>,
+    pub(crate) independent: Option<Expr>,
     pub(crate) holds_for: Option<Expr>,
     pub(crate) every: Option<Text>,
     pub(crate) range: Option<Expr>,
@@ -132,6 +148,45 @@ impl RuleFile {
             Some(file) if !has_errors(&wrong) => Ok(file),
             _ => Err(wrong),
         }
+    }
+
+    /// The same rule for a program that calls things otherwise: `bindings` takes names that the rule declares under
+    /// `names` to those of the program.
+    ///
+    /// # Errors
+    /// For every binding of a name the rule does not declare.
+    pub fn bind(mut self, bindings: &BTreeMap<String, String>) -> Result<RuleFile, Vec<Diagnostic>> {
+        let declared = || self.names.iter().map(|(name, _)| name.raw.as_str());
+        let mut wrong = Vec::new();
+        for name in bindings
+            .keys()
+            .filter(|name| !declared().any(|known| known == *name))
+        {
+            let near = did_you_mean(name, declared());
+            let message = format!("the rule declares no name `{name}` to bind");
+            wrong.push(
+                Diagnostic::error("E0130", message)
+                    .at(self.name.span, "")
+                    .help_if(near),
+            );
+        }
+        if !wrong.is_empty() {
+            return Err(wrong);
+        }
+        self.bindings.extend(bindings.clone());
+        Ok(self)
+    }
+
+    /// The names of the program the rule may be bound by, each with what it is.
+    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.names
+            .iter()
+            .map(|(name, what)| (name.raw.as_str(), what.as_str()))
+    }
+
+    /// What the program calls `name`.
+    pub(crate) fn bound(&self, name: &str) -> String {
+        self.bindings.get(name).map_or(name, String::as_str).to_string()
     }
 
     /// The rule's name, as in `rule: openmpi-busy-wait`.

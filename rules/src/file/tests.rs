@@ -51,8 +51,8 @@ const WRONG: &[(&str, &str)] = &[
         "rule: a\nabout: b\nnames: {x: y}\nwindows:\n  i: {from: begin, to: end}\ntune:\n  - {call: f}\n",
     ),
     (
-        "metrics_of_later_versions",
-        "rule: a\nabout: b\nmetrics:\n  T(n): n\n  C: {in: i, value: 1}\n",
+        "metrics",
+        "rule: a\nabout: b\nmetrics:\n  T(n: n\n  U(1): 1\n  V(n, m): n\n  C: {in: i}\n  D: {value: 1}\n",
     ),
     (
         "captures",

@@ -1,0 +1,150 @@
+//! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`.
+
+use super::infer::{Infer, MetricNames};
+use crate::diag::{Diagnostic, Span};
+use crate::fold::MOST_NUMBERS;
+use crate::lang::ast::Expr;
+use crate::term::{KeyKind, Kind, Term, Type, Typed};
+
+/// How much a formula may have to compute, in parts.
+const MOST_COST: u64 = 10_000_000;
+
+impl Infer<'_> {
+    pub(super) fn call_metric(
+        &mut self,
+        (name, name_span): (&str, Span),
+        metric: MetricNames,
+        arguments: &[Expr],
+        span: Span,
+    ) -> Option<Typed> {
+        let (Some(body), [argument]) = (metric.body, arguments) else {
+            let message = format!("`{name}` cannot be called with {} arguments", arguments.len());
+            let help = "a metric `T(n)` has one parameter, a metric `T` none";
+            return self.report(Diagnostic::error("E0133", message).at(name_span, "").help(help));
+        };
+        if metric.window != self.home {
+            return self.of_another_window(name, metric.window, span);
+        }
+        let argument = self.plain(argument)?;
+        self.spend(metric.cost, span)?;
+        if argument.of.table.is_some() {
+            let message = "a metric is called with a single value, this is a table";
+            return self.report(Diagnostic::error("E0143", message).at(argument.span, ""));
+        }
+        Some(Typed {
+            term: Term::Call {
+                metric: metric.index,
+                body,
+                argument: Box::new(argument),
+            },
+            of: metric.of,
+            span,
+        })
+    }
+
+    fn plain(&mut self, expr: &Expr) -> Option<Typed> {
+        let typed = self.infer(expr)?;
+        if typed.of.kind == Type::PLAIN.kind {
+            return Some(typed);
+        }
+        let message = format!("a plain number is needed here, this is {}", typed.of.what());
+        self.report(Diagnostic::error("E0141", message).at(typed.span, ""))
+    }
+
+    /// Without a bound a few calls of calls would compute for ever.
+    fn spend(&mut self, cost: u64, span: Span) -> Option<()> {
+        self.cost = self.cost.saturating_add(cost);
+        if self.cost <= MOST_COST {
+            return Some(());
+        }
+        let message = "there is too much to compute in this formula";
+        let help = "give a metric with fewer calls, or a constant range of fewer numbers";
+        self.report(Diagnostic::error("E0123", message).at(span, "").help(help));
+        None
+    }
+
+    pub(super) fn each(
+        &mut self,
+        of: &Expr,
+        (name, name_span): (&str, Span),
+        (from, to): (&Expr, &Expr),
+        span: Span,
+    ) -> Option<Typed> {
+        let (from, to) = (self.plain(from)?, self.plain(to)?);
+        if let Some(table) = [&from, &to].into_iter().find(|end| end.of.table.is_some()) {
+            let message = "a range goes from number to number, this is a table";
+            return self.report(Diagnostic::error("E0143", message).at(table.span, ""));
+        }
+        let names = self.names;
+        let taken = names.metrics.contains_key(name) || names.parameters.contains_key(name);
+        if taken || self.variables.iter().any(|variable| variable == name) {
+            let message = format!("`{name}` is the name of something else already");
+            return self.report(Diagnostic::error("E0132", message).at(name_span, ""));
+        }
+        let depth = self.variables.len();
+        let before = self.cost;
+        self.variables.push(name.to_string());
+        let of = self.infer(of);
+        self.variables.pop();
+        let once = self.cost - before;
+        self.spend(once.saturating_mul(numbers(&from, &to)), span)?;
+        let of = of?;
+        if of.of.table.is_some() {
+            let message = "for each number there is one value, this is a table";
+            return self.report(Diagnostic::error("E0143", message).at(of.span, ""));
+        }
+        let result = Type {
+            table: Some(KeyKind::Of(Type::PLAIN.kind)),
+            ..of.of
+        };
+        let (of, from, to) = (Box::new(of), Box::new(from), Box::new(to));
+        Some(Typed {
+            term: Term::Each { of, from, to, depth },
+            of: result,
+            span,
+        })
+    }
+
+    pub(super) fn row(&mut self, of: &Expr, key: &Expr, span: Span) -> Option<Typed> {
+        let (of, key) = (self.infer(of), self.infer(key));
+        let (of, key) = (of?, key?);
+        let Some(rows) = of.of.table else {
+            let message = "this is a single value and has no rows; earlier values are not in this version";
+            return self.report(Diagnostic::error("E0105", message).at(of.span, ""));
+        };
+        let kind = match rows {
+            KeyKind::Process => Type::PLAIN.kind,
+            KeyKind::Of(kind) => kind,
+        };
+        if key.of.kind != kind {
+            let wanted = match kind {
+                Kind::Number(_) if rows == KeyKind::Process => "a rank".to_string(),
+                kind => Type::single(kind).what(),
+            };
+            let message = format!("the rows are told by {wanted}, this is {}", key.of.what());
+            return self.report(Diagnostic::error("E0140", message).at(key.span, ""));
+        }
+        if key.of.table.is_some() {
+            let message = "a row is told by a single value, this is a table";
+            return self.report(Diagnostic::error("E0143", message).at(key.span, ""));
+        }
+        let result = Type { table: None, ..of.of };
+        let (of, key) = (Box::new(of), Box::new(key));
+        Some(Typed {
+            term: Term::Row { of, key },
+            of: result,
+            span,
+        })
+    }
+}
+
+/// How many numbers a range has at most.
+fn numbers(from: &Typed, to: &Typed) -> u64 {
+    match (&from.term, &to.term) {
+        (
+            Term::Constant(crate::value::Scalar::Number(from)),
+            Term::Constant(crate::value::Scalar::Number(to)),
+        ) => (to - from + 1.0).clamp(0.0, MOST_NUMBERS) as u64,
+        _ => MOST_NUMBERS as u64,
+    }
+}

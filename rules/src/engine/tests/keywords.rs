@@ -1,0 +1,81 @@
+//! What a tune may say besides its condition and its value.
+
+use super::*;
+
+fn shares(change: &[(&str, &str)]) -> Job {
+    let mut source = SHARES.replace("    cooldown: 2s\n", "");
+    for (old, new) in change {
+        assert!(source.contains(old), "{old}");
+        source = source.replace(old, new);
+    }
+    Job::new(&source, 3.0).applying()
+}
+
+#[test]
+fn what_is_in_force_while_a_condition_holds_is_undone_after_and_done_again() {
+    let mut job = shares(&[("when:", "while:")]);
+    job.until_applied(HEALTHY);
+    assert!(verdicts(&job.windows(2, HEALTHY))[0].keep);
+    job.cpus = 1.0;
+    let outputs = job.window(HEALTHY);
+    let [Output::Verdict(verdict), Output::FindingClosed { .. }] = outputs.as_slice() else {
+        panic!("{outputs:?}")
+    };
+    assert!(!verdict.keep);
+    assert_eq!(verdict.decision, DecisionId(1));
+    assert_eq!(verdict.text, "its condition no longer holds; undone");
+    assert_eq!(job.windows(5, HEALTHY), []);
+    job.cpus = 3.0;
+    assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
+}
+
+#[test]
+fn a_decision_without_a_receipt_grows_stale_and_its_receipt_finds_nobody() {
+    let mut job = shares(&[("    range:", "    stale: 2\n    range:")]);
+    assert_eq!(decisions(&job.window(HEALTHY)), 1);
+    assert_eq!(decisions(&job.windows(2, HEALTHY)), 0);
+    assert_eq!(job.status().0, Standing::Pending);
+    job.window(HEALTHY);
+    assert_eq!(job.status().1, "1 given up as stale: no receipt within 2 windows");
+    assert!(!job.engine.receipt(DecisionId(1), Outcome::Applied, job.now));
+    let outputs = job.windows(2, HEALTHY);
+    assert!(matches!(
+        outputs.as_slice(),
+        [Output::Decision(Decision {
+            id: DecisionId(2),
+            ..
+        })]
+    ));
+}
+
+#[test]
+fn a_decision_carries_what_it_promises_and_where_it_takes_effect() {
+    let extra = "    expect: sum(mpi.calls) / 1s * 2\n    at: {entry: step}\n    range:";
+    let outputs = shares(&[("    range:", extra)]).window(HEALTHY);
+    let [Output::FindingOpened(_), Output::Decision(decision)] = outputs.as_slice() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(decision.expect.as_deref(), Some("100 000/s"));
+    assert_eq!(decision.at, Some((crate::Site::Entry, "step".to_string())));
+    assert_eq!(decision.together, None);
+    let outputs = shares(&[("    range:", "    together: w\n    range:")]).window(HEALTHY);
+    let [_, Output::Decision(decision)] = outputs.as_slice() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(decision.together.as_deref(), Some("w"));
+}
+
+#[test]
+fn one_tune_waits_for_another_and_an_independent_one_for_nobody() {
+    let second = "  - set: other\n    role: worker\n    value: 1\n    when: true\n    guard: {maximize: sum(mpi.calls), over: 1, undo_if_worse_by: 0%}\n";
+    let mut job = Job::new(&format!("{SHARES}{second}    after: nthreads\n"), 3.0).applying();
+    assert_eq!(decisions(&job.window(HEALTHY)), 1);
+    assert_eq!(
+        job.engine.status()[1].why,
+        "after nthreads, which has not been applied"
+    );
+    job.engine.receipt(DecisionId(1), Outcome::Applied, job.now);
+    assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
+    let mut job = Job::new(&format!("{SHARES}{second}    independent: true\n"), 3.0).applying();
+    assert_eq!(decisions(&job.window(HEALTHY)), 2);
+}
