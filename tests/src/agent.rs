@@ -66,7 +66,10 @@ impl Agent {
 
     /// Runs a command to its end, with the journals in `state`; its exit code and what it printed.
     pub fn run_in(state: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
-        let output = Command::new(binary()?)
+        // A command that should have ended by itself must not hold up the rest: `timeout` then answers with 124.
+        let output = Command::new("timeout")
+            .arg("120")
+            .arg(binary()?)
             .args(arguments)
             .env("TUNEAGENT_STATE_DIR", state)
             .stdin(Stdio::null())

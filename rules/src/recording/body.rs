@@ -25,6 +25,7 @@ pub(super) mod kind {
     pub(in super::super) const WATERMARK: u64 = 10;
     pub(in super::super) const LOSS: u64 = 11;
     pub(in super::super) const HITS_LOST: u64 = 12;
+    pub(in super::super) const TICK: u64 = 13;
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLarge> {
@@ -92,6 +93,10 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             put_probe(out, definition)?;
             kind::PROBE
         }
+        Record::Tick { time } => {
+            put_difference(out, time.0, before);
+            kind::TICK
+        }
         Record::Loss { time, kind, count } => {
             put_difference(out, time.0, before);
             put_text(out, "the name of a loss", kind)?;
@@ -147,6 +152,10 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
                 Some(definition) => Record::ProbeDefined { probe, definition },
                 None => return Ok(None),
             }
+        }
+        kind::TICK => {
+            *clock = body.difference(*clock)?;
+            Record::Tick { time: Time(*clock) }
         }
         kind::LOSS => {
             *clock = body.difference(*clock)?;

@@ -113,6 +113,12 @@ pub enum Record {
         /// The latest; it counts as the record's time.
         to: Time,
     },
+    /// The rules were evaluated: windows that are over by then were closed. It is recorded because a timed window lasts until
+    /// the evaluation that closes it.
+    Tick {
+        /// When.
+        time: Time,
+    },
     /// Something was lost, of no process in particular.
     Loss {
         /// When it was noticed.
@@ -228,6 +234,7 @@ impl Record {
             | Record::ProbeTotals { time, .. }
             | Record::Watermark { time, .. }
             | Record::HitsLost { to: time, .. }
+            | Record::Tick { time }
             | Record::Loss { time, .. } => Some(*time),
         }
     }
@@ -250,7 +257,7 @@ impl Record {
             Record::Counter { process, time, .. } | Record::Gauge { process, time, .. } => {
                 (Some(time), process.as_mut(), None)
             }
-            Record::Loss { time, .. } => (Some(time), None, None),
+            Record::Tick { time } | Record::Loss { time, .. } => (Some(time), None, None),
         }
     }
 }

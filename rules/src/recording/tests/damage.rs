@@ -44,6 +44,7 @@ fn heap(record: &Record) -> usize {
         | Record::Gauge { .. }
         | Record::ProbeTotals { .. }
         | Record::HitsLost { .. }
+        | Record::Tick { .. }
         | Record::Watermark { .. } => 0,
     }
 }

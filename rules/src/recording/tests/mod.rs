@@ -155,6 +155,7 @@ fn record() -> impl Strategy<Value = Record> {
                 probe: ProbeKey(probe), process, time, count, duration_sum_ns
             }),
         1 => (process(), time()).prop_map(|(process, time)| Record::Watermark { process, time }),
+        1 => time().prop_map(|time| Record::Tick { time }),
         1 => (process(), time(), time())
             .prop_map(|(process, from, to)| Record::HitsLost { process, from, to }),
         1 => (time(), text(), number()).prop_map(|(time, kind, count)| Record::Loss { time, kind, count }),
