@@ -36,6 +36,8 @@ pub enum Command {
     /// Rules: list, show, check
     #[command(subcommand)]
     Rule(RuleCommand),
+    /// Rules on recordings: needs no program, no root, no kernel
+    Replay(ReplayArgs),
     /// What an error (E0107) means
     Explain {
         /// The code of the error.
@@ -96,6 +98,9 @@ pub struct AttachArgs {
     /// Write the report here at the end (- for standard output, %h for the host's name)
     #[arg(long, value_name = "FILE")]
     pub json: Option<String>,
+    /// Record what the rules are told, to replay rules on it (%h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<String>,
     /// Serve /metrics, read-only
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
     pub metrics: Option<SocketAddr>,
@@ -142,6 +147,26 @@ pub enum RuleCommand {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+}
+
+/// `tuneagent replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// What `attach --record` wrote; of several hosts, all of them
+    #[arg(required = true, value_name = "RECORDING")]
+    pub recordings: Vec<PathBuf>,
+    /// Rules to load beside the built-in ones: files, folders, names; `none` for no other rule
+    #[arg(long, value_name = "FILE|DIR|NAME", num_args = 1..)]
+    pub rules: Vec<String>,
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Show what rules would decide: all loaded ones, or those named
+    #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    pub apply: Option<Vec<String>>,
+    /// Write every metric of every window here (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<String>,
 }
 
 /// `tuneagent get`

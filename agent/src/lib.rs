@@ -6,6 +6,13 @@
 //! process. Everything shown is a [`snapshot::Snapshot`].
 #![deny(unsafe_code)]
 
+/// Prints a line. A reader that went away (`| head`) is no reason to fail, as it is for `println!`.
+macro_rules! say {
+    ($($argument:tt)*) => {{
+        let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($argument)*)));
+    }};
+}
+
 pub mod actuator;
 pub mod cli;
 pub mod clock;

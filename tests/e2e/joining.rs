@@ -241,7 +241,9 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
         with_folder(folder, vec!["300".into()])
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    let recording = folder.path().join("turns.rec").to_string_lossy().into_owned();
+    let rule = rule.to_string_lossy().into_owned();
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     agent.armed()?;
     job.open("go")?;
     agent.lines.wait_for_line("turn 0 took", SOON)?;
@@ -251,5 +253,22 @@ fn a_window_from_call_to_call_is_evaluated_with_the_durations_within() -> Outcom
     let text = report["findings"][0]["text"].as_str().unwrap_or_default();
     assert!(text.starts_with("turn 298 took "), "{report}");
     job.open("end")?;
-    job.finish(SOON)
+    job.finish(SOON)?;
+
+    // The same rule on the recording, without the program: the same windows.
+    let (code, table) = Agent::run(&["replay", &recording, "--rules", "none", &rule, "--csv", "-"])?;
+    assert_eq!((code, table.lines().count()), (0, 300), "{table}");
+    let last = table.lines().last().unwrap_or_default();
+    let busy = text
+        .split(", ")
+        .nth(1)
+        .and_then(|rest| rest.strip_suffix(" in it"))
+        .unwrap_or_default();
+    assert!(
+        last.ends_with(&format!(",turns,turn,298,busy,{busy}")),
+        "{last} is not that of: {text}"
+    );
+    let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
+    assert!(code == 0 && text.contains("299 windows evaluated"), "{text}");
+    Ok(())
 }

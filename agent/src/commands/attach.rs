@@ -12,7 +12,7 @@ use crate::{
     evidence::Sampler,
     exit::{Failure, Outcome},
     rights,
-    rulebook::RuleBook,
+    rulebook::{Recorder, RuleBook},
     session::{Options, Session, outputs::Outputs},
     snapshot::{ProcessView, Rates, Snapshot},
     view,
@@ -32,7 +32,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         .unwrap_or_default();
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &typed, args.any_user)?;
-    let rules = RuleBook::load(&args.rules, &args.parameters, args.apply.as_deref())?;
+    let mut rules = RuleBook::load(&args.rules, &args.parameters, args.apply.as_deref())?;
     if job.members.iter().all(|member| member.mpi.is_none())
         && args.probe.is_empty()
         && rules.wanted().is_empty()
@@ -54,6 +54,13 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     };
     let host = crate::discover::host();
     let outputs = Outputs::open(args.json.as_deref(), args.metrics, &host)?;
+    if let Some(name) = &args.record {
+        rules.record(Recorder::create(
+            &name.replace("%h", &host),
+            &host,
+            job.program(),
+        )?);
+    }
     if let Err(error) = raise_priority() {
         tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks");
     }

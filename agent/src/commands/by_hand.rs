@@ -25,7 +25,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
             match read(&member.space, variable) {
                 Ok(text) => {
                     found = true;
-                    println!("{:>8}  {variable} = {text}", member.process.pid);
+                    say!("{:>8}  {variable} = {text}", member.process.pid);
                 }
                 Err(error) => eprintln!("tuneagent: {error}"),
             }
@@ -143,13 +143,13 @@ fn set_one(
                     .map_or_else(|_| "?".into(), |value| value.to_string())
             };
             match receipt.change {
-                Some(change) => println!(
+                Some(change) => say!(
                     "{pid:>8}  {variable} {} -> {} ({}), change {change}; back: tuneagent undo {pid} {change}",
                     show(receipt.old),
                     show(receipt.new),
                     receipt.value_type.name(),
                 ),
-                None => println!("{pid:>8}  {variable} is {} already", show(receipt.old)),
+                None => say!("{pid:>8}  {variable} is {} already", show(receipt.old)),
             }
             Ok(())
         }

@@ -58,8 +58,8 @@ pub(super) fn run(args: &DoctorArgs) -> Outcome {
             }
         };
         let mut lines = text.lines();
-        println!("{mark}  {name:<17} {}", lines.next().unwrap_or_default());
-        lines.for_each(|line| println!("       {:<17} {line}", ""));
+        say!("{mark}  {name:<17} {}", lines.next().unwrap_or_default());
+        lines.for_each(|line| say!("       {:<17} {line}", ""));
     }
     Ok(code)
 }

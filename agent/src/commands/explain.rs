@@ -5,7 +5,7 @@ use crate::exit::{Code, Failure, Outcome};
 pub(super) fn run(id: &str) -> Outcome {
     match rules::explain(id) {
         Some(page) => {
-            println!("{}: {}\n\n{}", page.code, page.title, page.text);
+            say!("{}: {}\n\n{}", page.code, page.title, page.text);
             Ok(Code::Done)
         }
         None => Err(Failure::not_there(format!(

@@ -34,11 +34,11 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
             print(&change);
         }
         for line in &history.unreadable {
-            println!("{}:{}: not understood: {}", path.display(), line.line, line.text);
+            say!("{}:{}: not understood: {}", path.display(), line.line, line.text);
         }
     }
     if shown == 0 {
-        println!(
+        say!(
             "nothing was changed (journals are kept in {})",
             state.path().display()
         );
@@ -55,7 +55,7 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
 fn print(change: &Change) {
     let intent = &change.intent;
     let program = intent.target.executable.rsplit('/').next().unwrap_or("?");
-    println!(
+    say!(
         "{}  {program} {}  change {}  {} {} -> {}  {}",
         intent.at.wall,
         intent.target.pid,
@@ -69,8 +69,8 @@ fn print(change: &Change) {
         .rule
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
-    println!("    {by}, for {}", intent.who.user);
-    intent.why.iter().for_each(|why| println!("    {why}"));
+    say!("    {by}, for {}", intent.who.user);
+    intent.why.iter().for_each(|why| say!("    {why}"));
 }
 
 fn status(change: &Change) -> String {
@@ -141,14 +141,14 @@ fn say(farewell: &Farewell) -> Outcome {
                 format!("could not be put back: {reason}")
             }
         };
-        println!("{pid:>8}  change {}: {} {said}", undone.change, undone.symbol);
+        say!("{pid:>8}  change {}: {} {said}", undone.change, undone.symbol);
     }
     for (number, refusal) in &farewell.failed {
         code = Code::No;
-        println!("{:>8}  change {}: {refusal}", number.pid, number.change);
+        say!("{:>8}  change {}: {refusal}", number.pid, number.change);
     }
     if farewell.undone.is_empty() && farewell.failed.is_empty() {
-        println!("nothing to put back");
+        say!("nothing to put back");
     }
     Ok(code)
 }

@@ -6,6 +6,7 @@ mod doctor;
 mod explain;
 mod history;
 mod ps;
+mod replay;
 mod rule;
 mod target;
 
@@ -24,6 +25,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Undo(args) => history::undo(&args),
         Command::Journal(args) => history::journal(&args),
         Command::Rule(command) => rule::run(&command),
+        Command::Replay(args) => replay::run(&args),
         Command::Explain { id } => explain::run(&id),
         Command::Get(args) => by_hand::get(&args),
         Command::Set(args) => by_hand::set(&args),

@@ -97,19 +97,24 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
         programs.retain(|(_, program)| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE);
     }
     if programs.is_empty() {
-        println!("no program here waits for a CPU ({total} were busy; --all shows them)");
+        say!("no program here waits for a CPU ({total} were busy; --all shows them)");
         return;
     }
-    println!(
+    say!(
         "{:>8}  {:<10} {:<16} {:>9} {:>6} {:>8}  why",
-        "PID", "USER", "PROGRAM", "PROCESSES", "CPUS", "WAITING"
+        "PID",
+        "USER",
+        "PROGRAM",
+        "PROCESSES",
+        "CPUS",
+        "WAITING"
     );
     for (key, program) in programs {
         let first = program.pids.first().copied().unwrap_or_default();
         let user = procfs::process::Process::new(first)
             .and_then(|process| process.uid())
             .map(tuner::who::user_name);
-        println!(
+        say!(
             "{first:>8}  {:<10} {:<16} {:>9} {:>6.1} {:>8}  {}",
             user.unwrap_or_else(|_| "?".into()),
             key.name,

@@ -27,24 +27,25 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
 }
 
 fn list() -> Outcome {
-    for (name, text) in rules::library() {
+    for (name, text) in rules::library().iter().chain(rules::models()) {
         let about = rules::CheckedRule::from_source(text)
             .map(|rule| rule.about().to_owned())
             .unwrap_or_default();
-        println!("{name:<24} {about}");
+        say!("{name:<24} {about}");
     }
     Ok(Code::Done)
 }
 
 fn show(name: &str) -> Outcome {
-    let Some((_, text)) = rules::library().iter().find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = rules::library().iter().map(|(name, _)| *name).collect();
+    let shipped = || rules::library().iter().chain(rules::models());
+    let Some((_, text)) = shipped().find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = shipped().map(|(name, _)| *name).collect();
         return Err(Failure::not_there(format!(
             "no built-in rule is named {name}; there are: {}",
             known.join(", ")
         )));
     };
-    print!("{text}");
+    say!("{}", text.trim_end());
     Ok(Code::Done)
 }
 
@@ -56,16 +57,13 @@ fn check(path: &Path) -> Result<bool, Failure> {
     match RuleFile::parse(&text).and_then(|file| file.check(&BTreeMap::new())) {
         Ok(rule) => {
             eprint!("{}", diagnostics::render(&name, &text, rule.warnings()));
-            println!("{name}: the rule {} can run", rule.name());
-            rule.plan()
-                .effects
-                .iter()
-                .for_each(|effect| println!("    {effect}"));
+            say!("{name}: the rule {} can run", rule.name());
+            rule.plan().effects.iter().for_each(|effect| say!("    {effect}"));
             Ok(true)
         }
         Err(wrong) => {
             eprint!("{}", diagnostics::render(&name, &text, &wrong));
-            println!("{name}: {} found", crate::format::plural(wrong.len(), "mistake"));
+            say!("{name}: {} found", crate::format::plural(wrong.len(), "mistake"));
             Ok(false)
         }
     }

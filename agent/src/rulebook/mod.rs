@@ -1,7 +1,12 @@
 //! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
+mod recorder;
+mod replay;
 mod sources;
+
+pub use recorder::Recorder;
+pub use replay::{Replayed, replay};
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -86,6 +91,9 @@ pub struct RuleBook {
     engine: Engine,
     /// Rules that may act.
     applying: Vec<String>,
+    recorder: Option<Recorder>,
+    /// Windows that the last tick closed.
+    closed: Vec<rules::ClosedWindow>,
 }
 
 impl RuleBook {
@@ -99,7 +107,29 @@ impl RuleBook {
         let checked = sources::load(paths, parameters)?;
         let applying = sources::applying(&checked, apply)?;
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
-        Ok(RuleBook { engine, applying })
+        Ok(RuleBook {
+            engine,
+            applying,
+            recorder: None,
+            closed: Vec::new(),
+        })
+    }
+
+    /// From now on everything is recorded.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Ends the recording, if one is being made.
+    pub fn finish_recording(&mut self) -> Result<(), String> {
+        self.recorder.take().map_or(Ok(()), Recorder::finish)
+    }
+
+    fn tell(&mut self, observation: Observation) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.observed(&observation);
+        }
+        self.engine.observe(observation);
     }
 
     /// Windows begin now.
@@ -165,11 +195,21 @@ impl RuleBook {
             symbols: symbols.cloned().collect(),
             host: Some(crate::discover::host()),
         };
+        self.join_facts(slot, facts, now_ns);
+    }
+
+    fn join_facts(&mut self, slot: u32, facts: ProcessFacts, now_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.joined(ProcessId(slot), Time(now_ns), &facts);
+        }
         self.engine.process_joined(ProcessId(slot), facts, Time(now_ns));
     }
 
     /// A process has ended.
     pub fn leave(&mut self, slot: u32, now_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.left(ProcessId(slot), Time(now_ns));
+        }
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 
@@ -194,7 +234,7 @@ impl RuleBook {
                 (Measure::MemoryResident, counted.resident_bytes),
             ];
             for (measure, value) in gauges {
-                self.engine.observe(Observation::Gauge {
+                self.tell(Observation::Gauge {
                     process,
                     measure,
                     time,
@@ -203,7 +243,7 @@ impl RuleBook {
             }
         }
         if let Some(value) = reading.cpus {
-            self.engine.observe(Observation::Gauge {
+            self.tell(Observation::Gauge {
                 process,
                 measure: Measure::CpusAvailable,
                 time,
@@ -211,12 +251,15 @@ impl RuleBook {
             });
         }
         for (measure, total) in counters {
-            self.engine.observe(Observation::Counter {
+            self.tell(Observation::Counter {
                 process,
                 measure,
                 time,
                 total,
             });
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.totals(slot, reading, probes);
         }
         for observation in self.probe_totals(slot, reading, probes) {
             self.engine.observe(observation);
@@ -253,7 +296,7 @@ impl RuleBook {
     /// How many CPUs the job may use.
     pub fn observe_cpus(&mut self, share: CpuShare, now_ns: u64) {
         let (measure, time) = (Measure::JobCpus, Time(now_ns));
-        self.engine.observe(Observation::Gauge {
+        self.tell(Observation::Gauge {
             process: None,
             measure,
             time,
@@ -263,6 +306,9 @@ impl RuleBook {
 
     /// One hit.
     pub fn observe_hit(&mut self, hit: &Hit, probes: &[Probe]) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hit(hit, probes);
+        }
         let Some(probe) = probes.get(hit.probe as usize) else {
             return;
         };
@@ -309,7 +355,7 @@ impl RuleBook {
     pub fn watermark(&mut self, slots: impl Iterator<Item = u32>, time_ns: u64) {
         for slot in slots {
             let (process, time) = (ProcessId(slot), Time(time_ns));
-            self.engine.observe(Observation::Watermark { process, time });
+            self.tell(Observation::Watermark { process, time });
         }
     }
 
@@ -317,18 +363,22 @@ impl RuleBook {
     pub fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
         for slot in slots {
             let (process, from, to) = (ProcessId(slot), Time(from_ns), Time(to_ns));
-            self.engine.observe(Observation::Lost { process, from, to });
+            self.tell(Observation::Lost { process, from, to });
         }
     }
 
     /// Closes windows that are over; says what follows.
     pub fn tick(&mut self, now_ns: u64) -> Vec<Act> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ticked(Time(now_ns));
+        }
         let mut acts: Vec<Act> = self
             .engine
             .tick(Time(now_ns))
             .into_iter()
             .map(|output| self.act(output))
             .collect();
+        self.closed = self.engine.drain_windows();
         // Numbers of findings that hold on are those of the last window.
         acts.extend(
             self.engine
@@ -337,6 +387,18 @@ impl RuleBook {
                 .map(|finding| found(finding, false)),
         );
         acts
+    }
+
+    /// The windows that the last tick closed.
+    fn closed_windows(&mut self) -> Vec<Replayed> {
+        let closed = std::mem::take(&mut self.closed);
+        let window = |window: rules::ClosedWindow| Replayed::Window {
+            rule: self.name_of(window.rule),
+            window: window.window,
+            index: window.index,
+            metrics: window.metrics,
+        };
+        closed.into_iter().map(window).collect()
     }
 
     fn act(&self, output: Output) -> Act {

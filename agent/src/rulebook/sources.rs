@@ -112,7 +112,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         return Ok(vec![path.to_owned()]);
     }
     let Ok(entries) = fs::read_dir(path) else {
-        let known: Vec<&str> = rules::library().iter().map(|(name, _)| *name).collect();
+        let shipped = rules::library().iter().chain(rules::models());
+        let known: Vec<&str> = shipped.map(|(name, _)| *name).collect();
         return Err(Failure::not_there(format!(
             "--rules {}: no such file or folder, and no built-in rule of this name (there are: {})",
             path.display(),

@@ -59,11 +59,12 @@ impl Session {
         if is_new && !self.painter.is_screen() {
             self.painter.say(&format!("finding  {rule}   {text}"));
         }
-        let now = (!self.options.applies).then(|| {
+        let effects = self.rules.effects(&rule);
+        let now = (!self.options.applies && !effects.is_empty()).then(|| {
             let command =
                 crate::commands::with_sudo(&format!("attach {} --apply --keep", self.options.typed));
             std::iter::once(command)
-                .chain(self.rules.effects(&rule))
+                .chain(effects)
                 .collect::<Vec<_>>()
                 .join("\n")
         });

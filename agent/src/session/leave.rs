@@ -29,6 +29,9 @@ impl Session {
         self.take_last_hits().map_err(kernel_failure)?;
         self.read().map_err(kernel_failure)?;
         self.evaluate_last();
+        if let Err(error) = self.rules.finish_recording() {
+            self.painter.say(&error);
+        }
         let farewell = self.hands.take().map(Hands::finish);
         let mut code = Code::Done;
         if let Some(Ok(farewell)) = &farewell {

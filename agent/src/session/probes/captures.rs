@@ -86,6 +86,33 @@ impl Read {
 }
 
 impl ProbeCapture {
+    /// Its name in a recording, which [`ProbeCapture::from_label`] understands.
+    pub fn label(&self) -> String {
+        let moment = if self.at_return { " at return" } else { "" };
+        format!("{} as {}{moment}", self.read.text(), self.type_name)
+    }
+
+    /// A capture by its name in a recording; `None` for a name that was not made by [`ProbeCapture::label`].
+    pub fn from_label(label: &str) -> Option<ProbeCapture> {
+        let (label, at_return) = match label.strip_suffix(" at return") {
+            Some(rest) => (rest, true),
+            None => (label, false),
+        };
+        let (read, stated) = label.rsplit_once(" as ")?;
+        let type_name = TYPES.iter().find(|known| **known == stated)?;
+        let argument = read.strip_prefix("arg(").and_then(|rest| rest.strip_suffix(')'));
+        let read = match argument {
+            Some(index) => Read::Argument(index.parse().ok()?),
+            None if read == "ret" => Read::ReturnValue,
+            None => Read::Variable(read.to_owned()),
+        };
+        Some(ProbeCapture {
+            read,
+            at_return,
+            type_name,
+        })
+    }
+
     /// What the kernel side is told.
     pub fn spec(&self) -> Capture {
         let width = width(self.type_name).unwrap_or(8);
@@ -157,6 +184,11 @@ fn resolve(function: &str, want: &WantedCapture, job: &Job) -> Result<ProbeCaptu
     })
 }
 
+/// The types that can be read.
+const TYPES: [&str; 12] = [
+    "bool", "char", "i8", "u8", "i16", "u16", "i32", "u32", "f32", "i64", "u64", "f64",
+];
+
 fn width(type_name: &str) -> Option<u8> {
     Some(match type_name {
         "bool" | "char" | "i8" | "u8" => 1,
@@ -188,6 +220,31 @@ pub fn number(raw: u64, type_name: &str) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_label_says_everything_about_a_capture() {
+        for type_name in TYPES {
+            assert!(
+                width(type_name).is_some() && number(0, type_name).is_some(),
+                "{type_name}"
+            );
+            for read in [
+                Read::Argument(3),
+                Read::ReturnValue,
+                Read::Variable("cfg.chunk".into()),
+            ] {
+                for at_return in [false, true] {
+                    let capture = ProbeCapture {
+                        read: read.clone(),
+                        at_return,
+                        type_name,
+                    };
+                    assert_eq!(ProbeCapture::from_label(&capture.label()), Some(capture));
+                }
+            }
+        }
+        assert_eq!(ProbeCapture::from_label("number"), None);
+    }
 
     #[test]
     fn a_register_is_read_as_far_as_its_type_goes() {

@@ -1,0 +1,282 @@
+//! `--record`: everything that the rules of a session are told, as a recording that rules can be replayed on. Evaluates
+//! nothing. What cannot be recorded is counted, and the session goes on.
+
+use std::{
+    fs::File,
+    io::Write,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use abi::{Hit, HitKind};
+use rules::{
+    Observation, ProcessFacts, ProcessId, Time,
+    recording::{Captured, CapturedType, Header, Place, ProbeDefinition, ProbeKey, Reason, Record, Writer},
+};
+
+use crate::{
+    clock::monotonic_ns,
+    exit::Failure,
+    session::{
+        meter::Reading,
+        probes::{Probe, number_of},
+    },
+};
+
+/// Bytes that may wait before they are written to the file.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// A recording that is being made.
+pub struct Recorder {
+    writer: Option<Writer>,
+    file: File,
+    defined: bool,
+    /// Records that were too large, and failed writes.
+    failed: u64,
+}
+
+impl Recorder {
+    /// Begins a recording in a new file.
+    pub fn create(name: &str, host: &str, program: String) -> Result<Recorder, Failure> {
+        let failure =
+            |error: &dyn std::fmt::Display| Failure::not_there(format!("{name} cannot be written: {error}"));
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let header = Header {
+            host: host.to_owned(),
+            program,
+            wall_start_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
+            origin: Time(monotonic_ns()),
+            notes: [("tuneagent".to_owned(), env!("CARGO_PKG_VERSION").to_owned())].into(),
+        };
+        let writer = Writer::new(&header).map_err(|error| failure(&error))?;
+        let file = File::create(name).map_err(|error| failure(&error))?;
+        Ok(Recorder {
+            writer: Some(writer),
+            file,
+            defined: false,
+            failed: 0,
+        })
+    }
+
+    /// Defines every probe twice: its entries, and its returns with their durations.
+    fn define(&mut self, probes: &[Probe]) {
+        if std::mem::replace(&mut self.defined, true) {
+            return;
+        }
+        for (index, probe) in probes.iter().enumerate() {
+            let places = [(Place::Entry, entry_key(index)), (Place::Span, span_key(index))];
+            for (place, key) in places
+                .into_iter()
+                .filter(|(place, _)| *place == Place::Entry || probe.is_timed())
+            {
+                let captures = probe
+                    .captures
+                    .iter()
+                    .map(|capture| (capture.label(), captured_type(capture.type_name)));
+                let definition = ProbeDefinition {
+                    name: probe.name.clone(),
+                    function: probe.name.clone(),
+                    place,
+                    captures: captures.collect(),
+                };
+                self.put(&Record::ProbeDefined {
+                    probe: key,
+                    definition,
+                });
+            }
+        }
+    }
+
+    pub(super) fn joined(&mut self, process: ProcessId, time: Time, facts: &ProcessFacts) {
+        self.put(&Record::ProcessJoined {
+            process,
+            time,
+            facts: facts.clone(),
+        });
+    }
+
+    pub(super) fn left(&mut self, process: ProcessId, time: Time) {
+        self.put(&Record::ProcessLeft { process, time });
+    }
+
+    /// A measure, a watermark or a loss, as the engine is told.
+    pub(super) fn observed(&mut self, observation: &Observation) {
+        let record = match *observation {
+            Observation::Counter {
+                process,
+                measure,
+                time,
+                total,
+            } => Record::Counter {
+                process,
+                measure,
+                time,
+                total,
+            },
+            Observation::Gauge {
+                process,
+                measure,
+                time,
+                value,
+            } => Record::Gauge {
+                process,
+                measure,
+                time,
+                value,
+            },
+            Observation::Watermark { process, time } => Record::Watermark { process, time },
+            Observation::Lost { process, from, to } => Record::HitsLost { process, from, to },
+            // Of probes what is recorded is the function's own, not that of each rule: `totals` and `hit`.
+            Observation::ProbeTotals { .. } | Observation::Hit { .. } => return,
+        };
+        self.put(&record);
+    }
+
+    /// What a process has counted in each probed function.
+    pub(super) fn totals(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
+        self.define(probes);
+        let (process, time) = (ProcessId(slot), Time(reading.at_ns));
+        for (index, (probe, totals)) in probes.iter().zip(&reading.totals).enumerate() {
+            if totals.calls == 0 {
+                continue;
+            }
+            let of_entry = (entry_key(index), totals.calls, 0);
+            let of_span = probe
+                .is_timed()
+                .then_some((span_key(index), totals.timed, totals.time_ns));
+            for (probe, count, duration_sum_ns) in std::iter::once(of_entry).chain(of_span) {
+                self.put(&Record::ProbeTotals {
+                    probe,
+                    process,
+                    time,
+                    count,
+                    duration_sum_ns,
+                });
+            }
+        }
+    }
+
+    pub(super) fn hit(&mut self, hit: &Hit, probes: &[Probe]) {
+        self.define(probes);
+        let Some(probe) = probes.get(hit.probe as usize) else {
+            return;
+        };
+        let is_return = hit.kind == HitKind::Return as u16;
+        let index = hit.probe as usize;
+        let captures = probe.captures.iter().enumerate();
+        let captured = captures.map(|(place, capture)| match hit.valid & (1 << place) {
+            0 => Captured::None(Reason::Unreadable),
+            _ => captured(
+                hit.captures.get(place).copied().unwrap_or_default(),
+                capture.type_name,
+            ),
+        });
+        self.put(&Record::Hit(rules::recording::Hit {
+            probe: if is_return {
+                span_key(index)
+            } else {
+                entry_key(index)
+            },
+            process: ProcessId(hit.process),
+            thread: hit.thread,
+            time: Time(hit.time_ns),
+            duration_ns: is_return.then_some(hit.duration_ns),
+            captures: captured.collect(),
+        }));
+    }
+
+    pub(super) fn ticked(&mut self, time: Time) {
+        self.put(&Record::Tick { time });
+    }
+
+    fn put(&mut self, record: &Record) {
+        let Some(writer) = &mut self.writer else { return };
+        self.failed += u64::from(writer.write(record).is_err());
+        let chunk = writer.take();
+        if !chunk.is_empty() || writer.unflushed() > CHUNK_BYTES {
+            self.failed += u64::from(self.file.write_all(&chunk).is_err());
+        }
+    }
+
+    /// Ends the recording; what could not be recorded is an error in words.
+    pub fn finish(mut self) -> Result<(), String> {
+        if let Some(writer) = self.writer.take() {
+            let end = writer.finish();
+            self.failed += u64::from(self.file.write_all(&end).is_err());
+        }
+        match self.failed {
+            0 => Ok(()),
+            failed => Err(format!(
+                "the recording lacks {failed} records that were too large or could not be written"
+            )),
+        }
+    }
+}
+
+fn entry_key(index: usize) -> ProbeKey {
+    ProbeKey(2 * index as u32)
+}
+
+fn span_key(index: usize) -> ProbeKey {
+    ProbeKey(2 * index as u32 + 1)
+}
+
+fn captured_type(type_name: &str) -> CapturedType {
+    match type_name.as_bytes().first() {
+        Some(b'i') => CapturedType::Signed,
+        Some(b'f') => CapturedType::Float,
+        Some(b'b') => CapturedType::Boolean,
+        _ => CapturedType::Unsigned,
+    }
+}
+
+/// A register or a piece of memory as its type has it.
+fn captured(raw: u64, type_name: &str) -> Captured {
+    let Some(number) = number_of(raw, type_name) else {
+        return Captured::None(Reason::Unreadable);
+    };
+    match captured_type(type_name) {
+        CapturedType::Signed if type_name == "i64" => Captured::Signed(raw as i64),
+        CapturedType::Unsigned if type_name == "u64" => Captured::Unsigned(raw),
+        CapturedType::Signed => Captured::Signed(number as i64),
+        CapturedType::Float => Captured::Float(number),
+        CapturedType::Boolean => Captured::Boolean(number != 0.0),
+        CapturedType::Unsigned | CapturedType::Text => Captured::Unsigned(number as u64),
+    }
+}
+
+/// The register or piece of memory again.
+pub(super) fn raw(captured: &Captured, type_name: &str) -> Option<u64> {
+    Some(match captured {
+        Captured::None(_) | Captured::Text(_) => return None,
+        Captured::Signed(number) => *number as u64,
+        Captured::Unsigned(number) => *number,
+        Captured::Float(number) if type_name == "f32" => u64::from((*number as f32).to_bits()),
+        Captured::Float(number) => number.to_bits(),
+        Captured::Boolean(is_true) => u64::from(*is_true),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_captured_is_the_same_after_recording() {
+        for (bits, type_name) in [
+            (u64::MAX, "i64"),
+            (u64::MAX, "u64"),
+            (1.5_f64.to_bits(), "f64"),
+            (u64::from(1.5_f32.to_bits()), "f32"),
+            (0xfe, "i8"),
+            (1, "bool"),
+            (65, "char"),
+        ] {
+            let again = raw(&captured(bits, type_name), type_name).unwrap();
+            assert_eq!(
+                number_of(again, type_name),
+                number_of(bits, type_name),
+                "{type_name}"
+            );
+        }
+    }
+}
