@@ -18,6 +18,9 @@ mod change;
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;
 
+// The published models, on running programs.
+mod models;
+
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;
 

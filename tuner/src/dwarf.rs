@@ -1,4 +1,4 @@
-//! The type of a global variable, from the debug information in the module's own file. Only scalars are told
+//! The types of global variables and of parameters, from the debug information in the module's own file. Only scalars are told
 //! apart; separate debug files, fields and array elements are not looked at.
 //!
 //! A variable is found by its address, not by its name: two static variables of one name are two variables.
@@ -109,6 +109,102 @@ pub fn variable_type(image: &Image, address: LinkAddress) -> Result<Option<Varia
         }
     }
     Ok(None)
+}
+
+/// A parameter of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its place among the parameters that are passed like integers: floating-point ones have registers of their own.
+    pub register: u8,
+    /// Its type.
+    pub of: VariableType,
+}
+
+/// The parameters of the function that the linker placed at `address`, as far as each is passed like an integer or a
+/// floating-point number; those behind a struct are left out, for how that is passed depends on what it holds. `None` when
+/// the file has no debug information on the function.
+pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
+    let sections = gimli::DwarfSections::load(|id| image.section_bytes(id.name()))?;
+    let dwarf: Dwarf<Slice<'_>> =
+        sections.borrow(|bytes: &Cow<'_, [u8]>| EndianSlice::new(bytes, LittleEndian));
+    let mut headers = dwarf.units();
+    while let Some(header) = headers.next()? {
+        let unit = dwarf.unit(header)?;
+        let mut tree = unit.entries_tree(None)?;
+        if let Some(places) = find_parameters(&dwarf, &unit, tree.root()?, address, 0)? {
+            let mut found = Vec::new();
+            let mut register = 0;
+            for place in places {
+                let Some(of) = resolve(&dwarf, &unit, place)? else {
+                    break;
+                };
+                match of.kind {
+                    Kind::Compound => break,
+                    Kind::Float => found.push(Parameter { register: 0, of }),
+                    _ => {
+                        found.push(Parameter { register, of });
+                        register += 1;
+                    }
+                }
+            }
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// The types of a function's parameters.
+fn find_parameters<'a>(
+    dwarf: &Dwarf<Slice<'a>>,
+    unit: &Unit<Slice<'a>>,
+    node: EntriesTreeNode<'_, '_, Slice<'a>>,
+    address: LinkAddress,
+    depth: usize,
+) -> Result<Option<Vec<AttributeValue<Slice<'a>>>>, gimli::Error> {
+    let mut children = node.children();
+    while let Some(child) = children.next()? {
+        let tag = child.entry().tag();
+        let low = child.entry().attr_value(gimli::DW_AT_low_pc);
+        let low = low
+            .map(|low| dwarf.attr_address(unit, low))
+            .transpose()?
+            .flatten();
+        if tag == gimli::DW_TAG_subprogram && low == Some(address.0) {
+            let mut places = Vec::new();
+            let mut parameters = child.children();
+            while let Some(parameter) = parameters.next()? {
+                if parameter.entry().tag() == gimli::DW_TAG_formal_parameter {
+                    // A parameter without a type ends what can be told.
+                    let Some(place) = parameter_type(unit, parameter.entry())? else {
+                        break;
+                    };
+                    places.push(place);
+                }
+            }
+            return Ok(Some(places));
+        }
+        if tag == gimli::DW_TAG_namespace && depth < NAMESPACE_DEPTH_MAX {
+            let found = find_parameters(dwarf, unit, child, address, depth + 1)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A function that is inlined elsewhere too has the types of its parameters there (DW_AT_abstract_origin).
+fn parameter_type<'a>(
+    unit: &Unit<Slice<'a>>,
+    entry: &Entry<'a>,
+) -> Result<Option<AttributeValue<Slice<'a>>>, gimli::Error> {
+    if let Some(place) = entry.attr_value(gimli::DW_AT_type) {
+        return Ok(Some(place));
+    }
+    match entry.attr_value(gimli::DW_AT_abstract_origin) {
+        Some(AttributeValue::UnitRef(offset)) => Ok(unit.entry(offset)?.attr_value(gimli::DW_AT_type)),
+        _ => Ok(None),
+    }
 }
 
 /// The offset of the variable's type, among the direct children of the unit and of its namespaces.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tuner::{
     address::{Address, FileOffset},
+    dwarf,
     module::{Images, Module},
     process::{Process, ProcessError},
     space::{AddressSpace, SpaceError},
@@ -99,6 +100,17 @@ impl Member {
     /// Where it has a variable.
     pub fn variable_address(&self, name: &str) -> Result<u64, VariableError> {
         Ok(self.space.variable(&VariableName::from(name))?.address.0)
+    }
+
+    /// Register number and type of a parameter of a function, as the debug information says them. Parameters that are passed
+    /// as floating-point numbers have none.
+    pub fn parameter(&self, function: &str, index: u8) -> Option<(u8, &'static str)> {
+        let places = self.space.functions(&[function]).ok()?;
+        places.iter().find_map(|(module, function)| {
+            let known = dwarf::parameters(&module.image, function.address).ok()??;
+            let parameter = known.get(usize::from(index))?;
+            Some((parameter.register, parameter.of.value_type()?.name()))
+        })
     }
 
     /// The type of a variable, as the debug information says it.

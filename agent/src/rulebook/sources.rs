@@ -88,7 +88,11 @@ fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
         sources.extend(rules::library().iter().map(|(name, text)| built_in(name, text)));
     }
     for path in paths.iter().filter(|path| *path != "none") {
-        if let Some((name, text)) = rules::library().iter().find(|(name, _)| name == path) {
+        if let Some((name, text)) = rules::library()
+            .iter()
+            .chain(rules::models())
+            .find(|(name, _)| name == path)
+        {
             if !sources.iter().any(|source| source.name == *name) {
                 sources.push(built_in(name, text));
             }

@@ -37,6 +37,8 @@ pub struct ProbeCapture {
     pub at_return: bool,
     /// Its type.
     pub type_name: &'static str,
+    /// Which of the registers for integers holds it, for an argument.
+    pub register: u8,
 }
 
 /// Why a function cannot be probed as asked for.
@@ -106,10 +108,12 @@ impl ProbeCapture {
             None if read == "ret" => Read::ReturnValue,
             None => Read::Variable(read.to_owned()),
         };
+        // A recording is read from, not a register.
         Some(ProbeCapture {
             read,
             at_return,
             type_name,
+            register: 0,
         })
     }
 
@@ -117,7 +121,7 @@ impl ProbeCapture {
     pub fn spec(&self) -> Capture {
         let width = width(self.type_name).unwrap_or(8);
         let (kind, index) = match (&self.read, self.at_return) {
-            (Read::Argument(index), _) => (CaptureKind::Argument, *index),
+            (Read::Argument(_), _) => (CaptureKind::Argument, self.register),
             (Read::ReturnValue, _) => (CaptureKind::Return, 0),
             (Read::Variable(_), false) => (CaptureKind::VariableAtEntry, 0),
             (Read::Variable(_), true) => (CaptureKind::VariableAtReturn, 0),
@@ -159,10 +163,24 @@ pub(super) fn of_function(
 
 fn resolve(function: &str, want: &WantedCapture, job: &Job) -> Result<ProbeCapture, CaptureError> {
     let what = || (function.to_owned(), want.read.text());
-    let type_name = want.type_name.or_else(|| match &want.read {
-        Read::Variable(name) => job.members.iter().find_map(|member| member.variable_type(name)),
-        Read::Argument(_) | Read::ReturnValue => None,
-    });
+    let (register, known) = match &want.read {
+        Read::Variable(name) => (
+            0,
+            job.members.iter().find_map(|member| member.variable_type(name)),
+        ),
+        Read::Argument(index) => {
+            let known = job
+                .members
+                .iter()
+                .find_map(|member| member.parameter(function, *index));
+            // Without debug information all parameters before it are taken for integers.
+            known.map_or((*index, None), |(register, type_name)| {
+                (register, Some(type_name))
+            })
+        }
+        Read::ReturnValue => (0, None),
+    };
+    let type_name = want.type_name.or(known);
     let Some(type_name) = type_name else {
         let (function, what) = what();
         return Err(CaptureError::TypeUnknown { function, what });
@@ -181,6 +199,7 @@ fn resolve(function: &str, want: &WantedCapture, job: &Job) -> Result<ProbeCaptu
         read: want.read.clone(),
         at_return: want.at_return,
         type_name,
+        register,
     })
 }
 
@@ -238,6 +257,7 @@ mod tests {
                         read: read.clone(),
                         at_return,
                         type_name,
+                        register: 0,
                     };
                     assert_eq!(ProbeCapture::from_label(&capture.label()), Some(capture));
                 }

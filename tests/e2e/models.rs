@@ -1,0 +1,88 @@
+//! Published models, as they stand in the library of rules, on running programs that were not prepared for us beyond having
+//! the variable that the model tunes.
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+
+/// Mean seconds of these iterations, and the workers of the last one.
+fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
+    let seconds: Vec<f64> = iterations
+        .iter()
+        .filter_map(|event| event["seconds"].as_f64())
+        .collect();
+    let workers = iterations
+        .last()
+        .and_then(|event| event["workers"].as_u64())
+        .ok_or("no iterations")?;
+    Ok((seconds.iter().sum::<f64>() / seconds.len() as f64, workers))
+}
+
+/// MATE thesis (2007), section 5.1: an iteration of n workers takes n·latency + (λV + Tc) / n. With 200 ms of work and 4 ms
+/// for each send that is shortest at sqrt(200 / 4) = 7 workers; the program begins with 2 and has 12.
+#[test]
+fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi("workers", Mpi::Mpich)?;
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 13, &program, |folder| {
+        with_folder(folder, ["200000", "4000", "2"].map(String::from).to_vec())
+    })?;
+    job.events("ready", 13, SOON)?;
+    job.open("go")?;
+    let before = job.events("iteration", 10, SOON)?;
+    let recording = tempfile::NamedTempFile::new()?;
+    let recording = recording.path().to_string_lossy().into_owned();
+    let mut agent = Agent::attach(
+        job.pid(),
+        &[
+            "--rules",
+            "none",
+            "optimal-workers",
+            "--apply",
+            "--record",
+            &recording,
+        ],
+    )?;
+    agent.lines.wait_for_line("guard", SOON)?;
+    let seen = job.events("iteration", 0, SOON)?.len();
+    let all = job.events("iteration", seen + 20, SOON)?;
+    let report = agent.stop()?;
+    job.open("stop")?;
+    // The program checks the result of every iteration itself.
+    job.finish(SOON)?;
+
+    let (slow, two) = pace(&before)?;
+    let (fast, workers) = pace(&all[all.len() - 10..])?;
+    let told = agent.lines.text();
+    assert_eq!(two, 2);
+    assert!((6..=9).contains(&workers), "{workers} workers\n{told}");
+    assert!(
+        fast < 0.75 * slow,
+        "{slow:.4} s an iteration before, {fast:.4} s after\n{told}"
+    );
+    assert_eq!(report["changes"][0]["guard"]["verdict"], "kept", "{told}");
+
+    // The recording leads to the same decision.
+    let (code, text) = Agent::run(&[
+        "replay",
+        &recording,
+        "--rules",
+        "none",
+        "optimal-workers",
+        "--apply",
+    ])?;
+    let decided = format!(
+        "NOptWorkers = {} in process 0",
+        report["changes"][0]["new"].as_str().unwrap_or_default()
+    );
+    assert!(
+        code == 0 && text.contains(&decided),
+        "{decided} is not in:\n{text}"
+    );
+    Ok(())
+}
