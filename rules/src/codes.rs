@@ -215,6 +215,12 @@ pub const PAGES: &[Page] = &[
          window begins at captures it.",
     ),
     page(
+        "E0149",
+        "a join that joins nothing",
+        "A join makes pairs of the hits of two probes: `of: [send, compute]`, what comes first and what it causes, and\n\
+         `by: [send.to = compute.process]`, what is equal in both. Each first is paired once, first in first out.",
+    ),
+    page(
         "E0150",
         "a tune that does nothing, or half of something",
         "A tune either sets a variable or advises. One without `set` needs a `finding`, and what belongs to a change\n\

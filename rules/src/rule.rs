@@ -7,7 +7,7 @@ use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::plan::{Plan, PlannedCapture};
-use crate::term::{Term, Typed};
+use crate::term::{Field, Term, Typed};
 use crate::value::{Scalar, Value};
 
 /// A rule that can run: every name means something and every unit is right.
@@ -19,6 +19,8 @@ pub struct CheckedRule {
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
     pub(crate) probes: Vec<Probe>,
+    /// Pairs of hits; to formulas a join is one more probe behind the last.
+    pub(crate) joins: Vec<Join>,
     pub(crate) windows: Vec<Window>,
     /// In an order of evaluation.
     pub(crate) metrics: Vec<Metric>,
@@ -54,6 +56,18 @@ pub(crate) struct Probe {
     pub(crate) reads: Vec<PlannedCapture>,
     /// What is made of it, with names.
     pub(crate) captures: Vec<(String, Typed)>,
+}
+
+/// Pairs of the hits of two probes.
+#[derive(Clone, Debug)]
+pub(crate) struct Join {
+    pub(crate) name: String,
+    /// Its probes: what comes first, and what it causes.
+    pub(crate) of: (usize, usize),
+    /// Parts of the first and of the second that are equal.
+    pub(crate) by: Vec<(Field, Field)>,
+    /// What a pair has: of which of the two, and which part.
+    pub(crate) parts: Vec<(usize, Field)>,
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +118,7 @@ pub(crate) struct Metric {
     pub(crate) name: String,
     /// The window it lives in.
     pub(crate) window: usize,
-    /// It has a parameter, and values only where it is called.
+    /// It has a parameter or a value for each hit, and none by itself.
     pub(crate) is_called: bool,
     pub(crate) value: Typed,
 }
@@ -207,6 +221,20 @@ impl CheckedRule {
         &self.warnings
     }
 
+    /// For each probe, and each join behind them, the role of the processes whose hits it has.
+    pub(crate) fn probe_roles(&self) -> Vec<usize> {
+        let count = self.probes.len() + self.joins.len();
+        (0..count).filter_map(|probe| self.role_of(probe)).collect()
+    }
+
+    pub(crate) fn role_of(&self, probe: usize) -> Option<usize> {
+        let join = probe
+            .checked_sub(self.probes.len())
+            .and_then(|place| self.joins.get(place));
+        let probe = join.map_or(probe, |join| join.of.1);
+        self.probes.get(probe).map(|probe| probe.role)
+    }
+
     /// The names of the rule's roles that a process with these facts has.
     pub fn roles_of(&self, facts: &ProcessFacts) -> Vec<&str> {
         self.roles
@@ -235,7 +263,7 @@ impl CheckedRule {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
             if metric.is_called {
-                values.push((metric.name.clone(), Value::none("it has a parameter")));
+                values.push((metric.name.clone(), Value::none("it has no value by itself")));
                 continue;
             }
             if metric.window != place {

@@ -17,7 +17,8 @@ impl Infer<'_> {
         arguments: &[Expr],
         span: Span,
     ) -> Option<Typed> {
-        let (Some(body), [argument]) = (metric.body, arguments) else {
+        let body = metric.body.filter(|_| metric.stream.is_none());
+        let (Some(body), [argument]) = (body, arguments) else {
             let message = format!("`{name}` cannot be called with {} arguments", arguments.len());
             let help = "a metric `T(n)` has one parameter, a metric `T` none";
             return self.report(Diagnostic::error("E0133", message).at(name_span, "").help(help));

@@ -6,6 +6,7 @@ mod called;
 mod capture;
 mod hits;
 mod infer;
+mod join;
 mod operators;
 mod order;
 mod reduce;
@@ -89,6 +90,7 @@ impl Checker<'_> {
             .map(|(i, p)| (p.name.raw.clone(), names((i, p))))
             .collect();
         self.captures(&mut probes);
+        let joins = self.joins();
         let windows = self.windows();
         let mut metrics = self.metrics();
         let tunes = self.tunes();
@@ -103,7 +105,14 @@ impl Checker<'_> {
         if has_errors(&self.wrong) {
             return None;
         }
-        let plan = plan::plan(&file.name.raw, &roles, &probes, &windows, &metrics, &tunes);
+        let plan = plan::plan(
+            &file.name.raw,
+            &roles,
+            (&probes, &joins),
+            &windows,
+            &metrics,
+            &tunes,
+        );
         self.unused_probes(&plan);
         Some(CheckedRule {
             name: file.name.raw.clone(),
@@ -112,6 +121,7 @@ impl Checker<'_> {
             parameters,
             roles,
             probes,
+            joins,
             windows,
             metrics,
             tunes,
@@ -126,6 +136,7 @@ impl Checker<'_> {
             place,
             proposed: None,
             home: 0,
+            pairs_from: self.file.probes.len(),
             stream: None,
             variables: Vec::new(),
             cost: 0,
@@ -146,10 +157,11 @@ impl Checker<'_> {
     fn name_clashes(&mut self) {
         let file = self.file;
         let mut seen: BTreeMap<&str, (Span, &str)> = BTreeMap::new();
-        let sections: [(&str, Vec<&Text>); 5] = [
+        let sections: [(&str, Vec<&Text>); 6] = [
             ("a parameter", file.parameters.iter().map(|n| &n.name).collect()),
             ("a role", file.roles.iter().map(|n| &n.name).collect()),
             ("a probe", file.probes.iter().map(|n| &n.name).collect()),
+            ("a join", file.joins.iter().map(|n| &n.name).collect()),
             ("a window", file.windows.iter().map(|n| &n.name).collect()),
             ("a metric", file.metrics.iter().map(|n| &n.named.name).collect()),
         ];
@@ -336,23 +348,29 @@ impl Checker<'_> {
             infer
                 .variables
                 .extend(entry.parameter.iter().map(|name| name.raw.clone()));
+            let stream = infer
+                .stream_of(&named.expr)
+                .filter(|probe| !infer.is_border(*probe));
+            infer.stream = stream;
             let value = infer.infer(&named.expr);
             let cost = infer.cost;
             self.parameter_clash(entry);
             if let Some(value) = value {
-                let body = entry.parameter.is_some().then(|| Arc::new(value.clone()));
+                let is_called = entry.parameter.is_some() || stream.is_some();
+                let body = is_called.then(|| Arc::new(value.clone()));
                 let names = MetricNames {
                     index: metrics.len(),
                     window,
                     of: value.of,
                     cost,
                     body,
+                    stream,
                 };
                 self.names.metrics.insert(named.name.raw.clone(), Some(names));
                 metrics.push(Metric {
                     name: named.name.raw.clone(),
                     window,
-                    is_called: entry.parameter.is_some(),
+                    is_called,
                     value,
                 });
             }

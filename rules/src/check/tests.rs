@@ -94,6 +94,10 @@ const WRONG_RULES: &[(&str, &str)] = &[
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nwindows:\n  p: {every: 1s}\ntune:\n  - set: x\n  - {finding: f, when: true, role: r, cooldown: 1s}\n  - {when: true}\n  - {set: x, role: r, value: 1s, when: threads > 3, guard: {minimize: 1 > 2, over: 2, undo_if_worse_by: 5%}}\n  - {set: a.b, role: r, value: \"t\", when: true, guard: {minimize: 1, over: 2}}\n",
     ),
     (
+        "joins",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, span: g}\ncapture:\n  p.n: n\n  p.b: n as bool\n  q.n: n * 1B\njoin:\n  a: {of: [p, p], by: [p.n = p.n]}\n  b: {of: [p, o], by: [p.n = q.n]}\n  c: {of: [p, q], by: [p.n = q.n]}\n  d: {of: [p, q], by: [p.n = p.b, q.m = p.n]}\n",
+    ),
+    (
         "keywords",
         "rule: a\nabout: b\nparameters:\n  all: count(r) + 1\n  m: sum(cpu.time)\n  n: count(r) * sum(cpu.time)\nroles:\n  r: rank == 0\n  s: rank < all\nwindows:\n  p: {every: 1s}\ntune:\n  - {set: x, role: r, value: 1, when: true, while: true, after: y, guard: {minimize: all, over: all, undo_if_worse_by: 5%}}\n  - {set: y, role: r, value: 1, when: true, after: x, stale: 0, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: z, role: r, value: 1, when: true, after: yy, at: {entry: f}, together: p, independent: 3, expect: cpu.time, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: w, role: r, value: 1, when: true, at: {entry: f}, together: p, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: v, role: r, value: 1, when: true, independent: 3, together: q, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {finding: f, when: true, stale: 2, at: {entry: f}}\n",
     ),
@@ -112,6 +116,10 @@ const WRONG_RULES: &[(&str, &str)] = &[
     (
         "unused_probe",
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\nwindows:\n  v: {every: 1s}\n",
+    ),
+    (
+        "values_of_hits",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, span: f}\n  q: {role: r, entry: f}\njoin:\n  j: {of: [q, p], by: [q.process = p.process]}\nwindows:\n  v: {every: 1s}\nmetrics:\n  each: p.duration * 2\n  fine: sum(each / 2)\n  odd: sum(each + q.time)\n  pairs: count(j)\ntune:\n  - {when: each > 1s, finding: '{each}'}\n",
     ),
     (
         "findings",

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::output::RuleId;
+use super::stream::Arrived;
 use super::track::{Closed, Surroundings};
 use super::tune::{Outbox, TuneState, Turn};
 use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
@@ -104,6 +105,7 @@ impl Engine {
             rule,
             windows,
             stream,
+            joiners,
             roles,
             ..
         } = running;
@@ -115,10 +117,20 @@ impl Engine {
         };
         let mut out = Vec::new();
         while let Some(arrived) = stream.next(reach) {
-            for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
-                if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
-                    let closed = track.take(&arrived, borders, &around, &mut stream.dropped);
-                    out.extend(closed.into_iter().map(|closed| (place, closed)));
+            let mut hits = vec![arrived];
+            for (place, (joiner, join)) in joiners.iter_mut().zip(&rule.joins).enumerate() {
+                let pair = hits
+                    .first()
+                    .and_then(|hit| joiner.take(hit, join, &mut stream.dropped));
+                let probe = rule.probes.len() + place;
+                hits.extend(pair.map(|hit| Arrived { probe, hit }));
+            }
+            for hit in &hits {
+                for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
+                    if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
+                        let closed = track.take(hit, borders, &around, &mut stream.dropped);
+                        out.extend(closed.into_iter().map(|closed| (place, closed)));
+                    }
                 }
             }
         }

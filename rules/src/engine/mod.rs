@@ -6,6 +6,7 @@
 
 mod close;
 mod decide;
+mod join;
 mod output;
 mod samples;
 mod stream;
@@ -19,6 +20,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
+use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
     Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
@@ -55,6 +57,8 @@ struct Running {
     windows: Vec<Open>,
     /// Hits that windows from probe to probe wait for.
     stream: Stream,
+    /// For each join the hits that wait for their second.
+    joiners: Vec<Joiner>,
     /// For each role its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
@@ -128,6 +132,7 @@ impl Engine {
             mode: Mode::default(),
             windows: rule.windows.iter().map(|window| open(window, now)).collect(),
             stream: Stream::default(),
+            joiners: vec![Joiner::default(); rule.joins.len()],
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
             metrics: Vec::new(),
@@ -263,6 +268,7 @@ impl Engine {
             Observation::Lost { process, from, to } if known(Some(process)) => {
                 for running in &mut self.rules {
                     running.stream.lose(from, to);
+                    running.joiners.iter_mut().for_each(Joiner::clear);
                     let tracks = running.windows.iter_mut().filter_map(Open::track);
                     tracks.for_each(|track| track.spoil(to, "hits were lost in it"));
                 }

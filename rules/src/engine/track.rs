@@ -189,9 +189,8 @@ impl Track {
         };
         let owners = around
             .rule
-            .probes
-            .get(borders.from)
-            .and_then(|probe| around.roles.get(probe.role));
+            .role_of(borders.from)
+            .and_then(|role| around.roles.get(role));
         if instance.key.is_none() && owners.is_some_and(|owners| owners.len() > 1) {
             instance.spoil("several processes hit its borders, and it has no key to join them by");
         }
@@ -256,9 +255,8 @@ impl Track {
         let Hit { time, process, .. } = arrived.hit;
         let owners = around
             .rule
-            .probes
-            .get(borders.from)
-            .and_then(|probe| around.roles.get(probe.role));
+            .role_of(borders.from)
+            .and_then(|role| around.roles.get(role));
         let shared = owners.is_none_or(|owners| owners.len() <= 1);
         let within = |instance: &&mut Instance| {
             let own = instance.borders.get(&process);
@@ -330,9 +328,8 @@ impl Instance {
         let start = self.start();
         let owners = around
             .rule
-            .probes
-            .get(borders.from)
-            .and_then(|probe| around.roles.get(probe.role));
+            .role_of(borders.from)
+            .and_then(|role| around.roles.get(role));
         let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
         let ended = |process: &ProcessId| matches!(self.borders.get(process), Some((_, Some(_))));
         let awaited = owners.into_iter().flatten().filter(there);
@@ -365,11 +362,9 @@ impl Instance {
     /// Its hits, for formulas. Measures are not in it.
     pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
         let rule = around.rule;
-        let mut hits: Vec<(String, Vec<Hit>)> = rule
-            .probes
-            .iter()
-            .map(|probe| (probe.name.clone(), Vec::new()))
-            .collect();
+        let names = rule.probes.iter().map(|probe| &probe.name);
+        let names = names.chain(rule.joins.iter().map(|join| &join.name));
+        let mut hits: Vec<(String, Vec<Hit>)> = names.map(|name| (name.clone(), Vec::new())).collect();
         for arrived in &self.hits {
             if let Some((_, hits)) = hits.get_mut(arrived.probe) {
                 hits.push(arrived.hit.clone());
@@ -381,7 +376,7 @@ impl Instance {
             duration: Ok(0.0),
             roles: around.roles.to_vec(),
             hits: hits.into_iter().map(|(name, hits)| (name, Ok(hits))).collect(),
-            probe_roles: rule.probes.iter().map(|probe| probe.role).collect(),
+            probe_roles: rule.probe_roles(),
             ranks: around.ranks.clone(),
             ..WindowData::default()
         }

@@ -20,11 +20,12 @@ pub(crate) const RULE: Keys = Keys {
         "roles",
         "probes",
         "capture",
+        "join",
         "windows",
         "metrics",
         "tune",
     ],
-    later: &["join", "use", "for"],
+    later: &["use", "for"],
 };
 
 pub(crate) const PROBE: Keys = Keys {
@@ -84,6 +85,12 @@ pub(crate) const TUNE: Keys = Keys {
         "place",
         "in",
     ],
+};
+
+pub(crate) const JOIN: Keys = Keys {
+    place: "a join",
+    known: &["of", "by"],
+    later: &[],
 };
 
 pub(crate) const SYNC: Keys = Keys {

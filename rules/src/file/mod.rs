@@ -29,6 +29,7 @@ pub struct RuleFile {
     pub(crate) roles: Vec<Named>,
     pub(crate) probes: Vec<ProbeEntry>,
     pub(crate) captures: Vec<CaptureEntry>,
+    pub(crate) joins: Vec<JoinEntry>,
     pub(crate) windows: Vec<WindowEntry>,
     pub(crate) metrics: Vec<MetricEntry>,
     pub(crate) tunes: Vec<TuneEntry>,
@@ -67,6 +68,15 @@ pub(crate) struct ProbeEntry {
     pub(crate) role: Text,
     pub(crate) site: Site,
     pub(crate) function: Text,
+}
+
+/// Pairs of the hits of two probes.
+#[derive(Clone, Debug)]
+pub(crate) struct JoinEntry {
+    pub(crate) name: Text,
+    pub(crate) of: (Text, Text),
+    /// Parts that are equal in both.
+    pub(crate) by: Vec<(Text, Text)>,
 }
 
 /// `probe.field: formula`.
