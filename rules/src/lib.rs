@@ -64,6 +64,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod calls;
 mod check;
 mod codes;
 mod diag;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::calls::Past;
 use crate::diag::Diagnostic;
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
@@ -73,6 +74,8 @@ pub(crate) struct Join {
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) name: String,
+    /// How many windows before the last its formulas look back to.
+    pub(crate) history: usize,
     pub(crate) kind: WindowKind,
 }
 
@@ -259,7 +262,12 @@ impl Filled {
 impl CheckedRule {
     /// The metrics of a closed window, each with its name, in the order of evaluation; those of other windows are
     /// none.
-    pub(crate) fn evaluate(&self, place: usize, window: &WindowData) -> Vec<(String, Value)> {
+    pub(crate) fn evaluate(
+        &self,
+        place: usize,
+        window: &WindowData,
+        history: &[Past],
+    ) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
             if metric.is_called {
@@ -273,6 +281,7 @@ impl CheckedRule {
             let context = Context {
                 window: Some(window),
                 metrics: &values,
+                history,
                 ..Context::default()
             };
             let value = context.eval(&metric.value);
@@ -300,7 +309,10 @@ impl CheckedRule {
         let mut open: Vec<&Typed> = terms.to_vec();
         while let Some(typed) = open.pop() {
             typed.visit(&mut |term| {
-                if let Term::Metric(index) | Term::Call { metric: index, .. } = term
+                if let Term::Metric(index)
+                | Term::Call { metric: index, .. }
+                | Term::Over { metric: index, .. }
+                | Term::Earlier { metric: index, .. } = term
                     && found.insert(*index)
                 {
                     open.extend(self.metrics.get(*index).map(|metric| &metric.value));

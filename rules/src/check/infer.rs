@@ -157,6 +157,7 @@ impl Infer<'_> {
                 self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
             }
             Node::Index { of, index } => self.row(of, index, span),
+            Node::Over { of, count } => self.over(of, count, span),
             Node::Each {
                 of,
                 name,

@@ -30,7 +30,7 @@ use crate::lang::parser::parse;
 use crate::lang::text::Text;
 use crate::measure::Measure;
 use crate::plan::{self, Plan};
-use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune};
+use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune, Window};
 use crate::term::{Kind, Term, Type, Typed};
 use crate::unit::Dimension;
 use crate::value::{Scalar, show_cell};
@@ -91,7 +91,7 @@ impl Checker<'_> {
             .collect();
         self.captures(&mut probes);
         let joins = self.joins();
-        let windows = self.windows();
+        let mut windows = self.windows();
         let mut metrics = self.metrics();
         let tunes = self.tunes();
         show_shares_in_percent(&mut metrics, &tunes);
@@ -105,6 +105,7 @@ impl Checker<'_> {
         if has_errors(&self.wrong) {
             return None;
         }
+        keep_history(&mut windows, &metrics, &tunes);
         let plan = plan::plan(
             &file.name.raw,
             &roles,
@@ -430,6 +431,27 @@ impl Checker<'_> {
                     .push(Diagnostic::warning("E0152", message).at(entry.name.span, ""));
             }
         }
+    }
+}
+
+/// How far back the formulas of each window look.
+fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune]) {
+    let of_metrics = metrics.iter().map(|metric| (metric.window, &metric.value));
+    let of_tunes = tunes
+        .iter()
+        .flat_map(|tune| tune.formulas().into_iter().map(|of| (tune.window, of)));
+    for (window, formula) in of_metrics.chain(of_tunes) {
+        let Some(window) = windows.get_mut(window) else {
+            continue;
+        };
+        formula.visit(&mut |term| {
+            let back = match term {
+                Term::Over { count, .. } => count.saturating_sub(1),
+                Term::Earlier { back, .. } => *back,
+                _ => 0,
+            };
+            window.history = window.history.max(back as usize);
+        });
     }
 }
 

@@ -74,6 +74,10 @@ const WRONG: &[(&str, &str)] = &[
         "called",
         "  T(n): n * 1ms\n  U(gain): 1\n  V(k): T(k) + T(1s)\n  a: T\n  b: T(1) + T()\n  c: a(1)\n  d: sum(T(j) for j in 1s to 2)\n  e: sum(1 for a in 1 to 2)\n  f: sum(cpu.time for j in 1 to 2)\n  g: T(cpu.time / 1s)\n  h: count(worker)[1]\n  i: cpu.time[1s]\n  j: sum(sum(sum(m for m in 1 to 999) for l in 1 to 999) for k in 1 to 999)\n  w: T(n)\n",
     ),
+    (
+        "history",
+        "  x: sum(cpu.time)\n  T(n): n\n  a: mean(x over 0)\n  b: mean(x over gain)\n  c: mean(cpu.time over 3)\n  d: sum(cpu.time) over 3\n  e: mean(T over 2)\n  f: x[-0.5]\n  g: x over 3 + 1\n  h: mean(x over run)\n  i: mean(x over pulse)\n  y: cpu.time\n  j: mean(y over 3)\n  k: (x over 3)[1] + y[-1][2]\n  l: l[-1]\n",
+    ),
     ("circle", "  a: b + 1\n  b: c * 2\n  c: a\n  d: a\n"),
     ("clashes", "  send: 1\n  gain: 2\n  threads: 4\n  sum: 5\n"),
 ];
@@ -254,7 +258,7 @@ fn value_of(formula: &str) -> String {
     let called = "  T(n): n * 2ms + 50ms / n\n  U(m): T(m) + sum(send.duration) * m\n";
     let source = with_metrics(&format!("  V: sum(faults.minor)\n{called}  x: '{formula}'\n"));
     let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
-    let values = rule.evaluate(0, &window());
+    let values = rule.evaluate(0, &window(), &[]);
     let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
     values[place].1.show(rule.metrics[place].value.of)
 }
@@ -406,7 +410,7 @@ fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
     let rule =
         CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
     let shown: Vec<String> = rule
-        .evaluate(0, &window)
+        .evaluate(0, &window, &[])
         .iter()
         .zip(&rule.metrics)
         .map(|((_, v), m)| v.show(m.value.of))

@@ -63,6 +63,7 @@ impl Checker<'_> {
         };
         Some(Window {
             name: entry.name.raw.clone(),
+            history: 0,
             kind,
         })
     }

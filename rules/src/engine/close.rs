@@ -253,7 +253,8 @@ impl Running {
         outbox: &mut Outbox<'_>,
     ) -> ClosedWindow {
         self.left_out = window.left_out.clone();
-        let metrics = self.rule.evaluate(place, window);
+        let history = self.history.get(place).map_or(&[][..], Vec::as_slice);
+        let metrics = self.rule.evaluate(place, window, history);
         self.rule.show(place, &metrics, &mut self.metrics);
         let applied: Vec<bool> = self.tunes.iter().map(TuneState::is_applied).collect();
         for (at, tune) in self.tunes.iter_mut().enumerate() {
@@ -269,10 +270,17 @@ impl Running {
                 mode: self.mode,
                 window,
                 metrics: &metrics,
+                history,
                 first: first.map(|action| action.variable.clone()),
                 now,
             };
             tune.window_closed(&turn, outbox);
+        }
+        let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
+        if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
+            history.push((window.index, metrics));
+            let beyond = history.len().saturating_sub(keep);
+            history.drain(..beyond);
         }
         let of_it = self.rule.metrics.iter().zip(&self.metrics);
         let of_it = of_it.filter(|(metric, _)| metric.window == place && !metric.is_called);

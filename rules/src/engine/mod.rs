@@ -30,6 +30,7 @@ use stream::{Arrived, Stream};
 use track::Track;
 use tune::TuneState;
 
+use crate::calls::Past;
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
@@ -57,6 +58,8 @@ struct Running {
     windows: Vec<Open>,
     /// Hits that windows from probe to probe wait for.
     stream: Stream,
+    /// For each window its metrics in those that closed before, the newest last.
+    history: Vec<Vec<Past>>,
     /// For each join the hits that wait for their second.
     joiners: Vec<Joiner>,
     /// For each role its processes.
@@ -132,6 +135,7 @@ impl Engine {
             mode: Mode::default(),
             windows: rule.windows.iter().map(|window| open(window, now)).collect(),
             stream: Stream::default(),
+            history: vec![Vec::new(); rule.windows.len()],
             joiners: vec![Joiner::default(); rule.joins.len()],
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),

@@ -96,7 +96,9 @@ fn rules() -> Vec<(String, Vec<&'static str>)> {
     let tune = format!(
         "tune:\n  - set: chunk\n    role: worker\n    value: floor(busy / 1ms)\n    when: total > 100ms\n    {guard}\n"
     );
-    let framed = |key: &str| FRAME.replace("key: number}", key) + &tune;
+    let looking_back = "metrics:\n  trend: mean(total over 3)\n  before: busy - busy[-1]\n";
+    let frame = FRAME.replace("metrics:\n", looking_back);
+    let framed = |key: &str| frame.replace("key: number}", key) + &tune;
     let joined = FRAME
         .replace(
             "  compute.number",
