@@ -115,6 +115,10 @@ impl Engine {
             ranks: &ranks,
             joined: &joined,
         };
+        windows
+            .iter_mut()
+            .filter_map(Open::track)
+            .for_each(super::track::Track::look_again);
         let mut out = Vec::new();
         while let Some(arrived) = stream.next(reach) {
             let mut hits = vec![arrived];

@@ -41,6 +41,8 @@ pub(super) struct Instance {
     pub(super) hits: Vec<Arrived>,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
+    /// What it lacked when it was last looked at, and how many hits it had then.
+    lacked: Option<(usize, Option<String>)>,
 }
 
 /// An instance that is over, and what it lacks.
@@ -89,6 +91,11 @@ impl Track {
     /// When the oldest open instance began.
     pub(super) fn floor(&self) -> Option<Time> {
         self.open.iter().map(Instance::start).min()
+    }
+
+    /// Processes may have come or gone: what is lacking is to be looked at again.
+    pub(super) fn look_again(&mut self) {
+        self.open.iter_mut().for_each(|instance| instance.lacked = None);
     }
 
     /// A hit of this time came too late: the instances it could belong to are not complete.
@@ -161,6 +168,7 @@ impl Track {
             if borders.to.is_some() {
                 before.spoil("the next began before its end");
             }
+            before.lacked = None;
             if let Some((_, end)) = before.borders.get_mut(&process) {
                 *end = Some(time);
             }
@@ -185,6 +193,7 @@ impl Track {
             borders: BTreeMap::from([(process, (time, None))]),
             hits: vec![arrived.clone()],
             spoiled: None,
+            lacked: None,
             key,
         };
         let owners = around
@@ -223,6 +232,7 @@ impl Track {
             dropped.outside += 1;
             return;
         };
+        instance.lacked = None;
         match instance.borders.get_mut(&process) {
             Some((_, end @ None)) => {
                 *end = Some(arrived.hit.time);
@@ -279,14 +289,20 @@ impl Track {
         around: &Surroundings<'_>,
     ) -> Vec<Closed> {
         let mut out = Vec::new();
-        while let Some(first) = self.open.front() {
-            let missing = first.missing(borders, around);
+        while let Some(first) = self.open.front_mut() {
             let end = first.end().unwrap_or_else(|| first.start());
             let over = end < time || (inclusive && end == time);
             let given_up = borders
                 .timeout
                 .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
-            if !(given_up || over && missing.is_none()) {
+            if !over && !given_up {
+                return out;
+            }
+            // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.
+            let known = first.lacked.take().filter(|(hits, _)| *hits == first.hits.len());
+            let missing = known.map_or_else(|| first.missing(borders, around), |(_, missing)| missing);
+            if missing.is_some() && !given_up {
+                first.lacked = Some((first.hits.len(), missing));
                 return out;
             }
             if let Some(first) = self.open.pop_front() {
