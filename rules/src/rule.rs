@@ -141,6 +141,8 @@ pub(crate) struct Tune {
     pub(crate) action: Option<Action>,
     /// What was done is undone when the condition no longer holds.
     pub(crate) undo_after: bool,
+    /// Written at the start, until its first window.
+    pub(crate) initial: Option<Scalar>,
     /// What the model promises.
     pub(crate) expect: Option<Typed>,
     /// After so many windows a decision that was not carried out is given up.

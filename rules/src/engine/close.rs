@@ -37,8 +37,9 @@ impl Engine {
                 }
             }
         }
-        let outputs = outbox.outputs;
+        let mut outputs = outbox.outputs;
         self.decisions = decisions;
+        outputs.extend(self.write_initial());
         self.forget_the_past(now);
         outputs
     }

@@ -6,6 +6,7 @@
 
 mod close;
 mod decide;
+mod initial;
 mod join;
 mod output;
 mod samples;

@@ -450,6 +450,7 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
         value: fields.formula("value", wrong),
         when: fields.formula("when", wrong),
         while_holds: fields.formula("while", wrong),
+        initial: fields.formula("initial", wrong),
         expect: fields.formula("expect", wrong),
         stale: fields.formula("stale", wrong),
         after: fields.text("after", wrong),

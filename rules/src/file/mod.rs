@@ -121,6 +121,7 @@ pub(crate) struct TuneEntry {
     pub(crate) when: Option<Expr>,
     /// In force as long as this holds; instead of `when`.
     pub(crate) while_holds: Option<Expr>,
+    pub(crate) initial: Option<Expr>,
     pub(crate) expect: Option<Expr>,
     pub(crate) stale: Option<Expr>,
     pub(crate) after: Option<Text>,

@@ -334,6 +334,29 @@ fn without_an_end_each_hit_ends_one_and_begins_the_next_and_several_windows_live
 }
 
 #[test]
+fn measures_are_taken_between_the_borders_of_an_instance() {
+    let source = format!("{FRAME}  cpu: sum(cpu.time)\n  rate: cpu / iteration.duration\n");
+    let mut farm = Farm::new(&source, 2);
+    farm.hits(&[
+        ("begin", 0, 100, 0, vec![1.0, 1.0]),
+        ("end", 0, 300, 0, vec![1.0]),
+    ]);
+    for (ms, total) in [(100, 0), (200, 30), (300, 50), (400, 90)] {
+        for process in [0, 1] {
+            farm.engine.observe(Observation::Counter {
+                process: Some(ProcessId(process)),
+                measure: Measure::CpuTime,
+                time: Time(ms * MS),
+                total: total * MS,
+            });
+        }
+    }
+    farm.all_until(400);
+    let closed = farm.closed();
+    assert!(closed[0].ends_with("cpu 100 ms, rate 0.5"), "{closed:?}");
+}
+
+#[test]
 fn formulas_look_back_to_the_windows_that_were_evaluated() {
     let more = "  sends: count(send)\n  trend: mean(sends over 2 + 1)\n  seen: count(sends over 3)\n  oldest: first(sends over 3)\n  before: busy[-1]\n  twice: sends - sends[-2]\n";
     let source = format!("{FRAME}{more}").replace("mean(sends over 2 + 1)", "mean(sends over 2) + 1");
