@@ -54,7 +54,7 @@ pub const PAGES: &[Page] = &[
         "in the language, but not in this version",
         "The rule language is larger than this version of it. This version has: rule, about, source, parameters,\n\
          roles, probes (entry, return and span of a function), captures, windows (times, and from probe to probe), metrics, and tunes that set a\n\
-         variable or only advise, with when or while, for, every, range, expect,\n\
+         variable or only advise, with when or while, for, every, range, initial, expect,\n\
          guard, cooldown, stale, after, at, together, independent, finding and next_start. Formulas\n\
          have arithmetic, comparisons, and/or/not, and reductions over tables and hits, with `by` and `where`.\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
@@ -213,6 +213,12 @@ pub const PAGES: &[Page] = &[
         "A window lasts some time (`every`) or goes from probe to probe (`from`, `to`), and only the latter has a key, a\n\
          condition on completeness, a timeout, and instances to leave out. Where a key places hits, the probe the\n\
          window begins at captures it.",
+    ),
+    page(
+        "E0149",
+        "a join that joins nothing",
+        "A join makes pairs of the hits of two probes: `of: [send, compute]`, what comes first and what it causes, and\n\
+         `by: [send.to = compute.process]`, what is equal in both. Each first is paired once, first in first out.",
     ),
     page(
         "E0150",

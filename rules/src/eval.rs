@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::calls::Past;
 use crate::facts::ProcessFacts;
-use crate::fold::{fold_hits, fold_rows, for_each};
+use crate::fold::{fold_hits, fold_rows};
 use crate::function::{Reduction, ScalarFunction};
 use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
-use crate::term::{Fact, KeyKind, Statistic, Term, Typed};
+use crate::term::{Fact, Statistic, Term, Typed};
 use crate::value::{Cell, Key, ProcessId, Scalar, Value, finite};
 
 /// The hits of a probe in one process within a window.
@@ -53,6 +54,8 @@ pub(crate) struct Context<'a> {
     /// Values of the metrics evaluated so far, with their names.
     pub(crate) metrics: &'a [(String, Value)],
     pub(crate) proposed: Option<&'a Scalar>,
+    /// The windows that closed before, the newest last.
+    pub(crate) history: &'a [Past],
     /// What is evaluated for each hit.
     pub(crate) hit: Option<&'a Hit>,
     /// What parameters and ranges stand for, the outermost first.
@@ -115,23 +118,10 @@ impl<'a> Context<'a> {
                 by_process,
             } => self.in_window(|window| hits(window, *probe, *statistic, *by_process)),
             Term::Fold(fold) => self.in_window(|window| fold_hits(self, window, fold)),
-            Term::Call { body, argument, .. } => {
-                let variables = [self.eval(argument)];
-                let inside = Context {
-                    variables: &variables,
-                    ..self
-                };
-                inside.eval(body)
+            Term::Call { .. } | Term::Variable(_) | Term::Each { .. } | Term::Row { .. } => {
+                self.called(&of.term)
             }
-            Term::Variable(depth) => {
-                let value = self.variables.get(*depth).cloned();
-                value.unwrap_or_else(|| Value::none("the variable stands for nothing"))
-            }
-            Term::Each { of, from, to, depth } => {
-                let ends = (self.eval(from).single(), self.eval(to).single());
-                for_each(self, of, ends, *depth)
-            }
-            Term::Row { of, key } => Value::Single(self.row(of, key)),
+            Term::Over { .. } | Term::Earlier { .. } => self.called(&of.term),
             Term::Field(field) => Value::Single(match self.hit {
                 Some(hit) => hit.field(*field),
                 None => Err("it is of each hit".to_string()),
@@ -198,26 +188,8 @@ impl<'a> Context<'a> {
             .unwrap_or_else(|| Value::none(format!("{} was not observed", measure.name())))
     }
 
-    /// A row of a table; a process is told by its rank.
-    fn row(self, of: &Typed, key: &Typed) -> Cell {
-        let rows = match self.eval(of) {
-            Value::Table(rows) => rows,
-            Value::Single(cell) => return cell,
-        };
-        let key = self.eval(key).single()?;
-        let found = match of.of.table {
-            Some(KeyKind::Process) => {
-                let mut rows = rows.into_iter();
-                rows.find(|(row, _)| self.key(row) == Ok(key.clone()))
-                    .map(|(_, cell)| cell)
-            }
-            _ => rows.get(&Key::of(&key)).cloned(),
-        };
-        found.unwrap_or_else(|| Err(format!("it has no row {key}")))
-    }
-
     /// What a key is as a value: a process is its rank.
-    fn key(self, key: &Key) -> Cell {
+    pub(crate) fn key(self, key: &Key) -> Cell {
         match key {
             Key::Process(process) => {
                 let rank = self.window.and_then(|window| window.ranks.get(process));

@@ -65,6 +65,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aggregate;
+mod calls;
 mod check;
 mod codes;
 mod diag;

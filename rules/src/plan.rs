@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::file::Site;
 use crate::measure::Measure;
-use crate::rule::{Metric, Probe, Role, Tune, Window, WindowKind};
+use crate::rule::{Join, Metric, Probe, Role, Tune, Window, WindowKind};
 use crate::term::{Kind, Statistic, Term, Typed};
 
 /// What a rule needs before it can run.
@@ -152,7 +152,7 @@ impl PlannedCapture {
 pub(crate) fn plan(
     rule: &str,
     roles: &[Role],
-    probes: &[Probe],
+    (probes, joins): (&[Probe], &[Join]),
     windows: &[Window],
     metrics: &[Metric],
     tunes: &[Tune],
@@ -176,6 +176,10 @@ pub(crate) fn plan(
         variables: Vec::new(),
         effects: Vec::new(),
     };
+    for join in joins {
+        plan.need_hits(join.of.0);
+        plan.need_hits(join.of.1);
+    }
     let formulas = roles
         .iter()
         .map(|role| &role.condition)

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::calls::Past;
 use crate::diag::Diagnostic;
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::plan::{Plan, PlannedCapture};
-use crate::term::{Term, Typed};
+use crate::term::{Field, Term, Typed};
 use crate::value::{Scalar, Value};
 
 /// A rule that can run: every name means something and every unit is right.
@@ -19,6 +20,8 @@ pub struct CheckedRule {
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
     pub(crate) probes: Vec<Probe>,
+    /// Pairs of hits; to formulas a join is one more probe behind the last.
+    pub(crate) joins: Vec<Join>,
     pub(crate) windows: Vec<Window>,
     /// In an order of evaluation.
     pub(crate) metrics: Vec<Metric>,
@@ -56,9 +59,23 @@ pub(crate) struct Probe {
     pub(crate) captures: Vec<(String, Typed)>,
 }
 
+/// Pairs of the hits of two probes.
+#[derive(Clone, Debug)]
+pub(crate) struct Join {
+    pub(crate) name: String,
+    /// Its probes: what comes first, and what it causes.
+    pub(crate) of: (usize, usize),
+    /// Parts of the first and of the second that are equal.
+    pub(crate) by: Vec<(Field, Field)>,
+    /// What a pair has: of which of the two, and which part.
+    pub(crate) parts: Vec<(usize, Field)>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) name: String,
+    /// How many windows before the last its formulas look back to.
+    pub(crate) history: usize,
     pub(crate) kind: WindowKind,
 }
 
@@ -104,7 +121,7 @@ pub(crate) struct Metric {
     pub(crate) name: String,
     /// The window it lives in.
     pub(crate) window: usize,
-    /// It has a parameter, and values only where it is called.
+    /// It has a parameter or a value for each hit, and none by itself.
     pub(crate) is_called: bool,
     pub(crate) value: Typed,
 }
@@ -124,6 +141,8 @@ pub(crate) struct Tune {
     pub(crate) action: Option<Action>,
     /// What was done is undone when the condition no longer holds.
     pub(crate) undo_after: bool,
+    /// Written at the start, until its first window.
+    pub(crate) initial: Option<Scalar>,
     /// What the model promises.
     pub(crate) expect: Option<Typed>,
     /// After so many windows a decision that was not carried out is given up.
@@ -207,6 +226,20 @@ impl CheckedRule {
         &self.warnings
     }
 
+    /// For each probe, and each join behind them, the role of the processes whose hits it has.
+    pub(crate) fn probe_roles(&self) -> Vec<usize> {
+        let count = self.probes.len() + self.joins.len();
+        (0..count).filter_map(|probe| self.role_of(probe)).collect()
+    }
+
+    pub(crate) fn role_of(&self, probe: usize) -> Option<usize> {
+        let join = probe
+            .checked_sub(self.probes.len())
+            .and_then(|place| self.joins.get(place));
+        let probe = join.map_or(probe, |join| join.of.1);
+        self.probes.get(probe).map(|probe| probe.role)
+    }
+
     /// The names of the rule's roles that a process with these facts has.
     pub fn roles_of(&self, facts: &ProcessFacts) -> Vec<&str> {
         self.roles
@@ -231,11 +264,16 @@ impl Filled {
 impl CheckedRule {
     /// The metrics of a closed window, each with its name, in the order of evaluation; those of other windows are
     /// none.
-    pub(crate) fn evaluate(&self, place: usize, window: &WindowData) -> Vec<(String, Value)> {
+    pub(crate) fn evaluate(
+        &self,
+        place: usize,
+        window: &WindowData,
+        history: &[Past],
+    ) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
             if metric.is_called {
-                values.push((metric.name.clone(), Value::none("it has a parameter")));
+                values.push((metric.name.clone(), Value::none("it has no value by itself")));
                 continue;
             }
             if metric.window != place {
@@ -245,6 +283,7 @@ impl CheckedRule {
             let context = Context {
                 window: Some(window),
                 metrics: &values,
+                history,
                 ..Context::default()
             };
             let value = context.eval(&metric.value);
@@ -272,7 +311,10 @@ impl CheckedRule {
         let mut open: Vec<&Typed> = terms.to_vec();
         while let Some(typed) = open.pop() {
             typed.visit(&mut |term| {
-                if let Term::Metric(index) | Term::Call { metric: index, .. } = term
+                if let Term::Metric(index)
+                | Term::Call { metric: index, .. }
+                | Term::Over { metric: index, .. }
+                | Term::Earlier { metric: index, .. } = term
                     && found.insert(*index)
                 {
                     open.extend(self.metrics.get(*index).map(|metric| &metric.value));

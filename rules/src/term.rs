@@ -172,6 +172,16 @@ pub(crate) enum Term {
         /// How many variables are around it.
         depth: usize,
     },
+    /// A table: a metric in the last windows, by their index.
+    Over {
+        metric: usize,
+        count: u32,
+    },
+    /// A metric some windows before.
+    Earlier {
+        metric: usize,
+        back: u32,
+    },
     /// A row of a table.
     Row {
         of: Box<Typed>,
@@ -228,6 +238,8 @@ impl Typed {
             Term::Row { of, key } => vec![of, key],
             Term::Constant(_)
             | Term::Variable(_)
+            | Term::Over { .. }
+            | Term::Earlier { .. }
             | Term::Field(_)
             | Term::Read(_)
             | Term::Known(_)

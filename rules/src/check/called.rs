@@ -3,8 +3,9 @@
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};
 use crate::fold::MOST_NUMBERS;
-use crate::lang::ast::Expr;
+use crate::lang::ast::{Expr, Node};
 use crate::term::{KeyKind, Kind, Term, Type, Typed};
+use crate::value::Scalar;
 
 /// How much a formula may have to compute, in parts.
 const MOST_COST: u64 = 10_000_000;
@@ -17,7 +18,8 @@ impl Infer<'_> {
         arguments: &[Expr],
         span: Span,
     ) -> Option<Typed> {
-        let (Some(body), [argument]) = (metric.body, arguments) else {
+        let body = metric.body.filter(|_| metric.stream.is_none());
+        let (Some(body), [argument]) = (body, arguments) else {
             let message = format!("`{name}` cannot be called with {} arguments", arguments.len());
             let help = "a metric `T(n)` has one parameter, a metric `T` none";
             return self.report(Diagnostic::error("E0133", message).at(name_span, "").help(help));
@@ -105,12 +107,93 @@ impl Infer<'_> {
         })
     }
 
+    /// A metric of this window that has a value by itself: earlier values are kept of these.
+    fn kept(&mut self, of: &Expr) -> Option<(usize, Type)> {
+        if let Term::Metric(metric) = self.infer(of)?.term
+            && let Some(names) = self
+                .names
+                .metrics
+                .values()
+                .flatten()
+                .find(|names| names.index == metric)
+        {
+            return Some((metric, names.of));
+        }
+        let message = "only metrics have earlier values";
+        let help = "give it a name under `metrics`";
+        self.report(Diagnostic::error("E0134", message).at(of.span, "").help(help));
+        None
+    }
+
+    pub(super) fn over(&mut self, of: &Expr, count: &Expr, span: Span) -> Option<Typed> {
+        if let Node::Name(name) = &count.node
+            && (name == "run" || self.names.window_named(name).is_some())
+        {
+            let message = format!("`over {name}` is not in this version");
+            return self.report(Diagnostic::error("E0105", message).at(count.span, ""));
+        }
+        let (metric, of) = self.kept(of)?;
+        let count_of = self.infer(count)?;
+        if of.table.is_some() {
+            let message = "earlier values of a table in one table are not in this version";
+            let help = "fold it under a name of its own, or take one window: `x[-1]`";
+            return self.report(Diagnostic::error("E0105", message).at(span, "").help(help));
+        }
+        match &count_of.term {
+            Term::Constant(Scalar::Number(count))
+                if whole(*count) && count_of.of.kind == Type::PLAIN.kind =>
+            {
+                let result = Type {
+                    table: Some(KeyKind::Of(Type::PLAIN.kind)),
+                    ..of
+                };
+                Some(Typed {
+                    term: Term::Over {
+                        metric,
+                        count: *count as u32,
+                    },
+                    of: result,
+                    span,
+                })
+            }
+            _ => {
+                let message = "`over` is a constant number of windows: a whole number of 1 to 1000";
+                self.report(Diagnostic::error("E0145", message).at(count.span, ""))
+            }
+        }
+    }
+
+    /// `x[-1]`.
+    fn earlier(&mut self, of: &Expr, back: f64, span: Span) -> Option<Typed> {
+        let (metric, of) = self.kept(of)?;
+        if !whole(back) {
+            let message = "a metric is kept for 1 to 1000 windows: `x[-1]` is the one before";
+            return self.report(Diagnostic::error("E0145", message).at(span, ""));
+        }
+        let back = back as u32;
+        Some(Typed {
+            term: Term::Earlier { metric, back },
+            of,
+            span,
+        })
+    }
+
     pub(super) fn row(&mut self, of: &Expr, key: &Expr, span: Span) -> Option<Typed> {
+        if let Node::Negate(back) = &key.node
+            && let Node::Number { digits, unit: None } = &back.node
+            && let Ok(back) = digits.parse()
+        {
+            return self.earlier(of, back, span);
+        }
         let (of, key) = (self.infer(of), self.infer(key));
         let (of, key) = (of?, key?);
         let Some(rows) = of.of.table else {
-            let message = "this is a single value and has no rows; earlier values are not in this version";
-            return self.report(Diagnostic::error("E0105", message).at(of.span, ""));
+            let message = "this is a single value and has no rows";
+            return self.report(
+                Diagnostic::error("E0144", message)
+                    .at(of.span, "")
+                    .help("its value in the window before: `x[-1]`"),
+            );
         };
         let kind = match rows {
             KeyKind::Process => Type::PLAIN.kind,
@@ -138,13 +221,17 @@ impl Infer<'_> {
     }
 }
 
+/// Whether values of so many windows are kept.
+fn whole(count: f64) -> bool {
+    count.fract() == 0.0 && (1.0..=1000.0).contains(&count)
+}
+
 /// How many numbers a range has at most.
 fn numbers(from: &Typed, to: &Typed) -> u64 {
     match (&from.term, &to.term) {
-        (
-            Term::Constant(crate::value::Scalar::Number(from)),
-            Term::Constant(crate::value::Scalar::Number(to)),
-        ) => (to - from + 1.0).clamp(0.0, MOST_NUMBERS) as u64,
+        (Term::Constant(Scalar::Number(from)), Term::Constant(Scalar::Number(to))) => {
+            (to - from + 1.0).clamp(0.0, MOST_NUMBERS) as u64
+        }
         _ => MOST_NUMBERS as u64,
     }
 }

@@ -18,22 +18,46 @@ const PARTS: &[(&str, Field, Type)] = &[
 
 impl Infer<'_> {
     /// The probe whose hits a formula is about, if it is about any. Hits that a reduction inside folds are no matter
-    /// of it.
+    /// of it, and the borders of its window only where there are no others: they have one value.
     pub(super) fn stream_of(&self, expr: &Expr) -> Option<usize> {
+        let mut streams = Vec::new();
+        self.streams_of(expr, &mut streams);
+        let other = streams.iter().find(|probe| !self.is_border(**probe));
+        other.or(streams.first()).copied()
+    }
+
+    pub(super) fn is_border(&self, probe: usize) -> bool {
+        let home = self.names.windows.get(self.home);
+        home.is_some_and(|window| window.borders.contains(&probe))
+    }
+
+    fn streams_of(&self, expr: &Expr, out: &mut Vec<usize>) {
         if let Node::Call {
             function, arguments, ..
         } = &expr.node
             && function_named(function).is_some_and(|f| f.meaning.reduction(arguments.len()).is_some())
         {
-            return None;
+            return;
         }
         if let Node::Name(name) = &expr.node {
             let base = name.split('.').next().unwrap_or(name);
-            return self.names.probes.get(base).map(|probe| probe.index);
+            let metric = self.names.metrics.get(name.as_str()).and_then(Option::as_ref);
+            out.extend(metric.and_then(|metric| metric.stream));
+            out.extend(self.names.probes.get(base).map(|probe| probe.index));
         }
         expr.children()
             .into_iter()
-            .find_map(|child| self.stream_of(child))
+            .for_each(|child| self.streams_of(child, out));
+    }
+
+    /// A metric that has a value for each hit, in a formula about each of these hits.
+    fn metric_of_hit(&self, name: &str, stream: usize, span: Span) -> Option<Typed> {
+        let metric = self.names.metrics.get(name)?.as_ref()?;
+        let body = metric.body.as_ref().filter(|_| metric.stream == Some(stream))?;
+        Some(Typed {
+            span,
+            ..Typed::clone(body)
+        })
     }
 
     fn probe(&self, index: usize) -> Option<(&String, &ProbeNames)> {
@@ -43,13 +67,17 @@ impl Infer<'_> {
     /// A name in a formula about each hit of a probe; nothing if it is no part of a hit.
     pub(super) fn part_of_hit(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let stream = self.stream?;
+        if let Some(metric) = self.metric_of_hit(name, stream, span) {
+            return Some(Some(metric));
+        }
         let (probe, names) = self.probe(stream)?;
         let (base, field) = name.split_once('.').unwrap_or(("", name));
         if base.is_empty() && names.field(field).is_none() {
             return None;
         }
         if !base.is_empty() && base != probe {
-            if !self.names.probes.contains_key(base) {
+            let other = self.names.probes.get(base)?.index;
+            if self.is_border(other) {
                 return None;
             }
             let message = format!("hits of `{probe}` and of `{base}` in one formula");
@@ -123,20 +151,8 @@ impl Infer<'_> {
             None => None,
         };
         let key = by.as_ref().map(|(_, key)| *key);
-        if whole && call.reduction != Reduction::Count {
-            let message = format!("the hits of `{name}` can only be counted");
-            let help = format!("of their durations: `mean({name}.duration)`");
-            let wrong = Diagnostic::error("E0134", message).at(call.of.span, "a probe");
-            return self.report(wrong.help(help));
-        }
-        if let Reduction::ArgMin | Reduction::ArgMax = call.reduction {
-            let message = "argmin and argmax give the key of a row, and hits have none";
-            let help = "make a table of them first: `argmin(sum(x.duration) by process)`";
-            return self.report(
-                Diagnostic::error("E0134", message)
-                    .at(call.of.span, "")
-                    .help(help),
-            );
+        if let Some(wrong) = self.not_foldable(call, probe, whole.then_some(name.as_str())) {
+            return self.report(wrong);
         }
         let of = match whole {
             true => None,
@@ -177,6 +193,41 @@ impl Infer<'_> {
         })
     }
 
+    /// Why hits cannot be folded so; `whole` is the probe's name, where the hits themselves are to be folded.
+    fn not_foldable(&self, call: &Call<'_>, probe: usize, whole: Option<&str>) -> Option<Diagnostic> {
+        if let Some(name) = whole.filter(|_| call.reduction != Reduction::Count) {
+            let message = format!("the hits of `{name}` can only be counted");
+            let help = format!("of their durations: `mean({name}.duration)`");
+            let wrong = Diagnostic::error("E0134", message).at(call.of.span, "a probe");
+            return Some(wrong.help(help));
+        }
+        if let Reduction::ArgMin | Reduction::ArgMax = call.reduction {
+            let message = "argmin and argmax give the key of a row, and hits have none";
+            let help = "make a table of them first: `argmin(sum(x.duration) by process)`";
+            return Some(
+                Diagnostic::error("E0134", message)
+                    .at(call.of.span, "")
+                    .help(help),
+            );
+        }
+        if probe >= self.pairs_from
+            && self
+                .names
+                .windows
+                .get(self.home)
+                .is_some_and(|window| window.timed)
+        {
+            let message = "pairs of hits in a timed window are not in this version";
+            let help = "they are made as watermarks come: use a window from probe to probe";
+            return Some(
+                Diagnostic::error("E0105", message)
+                    .at(call.of.span, "")
+                    .help(help),
+            );
+        }
+        None
+    }
+
     fn row_key(&mut self, probe: usize, key: &str, span: Span) -> Option<(Rowed, KeyKind)> {
         let outer = self.stream.replace(probe);
         let part = self.part_of_hit(key, span);
@@ -207,8 +258,7 @@ impl Infer<'_> {
     pub(super) fn of_border(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let (base, _) = name.split_once('.')?;
         let probe = self.names.probes.get(base)?.index;
-        let borders = self.names.windows.get(self.home).map(|window| &window.borders)?;
-        if !borders.contains(&probe) {
+        if !self.is_border(probe) {
             return None;
         }
         let outer = self.stream.replace(probe);
@@ -267,7 +317,7 @@ impl Infer<'_> {
 
 impl ProbeNames {
     /// A part of a hit and its type; the inner nothing stands for a capture that is wrong itself and was reported.
-    fn field(&self, name: &str) -> Option<Option<(Field, Type)>> {
+    pub(super) fn field(&self, name: &str) -> Option<Option<(Field, Type)>> {
         if let Some((_, field, of)) = PARTS.iter().find(|(part, ..)| *part == name) {
             return Some(Some((*field, *of)));
         }

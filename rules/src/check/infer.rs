@@ -56,8 +56,10 @@ pub(crate) struct MetricNames {
     pub(crate) of: Type,
     /// How much there is to compute for it.
     pub(crate) cost: u64,
-    /// Of a metric with a parameter.
+    /// Of a metric with a parameter, or with a value for each hit.
     pub(crate) body: Option<Arc<Typed>>,
+    /// The probe, if it has a value for each of its hits.
+    pub(crate) stream: Option<usize>,
 }
 
 /// What formulas may say of a probe's hits.
@@ -83,6 +85,8 @@ pub(crate) struct Infer<'a> {
     pub(crate) proposed: Option<Type>,
     /// The window a formula lives in, by its place.
     pub(crate) home: usize,
+    /// From here on probes are pairs.
+    pub(crate) pairs_from: usize,
     /// The probe, where a formula about each of its hits is read.
     pub(crate) stream: Option<usize>,
     /// Names of the parameters and ranges around, the outermost first. They stand for plain numbers.
@@ -153,6 +157,7 @@ impl Infer<'_> {
                 self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
             }
             Node::Index { of, index } => self.row(of, index, span),
+            Node::Over { of, count } => self.over(of, count, span),
             Node::Each {
                 of,
                 name,
@@ -298,6 +303,11 @@ impl Infer<'_> {
             let Some(metric) = metric.clone() else {
                 return Some(None);
             };
+            if metric.stream.is_some() {
+                let message = format!("`{name}` has a value for each hit");
+                let wrong = Diagnostic::error("E0134", message).at(span, "");
+                return Some(self.report(wrong.help(format!("reduce it: `sum({name})`, `mean({name})`"))));
+            }
             if metric.body.is_some() {
                 let message = format!("`{name}` has a parameter and no value without it");
                 let wrong = Diagnostic::error("E0133", message).at(span, "");

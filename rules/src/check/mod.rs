@@ -6,6 +6,7 @@ mod called;
 mod capture;
 mod hits;
 mod infer;
+mod join;
 mod operators;
 mod order;
 mod reduce;
@@ -29,7 +30,7 @@ use crate::lang::parser::parse;
 use crate::lang::text::Text;
 use crate::measure::Measure;
 use crate::plan::{self, Plan};
-use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune};
+use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune, Window};
 use crate::term::{Kind, Term, Type, Typed};
 use crate::unit::Dimension;
 use crate::value::{Scalar, show_cell};
@@ -89,7 +90,8 @@ impl Checker<'_> {
             .map(|(i, p)| (p.name.raw.clone(), names((i, p))))
             .collect();
         self.captures(&mut probes);
-        let windows = self.windows();
+        let joins = self.joins();
+        let mut windows = self.windows();
         let mut metrics = self.metrics();
         let tunes = self.tunes();
         show_shares_in_percent(&mut metrics, &tunes);
@@ -103,7 +105,15 @@ impl Checker<'_> {
         if has_errors(&self.wrong) {
             return None;
         }
-        let plan = plan::plan(&file.name.raw, &roles, &probes, &windows, &metrics, &tunes);
+        keep_history(&mut windows, &metrics, &tunes);
+        let plan = plan::plan(
+            &file.name.raw,
+            &roles,
+            (&probes, &joins),
+            &windows,
+            &metrics,
+            &tunes,
+        );
         self.unused_probes(&plan);
         Some(CheckedRule {
             name: file.name.raw.clone(),
@@ -112,6 +122,7 @@ impl Checker<'_> {
             parameters,
             roles,
             probes,
+            joins,
             windows,
             metrics,
             tunes,
@@ -126,6 +137,7 @@ impl Checker<'_> {
             place,
             proposed: None,
             home: 0,
+            pairs_from: self.file.probes.len(),
             stream: None,
             variables: Vec::new(),
             cost: 0,
@@ -146,10 +158,11 @@ impl Checker<'_> {
     fn name_clashes(&mut self) {
         let file = self.file;
         let mut seen: BTreeMap<&str, (Span, &str)> = BTreeMap::new();
-        let sections: [(&str, Vec<&Text>); 5] = [
+        let sections: [(&str, Vec<&Text>); 6] = [
             ("a parameter", file.parameters.iter().map(|n| &n.name).collect()),
             ("a role", file.roles.iter().map(|n| &n.name).collect()),
             ("a probe", file.probes.iter().map(|n| &n.name).collect()),
+            ("a join", file.joins.iter().map(|n| &n.name).collect()),
             ("a window", file.windows.iter().map(|n| &n.name).collect()),
             ("a metric", file.metrics.iter().map(|n| &n.named.name).collect()),
         ];
@@ -336,23 +349,29 @@ impl Checker<'_> {
             infer
                 .variables
                 .extend(entry.parameter.iter().map(|name| name.raw.clone()));
+            let stream = infer
+                .stream_of(&named.expr)
+                .filter(|probe| !infer.is_border(*probe));
+            infer.stream = stream;
             let value = infer.infer(&named.expr);
             let cost = infer.cost;
             self.parameter_clash(entry);
             if let Some(value) = value {
-                let body = entry.parameter.is_some().then(|| Arc::new(value.clone()));
+                let is_called = entry.parameter.is_some() || stream.is_some();
+                let body = is_called.then(|| Arc::new(value.clone()));
                 let names = MetricNames {
                     index: metrics.len(),
                     window,
                     of: value.of,
                     cost,
                     body,
+                    stream,
                 };
                 self.names.metrics.insert(named.name.raw.clone(), Some(names));
                 metrics.push(Metric {
                     name: named.name.raw.clone(),
                     window,
-                    is_called: entry.parameter.is_some(),
+                    is_called,
                     value,
                 });
             }
@@ -412,6 +431,27 @@ impl Checker<'_> {
                     .push(Diagnostic::warning("E0152", message).at(entry.name.span, ""));
             }
         }
+    }
+}
+
+/// How far back the formulas of each window look.
+fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune]) {
+    let of_metrics = metrics.iter().map(|metric| (metric.window, &metric.value));
+    let of_tunes = tunes
+        .iter()
+        .flat_map(|tune| tune.formulas().into_iter().map(|of| (tune.window, of)));
+    for (window, formula) in of_metrics.chain(of_tunes) {
+        let Some(window) = windows.get_mut(window) else {
+            continue;
+        };
+        formula.visit(&mut |term| {
+            let back = match term {
+                Term::Over { count, .. } => count.saturating_sub(1),
+                Term::Earlier { back, .. } => *back,
+                _ => 0,
+            };
+            window.history = window.history.max(back as usize);
+        });
     }
 }
 

@@ -74,6 +74,10 @@ const WRONG: &[(&str, &str)] = &[
         "called",
         "  T(n): n * 1ms\n  U(gain): 1\n  V(k): T(k) + T(1s)\n  a: T\n  b: T(1) + T()\n  c: a(1)\n  d: sum(T(j) for j in 1s to 2)\n  e: sum(1 for a in 1 to 2)\n  f: sum(cpu.time for j in 1 to 2)\n  g: T(cpu.time / 1s)\n  h: count(worker)[1]\n  i: cpu.time[1s]\n  j: sum(sum(sum(m for m in 1 to 999) for l in 1 to 999) for k in 1 to 999)\n  w: T(n)\n",
     ),
+    (
+        "history",
+        "  x: sum(cpu.time)\n  T(n): n\n  a: mean(x over 0)\n  b: mean(x over gain)\n  c: mean(cpu.time over 3)\n  d: sum(cpu.time) over 3\n  e: mean(T over 2)\n  f: x[-0.5]\n  g: x over 3 + 1\n  h: mean(x over run)\n  i: mean(x over pulse)\n  y: cpu.time\n  j: mean(y over 3)\n  k: (x over 3)[1] + y[-1][2]\n  l: l[-1]\n",
+    ),
     ("circle", "  a: b + 1\n  b: c * 2\n  c: a\n  d: a\n"),
     ("clashes", "  send: 1\n  gain: 2\n  threads: 4\n  sum: 5\n"),
 ];
@@ -94,8 +98,12 @@ const WRONG_RULES: &[(&str, &str)] = &[
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nwindows:\n  p: {every: 1s}\ntune:\n  - set: x\n  - {finding: f, when: true, role: r, cooldown: 1s}\n  - {when: true}\n  - {set: x, role: r, value: 1s, when: threads > 3, guard: {minimize: 1 > 2, over: 2, undo_if_worse_by: 5%}}\n  - {set: a.b, role: r, value: \"t\", when: true, guard: {minimize: 1, over: 2}}\n",
     ),
     (
+        "joins",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\n  q: {role: r, span: g}\ncapture:\n  p.n: n\n  p.b: n as bool\n  q.n: n * 1B\njoin:\n  a: {of: [p, p], by: [p.n = p.n]}\n  b: {of: [p, o], by: [p.n = q.n]}\n  c: {of: [p, q], by: [p.n = q.n]}\n  d: {of: [p, q], by: [p.n = p.b, q.m = p.n]}\n",
+    ),
+    (
         "keywords",
-        "rule: a\nabout: b\nparameters:\n  all: count(r) + 1\n  m: sum(cpu.time)\n  n: count(r) * sum(cpu.time)\nroles:\n  r: rank == 0\n  s: rank < all\nwindows:\n  p: {every: 1s}\ntune:\n  - {set: x, role: r, value: 1, when: true, while: true, after: y, guard: {minimize: all, over: all, undo_if_worse_by: 5%}}\n  - {set: y, role: r, value: 1, when: true, after: x, stale: 0, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: z, role: r, value: 1, when: true, after: yy, at: {entry: f}, together: p, independent: 3, expect: cpu.time, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: w, role: r, value: 1, when: true, at: {entry: f}, together: p, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: v, role: r, value: 1, when: true, independent: 3, together: q, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {finding: f, when: true, stale: 2, at: {entry: f}}\n",
+        "rule: a\nabout: b\nparameters:\n  all: count(r) + 1\n  m: sum(cpu.time)\n  n: count(r) * sum(cpu.time)\nroles:\n  r: rank == 0\n  s: rank < all\nwindows:\n  p: {every: 1s}\ntune:\n  - {set: x, role: r, value: 1, when: true, while: true, after: y, guard: {minimize: all, over: all, undo_if_worse_by: 5%}}\n  - {set: y, role: r, value: 1, when: true, after: x, stale: 0, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: z, role: r, value: 1, when: true, after: yy, at: {entry: f}, together: p, independent: 3, expect: cpu.time, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: w, role: r, value: 1, when: true, at: {entry: f}, together: p, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {set: v, role: r, value: 1, when: true, independent: 3, together: q, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n  - {finding: f, when: true, stale: 2, at: {entry: f}}\n  - {set: u, role: r, value: 1, initial: true, when: true, guard: {minimize: 1, over: 2, undo_if_worse_by: 5%}}\n",
     ),
     (
         "later",
@@ -112,6 +120,10 @@ const WRONG_RULES: &[(&str, &str)] = &[
     (
         "unused_probe",
         "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, entry: f}\nwindows:\n  v: {every: 1s}\n",
+    ),
+    (
+        "values_of_hits",
+        "rule: a\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  p: {role: r, span: f}\n  q: {role: r, entry: f}\njoin:\n  j: {of: [q, p], by: [q.process = p.process]}\nwindows:\n  v: {every: 1s}\nmetrics:\n  each: p.duration * 2\n  fine: sum(each / 2)\n  odd: sum(each + q.time)\n  pairs: count(j)\ntune:\n  - {when: each > 1s, finding: '{each}'}\n",
     ),
     (
         "findings",
@@ -246,7 +258,7 @@ fn value_of(formula: &str) -> String {
     let called = "  T(n): n * 2ms + 50ms / n\n  U(m): T(m) + sum(send.duration) * m\n";
     let source = with_metrics(&format!("  V: sum(faults.minor)\n{called}  x: '{formula}'\n"));
     let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
-    let values = rule.evaluate(0, &window());
+    let values = rule.evaluate(0, &window(), &[]);
     let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
     values[place].1.show(rule.metrics[place].value.of)
 }
@@ -398,7 +410,7 @@ fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
     let rule =
         CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
     let shown: Vec<String> = rule
-        .evaluate(0, &window)
+        .evaluate(0, &window, &[])
         .iter()
         .zip(&rule.metrics)
         .map(|((_, v), m)| v.show(m.value.of))

@@ -15,6 +15,7 @@ const MOST_WINDOWS: f64 = 1000.0;
 
 /// What a change may have besides.
 struct More {
+    initial: Option<Scalar>,
     expect: Option<Typed>,
     stale: Option<u32>,
     after: Option<usize>,
@@ -85,6 +86,7 @@ impl Checker<'_> {
         let more = more?;
         Some(Tune {
             undo_after: entry.while_holds.is_some(),
+            initial: more.initial,
             expect: more.expect,
             stale: more.stale,
             after: more.after,
@@ -129,12 +131,31 @@ impl Checker<'_> {
             Some(expr) => self.switch(expr, "independent")?,
             None => false,
         };
+        let initial = match &entry.initial {
+            Some(expr) => Some(self.initial(expr, entry.value.as_ref(), home)?),
+            None => None,
+        };
         Some(More {
+            initial,
             expect,
             stale,
             after,
             independent,
         })
+    }
+
+    /// A constant of the kind of the value.
+    fn initial(&mut self, expr: &Expr, value: Option<&Expr>, home: usize) -> Option<Scalar> {
+        let (initial, of) = self.constant(expr)?;
+        let before = self.wrong.len();
+        let wanted = value.and_then(|value| self.in_window(home).infer(value));
+        // What is wrong with the value is reported where it is read.
+        self.wrong.truncate(before);
+        if wanted.is_none_or(|wanted| wanted.of.kind == of.kind) {
+            return Some(initial);
+        }
+        let message = format!("`initial` is not what `value` is: this is {}", of.what());
+        self.report(Diagnostic::error("E0140", message).at(expr.span, ""))
     }
 
     /// The tune that sets the variable `name`, which is another one and does not itself wait for this.
@@ -218,6 +239,7 @@ impl Checker<'_> {
             ("guard", entry.guard.as_ref().map(|guard| guard.span)),
             ("cooldown", entry.cooldown.as_ref().map(|expr| expr.span)),
             ("while", entry.while_holds.as_ref().map(|expr| expr.span)),
+            ("initial", entry.initial.as_ref().map(|expr| expr.span)),
             ("expect", entry.expect.as_ref().map(|expr| expr.span)),
             ("stale", entry.stale.as_ref().map(|expr| expr.span)),
             ("after", entry.after.as_ref().map(|text| text.span)),

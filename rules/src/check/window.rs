@@ -63,6 +63,7 @@ impl Checker<'_> {
         };
         Some(Window {
             name: entry.name.raw.clone(),
+            history: 0,
             kind,
         })
     }
@@ -162,7 +163,7 @@ impl Checker<'_> {
 
     /// For each probe the capture that places its hits.
     fn keys(&mut self, entry: &WindowEntry, from: Option<usize>) -> Option<Vec<Option<usize>>> {
-        let mut keys = vec![None; self.file.probes.len()];
+        let mut keys = vec![None; self.file.probes.len() + self.file.joins.len()];
         let place = match &entry.key {
             None => return Some(keys),
             Some(KeyEntry::Same(name)) => {
@@ -326,7 +327,9 @@ impl super::infer::Names {
 impl super::infer::ProbeNames {
     /// The place of a capture that can be a key.
     fn capture(&self, name: &str) -> Option<usize> {
-        let place = self.captures.iter().position(|(capture, _)| capture == name)?;
+        // A pair has the captures of both its hits.
+        let fits = |capture: &str| capture == name || capture.ends_with(&format!(".{name}"));
+        let place = self.captures.iter().position(|(capture, _)| fits(capture))?;
         let of = self.captures.get(place)?.1?;
         matches!(of.kind, Kind::Number(_) | Kind::Text).then_some(place)
     }

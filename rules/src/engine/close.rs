@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::output::RuleId;
+use super::stream::Arrived;
 use super::track::{Closed, Surroundings};
 use super::tune::{Outbox, TuneState, Turn};
 use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
@@ -36,8 +37,9 @@ impl Engine {
                 }
             }
         }
-        let outputs = outbox.outputs;
+        let mut outputs = outbox.outputs;
         self.decisions = decisions;
+        outputs.extend(self.write_initial());
         self.forget_the_past(now);
         outputs
     }
@@ -104,6 +106,7 @@ impl Engine {
             rule,
             windows,
             stream,
+            joiners,
             roles,
             ..
         } = running;
@@ -113,12 +116,26 @@ impl Engine {
             ranks: &ranks,
             joined: &joined,
         };
+        windows
+            .iter_mut()
+            .filter_map(Open::track)
+            .for_each(super::track::Track::look_again);
         let mut out = Vec::new();
         while let Some(arrived) = stream.next(reach) {
-            for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
-                if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
-                    let closed = track.take(&arrived, borders, &around, &mut stream.dropped);
-                    out.extend(closed.into_iter().map(|closed| (place, closed)));
+            let mut hits = vec![arrived];
+            for (place, (joiner, join)) in joiners.iter_mut().zip(&rule.joins).enumerate() {
+                let pair = hits
+                    .first()
+                    .and_then(|hit| joiner.take(hit, join, &mut stream.dropped));
+                let probe = rule.probes.len() + place;
+                hits.extend(pair.map(|hit| Arrived { probe, hit }));
+            }
+            for hit in &hits {
+                for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
+                    if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
+                        let closed = track.take(hit, borders, &around, &mut stream.dropped);
+                        out.extend(closed.into_iter().map(|closed| (place, closed)));
+                    }
                 }
             }
         }
@@ -241,7 +258,8 @@ impl Running {
         outbox: &mut Outbox<'_>,
     ) -> ClosedWindow {
         self.left_out = window.left_out.clone();
-        let metrics = self.rule.evaluate(place, window);
+        let history = self.history.get(place).map_or(&[][..], Vec::as_slice);
+        let metrics = self.rule.evaluate(place, window, history);
         self.rule.show(place, &metrics, &mut self.metrics);
         let applied: Vec<bool> = self.tunes.iter().map(TuneState::is_applied).collect();
         for (at, tune) in self.tunes.iter_mut().enumerate() {
@@ -257,10 +275,17 @@ impl Running {
                 mode: self.mode,
                 window,
                 metrics: &metrics,
+                history,
                 first: first.map(|action| action.variable.clone()),
                 now,
             };
             tune.window_closed(&turn, outbox);
+        }
+        let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
+        if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
+            history.push((window.index, metrics));
+            let beyond = history.len().saturating_sub(keep);
+            history.drain(..beyond);
         }
         let of_it = self.rule.metrics.iter().zip(&self.metrics);
         let of_it = of_it.filter(|(metric, _)| metric.window == place && !metric.is_called);

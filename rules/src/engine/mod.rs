@@ -6,6 +6,8 @@
 
 mod close;
 mod decide;
+mod initial;
+mod join;
 mod output;
 mod samples;
 mod stream;
@@ -19,6 +21,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
+use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
     Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
@@ -28,6 +31,7 @@ use stream::{Arrived, Stream};
 use track::Track;
 use tune::TuneState;
 
+use crate::calls::Past;
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
@@ -55,6 +59,10 @@ struct Running {
     windows: Vec<Open>,
     /// Hits that windows from probe to probe wait for.
     stream: Stream,
+    /// For each window its metrics in those that closed before, the newest last.
+    history: Vec<Vec<Past>>,
+    /// For each join the hits that wait for their second.
+    joiners: Vec<Joiner>,
     /// For each role its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
@@ -128,6 +136,8 @@ impl Engine {
             mode: Mode::default(),
             windows: rule.windows.iter().map(|window| open(window, now)).collect(),
             stream: Stream::default(),
+            history: vec![Vec::new(); rule.windows.len()],
+            joiners: vec![Joiner::default(); rule.joins.len()],
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
             metrics: Vec::new(),
@@ -263,6 +273,7 @@ impl Engine {
             Observation::Lost { process, from, to } if known(Some(process)) => {
                 for running in &mut self.rules {
                     running.stream.lose(from, to);
+                    running.joiners.iter_mut().for_each(Joiner::clear);
                     let tracks = running.windows.iter_mut().filter_map(Open::track);
                     tracks.for_each(|track| track.spoil(to, "hits were lost in it"));
                 }

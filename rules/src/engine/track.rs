@@ -41,6 +41,8 @@ pub(super) struct Instance {
     pub(super) hits: Vec<Arrived>,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
+    /// What it lacked when it was last looked at, and how many hits it had then.
+    lacked: Option<(usize, Option<String>)>,
 }
 
 /// An instance that is over, and what it lacks.
@@ -89,6 +91,11 @@ impl Track {
     /// When the oldest open instance began.
     pub(super) fn floor(&self) -> Option<Time> {
         self.open.iter().map(Instance::start).min()
+    }
+
+    /// Processes may have come or gone: what is lacking is to be looked at again.
+    pub(super) fn look_again(&mut self) {
+        self.open.iter_mut().for_each(|instance| instance.lacked = None);
     }
 
     /// A hit of this time came too late: the instances it could belong to are not complete.
@@ -161,6 +168,7 @@ impl Track {
             if borders.to.is_some() {
                 before.spoil("the next began before its end");
             }
+            before.lacked = None;
             if let Some((_, end)) = before.borders.get_mut(&process) {
                 *end = Some(time);
             }
@@ -185,13 +193,13 @@ impl Track {
             borders: BTreeMap::from([(process, (time, None))]),
             hits: vec![arrived.clone()],
             spoiled: None,
+            lacked: None,
             key,
         };
         let owners = around
             .rule
-            .probes
-            .get(borders.from)
-            .and_then(|probe| around.roles.get(probe.role));
+            .role_of(borders.from)
+            .and_then(|role| around.roles.get(role));
         if instance.key.is_none() && owners.is_some_and(|owners| owners.len() > 1) {
             instance.spoil("several processes hit its borders, and it has no key to join them by");
         }
@@ -224,6 +232,7 @@ impl Track {
             dropped.outside += 1;
             return;
         };
+        instance.lacked = None;
         match instance.borders.get_mut(&process) {
             Some((_, end @ None)) => {
                 *end = Some(arrived.hit.time);
@@ -256,9 +265,8 @@ impl Track {
         let Hit { time, process, .. } = arrived.hit;
         let owners = around
             .rule
-            .probes
-            .get(borders.from)
-            .and_then(|probe| around.roles.get(probe.role));
+            .role_of(borders.from)
+            .and_then(|role| around.roles.get(role));
         let shared = owners.is_none_or(|owners| owners.len() <= 1);
         let within = |instance: &&mut Instance| {
             let own = instance.borders.get(&process);
@@ -281,14 +289,20 @@ impl Track {
         around: &Surroundings<'_>,
     ) -> Vec<Closed> {
         let mut out = Vec::new();
-        while let Some(first) = self.open.front() {
-            let missing = first.missing(borders, around);
+        while let Some(first) = self.open.front_mut() {
             let end = first.end().unwrap_or_else(|| first.start());
             let over = end < time || (inclusive && end == time);
             let given_up = borders
                 .timeout
                 .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
-            if !(given_up || over && missing.is_none()) {
+            if !over && !given_up {
+                return out;
+            }
+            // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.
+            let known = first.lacked.take().filter(|(hits, _)| *hits == first.hits.len());
+            let missing = known.map_or_else(|| first.missing(borders, around), |(_, missing)| missing);
+            if missing.is_some() && !given_up {
+                first.lacked = Some((first.hits.len(), missing));
                 return out;
             }
             if let Some(first) = self.open.pop_front() {
@@ -330,9 +344,8 @@ impl Instance {
         let start = self.start();
         let owners = around
             .rule
-            .probes
-            .get(borders.from)
-            .and_then(|probe| around.roles.get(probe.role));
+            .role_of(borders.from)
+            .and_then(|role| around.roles.get(role));
         let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
         let ended = |process: &ProcessId| matches!(self.borders.get(process), Some((_, Some(_))));
         let awaited = owners.into_iter().flatten().filter(there);
@@ -365,11 +378,9 @@ impl Instance {
     /// Its hits, for formulas. Measures are not in it.
     pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
         let rule = around.rule;
-        let mut hits: Vec<(String, Vec<Hit>)> = rule
-            .probes
-            .iter()
-            .map(|probe| (probe.name.clone(), Vec::new()))
-            .collect();
+        let names = rule.probes.iter().map(|probe| &probe.name);
+        let names = names.chain(rule.joins.iter().map(|join| &join.name));
+        let mut hits: Vec<(String, Vec<Hit>)> = names.map(|name| (name.clone(), Vec::new())).collect();
         for arrived in &self.hits {
             if let Some((_, hits)) = hits.get_mut(arrived.probe) {
                 hits.push(arrived.hit.clone());
@@ -381,7 +392,7 @@ impl Instance {
             duration: Ok(0.0),
             roles: around.roles.to_vec(),
             hits: hits.into_iter().map(|(name, hits)| (name, Ok(hits))).collect(),
-            probe_roles: rule.probes.iter().map(|probe| probe.role).collect(),
+            probe_roles: rule.probe_roles(),
             ranks: around.ranks.clone(),
             ..WindowData::default()
         }

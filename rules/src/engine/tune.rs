@@ -8,6 +8,7 @@ use super::output::{
     Change, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
 };
 use super::trial::judge;
+use crate::calls::Past;
 use crate::eval::{Context, WindowData, boolean};
 use crate::explain::comparisons;
 use crate::rule::{CheckedRule, Filled, Guard, Tune};
@@ -26,6 +27,7 @@ pub(super) struct Turn<'a> {
     pub(super) mode: Mode,
     pub(super) window: &'a WindowData,
     pub(super) metrics: &'a [(String, Value)],
+    pub(super) history: &'a [Past],
     /// The variable of a tune that must be applied first and is not.
     pub(super) first: Option<String>,
     pub(super) now: Time,
@@ -45,6 +47,7 @@ impl<'a> Turn<'a> {
         Context {
             window: Some(self.window),
             metrics: self.metrics,
+            history: self.history,
             ..Context::default()
         }
     }
@@ -121,6 +124,12 @@ pub(super) struct TuneState {
     pub(super) acted: BTreeSet<ProcessId>,
     /// What was written and kept.
     pub(super) written: BTreeMap<ProcessId, Scalar>,
+    /// Decisions of first values, and what they write; empty once a receipt has come.
+    begun: BTreeMap<DecisionId, Vec<Change>>,
+    /// Processes that were given their first value, or need none any more.
+    initial: BTreeSet<ProcessId>,
+    /// A window has closed for it.
+    has_turned: bool,
     /// Decisions whose changes were kept.
     kept: Vec<DecisionId>,
     /// Decisions given up because they were stale.
@@ -140,6 +149,9 @@ impl TuneState {
             before: VecDeque::new(),
             acted: BTreeSet::new(),
             written: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            initial: BTreeSet::new(),
+            has_turned: false,
             kept: Vec::new(),
             given_up: 0,
             quiet_until: Time(0),
@@ -148,9 +160,19 @@ impl TuneState {
         }
     }
 
-    /// Something it wrote is in force.
+    pub(super) fn needs_initial(&self, process: ProcessId) -> bool {
+        !self.has_turned && !self.initial.contains(&process)
+    }
+
+    /// First values are on their way.
+    pub(super) fn begin(&mut self, decision: DecisionId, changes: Vec<Change>) {
+        self.initial.extend(changes.iter().map(|change| change.process));
+        self.begun.insert(decision, changes);
+    }
+
+    /// What it decided is in force, first values apart.
     pub(super) fn is_applied(&self) -> bool {
-        !self.written.is_empty()
+        matches!(self.phase, Phase::Trial(_)) || !self.kept.is_empty()
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -164,6 +186,7 @@ impl TuneState {
     pub(super) fn forget(&mut self, process: ProcessId) {
         self.acted.remove(&process);
         self.written.remove(&process);
+        self.initial.remove(&process);
     }
 
     pub(super) fn status(&self, mode: Mode, tune: &Tune) -> (Standing, String) {
@@ -191,7 +214,9 @@ impl TuneState {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
         };
+        // A window without a value has shown nothing better yet.
         let condition = turn.context().eval(&tune.when).single();
+        self.has_turned |= condition.is_ok();
         self.count(&condition);
         self.update_finding(turn, tune, &condition, &mut outbox.outputs);
         let Some(action) = &tune.action else {
@@ -238,7 +263,7 @@ impl TuneState {
     /// What is in force while a condition holds is undone when it has failed as long as it had to hold.
     fn undo_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
         let over = tune.undo_after && self.failed >= tune.holds_for && matches!(self.phase, Phase::Watching);
-        if !over || self.written.is_empty() {
+        if !over || self.kept.is_empty() {
             return;
         }
         for decision in std::mem::take(&mut self.kept) {
@@ -342,6 +367,13 @@ impl TuneState {
         cooldown: u64,
         now: Time,
     ) -> bool {
+        if let Some(changes) = self.begun.remove(&decision) {
+            if *outcome == Outcome::Applied {
+                let written = changes.into_iter().map(|change| (change.process, change.value));
+                self.written.extend(written);
+            }
+            return true;
+        }
         let Phase::Pending {
             decision: pending,
             before,

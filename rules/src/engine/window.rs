@@ -31,7 +31,7 @@ impl Engine {
             measures: self.measures(running, &whole, borders),
             probes: self.probed(id, running, &whole, borders),
             hits: self.each_hit(id, running, &whole, borders),
-            probe_roles: running.rule.probes.iter().map(|probe| probe.role).collect(),
+            probe_roles: running.rule.probe_roles(),
             ranks: self.ranks(&whole),
             left_out,
         }

@@ -20,11 +20,12 @@ pub(crate) const RULE: Keys = Keys {
         "roles",
         "probes",
         "capture",
+        "join",
         "windows",
         "metrics",
         "tune",
     ],
-    later: &["join", "use", "for"],
+    later: &["use", "for"],
 };
 
 pub(crate) const PROBE: Keys = Keys {
@@ -58,6 +59,7 @@ pub(crate) const TUNE: Keys = Keys {
         "while",
         "every",
         "range",
+        "initial",
         "expect",
         "guard",
         "cooldown",
@@ -78,12 +80,17 @@ pub(crate) const TUNE: Keys = Keys {
         "remove_call",
         "set_arg",
         "affinity",
-        "initial",
         "enable",
         "disable",
         "place",
         "in",
     ],
+};
+
+pub(crate) const JOIN: Keys = Keys {
+    place: "a join",
+    known: &["of", "by"],
+    later: &[],
 };
 
 pub(crate) const SYNC: Keys = Keys {

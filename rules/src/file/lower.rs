@@ -6,7 +6,7 @@ use super::keys::{self, Keys};
 use super::template::{Template, parse_template};
 use super::yaml::{Node, Tree};
 use super::{
-    CaptureEntry, GuardEntry, KeyEntry, MetricEntry, Named, ProbeEntry, RuleFile, Site, TuneEntry,
+    CaptureEntry, GuardEntry, JoinEntry, KeyEntry, MetricEntry, Named, ProbeEntry, RuleFile, Site, TuneEntry,
     WindowEntry,
 };
 use crate::diag::{Diagnostic, Span, did_you_mean};
@@ -34,6 +34,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     let roles = fields.section("roles", wrong, named);
     let probes = fields.section("probes", wrong, probe);
     let captures = fields.captures(wrong);
+    let joins = fields.section("join", wrong, join);
     let windows = fields.section("windows", wrong, window);
     let metrics = fields.metrics(wrong);
     let tunes = fields
@@ -65,6 +66,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         roles,
         probes,
         captures,
+        joins,
         windows,
         metrics,
         tunes,
@@ -300,6 +302,52 @@ fn capture(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<CaptureEntry> {
     named.then_some(CaptureEntry { probe, field, expr })
 }
 
+fn join(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<JoinEntry> {
+    let fields = Fields::of(tree, &keys::JOIN, wrong)?;
+    let of = fields
+        .required("of", name.span, wrong)
+        .map(|value| texts(value, wrong));
+    let by = fields
+        .required("by", name.span, wrong)
+        .map(|value| texts(value, wrong))?;
+    let of = match of?.as_slice() {
+        [first, second] => (first.clone(), second.clone()),
+        _ => {
+            let message = "a join is of two probes: the first, and the second that it causes";
+            wrong.push(Diagnostic::error("E0149", message).at(name.span, ""));
+            return None;
+        }
+    };
+    let mut pairs = Vec::new();
+    for text in by {
+        let Some((left, right)) = text.raw.split_once('=') else {
+            let message = "a pair is written `send.to = compute.process`";
+            wrong.push(Diagnostic::error("E0149", message).at(text.span, ""));
+            return None;
+        };
+        let start = left.len() + 1 + (right.len() - right.trim_start().len());
+        let right = text.part(start, start + right.trim().len());
+        pairs.push((text.part(0, left.trim_end().len()), right));
+    }
+    Some(JoinEntry {
+        name: name.clone(),
+        of,
+        by: pairs,
+    })
+}
+
+fn texts(tree: &Tree, wrong: Wrong<'_>) -> Vec<Text> {
+    match &tree.node {
+        Node::Sequence(items) if items.len() <= MOST_ENTRIES => {
+            items.iter().filter_map(|item| text(item, wrong)).collect()
+        }
+        _ => {
+            wrong_shape(tree, "this value", "a short list", wrong);
+            Vec::new()
+        }
+    }
+}
+
 fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<WindowEntry> {
     let before = wrong.len();
     let fields = Fields::of(tree, &keys::WINDOW, wrong)?;
@@ -402,6 +450,7 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
         value: fields.formula("value", wrong),
         when: fields.formula("when", wrong),
         while_holds: fields.formula("while", wrong),
+        initial: fields.formula("initial", wrong),
         expect: fields.formula("expect", wrong),
         stale: fields.formula("stale", wrong),
         after: fields.text("after", wrong),

@@ -29,6 +29,7 @@ pub struct RuleFile {
     pub(crate) roles: Vec<Named>,
     pub(crate) probes: Vec<ProbeEntry>,
     pub(crate) captures: Vec<CaptureEntry>,
+    pub(crate) joins: Vec<JoinEntry>,
     pub(crate) windows: Vec<WindowEntry>,
     pub(crate) metrics: Vec<MetricEntry>,
     pub(crate) tunes: Vec<TuneEntry>,
@@ -67,6 +68,15 @@ pub(crate) struct ProbeEntry {
     pub(crate) role: Text,
     pub(crate) site: Site,
     pub(crate) function: Text,
+}
+
+/// Pairs of the hits of two probes.
+#[derive(Clone, Debug)]
+pub(crate) struct JoinEntry {
+    pub(crate) name: Text,
+    pub(crate) of: (Text, Text),
+    /// Parts that are equal in both.
+    pub(crate) by: Vec<(Text, Text)>,
 }
 
 /// `probe.field: formula`.
@@ -111,6 +121,7 @@ pub(crate) struct TuneEntry {
     pub(crate) when: Option<Expr>,
     /// In force as long as this holds; instead of `when`.
     pub(crate) while_holds: Option<Expr>,
+    pub(crate) initial: Option<Expr>,
     pub(crate) expect: Option<Expr>,
     pub(crate) stale: Option<Expr>,
     pub(crate) after: Option<Text>,

@@ -55,6 +55,10 @@ const WRONG: &[(&str, &str)] = &[
         "rule: a\nabout: b\nmetrics:\n  T(n: n\n  U(1): 1\n  V(n, m): n\n  C: {in: i}\n  D: {value: 1}\n",
     ),
     (
+        "joins",
+        "rule: a\nabout: b\njoin:\n  e: {of: [p], by: [p.n = q.n]}\n  f: {of: [p, q], by: [p.n]}\n  g: {of: p, by: []}\n  h: {by: []}\n",
+    ),
+    (
         "captures",
         "rule: a\nabout: b\ncapture:\n  plain: x\n  p.h i: x\n  p.to: arg(1)\n  p.x: [1]\n",
     ),

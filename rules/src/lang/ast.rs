@@ -59,6 +59,11 @@ pub(crate) enum Node {
         of: Box<Expr>,
         index: Box<Expr>,
     },
+    /// `x over 5`: the values of the last windows.
+    Over {
+        of: Box<Expr>,
+        count: Box<Expr>,
+    },
     /// `T(n) for n in 1 to 8`: an argument of a reduction, for every whole number of a range.
     Each {
         of: Box<Expr>,
@@ -184,6 +189,7 @@ impl Expr {
             Node::Binary { left, right, .. } => vec![left, right],
             Node::Where { of, condition } => vec![of, condition],
             Node::Index { of, index } => vec![of, index],
+            Node::Over { of, count } => vec![of, count],
             Node::Each { of, from, to, .. } => vec![of, from, to],
             Node::Compare { first, rest } => std::iter::once(&**first)
                 .chain(rest.iter().map(|(_, part)| part))

@@ -10,7 +10,7 @@
 //! product    = negation , { ( "*" | "/" | "%" ) , negation } ;
 //! negation   = "-" , negation | power ;
 //! power      = keyed , [ "^" , negation ] ;
-//! keyed      = atom , { "by" , NAME | "as" , LAYOUT | "[" , formula , "]" } ;
+//! keyed      = atom , { "by" , NAME | "as" , LAYOUT | "over" , atom | "[" , formula , "]" } ;
 //! atom       = NUMBER | TEXT | "true" | "false" | NAME | call | "(" , formula , ")" ;
 //! call       = NAME , "(" , [ argument , { "," , argument } ] , ")" ;
 //! argument   = formula , [ "where" , formula | "for" , NAME , "in" , formula , "to" , formula ] ;
@@ -97,6 +97,8 @@ impl Parser {
                 left = self.by(left)?;
             } else if sign == "as" {
                 left = self.layout(left)?;
+            } else if sign == "over" {
+                left = self.over(left)?;
             } else if sign == "[" {
                 left = self.index(left)?;
             } else if let Some(operator) = Operator::ALL.into_iter().find(|o| o.sign() == sign) {
@@ -207,6 +209,22 @@ impl Parser {
             layout_span,
         };
         Ok(Expr { node, span })
+    }
+
+    fn over(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
+        self.at += 1;
+        let count = Box::new(self.atom()?);
+        if let Token::Name(unit) = self.peek() {
+            let message = format!("counting in `{unit}` is not in this version");
+            let help = "`x over 5` are the last five windows";
+            return Err(Diagnostic::error("E0105", message).at(self.span(), "").help(help));
+        }
+        let span = of.span.to(count.span);
+        let of = Box::new(of);
+        Ok(Expr {
+            node: Node::Over { of, count },
+            span,
+        })
     }
 
     fn index(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
@@ -343,7 +361,7 @@ impl Parser {
         let span = self.span();
         let found = match self.peek() {
             Token::End => "the formula ends".to_string(),
-            Token::Sign(sign @ ("at" | "over")) => {
+            Token::Sign(sign @ "at") => {
                 return Diagnostic::error("E0105", format!("`{sign}` in a formula is not in this version"))
                     .at(span, "")
                     .help("see `tuneagent explain E0105` for what this version has");

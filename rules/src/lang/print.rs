@@ -11,7 +11,7 @@ impl Expr {
             Node::Compare { .. } => binding::COMPARE,
             Node::Not(_) => binding::NOT,
             Node::Negate(_) => binding::NEGATE,
-            Node::By { .. } | Node::As { .. } | Node::Index { .. } => binding::BY,
+            Node::By { .. } | Node::As { .. } | Node::Index { .. } | Node::Over { .. } => binding::BY,
             Node::Where { .. } | Node::Each { .. } => binding::OR,
             _ => binding::ATOM,
         }
@@ -24,6 +24,30 @@ impl Expr {
             return write!(f, ")");
         }
         self.write_bare(f)
+    }
+
+    /// What stands behind a value and binds tightest.
+    fn write_keyed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.node {
+            Node::By { of, key, .. } => {
+                of.write(f, binding::BY)?;
+                write!(f, " by {key}")
+            }
+            Node::As { of, layout, .. } => {
+                of.write(f, binding::BY)?;
+                write!(f, " as {layout}")
+            }
+            Node::Over { of, count } => {
+                of.write(f, binding::BY)?;
+                write!(f, " over ")?;
+                count.write(f, binding::ATOM)
+            }
+            Node::Index { of, index } => {
+                of.write(f, binding::BY)?;
+                write!(f, "[{index}]")
+            }
+            _ => self.write_bare(f),
+        }
     }
 
     fn write_bare(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -76,18 +100,7 @@ impl Expr {
                 }
                 Ok(())
             }
-            Node::By { of, key, .. } => {
-                of.write(f, binding::BY)?;
-                write!(f, " by {key}")
-            }
-            Node::As { of, layout, .. } => {
-                of.write(f, binding::BY)?;
-                write!(f, " as {layout}")
-            }
-            Node::Index { of, index } => {
-                of.write(f, binding::BY)?;
-                write!(f, "[{index}]")
-            }
+            Node::By { .. } | Node::As { .. } | Node::Over { .. } | Node::Index { .. } => self.write_keyed(f),
             Node::Where { of, condition } => write!(f, "{of} where {condition}"),
             Node::Each {
                 of, name, from, to, ..

@@ -88,6 +88,8 @@ fn prefixes_and_keys_group_by_the_table() {
     check("(a or b) and c", "((a or b) and c)");
     check("-x as i32 * 2", "((-x as i32) * 2)");
     check("x[y + 1]^2", "(x[y + 1] ^ 2)");
+    check("mean(x over 5 / 2)", "mean(x over 5 / 2)");
+    check("x over 5 * x over (n + 1)", "(x over 5 * x over (n + 1))");
     check("sum(x where x > 1 or y)", "sum(x where x > 1 or y)");
     check(
         "argmin(T(n) for n in 1 to m + 1) + 1",
@@ -132,7 +134,12 @@ fn what_cannot_be_read_is_said_where_it_stands() {
         "x as 3",
         "E0120 expected a type such as `i32` after `as`, but `3` stands here",
     );
-    check("f(x over 5)", "E0105 `over` in a formula is not in this version");
+    check("x at y", "E0105 `at` in a formula is not in this version");
+    check(
+        "x over 5 chunks",
+        "E0105 counting in `chunks` is not in this version",
+    );
+    check("x over", "E0120 expected a value, but the formula ends");
     check(
         "a by 3",
         "E0120 expected a key such as `process` after `by`, but `3` stands here",
@@ -173,7 +180,9 @@ fn without_places(mut expr: Expr) -> Expr {
                 *span = Span::default();
                 clear(of);
             }
-            Node::Where { of: a, condition: b } | Node::Index { of: a, index: b } => {
+            Node::Where { of: a, condition: b }
+            | Node::Index { of: a, index: b }
+            | Node::Over { of: a, count: b } => {
                 clear(a);
                 clear(b);
             }
@@ -281,6 +290,7 @@ fn any_expr() -> impl Strategy<Value = Expr> {
                 layout_span: Span::default()
             }),
             (boxed(), boxed()).prop_map(|(of, index)| Node::Index { of, index }),
+            (boxed(), boxed()).prop_map(|(of, count)| Node::Over { of, count }),
             prop::collection::vec(argument(inner.clone()), 0..3).prop_map(|arguments| Node::Call {
                 function: "min".into(),
                 function_span: Span::default(),

@@ -66,6 +66,39 @@ fn a_decision_carries_what_it_promises_and_where_it_takes_effect() {
 }
 
 #[test]
+fn an_initial_value_is_written_to_each_process_once_until_a_window_has_shown_better() {
+    let tune = "tune:\n  - set: chunk\n    role: worker\n    value: 3\n    initial: 7\n    range: 1 <= value <= count(worker) + 5\n    when: total > 1s\n    guard: {minimize: iteration.duration, over: 2, undo_if_worse_by: 5%}\n";
+    let source = format!("{}{tune}", probed::FRAME);
+    let mut farm = probed::Farm::new(&source, 3);
+    assert_eq!(farm.all_until(1), [], "a rule that advises writes nothing");
+    farm.engine.set_mode(RuleId(0), Mode::Applying);
+    let written = |outputs: &[Output]| match outputs {
+        [Output::Decision(decision)] => {
+            let change = |change: &Change| (change.process.0, change.value.clone());
+            decision.changes.iter().map(change).collect::<Vec<_>>()
+        }
+        _ => Vec::new(),
+    };
+    let seven = Scalar::Number(7.0);
+    assert_eq!(
+        written(&farm.all_until(2)),
+        [(1, seven.clone()), (2, seven.clone())]
+    );
+    assert!(farm.engine.receipt(DecisionId(1), Outcome::Applied, Time(3 * MS)));
+    assert_eq!(farm.all_until(3), []);
+    farm.join(3, 4);
+    assert_eq!(written(&farm.all_until(5)), [(3, seven)]);
+    farm.hits(&probed::iteration(1, 100));
+    assert_eq!(farm.all_until(200), []);
+    farm.join(4, 201);
+    assert_eq!(farm.all_until(202), [], "the first window has closed");
+    let outside = source.replace("initial: 7", "initial: 70");
+    let mut farm = probed::Farm::new(&outside, 3);
+    farm.engine.set_mode(RuleId(0), Mode::Applying);
+    assert_eq!(farm.all_until(2), [], "outside its range nothing is written");
+}
+
+#[test]
 fn one_tune_waits_for_another_and_an_independent_one_for_nobody() {
     let second = "  - set: other\n    role: worker\n    value: 1\n    when: true\n    guard: {maximize: sum(mpi.calls), over: 1, undo_if_worse_by: 0%}\n";
     let mut job = Job::new(&format!("{SHARES}{second}    after: nthreads\n"), 3.0).applying();

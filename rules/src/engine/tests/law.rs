@@ -40,7 +40,7 @@ fn stream(turns: &[Turn], probes: &[&str]) -> Vec<Sent> {
         for worker in 1..=turn.workers {
             let at = start + 10 * u64::from(worker);
             let compute = turn.computes[worker as usize - 1];
-            hits.push(("send", 0, at, 150, vec![1000.0 * n]));
+            hits.push(("send", 0, at, 150, vec![1000.0 * n, n, 100.0, worker.into()]));
             hits.push(("compute", worker, at + compute + turn.skew, compute, vec![n]));
             hits.push(("reply", 0, at + compute + 20, 0, vec![worker.into(), 100.0]));
         }
@@ -96,8 +96,24 @@ fn rules() -> Vec<(String, Vec<&'static str>)> {
     let tune = format!(
         "tune:\n  - set: chunk\n    role: worker\n    value: floor(busy / 1ms)\n    when: total > 100ms\n    {guard}\n"
     );
-    let framed = |key: &str| FRAME.replace("key: number}", key) + &tune;
+    let looking_back = "metrics:\n  trend: mean(total over 3)\n  before: busy - busy[-1]\n";
+    let frame = FRAME.replace("metrics:\n", looking_back);
+    let framed = |key: &str| frame.replace("key: number}", key) + &tune;
+    let joined = FRAME
+        .replace(
+            "  compute.number",
+            "  send.batch: b\n  send.tasks: t\n  send.to: w\n  compute.number",
+        )
+        .replace(
+            "windows:",
+            "join:\n  chunk: {of: [send, compute], by: [send.to = compute.process, send.batch = compute.number]}\nwindows:",
+        )
+        .replace(
+            "metrics:",
+            "metrics:\n  pace: chunk.send.tasks / chunk.compute.duration\n  paces: sum(pace) by chunk.send.to\n  pairs: count(chunk)",
+        );
     vec![
+        (joined + &tune, some.clone()),
         (model.replace("over: 5", "over: 1"), all),
         (framed("key: number}"), some.clone()),
         (framed("key: number, straddle: drop, skip: 1}"), some.clone()),

@@ -103,6 +103,73 @@ fn the_condition_of_mate_decides_the_same_and_its_closed_form_is_the_least_of_th
     }
 }
 
+/// Dynamic adjusting factoring: the factors of the first batch and of later ones.
+const FACTORS: &str = "\
+rule: factors
+about: b
+roles:
+  master: rank == 0
+  worker: rank > 0
+probes:
+  begin:   {role: master, entry:  global_sendreceive}
+  end:     {role: master, return: global_sendreceive}
+  send:    {role: master, entry:  global_sendwork}
+  compute: {role: worker, span:   arcStepKernel}
+capture:
+  begin.number:   iterId
+  begin.workers:  NW
+  send.to:        workerId
+  send.batch:     batchId
+  send.tasks:     NTasks
+  compute.number: iterId
+  compute.batch:  batchId
+join:
+  chunk:
+    of: [send, compute]
+    by: [send.to = compute.process, send.batch = compute.batch]
+windows:
+  iteration: {from: begin, to: end, key: number}
+metrics:
+  task_time: chunk.compute.duration / chunk.send.tasks
+  spread: stddev(task_time) / mean(task_time) * sqrt(begin.workers / 2)
+  F0: 1000000 / (1 + spread)
+  F1: 1000000 / (2 + spread)
+  by_batch: mean(task_time) by chunk.send.batch
+";
+
+#[test]
+fn each_send_is_joined_with_the_computation_it_causes_and_gives_the_factors_of_the_thesis() {
+    let mut farm = Farm::new(FACTORS, 5);
+    // Before the engine was there: a computation without its send, which must not be paired with a later one.
+    farm.hit(("compute", 1, 50, 10, vec![0.0, 0.0]));
+    for number in 1..=2 {
+        let (start, n) = (number * 1000, number as f64);
+        farm.hit(("begin", 0, start, 0, vec![n, 4.0]));
+        // Four chunks of 200 tasks: C = 2.0, 2.5, 1.5, 3.0 ms; μ = 2.25, σ = 0.559017.
+        for (worker, compute) in [(1, 400), (2, 500), (3, 300), (4, 600)] {
+            farm.hit((
+                "send",
+                0,
+                start + u64::from(worker),
+                0,
+                vec![worker.into(), 0.0, 200.0],
+            ));
+            farm.hit(("compute", worker, start + 10 + compute, compute, vec![n, 0.0]));
+        }
+        farm.hit(("end", 0, start + 900, 0, vec![n]));
+    }
+    farm.all_until(3000);
+    let expected = "spread 0.351, F0 739 993, F1 425 285, by_batch 2.25 ms over 1 row";
+    assert_eq!(
+        farm.closed(),
+        [
+            format!("iteration 0: {expected}"),
+            format!("iteration 1: {expected}")
+        ]
+    );
+    assert_eq!(farm.dropped().outside, 1, "the computation without its send");
+}
+
 #[test]
 fn a_rule_is_bound_to_the_names_of_another_program() {
     let file = crate::RuleFile::parse(model("optimal-workers")).unwrap();

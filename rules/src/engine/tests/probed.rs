@@ -334,6 +334,65 @@ fn without_an_end_each_hit_ends_one_and_begins_the_next_and_several_windows_live
 }
 
 #[test]
+fn measures_are_taken_between_the_borders_of_an_instance() {
+    let source = format!("{FRAME}  cpu: sum(cpu.time)\n  rate: cpu / iteration.duration\n");
+    let mut farm = Farm::new(&source, 2);
+    farm.hits(&[
+        ("begin", 0, 100, 0, vec![1.0, 1.0]),
+        ("end", 0, 300, 0, vec![1.0]),
+    ]);
+    for (ms, total) in [(100, 0), (200, 30), (300, 50), (400, 90)] {
+        for process in [0, 1] {
+            farm.engine.observe(Observation::Counter {
+                process: Some(ProcessId(process)),
+                measure: Measure::CpuTime,
+                time: Time(ms * MS),
+                total: total * MS,
+            });
+        }
+    }
+    farm.all_until(400);
+    let closed = farm.closed();
+    assert!(closed[0].ends_with("cpu 100 ms, rate 0.5"), "{closed:?}");
+}
+
+#[test]
+fn formulas_look_back_to_the_windows_that_were_evaluated() {
+    let more = "  sends: count(send)\n  trend: mean(sends over 2 + 1)\n  seen: count(sends over 3)\n  oldest: first(sends over 3)\n  before: busy[-1]\n  twice: sends - sends[-2]\n";
+    let source = format!("{FRAME}{more}").replace("mean(sends over 2 + 1)", "mean(sends over 2) + 1");
+    let source = source.replace("key: number}", "key: number, discard: any(send.bytes > 1KiB)}");
+    let mut farm = Farm::new(&source, 3);
+    for number in 1..=4 {
+        farm.hits(&iteration(number, number * 100));
+        (0..number).for_each(|i| farm.hit(("send", 0, number * 100 + 40 + i, 1, vec![1.0])));
+    }
+    // A disturbed window is not looked back to.
+    farm.hits(&iteration(5, 500));
+    farm.hit(("send", 0, 545, 1, vec![5000.0]));
+    farm.hits(&iteration(6, 600));
+    farm.all_until(700);
+    let shown: Vec<String> = farm
+        .closed()
+        .iter()
+        .map(|line| line.split_once("sends ").map_or("", |(_, rest)| rest).to_string())
+        .collect();
+    let none = "none (there were not 2 windows before this one)";
+    let busy = "30 ms to 40 ms over 2 processes";
+    assert_eq!(
+        shown,
+        [
+            format!(
+                "3, trend 4, seen 1, oldest 3, before none (there was no window before this one), twice {none}"
+            ),
+            format!("4, trend 4.5, seen 2, oldest 3, before {busy}, twice {none}"),
+            format!("5, trend 5.5, seen 3, oldest 3, before {busy}, twice 2"),
+            format!("6, trend 6.5, seen 3, oldest 4, before {busy}, twice 2"),
+            format!("2, trend 5, seen 3, oldest 5, before {busy}, twice -3"),
+        ]
+    );
+}
+
+#[test]
 fn a_tune_acts_at_the_close_of_its_window_with_the_values_of_that_window() {
     let tune = "tune:\n  - set: chunk\n    role: master\n    value: workers * 8\n    when: total > 60ms\n    guard: {minimize: iteration.duration, over: 2, undo_if_worse_by: 5%}\n";
     let mut farm = Farm::new(&format!("{FRAME}{tune}"), 3);
