@@ -191,6 +191,13 @@ impl Session {
         }
         // The first readings, against which the first window is held: what happens from here on is in it.
         session.read().map_err(kernel_failure)?;
+        // All processes at once, and last: what one did while the next was attached to would belong to nothing.
+        for process in &session.processes {
+            session
+                .probes
+                .watch(process.slot, process.pid)
+                .map_err(kernel_failure)?;
+        }
         Ok(session)
     }
 

@@ -29,6 +29,9 @@ impl Session {
             self.processes
                 .push(Metered::new(member.process.pid.number, rank, slot));
             self.rules.join(slot, &member, now);
+            self.probes
+                .watch(slot, member.process.pid.number)
+                .map_err(kernel_failure)?;
             ends.watch(member.process.pid.number, slot);
             let who = rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"));
             self.painter

@@ -14,7 +14,7 @@ use abi::{ProbeSpec, SpecFlags};
 use tuner::module::Module;
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, WantedCapture, number as number_of};
-use self::places::{Place, address_of};
+use self::places::{KnownFiles, Place, address_of};
 use crate::{
     discover::{Job, Member},
     kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, LoadOptions, Site},
@@ -85,6 +85,7 @@ pub struct Probes {
     kernel: Kernel,
     probes: Vec<Probe>,
     attached: BTreeMap<(String, u64), BTreeSet<Place>>,
+    files: KnownFiles,
     slots: u32,
     room: u32,
     own_links: bool,
@@ -92,7 +93,7 @@ pub struct Probes {
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to every member of the job.
+    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched.
     pub fn arm(job: &Job, wanted: &[Wanted], force_tracefs: bool) -> Result<Probes, ArmError> {
         let probes = number::number(job, wanted)?;
         let count = u32::try_from(probes.len())
@@ -116,6 +117,7 @@ impl Probes {
             kernel,
             probes,
             attached: BTreeMap::new(),
+            files: KnownFiles::new(),
             slots: 0,
             room: processes,
             missing: Vec::new(),
@@ -126,7 +128,12 @@ impl Probes {
         Ok(armed)
     }
 
-    /// Attaches to one more process and gives it a slot, if there is room. The process counts from here on.
+    /// From now on the hits of the process in this slot count.
+    pub fn watch(&mut self, slot: u32, pid: i32) -> Result<(), KernelError> {
+        self.kernel.watch(pid as u32, slot)
+    }
+
+    /// Attaches to one more process and gives it a slot, if there is room. It counts once it is watched.
     pub fn add(&mut self, member: &Member) -> Result<Option<u32>, KernelError> {
         let slot = self.slots;
         let pid = member.process.pid.number;
@@ -137,7 +144,7 @@ impl Probes {
             ));
             return Ok(None);
         }
-        let found = places::find(&self.probes, member);
+        let found = places::find(&self.probes, member, &mut self.files);
         self.missing.extend(found.missing);
         for (module, sites) in found.by_module {
             let path = match module.probe_path() {
@@ -154,7 +161,6 @@ impl Probes {
             self.attach(module, path, &sites, pid)?;
         }
         self.set_variables(member, slot)?;
-        self.kernel.watch(pid as u32, slot)?;
         self.slots += 1;
         Ok(Some(slot))
     }

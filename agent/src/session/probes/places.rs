@@ -1,5 +1,7 @@
 //! Where the probed functions stand in the modules of a process. Attaches nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use tuner::{code, module::Module, symbol::Function};
 
 use super::Probe;
@@ -23,30 +25,37 @@ pub(super) struct Found<'a> {
     pub(super) missing: Vec<String>,
 }
 
+/// What each file (device, inode) defines of the named functions: the ranks of a job share their files.
+pub(super) type KnownFiles = BTreeMap<(String, u64), Vec<Function>>;
+
 /// Finds every probe in a process. MPI's functions are those of the library that defines MPI; others may stand in any module,
 /// and are probed wherever they do.
-pub(super) fn find<'a>(probes: &[Probe], member: &'a Member) -> Found<'a> {
+pub(super) fn find<'a>(probes: &[Probe], member: &'a Member, known: &mut KnownFiles) -> Found<'a> {
     let mut found = Found::default();
     if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
         for site in &mpi.sites {
             found.add_mpi(probes, module, site);
         }
     }
-    for (probe, wanted) in probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none()) {
-        let mut is_there = false;
-        for module in &member.space.modules {
-            for function in module.image.functions(&[&wanted.name]).unwrap_or_default() {
-                is_there = true;
-                found.add_named(probe as u32, wanted, module, &function);
+    let named = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
+    let names: Vec<&str> = named().map(|(_, probe)| probe.name.as_str()).collect();
+    let mut missing: BTreeSet<&str> = names.iter().copied().collect();
+    for module in &member.space.modules {
+        let key = (format!("{:?}", module.device), module.inode);
+        let functions = known
+            .entry(key)
+            .or_insert_with(|| module.image.functions(&names).unwrap_or_default());
+        for function in functions.iter() {
+            for (probe, wanted) in named().filter(|(_, probe)| function.names.contains(&probe.name)) {
+                missing.remove(wanted.name.as_str());
+                found.add_named(probe as u32, wanted, module, function);
             }
         }
-        if !is_there {
-            found.missing.push(format!(
-                "no module of process {} defines a function {} (inlined, or misspelt)",
-                member.process.pid, wanted.name,
-            ));
-        }
     }
+    found.missing.extend(missing.into_iter().map(|name| {
+        let pid = member.process.pid;
+        format!("no module of process {pid} defines a function {name} (inlined, or misspelt)")
+    }));
     found
 }
 
