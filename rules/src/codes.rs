@@ -52,11 +52,12 @@ pub const PAGES: &[Page] = &[
     page(
         "E0105",
         "in the language, but not in this version",
-        "The rule language is larger than this version of it. This version has: rule, about, source, parameters,\n\
-         roles, probes (entry, return and span of a function), captures, windows (times, and from probe to probe), metrics, and tunes that set a\n\
-         variable or only advise, with when or while, for, every, range, initial, expect,\n\
-         guard, cooldown, stale, after, at, together, independent, finding and next_start. Formulas\n\
-         have arithmetic, comparisons, and/or/not, and reductions over tables and hits, with `by` and `where`.\n\
+        "The rule language is larger than this version of it. This version has: rule, about, source, names, parameters,\n\
+         roles, probes (entry, return and span of a function), captures, joins, windows (times, and from probe to\n\
+         probe), metrics, and tunes that set a variable or only advise, with when or while, for, every, range, initial,\n\
+         expect, guard, cooldown, stale, after, at, together, independent, finding and next_start. Formulas have\n\
+         arithmetic, comparisons, and/or/not, reductions over tables and hits with `by` and `where`, metrics with a\n\
+         parameter, ranges, rows, and earlier windows (`x over 5`, `x[-1]`).\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
     ),
     page(

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::diag::render;
-use crate::eval::{Context, HitsInWindow, WindowData};
+use crate::eval::{HitsInWindow, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::RuleFile;
 use crate::function::FUNCTIONS;
@@ -512,14 +512,26 @@ fn any_formula() -> impl Strategy<Value = String> {
         "count(worker)",
         "mean(send.duration)",
         "pulse.duration",
+        "send.size",
+        "send.to",
+        "send.last",
+        "n",
+        "V over 2",
+        "V[-1]",
         "0",
     ]);
     leaf.prop_map(String::from).prop_recursive(4, 24, 2, |inner| {
         let operator = prop::sample::select(vec!["+", "-", "*", "/", " % ", "^", "<", "==", "and", "or"]);
-        let call = prop::sample::select(vec!["sum", "mean", "min", "abs", "floor", "not", "-"]);
+        let call = prop::sample::select(vec![
+            "sum", "mean", "min", "abs", "floor", "not", "-", "last", "argmin", "stddev", "only", "sqrt", "T",
+        ]);
         prop_oneof![
             (inner.clone(), operator, inner.clone()).prop_map(|(a, o, b)| format!("({a}) {o} ({b})")),
-            (call, inner).prop_map(|(f, a)| format!("{f}({a})")),
+            (call, inner.clone()).prop_map(|(f, a)| format!("{f}({a})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("sum({a} where {b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("min({a} for n in 1 to {b})")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a})[{b}]")),
+            inner.prop_map(|a| format!("sum({a}) by send.to")),
         ]
     })
 }
@@ -527,10 +539,14 @@ fn any_formula() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn what_checks_evaluates_to_a_value_of_its_type(formula in any_formula()) {
-        let Ok(rule) = CheckedRule::from_source(&with_metrics(&format!("  x: '{formula}'\n"))) else { return Ok(()) };
-        let typed = &rule.metrics[0].value;
+        let Ok(rule) = CheckedRule::from_source(&with_metrics(&format!("  T(m): m + 1\n  V: cpus.online\n  x: '{formula}'\n"))) else { return Ok(()) };
+        let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
+        let typed = &rule.metrics[place].value;
+        if rule.metrics[place].is_called {
+            return Ok(());
+        }
         let window = window();
-        let value = Context { window: Some(&window), ..Context::default() }.eval(typed);
+        let value = rule.evaluate(0, &window, &[]).swap_remove(place).1;
         let cells: Vec<_> = match value {
             Value::Single(cell) => {
                 prop_assert!(typed.of.table.is_none() || cell.is_err());

@@ -18,7 +18,7 @@ const MOST_WAITING: usize = 65_536;
 /// Keys of closed instances that are remembered, to tell late hits from early ones.
 const MOST_CLOSED: usize = 1024;
 /// Hits in one instance; what is beyond makes it partial.
-const MOST_HITS: usize = 262_144;
+const MOST_HITS: usize = 65_536;
 /// How many instances begin while a hit waits for its own.
 const PATIENCE: u64 = 2;
 
