@@ -447,14 +447,14 @@ impl RuleBook {
             .unwrap_or_default()
     }
 
-    /// What came of a decision.
-    pub fn receipt(&mut self, decision: u64, outcome: Result<(), String>, now_ns: u64) {
+    /// What came of a decision. False when the rules no longer wait for it: what was written for it must be undone.
+    pub fn receipt(&mut self, decision: u64, outcome: Result<(), String>, now_ns: u64) -> bool {
         let outcome = match outcome {
             Ok(()) => rules::Outcome::Applied,
             Err(reason) => rules::Outcome::Failed(reason),
         };
         self.engine
-            .receipt(rules::DecisionId(decision), outcome, Time(now_ns));
+            .receipt(rules::DecisionId(decision), outcome, Time(now_ns))
     }
 
     /// What each rule does and why not more.

@@ -207,7 +207,13 @@ impl Session {
             Carried::Out => {
                 let text = format!("{} written and read back", plural(written.len(), "change"));
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
-                self.rules.receipt(decision, Ok(()), monotonic_ns());
+                if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
+                    self.painter.say(&format!(
+                        "{}  {rule}   too late for its window: undone",
+                        time_of_day()
+                    ));
+                    self.order_each(written, Order::Undo);
+                }
             }
             Carried::Refused(reason) => {
                 self.painter

@@ -181,24 +181,26 @@ impl Session {
             scanned_ns: now,
             job,
         };
-        session.rules.start(now);
-        for (slot, member) in (0..session.probes.slots()).zip(&session.job.members) {
+        session.begin(now).map_err(kernel_failure)?;
+        Ok(session)
+    }
+
+    /// The processes join the rules, and count from here on.
+    fn begin(&mut self, now: u64) -> Result<(), KernelError> {
+        self.rules.start(now);
+        for (slot, member) in (0..self.probes.slots()).zip(&self.job.members) {
             let rank = member.rank.map(|rank| rank.number);
-            session
-                .processes
+            self.processes
                 .push(Metered::new(member.process.pid.number, rank, slot));
-            session.rules.join(slot, member, now);
+            self.rules.join(slot, member, now);
         }
         // The first readings, against which the first window is held: what happens from here on is in it.
-        session.read().map_err(kernel_failure)?;
+        self.read()?;
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
-        for process in &session.processes {
-            session
-                .probes
-                .watch(process.slot, process.pid)
-                .map_err(kernel_failure)?;
+        for process in &self.processes {
+            self.probes.watch(process.slot, process.pid)?;
         }
-        Ok(session)
+        Ok(())
     }
 
     /// Runs until the job or the user ends it. With an actuator rules may act.
