@@ -39,6 +39,7 @@ int main(void) {
             for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, work, 0);
             for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
         }
+        if (line[0] == 'f') for (int i = 0; i < 40000; i++) outer(0, i);
         if (line[0] == 'm') for (int i = 0; i < 5000; i++) {
             pthread_t thread;
             pthread_create(&thread, 0, once, 0);
@@ -341,6 +342,26 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
                 .zip(&entries)
                 .all(|(end, start)| end.time_ns - start.time_ns == end.duration_ns)
         );
+    });
+}
+
+#[test]
+fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
+        let (mut kernel, _links) = armed(&target, flags, way);
+        let mut ring = kernel.take_hits().unwrap();
+        // Nobody takes the hits while they are made: two for each call of each function.
+        target.run("flood");
+        let taken = std::iter::from_fn(|| ring.next().map(|_| ())).count() as u64;
+        let losses = kernel.losses().unwrap();
+        let lost = losses.iter().find(|(kind, _)| *kind == "ring_full").unwrap().1;
+        let calls: u64 = kernel.totals(2).unwrap().iter().map(|totals| totals.calls).sum();
+        assert_eq!(calls, 80_000);
+        assert!(lost > 0, "{taken} hits fit");
+        assert_eq!(taken + lost, 2 * calls);
     });
 }
 
