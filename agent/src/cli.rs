@@ -86,6 +86,9 @@ pub struct AttachArgs {
     /// Parameters of the rules
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
     pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
     /// Count the calls of these functions
     #[arg(long, value_name = "FUNCTION", num_args = 1..)]
     pub probe: Vec<String>,
@@ -161,6 +164,9 @@ pub struct ReplayArgs {
     /// Parameters of the rules
     #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
     pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
     /// Show what rules would decide: all loaded ones, or those named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,

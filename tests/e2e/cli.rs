@@ -58,6 +58,15 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
             "no program named no-such-program runs here",
         ),
         (vec!["attach", "slurm:4711"], "slurm:… are not in this version"),
+        (vec!["replay", "none.rec"], "none.rec cannot be read"),
+        (
+            vec!["replay", "none.rec", "--bind", "foo=bar"],
+            "--bind foo: no loaded rule has a name of this name",
+        ),
+        (
+            vec!["replay", "none.rec", "--param", "foo=1"],
+            "--param foo: no loaded rule has a parameter of this name",
+        ),
         (vec!["explain", "E9999"], "nothing is known as E9999"),
         (vec!["undo", "999999999"], "there is no process 999999999 here"),
         (

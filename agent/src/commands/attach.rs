@@ -12,7 +12,7 @@ use crate::{
     evidence::Sampler,
     exit::{Failure, Outcome},
     rights,
-    rulebook::{Recorder, RuleBook},
+    rulebook::{Recorder, RuleBook, Settings},
     session::{Options, Session, outputs::Outputs},
     snapshot::{ProcessView, Rates, Snapshot},
     view,
@@ -32,7 +32,11 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         .unwrap_or_default();
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &typed, args.any_user)?;
-    let mut rules = RuleBook::load(&args.rules, &args.parameters, args.apply.as_deref())?;
+    let settings = Settings {
+        parameters: &args.parameters,
+        bindings: &args.bindings,
+    };
+    let mut rules = RuleBook::load(&args.rules, settings, args.apply.as_deref())?;
     if job.members.iter().all(|member| member.mpi.is_none())
         && args.probe.is_empty()
         && rules.wanted().is_empty()

@@ -9,11 +9,15 @@ use crate::{
     cli::ReplayArgs,
     exit::{Code, Failure, Outcome},
     format::duration,
-    rulebook::{Act, Replayed, RuleBook, replay},
+    rulebook::{Act, Replayed, RuleBook, Settings, replay},
 };
 
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
-    let rules = RuleBook::load(&args.rules, &args.parameters, args.apply.as_deref())?;
+    let settings = Settings {
+        parameters: &args.parameters,
+        bindings: &args.bindings,
+    };
+    let rules = RuleBook::load(&args.rules, settings, args.apply.as_deref())?;
     let mut recordings = Vec::new();
     for path in &args.recordings {
         let name = path.display().to_string();

@@ -7,6 +7,7 @@ mod sources;
 
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
+pub use sources::Settings;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -97,14 +98,14 @@ pub struct RuleBook {
 }
 
 impl RuleBook {
-    /// Loads the built-in rules and those that `paths` name, and sets their parameters. `apply` is what `--apply` said:
+    /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is what `--apply` said:
     /// nothing, everything (an empty list), or names.
     pub fn load(
         paths: &[String],
-        parameters: &[(String, String)],
+        settings: Settings<'_>,
         apply: Option<&[String]>,
     ) -> Result<RuleBook, Failure> {
-        let checked = sources::load(paths, parameters)?;
+        let checked = sources::load(paths, settings)?;
         let applying = sources::applying(&checked, apply)?;
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
         Ok(RuleBook {

@@ -1,7 +1,7 @@
 //! Which rules a session loads: the built-in ones and files, checked, with their parameters set. Evaluates nothing.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -10,20 +10,37 @@ use rules::{CheckedRule, RuleFile};
 
 use crate::{diagnostics, exit::Failure};
 
+/// What the command line sets in rules: values of parameters, and names of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings<'a> {
+    /// `--param NAME=VALUE`
+    pub parameters: &'a [(String, String)],
+    /// `--bind NAME=PROGRAM_NAME`
+    pub bindings: &'a [(String, String)],
+}
+
 /// Reads and checks the rules that `paths` name beside the built-in ones.
-pub(super) fn load(paths: &[String], parameters: &[(String, String)]) -> Result<Vec<CheckedRule>, Failure> {
+pub(super) fn load(paths: &[String], settings: Settings<'_>) -> Result<Vec<CheckedRule>, Failure> {
     let mut checked: Vec<CheckedRule> = Vec::new();
-    let mut used = vec![false; parameters.len()];
+    let mut used = BTreeSet::new();
     for source in sources(paths)? {
-        let rule = source.check(parameters, &mut used)?;
+        let rule = source.check(settings, &mut used)?;
         // A file may replace a built-in rule of the same name.
         checked.retain(|known| known.name() != rule.name() || !source.replaces);
         checked.push(rule);
     }
-    if let Some(((name, _), _)) = parameters.iter().zip(used).find(|(_, used)| !used) {
-        return Err(Failure::not_there(format!(
-            "--param {name}: no loaded rule has a parameter of this name"
-        )));
+    for (flag, what, set) in [
+        ("--param", "parameter", settings.parameters),
+        ("--bind", "name", settings.bindings),
+    ] {
+        if let Some((name, _)) = set
+            .iter()
+            .find(|(name, _)| !used.contains(&(flag, name.as_str())))
+        {
+            return Err(Failure::not_there(format!(
+                "{flag} {name}: no loaded rule has a {what} of this name"
+            )));
+        }
     }
     Ok(checked)
 }
@@ -52,28 +69,44 @@ struct Source {
 }
 
 impl Source {
-    fn check(&self, parameters: &[(String, String)], used: &mut [bool]) -> Result<CheckedRule, Failure> {
+    /// Checks the rule with those settings that it knows, and notes which these are.
+    fn check<'a>(
+        &self,
+        settings: Settings<'a>,
+        used: &mut BTreeSet<(&'static str, &'a str)>,
+    ) -> Result<CheckedRule, Failure> {
         let refuse = |wrong: Vec<rules::Diagnostic>| {
-            Failure::not_there(format!(
-                "nothing was attached\n{}",
-                diagnostics::render(&self.name, &self.text, &wrong)
-            ))
+            let text = diagnostics::render(&self.name, &self.text, &wrong);
+            Failure::not_there(format!("nothing was attached\n{text}"))
         };
         let file = RuleFile::parse(&self.text).map_err(refuse)?;
+        let names: Vec<String> = file.names().map(|(name, _)| name.to_owned()).collect();
+        let bindings = chosen("--bind", settings.bindings, &names, used);
+        let file = file.bind(&bindings).map_err(refuse)?;
         let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
-        let mut overrides = BTreeMap::new();
-        for ((name, value), used) in parameters.iter().zip(used) {
-            if plain.parameters().iter().any(|(known, _)| known == name) {
-                overrides.insert(name.clone(), value.clone());
-                *used = true;
-            }
-        }
+        let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
+        let overrides = chosen("--param", settings.parameters, &known, used);
         if overrides.is_empty() {
             Ok(plain)
         } else {
             file.check(&overrides).map_err(refuse)
         }
     }
+}
+
+/// Those of the settings that a rule knows.
+fn chosen<'a>(
+    flag: &'static str,
+    settings: &'a [(String, String)],
+    known: &[String],
+    used: &mut BTreeSet<(&'static str, &'a str)>,
+) -> BTreeMap<String, String> {
+    let mine = settings.iter().filter(|(name, _)| known.contains(name));
+    mine.map(|(name, value)| {
+        used.insert((flag, name.as_str()));
+        (name.clone(), value.clone())
+    })
+    .collect()
 }
 
 /// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
