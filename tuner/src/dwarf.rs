@@ -97,18 +97,23 @@ impl std::fmt::Display for VariableType {
 /// The type of the variable that the linker placed at `address`; `None` when the file has no debug
 /// information on it.
 pub fn variable_type(image: &Image, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
-    let sections = gimli::DwarfSections::load(|id| image.section_bytes(id.name()))?;
-    let dwarf: Dwarf<Slice<'_>> =
-        sections.borrow(|bytes: &Cow<'_, [u8]>| EndianSlice::new(bytes, LittleEndian));
-    let mut headers = dwarf.units();
-    while let Some(header) = headers.next()? {
-        let unit = dwarf.unit(header)?;
-        let mut tree = unit.entries_tree(None)?;
-        if let Some(place) = find(&dwarf, &unit, tree.root()?, address, 0)? {
-            return resolve(&dwarf, &unit, place);
-        }
-    }
-    Ok(None)
+    first_in_units(image, |dwarf, unit, root| variable_in(dwarf, unit, root, address))
+}
+
+fn variable_in<'a>(
+    dwarf: &Dwarf<Slice<'a>>,
+    unit: &Unit<Slice<'a>>,
+    root: EntriesTreeNode<'_, '_, Slice<'a>>,
+    address: LinkAddress,
+) -> Result<Option<VariableType>, ImageError> {
+    let is_it =
+        |entry: &Entry<'a>| Ok(entry.tag() == gimli::DW_TAG_variable && is_at(dwarf, unit, entry, address)?);
+    let take = |node: EntriesTreeNode<'_, '_, Slice<'a>>| type_of(unit, node.entry());
+    let place = find(root, 0, &is_it, &take)?;
+    Ok(place
+        .map(|place| resolve(dwarf, unit, place))
+        .transpose()?
+        .flatten())
 }
 
 /// A parameter of a function.
@@ -124,6 +129,53 @@ pub struct Parameter {
 /// floating-point number; those behind a struct are left out, for how that is passed depends on what it holds. `None` when
 /// the file has no debug information on the function.
 pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
+    first_in_units(image, |dwarf, unit, root| {
+        parameters_in(dwarf, unit, root, address)
+    })
+}
+
+fn parameters_in<'a>(
+    dwarf: &Dwarf<Slice<'a>>,
+    unit: &Unit<Slice<'a>>,
+    root: EntriesTreeNode<'_, '_, Slice<'a>>,
+    address: LinkAddress,
+) -> Result<Option<Vec<Parameter>>, ImageError> {
+    let is_it = |entry: &Entry<'a>| {
+        let low = entry.attr_value(gimli::DW_AT_low_pc);
+        let low = low.map(|low| dwarf.attr_address(unit, low)).transpose()?;
+        Ok(entry.tag() == gimli::DW_TAG_subprogram && low.flatten() == Some(address.0))
+    };
+    let take = |node: EntriesTreeNode<'_, '_, Slice<'a>>| parameter_types(unit, node).map(Some);
+    let Some(places) = find(root, 0, &is_it, &take)? else {
+        return Ok(None);
+    };
+    let mut found = Vec::new();
+    let mut register = 0;
+    for place in places {
+        match resolve(dwarf, unit, place)? {
+            None
+            | Some(VariableType {
+                kind: Kind::Compound, ..
+            }) => break,
+            Some(of) if of.kind == Kind::Float => found.push(Parameter { register: 0, of }),
+            Some(of) => {
+                found.push(Parameter { register, of });
+                register += 1;
+            }
+        }
+    }
+    Ok(Some(found))
+}
+
+/// What `look` finds in the first unit in which it finds something.
+fn first_in_units<T>(
+    image: &Image,
+    look: impl for<'a> Fn(
+        &Dwarf<Slice<'a>>,
+        &Unit<Slice<'a>>,
+        EntriesTreeNode<'_, '_, Slice<'a>>,
+    ) -> Result<Option<T>, ImageError>,
+) -> Result<Option<T>, ImageError> {
     let sections = gimli::DwarfSections::load(|id| image.section_bytes(id.name()))?;
     let dwarf: Dwarf<Slice<'_>> =
         sections.borrow(|bytes: &Cow<'_, [u8]>| EndianSlice::new(bytes, LittleEndian));
@@ -131,66 +183,53 @@ pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Para
     while let Some(header) = headers.next()? {
         let unit = dwarf.unit(header)?;
         let mut tree = unit.entries_tree(None)?;
-        if let Some(places) = find_parameters(&dwarf, &unit, tree.root()?, address, 0)? {
-            let mut found = Vec::new();
-            let mut register = 0;
-            for place in places {
-                let Some(of) = resolve(&dwarf, &unit, place)? else {
-                    break;
-                };
-                match of.kind {
-                    Kind::Compound => break,
-                    Kind::Float => found.push(Parameter { register: 0, of }),
-                    _ => {
-                        found.push(Parameter { register, of });
-                        register += 1;
-                    }
-                }
-            }
-            return Ok(Some(found));
+        let found = look(&dwarf, &unit, tree.root()?)?;
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)
 }
 
-/// The types of a function's parameters.
-fn find_parameters<'a>(
-    dwarf: &Dwarf<Slice<'a>>,
-    unit: &Unit<Slice<'a>>,
+/// What `take` makes of the first entry that is it, among the direct children of the unit and of its namespaces.
+fn find<'a, T>(
     node: EntriesTreeNode<'_, '_, Slice<'a>>,
-    address: LinkAddress,
     depth: usize,
-) -> Result<Option<Vec<AttributeValue<Slice<'a>>>>, gimli::Error> {
+    is_it: &impl Fn(&Entry<'a>) -> Result<bool, gimli::Error>,
+    take: &impl Fn(EntriesTreeNode<'_, '_, Slice<'a>>) -> Result<Option<T>, gimli::Error>,
+) -> Result<Option<T>, gimli::Error> {
     let mut children = node.children();
     while let Some(child) = children.next()? {
-        let tag = child.entry().tag();
-        let low = child.entry().attr_value(gimli::DW_AT_low_pc);
-        let low = low
-            .map(|low| dwarf.attr_address(unit, low))
-            .transpose()?
-            .flatten();
-        if tag == gimli::DW_TAG_subprogram && low == Some(address.0) {
-            let mut places = Vec::new();
-            let mut parameters = child.children();
-            while let Some(parameter) = parameters.next()? {
-                if parameter.entry().tag() == gimli::DW_TAG_formal_parameter {
-                    // A parameter without a type ends what can be told.
-                    let Some(place) = parameter_type(unit, parameter.entry())? else {
-                        break;
-                    };
-                    places.push(place);
-                }
-            }
-            return Ok(Some(places));
-        }
-        if tag == gimli::DW_TAG_namespace && depth < NAMESPACE_DEPTH_MAX {
-            let found = find_parameters(dwarf, unit, child, address, depth + 1)?;
-            if found.is_some() {
-                return Ok(found);
-            }
+        let found = if is_it(child.entry())? {
+            take(child)?
+        } else if child.entry().tag() == gimli::DW_TAG_namespace && depth < NAMESPACE_DEPTH_MAX {
+            find(child, depth + 1, is_it, take)?
+        } else {
+            None
+        };
+        if found.is_some() {
+            return Ok(found);
         }
     }
     Ok(None)
+}
+
+/// The types of a function's parameters; one without a type ends what can be told.
+fn parameter_types<'a>(
+    unit: &Unit<Slice<'a>>,
+    function: EntriesTreeNode<'_, '_, Slice<'a>>,
+) -> Result<Vec<AttributeValue<Slice<'a>>>, gimli::Error> {
+    let mut places = Vec::new();
+    let mut children = function.children();
+    while let Some(child) = children.next()? {
+        if child.entry().tag() == gimli::DW_TAG_formal_parameter {
+            let Some(place) = parameter_type(unit, child.entry())? else {
+                break;
+            };
+            places.push(place);
+        }
+    }
+    Ok(places)
 }
 
 /// A function that is inlined elsewhere too has the types of its parameters there (DW_AT_abstract_origin).
@@ -205,32 +244,6 @@ fn parameter_type<'a>(
         Some(AttributeValue::UnitRef(offset)) => Ok(unit.entry(offset)?.attr_value(gimli::DW_AT_type)),
         _ => Ok(None),
     }
-}
-
-/// The offset of the variable's type, among the direct children of the unit and of its namespaces.
-fn find<'a>(
-    dwarf: &Dwarf<Slice<'a>>,
-    unit: &Unit<Slice<'a>>,
-    node: EntriesTreeNode<'_, '_, Slice<'a>>,
-    address: LinkAddress,
-    depth: usize,
-) -> Result<Option<AttributeValue<Slice<'a>>>, gimli::Error> {
-    let mut children = node.children();
-    while let Some(child) = children.next()? {
-        let found = match child.entry().tag() {
-            gimli::DW_TAG_variable if is_at(dwarf, unit, child.entry(), address)? => {
-                type_of(unit, child.entry())?
-            }
-            gimli::DW_TAG_namespace if depth < NAMESPACE_DEPTH_MAX => {
-                find(dwarf, unit, child, address, depth + 1)?
-            }
-            _ => None,
-        };
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
 }
 
 fn is_at<'a>(

@@ -41,3 +41,11 @@ int main(int argc, char **argv)
     }
     return constant_pointer != &knob || array[0] != 1 || packed.odd || pointer != &knob;
 }
+
+/* Parameters of every way of being passed; the struct ends what can be told. */
+struct large { long parts[4]; };
+__attribute__((noinline, used)) double mixed(int first, double second, unsigned char third, const char *fourth, struct large fifth,
+                                             long sixth)
+{
+    return first + second + third + fourth[0] + fifth.parts[0] + sixth;
+}

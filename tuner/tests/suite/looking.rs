@@ -3,7 +3,9 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use tuner::dwarf::Kind;
+use tuner::address::LinkAddress;
+use tuner::dwarf::{self, Kind};
+use tuner::image::Image;
 use tuner::process::{Pid, Process, ProcessError};
 use tuner::space::AddressSpace;
 use tuner::value::ValueType;
@@ -208,4 +210,27 @@ fn types_come_from_the_debug_information() {
         assert_eq!(kind("pointer"), Kind::Pointer);
         assert_eq!(kind("array"), Kind::Compound);
     }
+}
+
+#[test]
+fn parameters_are_told_with_their_registers_as_far_as_they_can() {
+    let Some(workshop) = Workshop::open() else { return };
+    let file = workshop.build("variables.c", "variables", &["-g"]);
+    let image = Image::read(std::fs::File::open(file).unwrap()).unwrap();
+    let function = image.functions(&["mixed"]).unwrap().remove(0);
+    let parameters = dwarf::parameters(&image, function.address).unwrap().unwrap();
+    let told: Vec<(u8, Kind, u64)> = parameters
+        .iter()
+        .map(|parameter| (parameter.register, parameter.of.kind, parameter.of.size))
+        .collect();
+    // The second is in a register for floating-point numbers, and takes none from the third.
+    let expected = [
+        (0, Kind::Signed, 4),
+        (0, Kind::Float, 8),
+        (1, Kind::Unsigned, 1),
+        (2, Kind::Pointer, 8),
+    ];
+    assert_eq!(told, expected);
+    let nothing = dwarf::parameters(&image, LinkAddress(1)).unwrap();
+    assert_eq!(nothing, None);
 }
