@@ -67,6 +67,10 @@ fn flags(root: &Path, toolchain: &Toolchain) -> OsString {
     ] {
         flags.push(remap(&folder, name));
     }
+    // Sources of dependencies lie in a folder that is named after where they came from. The last rule that fits counts.
+    if let Ok(origins) = fs::read_dir(cargo_home().join("registry").join("src")) {
+        flags.extend(origins.flatten().map(|origin| remap(&origin.path(), "/crates")));
+    }
     flags.join(OsString::from("\x1f").as_os_str())
 }
 
