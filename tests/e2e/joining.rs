@@ -213,7 +213,9 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
         with_folder(folder, vec!["50".into()])
     })?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    let recording = folder.path().join("rounds.rec").to_string_lossy().into_owned();
+    let rule = rule.to_string_lossy().into_owned();
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
     agent.armed()?;
     job.open("go")?;
     agent
@@ -221,7 +223,15 @@ fn a_rule_sees_the_arguments_and_variables_of_the_program_at_each_hit() -> Outco
         .wait_for_line("last round 49, 49 calls before it and 50 after", SOON)?;
     agent.stop()?;
     job.open("end")?;
-    job.finish(SOON)
+    job.finish(SOON)?;
+    // The window is one of time, and the program had made no call when it began: the recording has to say so.
+    let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("last round 49, 49 calls before it and 50 after"),
+        "{text}"
+    );
+    Ok(())
 }
 
 #[test]

@@ -262,36 +262,40 @@ impl RuleBook {
         if let Some(recorder) = &mut self.recorder {
             recorder.totals(slot, reading, probes);
         }
-        for observation in self.probe_totals(slot, reading, probes) {
-            self.engine.observe(observation);
+        for (probe, totals) in probes.iter().zip(&reading.totals) {
+            let at = (ProcessId(slot), Time(reading.at_ns));
+            self.observe_totals(&probe.name, false, at.0, at.1, (totals.calls, 0));
+            self.observe_totals(&probe.name, true, at.0, at.1, (totals.timed, totals.time_ns));
         }
     }
 
-    fn probe_totals(&self, slot: u32, reading: &Reading, probes: &[Probe]) -> Vec<Observation> {
+    /// Totals of a function, for every rule that probes it there: at its entries, or at its returns with their durations.
+    fn observe_totals(
+        &mut self,
+        function: &str,
+        is_span: bool,
+        process: ProcessId,
+        time: Time,
+        (count, duration_sum_ns): (u64, u64),
+    ) {
         let mut totals = Vec::new();
         for (rule, checked, _) in self.engine.rules() {
             for (place, planned) in checked.plan().probes.iter().enumerate() {
-                let Some(index) = probes.iter().position(|probe| probe.name == planned.function) else {
-                    continue;
-                };
-                let Some(counted) = reading.totals.get(index) else {
-                    continue;
-                };
-                totals.push(Observation::ProbeTotals {
-                    rule,
-                    probe: rules::ProbeId(place),
-                    process: ProcessId(slot),
-                    time: Time(reading.at_ns),
-                    count: if planned.site == Site::Entry {
-                        counted.calls
-                    } else {
-                        counted.timed
-                    },
-                    duration_sum_ns: counted.time_ns,
-                });
+                if planned.function == function && (planned.site != Site::Entry) == is_span {
+                    totals.push(Observation::ProbeTotals {
+                        rule,
+                        probe: rules::ProbeId(place),
+                        process,
+                        time,
+                        count,
+                        duration_sum_ns,
+                    });
+                }
             }
         }
         totals
+            .into_iter()
+            .for_each(|observation| self.engine.observe(observation));
     }
 
     /// How many CPUs the job may use.

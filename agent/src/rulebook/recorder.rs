@@ -136,9 +136,6 @@ impl Recorder {
         self.define(probes);
         let (process, time) = (ProcessId(slot), Time(reading.at_ns));
         for (index, (probe, totals)) in probes.iter().zip(&reading.totals).enumerate() {
-            if totals.calls == 0 {
-                continue;
-            }
             let of_entry = (entry_key(index), totals.calls, 0);
             let of_span = probe
                 .is_timed()

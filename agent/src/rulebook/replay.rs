@@ -2,7 +2,7 @@
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use rules::{
-    Observation, ProcessId, Site, Time,
+    Observation,
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
@@ -141,35 +141,6 @@ impl RuleBook {
             // What of no process in particular was lost concerns no window; ticks are taken by the caller.
             Record::Loss { .. } | Record::Tick { .. } => {}
         }
-    }
-
-    /// Totals of a function, for every rule that probes it there.
-    fn observe_totals(
-        &mut self,
-        function: &str,
-        is_span: bool,
-        process: ProcessId,
-        time: Time,
-        (count, sum): (u64, u64),
-    ) {
-        let mut totals = Vec::new();
-        for (rule, checked, _) in self.engine.rules() {
-            for (place, planned) in checked.plan().probes.iter().enumerate() {
-                if planned.function == function && (planned.site != Site::Entry) == is_span {
-                    totals.push(Observation::ProbeTotals {
-                        rule,
-                        probe: rules::ProbeId(place),
-                        process,
-                        time,
-                        count,
-                        duration_sum_ns: sum,
-                    });
-                }
-            }
-        }
-        totals
-            .into_iter()
-            .for_each(|observation| self.engine.observe(observation));
     }
 }
 
