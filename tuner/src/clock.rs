@@ -24,7 +24,8 @@ pub fn now() -> Instant {
     }
 }
 
-pub(crate) fn monotonic_ns() -> u64 {
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn monotonic_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
