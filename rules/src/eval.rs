@@ -131,6 +131,11 @@ impl<'a> Context<'a> {
                 None => Err("it was not delivered".to_string()),
             }),
             Term::Known(value) => value.clone(),
+            Term::Inner { .. } | Term::InnerCount(_) | Term::Enclosing { .. } | Term::EnclosingIndex(_) => {
+                Value::none("instances of other windows are not evaluated")
+            }
+            Term::Run(_) | Term::At { .. } | Term::OfCalls { .. } => Value::none("it is not evaluated"),
+            Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
             Term::Loads(glob) => self.about_process(|facts| facts.loads(glob)),
             Term::Has(symbol) => self.about_process(|facts| facts.symbols.contains(symbol)),

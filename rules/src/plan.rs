@@ -188,7 +188,9 @@ pub(crate) fn plan(
         .chain(tunes.iter().flat_map(Tune::formulas))
         .for_each(|formula| plan.need(formula));
     for borders in windows.iter().filter_map(Window::borders) {
-        plan.need_hits(borders.from);
+        let borders_of = borders.begins_at().into_iter();
+        borders_of.for_each(|probe| plan.need_hits(probe));
+        borders.until.iter().for_each(|condition| plan.need(condition));
         borders.to.into_iter().for_each(|probe| plan.need_hits(probe));
         borders
             .complete

@@ -7,6 +7,7 @@ use crate::diag::Diagnostic;
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
+use crate::function::Reduction;
 use crate::plan::{Plan, PlannedCapture};
 use crate::term::{Field, Term, Typed};
 use crate::value::{Scalar, Value};
@@ -25,6 +26,8 @@ pub struct CheckedRule {
     pub(crate) windows: Vec<Window>,
     /// In an order of evaluation.
     pub(crate) metrics: Vec<Metric>,
+    /// Folds over every instance since the beginning, each after those it uses.
+    pub(crate) runs: Vec<Run>,
     pub(crate) tunes: Vec<Tune>,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<Diagnostic>,
@@ -87,13 +90,41 @@ pub(crate) enum WindowKind {
     Probed(Box<Borders>),
 }
 
+/// What begins an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// A hit of a probe, by its place.
+    Hit(usize),
+    /// The begin of an instance of the window, by its place, that encloses it.
+    Enclosing(usize),
+    /// The close of the instance before, within the same enclosing one.
+    Itself,
+}
+
+/// To which instance a span belongs that goes across a border.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Straddle {
+    /// The one it ends in.
+    #[default]
+    End,
+    /// The one it begins in.
+    Begin,
+    /// To each with its part of the duration.
+    Split,
+    /// To none.
+    Drop,
+}
+
 /// Where the instances of a window begin and end, and what belongs to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Borders {
-    /// By their places among the probes.
-    pub(crate) from: usize,
-    /// Without it each hit of `from` ends an instance and begins the next.
+    pub(crate) from: Vec<Begin>,
+    /// By its place among the probes. Without it and `until` each hit of `from` ends an instance and begins the next.
     pub(crate) to: Option<usize>,
+    /// It ends with the hit that makes this true of what it has so far.
+    pub(crate) until: Option<Typed>,
+    /// The window whose instances its own lie in, by its place: one that is cut off by its end is partial.
+    pub(crate) within: Option<usize>,
     /// For each probe the capture that says to which instance a hit belongs; without it time says it.
     pub(crate) keys: Vec<Option<usize>>,
     /// For each role what must hold of each of its processes.
@@ -103,8 +134,35 @@ pub(crate) struct Borders {
     /// How many instances at first are left out.
     pub(crate) skip: u64,
     pub(crate) discard: Option<Typed>,
-    /// Spans that began before the instance are left out.
-    pub(crate) drops_straddlers: bool,
+    pub(crate) straddle: Straddle,
+}
+
+impl Borders {
+    /// The probe whose hits begin instances, if one does.
+    pub(crate) fn begins_at(&self) -> Option<usize> {
+        self.from.iter().find_map(|begin| match begin {
+            Begin::Hit(probe) => Some(*probe),
+            Begin::Enclosing(_) | Begin::Itself => None,
+        })
+    }
+}
+
+/// A fold of the values of a formula over every instance of a window since the beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) window: usize,
+    /// A single value in each instance.
+    pub(crate) of: Typed,
+    /// What tells the rows apart, if it is a table: a single value in each instance.
+    pub(crate) by: Option<Typed>,
+    pub(crate) fold: RunFold,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum RunFold {
+    Reduce(Reduction),
+    /// The exponentially weighted mean with this weight of the newest.
+    Ewma(f64),
 }
 
 impl Window {
@@ -238,6 +296,11 @@ impl CheckedRule {
             .and_then(|place| self.joins.get(place));
         let probe = join.map_or(probe, |join| join.of.1);
         self.probes.get(probe).map(|probe| probe.role)
+    }
+
+    /// The role of the processes that begin instances of a window.
+    pub(crate) fn role_of_begin(&self, borders: &Borders) -> Option<usize> {
+        borders.begins_at().and_then(|probe| self.role_of(probe))
     }
 
     /// The names of the rule's roles that a process with these facts has.

@@ -99,10 +99,25 @@ pub(crate) enum Rowed {
     By(Typed),
 }
 
+/// Which hits a fold takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Those of the instance that closes.
+    Instance,
+    /// Those so far of the open instance of the window, by its place, that encloses the formula's.
+    Enclosing(usize),
+    /// Those of the newest closed instances of the formula's window, whole ones, the one that closes among them: as
+    /// many instances as it takes to have so many hits.
+    Newest(u32),
+    /// Those of every instance since the beginning, the one that closes among them.
+    Run,
+}
+
 /// A fold over the hits of a probe in the window.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
     pub(crate) probe: usize,
+    pub(crate) reach: Reach,
     pub(crate) reduction: Reduction,
     /// Of each hit; none where the hits themselves are counted.
     pub(crate) of: Option<Typed>,
@@ -182,6 +197,35 @@ pub(crate) enum Term {
         metric: usize,
         back: u32,
     },
+    /// A table by index: a metric of an inner window in its instances that closed within this one.
+    Inner {
+        metric: usize,
+        window: usize,
+    },
+    /// How many instances of an inner window closed within this one.
+    InnerCount(usize),
+    /// A metric of an enclosing window, so many instances before the open one.
+    Enclosing {
+        metric: usize,
+        window: usize,
+        back: u32,
+    },
+    /// The index of the open instance of an enclosing window.
+    EnclosingIndex(usize),
+    /// A fold of the values that a formula had in every instance since the beginning, by its place among the rule's.
+    Run(usize),
+    /// The value of a measure at the hit of a border.
+    At {
+        measure: Measure,
+        probe: usize,
+    },
+    /// A counter of those MPI calls for whose name, the innermost variable, the condition holds.
+    OfCalls {
+        measure: Measure,
+        filter: Box<Typed>,
+    },
+    /// In what a trampoline computes: the value that was passed.
+    Original,
     /// A row of a table.
     Row {
         of: Box<Typed>,
@@ -236,7 +280,15 @@ impl Typed {
             Term::Call { argument, .. } => vec![argument],
             Term::Each { of, from, to, .. } => vec![of, from, to],
             Term::Row { of, key } => vec![of, key],
-            Term::Constant(_)
+            Term::OfCalls { filter, .. } => vec![filter],
+            Term::Inner { .. }
+            | Term::InnerCount(_)
+            | Term::Enclosing { .. }
+            | Term::EnclosingIndex(_)
+            | Term::Run(_)
+            | Term::At { .. }
+            | Term::Original
+            | Term::Constant(_)
             | Term::Variable(_)
             | Term::Over { .. }
             | Term::Earlier { .. }

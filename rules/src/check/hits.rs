@@ -6,7 +6,7 @@ use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::Site;
 use crate::function::{Reduction, function_named};
 use crate::lang::ast::{Expr, Node};
-use crate::term::{Field, Fold, KeyKind, Kind, Rowed, Statistic, Term, Type, Typed};
+use crate::term::{Field, Fold, KeyKind, Kind, Reach, Rowed, Statistic, Term, Type, Typed};
 
 /// What every hit has, durations apart.
 const PARTS: &[(&str, Field, Type)] = &[
@@ -180,6 +180,7 @@ impl Infer<'_> {
         };
         let fold = Fold {
             probe,
+            reach: Reach::Instance,
             reduction: call.reduction,
             of,
             second,
@@ -272,6 +273,7 @@ impl Infer<'_> {
         let result = of.of;
         let fold = Fold {
             probe,
+            reach: Reach::Instance,
             reduction: Reduction::Only,
             of: Some(of),
             second: None,

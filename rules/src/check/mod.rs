@@ -125,6 +125,7 @@ impl Checker<'_> {
             joins,
             windows,
             metrics,
+            runs: Vec::new(),
             tunes,
             plan,
             warnings: Vec::new(),

@@ -6,7 +6,7 @@ use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::{KeyEntry, TuneEntry, WindowEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
-use crate::rule::{Borders, Window, WindowKind};
+use crate::rule::{Begin, Borders, Straddle, Window, WindowKind};
 use crate::term::{Kind, Typed};
 use crate::unit::Dimension;
 
@@ -131,16 +131,18 @@ impl Checker<'_> {
             Some(expr) => Some(self.condition(place, expr)?),
             None => None,
         };
-        let drops_straddlers = self.straddle(entry.straddle.as_ref())?;
+        let straddle = self.straddle(entry.straddle.as_ref())?;
         Some(Borders {
-            from: from?,
+            from: vec![Begin::Hit(from?)],
             to,
+            until: None,
+            within: None,
             keys: keys?,
             complete,
             timeout: timeout.map(|seconds| (seconds * 1e9).round() as u64),
             skip,
             discard,
-            drops_straddlers,
+            straddle,
         })
     }
 
@@ -222,11 +224,13 @@ impl Checker<'_> {
         self.report(Diagnostic::error("E0145", message).at(expr.span, ""))
     }
 
-    fn straddle(&mut self, text: Option<&Text>) -> Option<bool> {
-        let Some(text) = text else { return Some(false) };
+    fn straddle(&mut self, text: Option<&Text>) -> Option<Straddle> {
+        let Some(text) = text else {
+            return Some(Straddle::End);
+        };
         match text.raw.as_str() {
-            "end" => Some(false),
-            "drop" => Some(true),
+            "end" => Some(Straddle::End),
+            "drop" => Some(Straddle::Drop),
             "begin" | "split" => {
                 let message = format!("`straddle: {}` is not in this version", text.raw);
                 let wrong = Diagnostic::error("E0105", message).at(text.span, "");

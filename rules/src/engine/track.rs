@@ -8,7 +8,7 @@ use super::output::Dropped;
 use super::stream::Arrived;
 use crate::eval::{Context, WindowData, boolean};
 use crate::hit::Hit;
-use crate::rule::{Borders, CheckedRule};
+use crate::rule::{Borders, CheckedRule, Straddle};
 use crate::value::{Key, ProcessId, Time};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
@@ -129,7 +129,7 @@ impl Track {
         };
         if borders.to == Some(arrived.probe) {
             self.end(arrived, key.as_ref(), borders, dropped);
-        } else if borders.from == arrived.probe {
+        } else if borders.begins_at() == Some(arrived.probe) {
             self.begin(arrived, key, borders, around, dropped);
             if self.open.len() > MOST_OPEN
                 && let Some(oldest) = self.open.pop_front()
@@ -198,7 +198,7 @@ impl Track {
         };
         let owners = around
             .rule
-            .role_of(borders.from)
+            .role_of_begin(borders)
             .and_then(|role| around.roles.get(role));
         if instance.key.is_none() && owners.is_some_and(|owners| owners.len() > 1) {
             instance.spoil("several processes hit its borders, and it has no key to join them by");
@@ -265,7 +265,7 @@ impl Track {
         let Hit { time, process, .. } = arrived.hit;
         let owners = around
             .rule
-            .role_of(borders.from)
+            .role_of_begin(borders)
             .and_then(|role| around.roles.get(role));
         let shared = owners.is_none_or(|owners| owners.len() <= 1);
         let within = |instance: &&mut Instance| {
@@ -327,7 +327,7 @@ impl Track {
 /// Spans that began before the instance may be left out.
 fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &mut Dropped) {
     let began = arrived.hit.time.0.saturating_sub(arrived.hit.duration_ns);
-    if borders.drops_straddlers && arrived.hit.duration_ns > 0 && Time(began) < instance.start() {
+    if borders.straddle == Straddle::Drop && arrived.hit.duration_ns > 0 && Time(began) < instance.start() {
         dropped.straddling += 1;
     } else {
         instance.take(arrived);
@@ -344,7 +344,7 @@ impl Instance {
         let start = self.start();
         let owners = around
             .rule
-            .role_of(borders.from)
+            .role_of_begin(borders)
             .and_then(|role| around.roles.get(role));
         let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
         let ended = |process: &ProcessId| matches!(self.borders.get(process), Some((_, Some(_))));
