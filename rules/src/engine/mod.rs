@@ -5,6 +5,7 @@
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 
 mod close;
+mod content;
 mod decide;
 mod initial;
 mod join;

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::content::{Content, of_one};
 use super::output::Dropped;
 use super::stream::Arrived;
 use crate::eval::{Context, WindowData, boolean};
@@ -17,8 +18,6 @@ const MOST_OPEN: usize = 64;
 const MOST_WAITING: usize = 65_536;
 /// Keys of closed instances that are remembered, to tell late hits from early ones.
 const MOST_CLOSED: usize = 1024;
-/// Hits in one instance; what is beyond makes it partial.
-const MOST_HITS: usize = 65_536;
 /// How many instances begin while a hit waits for its own.
 const PATIENCE: u64 = 2;
 
@@ -38,7 +37,7 @@ pub(super) struct Instance {
     key: Option<Key>,
     /// Where it began and ended in each process that hit its borders.
     borders: BTreeMap<ProcessId, (Time, Option<Time>)>,
-    pub(super) hits: Vec<Arrived>,
+    content: Content,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
     /// What it lacked when it was last looked at, and how many hits it had then.
@@ -79,9 +78,7 @@ impl Instance {
     }
 
     fn take(&mut self, arrived: Arrived) {
-        if self.hits.len() < MOST_HITS {
-            self.hits.push(arrived);
-        } else {
+        if !self.content.take(arrived) {
             self.spoil("it has more hits than are kept");
         }
     }
@@ -191,7 +188,7 @@ impl Track {
         let mut instance = Instance {
             index: self.next,
             borders: BTreeMap::from([(process, (time, None))]),
-            hits: vec![arrived.clone()],
+            content: Content::of(arrived.clone()),
             spoiled: None,
             lacked: None,
             key,
@@ -299,10 +296,13 @@ impl Track {
                 return out;
             }
             // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.
-            let known = first.lacked.take().filter(|(hits, _)| *hits == first.hits.len());
+            let known = first
+                .lacked
+                .take()
+                .filter(|(hits, _)| *hits == first.content.len());
             let missing = known.map_or_else(|| first.missing(borders, around), |(_, missing)| missing);
             if missing.is_some() && !given_up {
-                first.lacked = Some((first.hits.len(), missing));
+                first.lacked = Some((first.content.len(), missing));
                 return out;
             }
             if let Some(first) = self.open.pop_front() {
@@ -335,6 +335,11 @@ fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &m
 }
 
 impl Instance {
+    /// What formulas see of it. Measures are not in it.
+    pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
+        self.content.data(self.index, around)
+    }
+
     /// What has not come yet; nothing if it is complete.
     fn missing(&self, borders: &Borders, around: &Surroundings<'_>) -> Option<String> {
         let name = |process: &ProcessId| match around.ranks.get(process) {
@@ -374,38 +379,4 @@ impl Instance {
         }
         None
     }
-
-    /// Its hits, for formulas. Measures are not in it.
-    pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
-        let rule = around.rule;
-        let names = rule.probes.iter().map(|probe| &probe.name);
-        let names = names.chain(rule.joins.iter().map(|join| &join.name));
-        let mut hits: Vec<(String, Vec<Hit>)> = names.map(|name| (name.clone(), Vec::new())).collect();
-        for arrived in &self.hits {
-            if let Some((_, hits)) = hits.get_mut(arrived.probe) {
-                hits.push(arrived.hit.clone());
-            }
-        }
-        hits.iter_mut().for_each(|(_, hits)| hits.sort_by(Hit::order));
-        WindowData {
-            index: self.index,
-            duration: Ok(0.0),
-            roles: around.roles.to_vec(),
-            hits: hits.into_iter().map(|(name, hits)| (name, Ok(hits))).collect(),
-            probe_roles: rule.probe_roles(),
-            ranks: around.ranks.clone(),
-            ..WindowData::default()
-        }
-    }
-}
-
-/// The window as one process of a role sees it: of the probes of that role its own hits only.
-fn of_one(data: &WindowData, role: usize, process: ProcessId) -> WindowData {
-    let mut own = data.clone();
-    for ((_, hits), of) in own.hits.iter_mut().zip(&data.probe_roles) {
-        if let (true, Ok(hits)) = (*of == role, hits) {
-            hits.retain(|hit| hit.process == process);
-        }
-    }
-    own
 }
