@@ -1,14 +1,26 @@
 //! Values of metrics that are called, of ranges, of rows, and of earlier windows.
 
 use crate::eval::Context;
-use crate::fold::for_each;
-use crate::term::{KeyKind, Term, Typed};
-use crate::value::{Cell, Key, Rows, Scalar, Value};
+use crate::fold::{fold_hits, for_each};
+use crate::term::{Fold, KeyKind, Reach, Term, Typed};
+use crate::value::{Cell, Key, Scalar, Value};
 
-/// A window that closed: its number, and its metrics with their names.
-pub(crate) type Past = (u64, Vec<(String, Value)>);
+/// An instance that closed, with its metrics and their names.
+#[derive(Clone, Debug)]
+pub(crate) struct Past {
+    /// Counts the instances of the window since the beginning.
+    pub(crate) number: u64,
+    pub(crate) metrics: Vec<(String, Value)>,
+}
 
-impl Context<'_> {
+/// What is remembered of windows that closed before.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Memory<'a> {
+    /// For each window those that closed last, the newest last.
+    pub(crate) windows: &'a [Vec<Past>],
+}
+
+impl<'a> Context<'a> {
     /// What [`Context::eval`] leaves to this file.
     pub(crate) fn called(self, term: &Term) -> Value {
         match term {
@@ -53,6 +65,10 @@ impl Context<'_> {
         found.unwrap_or_else(|| Err(format!("it has no row {key}")))
     }
 
+    fn history(self, window: usize) -> &'a [Past] {
+        self.memory.windows.get(window).map_or(&[], Vec::as_slice)
+    }
+
     /// A row for each of the last windows, this one among them, as many as there are.
     fn over(self, metric: usize, count: u32) -> Value {
         let Some(window) = self.window else {
@@ -61,21 +77,97 @@ impl Context<'_> {
         let now = self
             .metrics
             .get(metric)
-            .map(|(_, value)| (window.index, value.clone()));
-        let before = self.history.iter().rev().take(count.saturating_sub(1) as usize);
-        let before = before.filter_map(|(index, metrics)| Some((*index, metrics.get(metric)?.1.clone())));
-        let row = |(index, value): (u64, Value)| (Key::of(&Scalar::Number(index as f64)), value.single());
-        Value::Table(now.into_iter().chain(before).map(row).collect::<Rows>())
+            .map(|(_, value)| (window.number, value.clone()));
+        let before = self.history(window.window).iter().rev();
+        let before = before.take(count.saturating_sub(1) as usize);
+        let before = before.filter_map(|past| Some((past.number, past.metrics.get(metric)?.1.clone())));
+        Value::Table(now.into_iter().chain(before).map(row_of).collect())
     }
 
     fn earlier(self, metric: usize, back: u32) -> Value {
-        let place = self.history.len().checked_sub(back as usize);
-        let past = place.and_then(|place| self.history.get(place));
-        let value = past.and_then(|(_, metrics)| metrics.get(metric));
+        let history = self.history(self.window.map_or(0, |window| window.window));
+        let place = history.len().checked_sub(back as usize);
+        let past = place.and_then(|place| history.get(place));
+        let value = past.and_then(|past| past.metrics.get(metric));
         match value {
             Some((_, value)) => value.clone(),
             None if back == 1 => Value::none("there was no window before this one"),
             None => Value::none(format!("there were not {back} windows before this one")),
         }
     }
+
+    /// What formulas see of the windows around theirs and inside it.
+    pub(crate) fn elsewhere(self, term: &Term) -> Value {
+        let Some(window) = self.window else {
+            return Value::none("no window has closed");
+        };
+        let inner = |place: &usize| match window.inner.get(place) {
+            Some(Ok(past)) => Ok(past.as_slice()),
+            Some(Err(reason)) => Err(reason.clone()),
+            None => Ok(&[][..]),
+        };
+        match term {
+            Term::Inner { metric, window } => {
+                let rows = match inner(window) {
+                    Ok(past) => (0..).zip(past),
+                    Err(reason) => return Value::none(reason),
+                };
+                let row = |(index, past): (u64, &Past)| Some((index, past.metrics.get(*metric)?.1.clone()));
+                Value::Table(rows.filter_map(row).map(row_of).collect())
+            }
+            Term::InnerCount(place) => match inner(place) {
+                Ok(past) => Value::number(past.len() as f64),
+                Err(reason) => Value::none(reason),
+            },
+            Term::EnclosingIndex(place) => match window.outer.iter().find(|(of, ..)| of == place) {
+                Some((_, _, index)) => Value::number(*index as f64),
+                None => Value::none("there is no window around it"),
+            },
+            Term::Enclosing {
+                metric,
+                window: place,
+                back,
+            } => self.enclosing(*place, *metric, *back),
+            _ => Value::none("it is not of another window"),
+        }
+    }
+
+    fn enclosing(self, place: usize, metric: usize, back: u32) -> Value {
+        let mut outer = self.window.into_iter().flat_map(|window| &window.outer);
+        let Some((_, number, _)) = outer.find(|(of, ..)| *of == place) else {
+            return Value::none("there is no window around it");
+        };
+        let wanted = number.checked_sub(back.into());
+        let past = self
+            .history(place)
+            .iter()
+            .rev()
+            .find(|past| Some(past.number) == wanted);
+        match past.and_then(|past| past.metrics.get(metric)) {
+            Some((_, value)) => value.clone(),
+            None if wanted.is_none() => {
+                Value::none(format!("there were not {back} windows before the one around it"))
+            }
+            None => Value::none("the window before the one around it has not closed, or was left out"),
+        }
+    }
+
+    /// The fold of the hits it reaches.
+    pub(crate) fn fold(self, fold: &Fold) -> Value {
+        let Some(window) = self.window else {
+            return Value::none("no window has closed");
+        };
+        match fold.reach {
+            Reach::Instance => fold_hits(self, window, fold),
+            Reach::Enclosing(place) => match window.around.iter().find(|around| around.window == place) {
+                Some(around) => fold_hits(self, &around.data, fold),
+                None => Value::none("there is no window around it"),
+            },
+            Reach::Newest(_) | Reach::Run => Value::none("it is not evaluated"),
+        }
+    }
+}
+
+fn row_of((number, value): (u64, Value)) -> (Key, Cell) {
+    (Key::of(&Scalar::Number(number as f64)), value.single())
 }

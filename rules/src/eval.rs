@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::calls::Past;
+use crate::calls::{Memory, Past};
 use crate::facts::ProcessFacts;
-use crate::fold::{fold_hits, fold_rows};
+use crate::fold::fold_rows;
 use crate::function::{Reduction, ScalarFunction};
 use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
@@ -25,10 +25,30 @@ pub(crate) struct HitsInWindow {
 /// The hits of a probe in each process, or the reason why they are not known.
 pub(crate) type HitsByProcess = BTreeMap<ProcessId, Result<HitsInWindow, String>>;
 
+/// An instance of a window around another one, as it was when that one ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Around {
+    pub(crate) window: usize,
+    pub(crate) data: WindowData,
+}
+
 /// What is known of a closed window.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowData {
+    /// Which window it is, by its place.
+    pub(crate) window: usize,
+    /// Counts its instances since the beginning.
+    pub(crate) number: u64,
+    /// Counts them within the enclosing instance; the same where there is none.
     pub(crate) index: u64,
+    /// Window, number and index of the instances around it, the nearest first.
+    pub(crate) outer: Vec<(usize, u64, u64)>,
+    /// What those held when it ended, as far as formulas look at it.
+    pub(crate) around: Vec<Around>,
+    /// The instances of inner windows that closed within it, each with its metrics.
+    pub(crate) inner: BTreeMap<usize, Result<Vec<Past>, String>>,
+    /// Measures at the hits of its borders.
+    pub(crate) at_borders: BTreeMap<(Measure, usize), Value>,
     /// Actual duration, in seconds, if both ends are known.
     pub(crate) duration: Result<f64, String>,
     /// For each role, the processes that were there from border to border.
@@ -54,8 +74,8 @@ pub(crate) struct Context<'a> {
     /// Values of the metrics evaluated so far, with their names.
     pub(crate) metrics: &'a [(String, Value)],
     pub(crate) proposed: Option<&'a Scalar>,
-    /// The windows that closed before, the newest last.
-    pub(crate) history: &'a [Past],
+    /// What is remembered of windows that closed before.
+    pub(crate) memory: Memory<'a>,
     /// What is evaluated for each hit.
     pub(crate) hit: Option<&'a Hit>,
     /// What parameters and ranges stand for, the outermost first.
@@ -67,7 +87,13 @@ pub(crate) struct Context<'a> {
 impl Default for WindowData {
     fn default() -> WindowData {
         WindowData {
+            window: 0,
+            number: 0,
             index: 0,
+            outer: Vec::new(),
+            around: Vec::new(),
+            inner: BTreeMap::new(),
+            at_borders: BTreeMap::new(),
             duration: Err("it is not over".to_string()),
             roles: Vec::new(),
             measures: BTreeMap::new(),
@@ -117,7 +143,7 @@ impl<'a> Context<'a> {
                 statistic,
                 by_process,
             } => self.in_window(|window| hits(window, *probe, *statistic, *by_process)),
-            Term::Fold(fold) => self.in_window(|window| fold_hits(self, window, fold)),
+            Term::Fold(fold) => self.fold(fold),
             Term::Call { .. } | Term::Variable(_) | Term::Each { .. } | Term::Row { .. } => {
                 self.called(&of.term)
             }
@@ -132,9 +158,14 @@ impl<'a> Context<'a> {
             }),
             Term::Known(value) => value.clone(),
             Term::Inner { .. } | Term::InnerCount(_) | Term::Enclosing { .. } | Term::EnclosingIndex(_) => {
-                Value::none("instances of other windows are not evaluated")
+                self.elsewhere(&of.term)
             }
-            Term::Run(_) | Term::At { .. } | Term::OfCalls { .. } => Value::none("it is not evaluated"),
+            Term::At { measure, probe } => self.in_window(|window| {
+                let known = window.at_borders.get(&(*measure, *probe));
+                let never = || Value::none(format!("{} was not observed there", measure.name()));
+                known.cloned().unwrap_or_else(never)
+            }),
+            Term::Run(_) | Term::OfCalls { .. } => Value::none("it is not evaluated"),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
             Term::Loads(glob) => self.about_process(|facts| facts.loads(glob)),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::calls::Past;
+use crate::calls::Memory;
 use crate::diag::Diagnostic;
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
@@ -303,6 +303,19 @@ impl CheckedRule {
         borders.begins_at().and_then(|probe| self.role_of(probe))
     }
 
+    /// Every formula of a window: its metrics, its conditions, and those of the tunes that are looked at with it.
+    pub(crate) fn formulas_of(&self, place: usize) -> Vec<&Typed> {
+        let metrics = self.metrics.iter().filter(|metric| metric.window == place);
+        let mut out: Vec<&Typed> = metrics.map(|metric| &metric.value).collect();
+        if let Some(borders) = self.windows.get(place).and_then(Window::borders) {
+            out.extend(borders.complete.iter().map(|(_, condition)| condition));
+            out.extend(borders.until.iter().chain(&borders.discard));
+        }
+        let tunes = self.tunes.iter().filter(|tune| tune.window == place);
+        out.extend(tunes.flat_map(Tune::formulas));
+        out
+    }
+
     /// The names of the rule's roles that a process with these facts has.
     pub fn roles_of(&self, facts: &ProcessFacts) -> Vec<&str> {
         self.roles
@@ -331,7 +344,7 @@ impl CheckedRule {
         &self,
         place: usize,
         window: &WindowData,
-        history: &[Past],
+        memory: Memory<'_>,
     ) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
@@ -346,7 +359,7 @@ impl CheckedRule {
             let context = Context {
                 window: Some(window),
                 metrics: &values,
-                history,
+                memory,
                 ..Context::default()
             };
             let value = context.eval(&metric.value);

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use crate::calls::Memory;
 use crate::diag::render;
 use crate::eval::{HitsInWindow, WindowData};
 use crate::facts::ProcessFacts;
@@ -235,6 +236,7 @@ fn window() -> WindowData {
         probe_roles: vec![0, 1],
         ranks: (0..3).map(|id| (ProcessId(id), id)).collect(),
         left_out: Vec::new(),
+        ..WindowData::default()
     }
 }
 
@@ -258,7 +260,7 @@ fn value_of(formula: &str) -> String {
     let called = "  T(n): n * 2ms + 50ms / n\n  U(m): T(m) + sum(send.duration) * m\n";
     let source = with_metrics(&format!("  V: sum(faults.minor)\n{called}  x: '{formula}'\n"));
     let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
-    let values = rule.evaluate(0, &window(), &[]);
+    let values = rule.evaluate(0, &window(), Memory::default());
     let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
     values[place].1.show(rule.metrics[place].value.of)
 }
@@ -410,7 +412,7 @@ fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
     let rule =
         CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
     let shown: Vec<String> = rule
-        .evaluate(0, &window, &[])
+        .evaluate(0, &window, Memory::default())
         .iter()
         .zip(&rule.metrics)
         .map(|((_, v), m)| v.show(m.value.of))
@@ -546,7 +548,7 @@ proptest! {
             return Ok(());
         }
         let window = window();
-        let value = rule.evaluate(0, &window, &[]).swap_remove(place).1;
+        let value = rule.evaluate(0, &window, Memory::default()).swap_remove(place).1;
         let cells: Vec<_> = match value {
             Value::Single(cell) => {
                 prop_assert!(typed.of.table.is_none() || cell.is_err());

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::instance::Surroundings;
 use super::output::RuleId;
-use super::stream::Arrived;
-use super::track::{Closed, Surroundings};
+use super::track::Closed;
 use super::tune::{Outbox, TuneState, Turn};
 use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
+use crate::calls::{Memory, Past};
 use crate::eval::{Context, WindowData, boolean};
-use crate::rule::{Borders, WindowKind};
+use crate::rule::WindowKind;
 use crate::value::{ProcessId, Time};
 
 impl Engine {
@@ -27,9 +28,14 @@ impl Engine {
             outputs: Vec::new(),
         };
         for index in 0..self.rules.len() {
-            for (place, window) in self.closed_windows(RuleId(index), now) {
-                if let Some(running) = self.rules.get_mut(index) {
-                    let closed = running.evaluate(RuleId(index), place, &window, now, &mut outbox);
+            for (place, due) in self.due(RuleId(index), now) {
+                // Made ready when those before it are evaluated: its formulas may look back at them.
+                let window = match due {
+                    Due::Timed(window) => Some(*window),
+                    Due::Probed(closed) => self.probed_window(RuleId(index), place, *closed, now),
+                };
+                if let (Some(window), Some(running)) = (window, self.rules.get_mut(index)) {
+                    let closed = running.evaluate(RuleId(index), place, window, now, &mut outbox);
                     self.closed.push_back(closed);
                     if self.closed.len() > MOST_CLOSED {
                         self.closed.pop_front();
@@ -44,8 +50,8 @@ impl Engine {
         outputs
     }
 
-    /// The windows of a rule that are over, in the order of their ends; none is made ready for a rule that is off.
-    fn closed_windows(&mut self, id: RuleId, now: Time) -> Vec<(usize, WindowData)> {
+    /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is off.
+    fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, Due)> {
         let mut out = Vec::new();
         for place in 0..self.rules.get(id.0).map_or(0, |running| running.windows.len()) {
             let Some(running) = self.rules.get(id.0) else {
@@ -63,7 +69,12 @@ impl Engine {
                 continue;
             }
             if running.mode != Mode::Off {
-                out.push((place, self.timed(id, running, *index, (*since, now))));
+                let window = WindowData {
+                    window: place,
+                    number: *index,
+                    ..self.timed(id, running, *index, (*since, now))
+                };
+                out.push((place, Due::Timed(Box::new(window))));
             }
             let next = Open::Timed {
                 since: now,
@@ -74,99 +85,15 @@ impl Engine {
                 *open = next;
             }
         }
-        for (place, closed) in self.advance(id, now) {
-            out.extend(
-                self.probed_window(id, place, closed, now)
-                    .map(|window| (place, window)),
-            );
-        }
+        let closed = self.advance(id, now).into_iter();
+        out.extend(closed.map(|(place, closed)| (place, Due::Probed(Box::new(closed)))));
         out
-    }
-
-    /// Releases the hits of a rule as far as they are known, and gives the instances that closed.
-    fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, Closed)> {
-        let (joined, ranks) = (self.joined(), self.ranks_of_all());
-        let Some(running) = self.rules.get_mut(id.0) else {
-            return Vec::new();
-        };
-        let tracked = running
-            .rule
-            .windows
-            .iter()
-            .any(|window| window.borders().is_some());
-        let concerned = running.concerned(&joined);
-        let latest = running
-            .patience()
-            .map(|patience| Time(now.0.saturating_sub(patience)));
-        let reach = running.stream.reach(&concerned, latest);
-        let (true, Some(reach)) = (tracked, reach) else {
-            return Vec::new();
-        };
-        let Running {
-            rule,
-            windows,
-            stream,
-            joiners,
-            roles,
-            ..
-        } = running;
-        let around = Surroundings {
-            rule,
-            roles,
-            ranks: &ranks,
-            joined: &joined,
-        };
-        windows
-            .iter_mut()
-            .filter_map(Open::track)
-            .for_each(super::track::Track::look_again);
-        let mut out = Vec::new();
-        while let Some(arrived) = stream.next(reach) {
-            let mut hits = vec![arrived];
-            for (place, (joiner, join)) in joiners.iter_mut().zip(&rule.joins).enumerate() {
-                let pair = hits
-                    .first()
-                    .and_then(|hit| joiner.take(hit, join, &mut stream.dropped));
-                let probe = rule.probes.len() + place;
-                hits.extend(pair.map(|hit| Arrived { probe, hit }));
-            }
-            for hit in &hits {
-                for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
-                    if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
-                        let closed = track.take(hit, borders, &around, &mut stream.dropped);
-                        out.extend(closed.into_iter().map(|closed| (place, closed)));
-                    }
-                }
-            }
-        }
-        for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
-            if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
-                let closed = track.close(reach, true, borders, &around);
-                out.extend(closed.into_iter().map(|closed| (place, closed)));
-            }
-        }
-        out
-    }
-
-    /// When each process that has not left joined.
-    fn joined(&self) -> BTreeMap<ProcessId, Time> {
-        let there = self
-            .processes
-            .iter()
-            .filter(|(_, process)| process.left.is_none());
-        there.map(|(id, process)| (*id, process.joined)).collect()
-    }
-
-    fn ranks_of_all(&self) -> BTreeMap<ProcessId, u32> {
-        let rank = |(id, process): (&ProcessId, &super::Process)| Some((*id, process.facts.rank?));
-        self.processes.iter().filter_map(rank).collect()
     }
 
     /// What formulas see of an instance; nothing if it is left out.
     fn probed_window(&mut self, id: RuleId, place: usize, closed: Closed, now: Time) -> Option<WindowData> {
         let (joined, ranks) = (self.joined(), self.ranks_of_all());
         let running = self.rules.get(id.0)?;
-        let borders = running.rule.windows.get(place)?.borders()?;
         let around = Surroundings {
             rule: &running.rule,
             roles: &running.roles,
@@ -187,8 +114,12 @@ impl Engine {
             });
         let mut data = closed.instance.data(&around);
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
-        let left_out = left_out(borders, &data);
+        data.at_borders = self.at_borders(running, place, (start, end), &data);
         let running = self.rules.get_mut(id.0)?;
+        if let Some(inner) = running.inner.get_mut(place) {
+            data.inner = inner.take(data.number);
+        }
+        let left_out = running.left_out(place, &data);
         let dropped = &mut running.stream.dropped;
         dropped.partial += u64::from(missing.is_some());
         match left_out {
@@ -200,32 +131,44 @@ impl Engine {
     }
 }
 
+/// A window that is over.
+enum Due {
+    Timed(Box<WindowData>),
+    Probed(Box<Closed>),
+}
+
 enum LeftOut {
     Skipped,
     Discarded,
 }
 
-/// Whether a window is not to be evaluated. A condition that is none discards too: it could have been disturbed.
-fn left_out(borders: &Borders, data: &WindowData) -> Option<LeftOut> {
-    if data.index < borders.skip {
-        return Some(LeftOut::Skipped);
-    }
-    let context = Context {
-        window: Some(data),
-        ..Context::default()
-    };
-    let disturbed =
-        |condition| context.eval(condition).single().and_then(|value| boolean(&value)) != Ok(false);
-    borders
-        .discard
-        .as_ref()
-        .filter(|condition| disturbed(condition))
-        .map(|_| LeftOut::Discarded)
-}
-
 impl Running {
+    fn memory(&self) -> Memory<'_> {
+        Memory {
+            windows: &self.history,
+        }
+    }
+
+    /// Whether an instance is not to be evaluated. A condition that is none discards too: it could have been disturbed.
+    fn left_out(&self, place: usize, data: &WindowData) -> Option<LeftOut> {
+        let borders = self.rule.windows.get(place)?.borders()?;
+        if data.number < borders.skip {
+            return Some(LeftOut::Skipped);
+        }
+        let condition = borders.discard.as_ref()?;
+        let metrics = self.rule.evaluate(place, data, self.memory());
+        let context = Context {
+            window: Some(data),
+            metrics: &metrics,
+            memory: self.memory(),
+            ..Context::default()
+        };
+        let disturbed = context.eval(condition).single().and_then(|value| boolean(&value)) != Ok(false);
+        disturbed.then_some(LeftOut::Discarded)
+    }
+
     /// The processes whose hits the rule waits for.
-    fn concerned(&self, joined: &BTreeMap<ProcessId, Time>) -> BTreeMap<ProcessId, Time> {
+    pub(super) fn concerned(&self, joined: &BTreeMap<ProcessId, Time>) -> BTreeMap<ProcessId, Time> {
         let planned = self.rule.probes.iter().zip(&self.rule.plan.probes);
         let armed = planned.filter(|(_, planned)| planned.delivers == crate::Delivery::EachHit);
         let members = armed
@@ -238,7 +181,7 @@ impl Running {
 
     /// How long at most a silent process is waited for: as long as the window that waits longest; without end if one
     /// has no timeout.
-    fn patience(&self) -> Option<u64> {
+    pub(super) fn patience(&self) -> Option<u64> {
         let timeouts: Option<Vec<u64>> = self
             .rule
             .windows
@@ -253,13 +196,15 @@ impl Running {
         &mut self,
         id: RuleId,
         place: usize,
-        window: &WindowData,
+        window: WindowData,
         now: Time,
         outbox: &mut Outbox<'_>,
     ) -> ClosedWindow {
         self.left_out = window.left_out.clone();
-        let history = self.history.get(place).map_or(&[][..], Vec::as_slice);
-        let metrics = self.rule.evaluate(place, window, history);
+        let memory = Memory {
+            windows: &self.history,
+        };
+        let metrics = self.rule.evaluate(place, &window, memory);
         self.rule.show(place, &metrics, &mut self.metrics);
         let applied: Vec<bool> = self.tunes.iter().map(TuneState::is_applied).collect();
         for (at, tune) in self.tunes.iter_mut().enumerate() {
@@ -273,9 +218,9 @@ impl Running {
                 rule: &self.rule,
                 place: at,
                 mode: self.mode,
-                window,
+                window: &window,
                 metrics: &metrics,
-                history,
+                memory,
                 first: first.map(|action| action.variable.clone()),
                 now,
             };
@@ -283,9 +228,26 @@ impl Running {
         }
         let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
         if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
-            history.push((window.index, metrics));
+            let number = window.number;
+            history.push(Past {
+                number,
+                metrics: metrics.clone(),
+            });
             let beyond = history.len().saturating_sub(keep);
             history.drain(..beyond);
+        }
+        for (around, number, _) in &window.outer {
+            if let Some(inside) = self.inner.get_mut(*around) {
+                let metrics = metrics.clone();
+                inside.push(
+                    *number,
+                    place,
+                    Past {
+                        number: window.number,
+                        metrics,
+                    },
+                );
+            }
         }
         let of_it = self.rule.metrics.iter().zip(&self.metrics);
         let of_it = of_it.filter(|(metric, _)| metric.window == place && !metric.is_called);

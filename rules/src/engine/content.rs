@@ -2,8 +2,8 @@
 //!
 //! Which hits belong to the instance is decided elsewhere, see [`super::track`].
 
+use super::instance::Surroundings;
 use super::stream::Arrived;
-use super::track::Surroundings;
 use crate::eval::WindowData;
 use crate::hit::Hit;
 use crate::value::ProcessId;
@@ -12,7 +12,7 @@ use crate::value::ProcessId;
 const MOST_HITS: usize = 65_536;
 
 /// The hits of an instance.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     hits: Vec<Arrived>,
 }

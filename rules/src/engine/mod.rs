@@ -4,11 +4,14 @@
 //! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 
+mod advance;
 mod close;
 mod content;
 mod decide;
 mod initial;
+mod instance;
 mod join;
+mod nest;
 mod output;
 mod samples;
 mod stream;
@@ -22,6 +25,7 @@ mod window;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
+use advance::Inside;
 use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
@@ -62,6 +66,8 @@ struct Running {
     stream: Stream,
     /// For each window its metrics in those that closed before, the newest last.
     history: Vec<Vec<Past>>,
+    /// For each window around others the instances of those that closed within its open ones.
+    inner: Vec<Inside>,
     /// For each join the hits that wait for their second.
     joiners: Vec<Joiner>,
     /// For each role its processes.
@@ -138,6 +144,7 @@ impl Engine {
             windows: rule.windows.iter().map(|window| open(window, now)).collect(),
             stream: Stream::default(),
             history: vec![Vec::new(); rule.windows.len()],
+            inner: vec![Inside::default(); rule.windows.len()],
             joiners: vec![Joiner::default(); rule.joins.len()],
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::output::{ProbeId, RuleId};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
-use crate::measure::Measure;
+use crate::measure::{Kind, Measure};
 use crate::value::{ProcessId, Time};
 
 /// Samples kept of one series; a window of an hour sampled every 4 s needs 900.
@@ -181,6 +181,29 @@ impl Samples {
         let last = series.and_then(|series| series.last_in(start, end));
         last.map(|(_, value)| value)
             .ok_or("was not observed in the window")
+    }
+
+    /// A total or a level as it was at a time: the last sample up to it.
+    pub(crate) fn at(
+        &self,
+        process: Option<ProcessId>,
+        measure: Measure,
+        time: Time,
+    ) -> Result<f64, &'static str> {
+        let never = "was not observed up to there";
+        match measure.kind() {
+            Kind::Counter => {
+                let series = self.counters.get(&(process, measure)).ok_or(never)?;
+                series
+                    .last_in(Time(0), time)
+                    .map(|(_, total)| total as f64)
+                    .ok_or(never)
+            }
+            Kind::Gauge => {
+                let series = self.gauges.get(&(process, measure)).ok_or(never)?;
+                series.last_in(Time(0), time).map(|(_, level)| level).ok_or(never)
+            }
+        }
     }
 
     /// Every hit of a probe within the window, between the totals that are nearest to its borders.

@@ -2,14 +2,17 @@
 //!
 //! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated elsewhere.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-use super::content::{Content, of_one};
+use super::content::Content;
+use super::instance::{Frame, Instance, Surroundings};
+use super::nest::Nest;
 use super::output::Dropped;
 use super::stream::Arrived;
-use crate::eval::{Context, WindowData, boolean};
+use crate::calls::Memory;
+use crate::eval::{Context, boolean};
 use crate::hit::Hit;
-use crate::rule::{Borders, CheckedRule, Straddle};
+use crate::rule::{Begin, Borders, Straddle};
 use crate::value::{Key, ProcessId, Time};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
@@ -21,29 +24,6 @@ const MOST_CLOSED: usize = 1024;
 /// How many instances begin while a hit waits for its own.
 const PATIENCE: u64 = 2;
 
-/// What a track may ask of its surroundings.
-pub(super) struct Surroundings<'a> {
-    pub(super) rule: &'a CheckedRule,
-    pub(super) roles: &'a [BTreeSet<ProcessId>],
-    pub(super) ranks: &'a BTreeMap<ProcessId, u32>,
-    /// When each process that is still there joined.
-    pub(super) joined: &'a BTreeMap<ProcessId, Time>,
-}
-
-/// One time through a window.
-#[derive(Clone, Debug)]
-pub(super) struct Instance {
-    pub(super) index: u64,
-    key: Option<Key>,
-    /// Where it began and ended in each process that hit its borders.
-    borders: BTreeMap<ProcessId, (Time, Option<Time>)>,
-    content: Content,
-    /// Why it cannot be complete.
-    pub(super) spoiled: Option<String>,
-    /// What it lacked when it was last looked at, and how many hits it had then.
-    lacked: Option<(usize, Option<String>)>,
-}
-
 /// An instance that is over, and what it lacks.
 #[derive(Clone, Debug)]
 pub(super) struct Closed {
@@ -51,36 +31,54 @@ pub(super) struct Closed {
     pub(super) missing: Option<String>,
 }
 
+/// A key tells instances apart within the enclosing one.
+type Name = (Option<u64>, Key);
+
 /// The instances of a window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Track {
     next: u64,
+    /// Of the instances that began last: the number of the enclosing one, and the next index in it.
+    indices: Option<(u64, u64)>,
     open: VecDeque<Instance>,
     /// Hits whose instance has not begun, each with how many instances had begun when it came.
-    waiting: VecDeque<(u64, Key, Arrived)>,
-    closed_keys: VecDeque<Key>,
+    waiting: VecDeque<(u64, Name, Arrived)>,
+    closed_keys: VecDeque<Name>,
 }
 
-impl Instance {
-    pub(super) fn start(&self) -> Time {
-        let starts = self.borders.values().map(|(start, _)| *start);
-        starts.min().unwrap_or_default()
+/// A hit on its way into a window.
+struct Passing<'a> {
+    arrived: &'a Arrived,
+    key: Option<Key>,
+    borders: &'a Borders,
+    /// The instance around it.
+    enclosing: Option<&'a Instance>,
+    nest: &'a Nest<'a>,
+}
+
+impl Passing<'_> {
+    fn name(&self, key: &Key) -> Name {
+        (self.enclosing.map(|instance| instance.frame.number), key.clone())
     }
 
-    /// When it ended in the last of its processes; none while it goes on in one.
-    pub(super) fn end(&self) -> Option<Time> {
-        let ends: Option<Vec<Time>> = self.borders.values().map(|(_, end)| *end).collect();
-        ends?.into_iter().max()
+    fn is_shared(&self) -> bool {
+        is_shared(self.borders, self.nest.around)
     }
+}
 
-    fn spoil(&mut self, reason: impl Into<String>) {
-        self.spoiled.get_or_insert_with(|| reason.into());
-    }
+/// Whether one process hits the borders of a window for all.
+fn is_shared(borders: &Borders, around: &Surroundings<'_>) -> bool {
+    around.owners(borders).is_none_or(|owners| owners.len() <= 1)
+}
 
-    fn take(&mut self, arrived: Arrived) {
-        if !self.content.take(arrived) {
-            self.spoil("it has more hits than are kept");
-        }
+/// The key of a hit, the inner nothing where the window has none for its probe.
+fn key_of(arrived: &Arrived, borders: &Borders) -> Option<Option<Key>> {
+    match borders.keys.get(arrived.probe).copied().flatten() {
+        None => Some(None),
+        Some(capture) => match arrived.hit.captures.get(capture) {
+            Some(Ok(value)) => Some(Some(Key::of(value))),
+            _ => None,
+        },
     }
 }
 
@@ -102,48 +100,83 @@ impl Track {
         }
     }
 
-    /// The next hit in order; returns what closed before it.
-    pub(super) fn take(
-        &mut self,
+    pub(super) fn numbered(&self, number: u64) -> Option<&Instance> {
+        self.open.iter().find(|instance| instance.frame.number == number)
+    }
+
+    /// The open instance that a hit falls into: by its key, if it has one, else by its time.
+    pub(super) fn holding(
+        &self,
         arrived: &Arrived,
         borders: &Borders,
         around: &Surroundings<'_>,
-        dropped: &mut Dropped,
-    ) -> Vec<Closed> {
-        let time = arrived.hit.time;
-        let mut closed = self.close(time, false, borders, around);
-        let key = match borders.keys.get(arrived.probe).copied().flatten() {
-            None => None,
-            Some(capture) => match arrived.hit.captures.get(capture) {
-                Some(Ok(value)) => Some(Key::of(value)),
-                _ => {
-                    // It could belong to any: none of them is known to be complete.
-                    dropped.unplaced += 1;
-                    self.spoil(time, "a hit without its key");
-                    return closed;
-                }
-            },
-        };
-        if borders.to == Some(arrived.probe) {
-            self.end(arrived, key.as_ref(), borders, dropped);
-        } else if borders.begins_at() == Some(arrived.probe) {
-            self.begin(arrived, key, borders, around, dropped);
-            if self.open.len() > MOST_OPEN
-                && let Some(oldest) = self.open.pop_front()
-            {
-                let missing = format!("{MOST_OPEN} later ones had begun before it was complete");
-                closed.push(self.closed(oldest, Some(missing)));
-            }
-        } else {
-            self.belong(arrived, key, borders, around, dropped);
+    ) -> Option<&Instance> {
+        if let Some(key) = key_of(arrived, borders)? {
+            return self
+                .open
+                .iter()
+                .find(|instance| instance.key.as_ref() == Some(&key));
         }
-        closed
+        let Hit { time, process, .. } = arrived.hit;
+        let shared = is_shared(borders, around);
+        let within = |instance: &&Instance| {
+            let border = instance.borders_for(process, shared);
+            // The hit that ends it is still in it.
+            border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end))
+        };
+        self.open.iter().rev().find(within)
     }
 
-    fn by_key(&mut self, key: &Key) -> Option<&mut Instance> {
+    /// The next hit in order; returns what had to close for want of room.
+    pub(super) fn take(&mut self, arrived: &Arrived, nest: &Nest<'_>, dropped: &mut Dropped) -> Vec<Closed> {
+        let Some(borders) = nest.borders() else {
+            return Vec::new();
+        };
+        let time = arrived.hit.time;
+        let Some(key) = key_of(arrived, borders) else {
+            // It could belong to any: none of them is known to be complete.
+            dropped.unplaced += 1;
+            self.spoil(time, "a hit without its key");
+            return Vec::new();
+        };
+        let enclosing = nest.enclosing(arrived);
+        if nest.is_nested() && enclosing.is_none() {
+            dropped.outside += 1;
+            return Vec::new();
+        }
+        let passing = Passing {
+            arrived,
+            key,
+            borders,
+            enclosing,
+            nest,
+        };
+        self.begin_with_enclosing(&passing, dropped);
+        if borders.to == Some(arrived.probe) {
+            self.end(&passing, dropped);
+        } else if borders.begins_at() == Some(arrived.probe) {
+            self.begin(&passing, dropped);
+        } else {
+            self.belong(&passing, dropped);
+        }
+        self.make_room()
+    }
+
+    fn make_room(&mut self) -> Vec<Closed> {
+        let mut out = Vec::new();
+        while self.open.len() > MOST_OPEN
+            && let Some(oldest) = self.open.pop_front()
+        {
+            let missing = format!("{MOST_OPEN} later ones had begun before it was complete");
+            out.push(self.closed(oldest, Some(missing)));
+        }
+        out
+    }
+
+    fn by_name(&mut self, (enclosing, key): &Name) -> Option<&mut Instance> {
         self.open
             .iter_mut()
-            .find(|instance| instance.key.as_ref() == Some(key))
+            .find(|instance| instance.enclosing() == *enclosing && instance.key.as_ref() == Some(key))
     }
 
     /// The instance that is going on in a process.
@@ -152,77 +185,122 @@ impl Track {
         self.open.iter_mut().rev().find(goes_on)
     }
 
-    fn begin(
+    /// A window that begins with the one around it: at the first hit that falls into that.
+    fn begin_with_enclosing(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
+        let begins = |begin: &Begin| matches!(begin, Begin::Enclosing(_));
+        let Some(enclosing) = passing
+            .enclosing
+            .filter(|_| passing.borders.from.iter().any(begins))
+        else {
+            return;
+        };
+        let number = enclosing.frame.number;
+        if self.indices.is_some_and(|(known, _)| known >= number) {
+            return;
+        }
+        if let Some((process, (start, _))) = enclosing.borders.first_key_value() {
+            self.open_instance(passing, (*process, *start), None, Content::default(), dropped);
+        }
+    }
+
+    /// A new instance, with the hits that waited for it.
+    fn open_instance(
         &mut self,
-        arrived: &Arrived,
+        passing: &Passing<'_>,
+        (process, start): (ProcessId, Time),
         key: Option<Key>,
-        borders: &Borders,
-        around: &Surroundings<'_>,
+        content: Content,
         dropped: &mut Dropped,
     ) {
-        let (time, process) = (arrived.hit.time, arrived.hit.process);
-        if let Some(before) = self.going_on(process) {
-            if borders.to.is_some() {
-                before.spoil("the next began before its end");
-            }
-            before.lacked = None;
-            if let Some((_, end)) = before.borders.get_mut(&process) {
-                *end = Some(time);
-            }
+        let outer = passing
+            .enclosing
+            .map_or_else(Vec::new, |enclosing| passing.nest.frames(enclosing));
+        let index = match (outer.first(), self.indices) {
+            (None, _) => self.next,
+            (Some(frame), Some((number, next))) if number == frame.number => next,
+            (Some(_), _) => 0,
+        };
+        self.indices = outer
+            .first()
+            .map(|frame| (frame.number, index + 1))
+            .or(self.indices);
+        let mut instance = Instance {
+            frame: Frame {
+                window: passing.nest.window,
+                number: self.next,
+                index,
+            },
+            outer,
+            around: Vec::new(),
+            borders: [(process, (start, None))].into(),
+            content,
+            spoiled: None,
+            lacked: None,
+            key,
+        };
+        if instance.key.is_none() && !passing.is_shared() {
+            instance.spoil("several processes hit its borders, and it has no key to join them by");
         }
-        if let Some(key) = &key {
-            if self.closed_keys.contains(key) {
+        self.next += 1;
+        self.admit(&mut instance, passing.borders, dropped);
+        self.open.push_back(instance);
+    }
+
+    fn begin(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
+        let Hit { time, process, .. } = passing.arrived.hit;
+        // With a condition for its end the one before goes on until it holds.
+        if passing.borders.until.is_none() {
+            let has_end = passing.borders.to.is_some();
+            if let Some(before) = self.going_on(process) {
+                if has_end {
+                    before.spoil("the next began before its end");
+                }
+                before.lacked = None;
+                if let Some((_, end)) = before.borders.get_mut(&process) {
+                    *end = Some(time);
+                }
+            }
+            self.look_out(passing);
+        }
+        if let Some(key) = &passing.key {
+            let name = passing.name(key);
+            if self.closed_keys.contains(&name) {
                 dropped.late += 1;
                 return;
             }
-            if let Some(known) = self.by_key(key) {
+            if let Some(known) = self.by_name(&name) {
                 if known.borders.contains_key(&process) {
                     dropped.unplaced += 1;
                     known.spoil("it began twice in one process");
                     return;
                 }
                 known.borders.insert(process, (time, None));
-                return known.take(arrived.clone());
+                return known.take(passing.arrived.clone());
             }
         }
-        let mut instance = Instance {
-            index: self.next,
-            borders: BTreeMap::from([(process, (time, None))]),
-            content: Content::of(arrived.clone()),
-            spoiled: None,
-            lacked: None,
-            key,
-        };
-        let owners = around
-            .rule
-            .role_of_begin(borders)
-            .and_then(|role| around.roles.get(role));
-        if instance.key.is_none() && owners.is_some_and(|owners| owners.len() > 1) {
-            instance.spoil("several processes hit its borders, and it has no key to join them by");
-        }
-        self.next += 1;
-        self.admit(&mut instance, borders, dropped);
-        self.open.push_back(instance);
+        let content = Content::of(passing.arrived.clone());
+        self.open_instance(passing, (process, time), passing.key.clone(), content, dropped);
     }
 
     /// Gives a new instance the hits that waited for it, and drops those that have waited for long enough.
     fn admit(&mut self, instance: &mut Instance, borders: &Borders, dropped: &mut Dropped) {
         let next = self.next;
-        for (since, key, arrived) in std::mem::take(&mut self.waiting) {
-            if instance.key.as_ref() == Some(&key) {
+        let name = instance.key.clone().map(|key| (instance.enclosing(), key));
+        for (since, waits_for, arrived) in std::mem::take(&mut self.waiting) {
+            if name.as_ref() == Some(&waits_for) {
                 put(instance, arrived, borders, dropped);
             } else if since + PATIENCE < next {
                 dropped.outside += 1;
             } else {
-                self.waiting.push_back((since, key, arrived));
+                self.waiting.push_back((since, waits_for, arrived));
             }
         }
     }
 
-    fn end(&mut self, arrived: &Arrived, key: Option<&Key>, borders: &Borders, dropped: &mut Dropped) {
-        let process = arrived.hit.process;
-        let instance = match key {
-            Some(key) => self.by_key(key),
+    fn end(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
+        let (process, time) = (passing.arrived.hit.process, passing.arrived.hit.time);
+        let instance = match &passing.key {
+            Some(key) => self.by_name(&passing.name(key)),
             None => self.going_on(process),
         };
         let Some(instance) = instance else {
@@ -232,89 +310,206 @@ impl Track {
         instance.lacked = None;
         match instance.borders.get_mut(&process) {
             Some((_, end @ None)) => {
-                *end = Some(arrived.hit.time);
-                put(instance, arrived.clone(), borders, dropped);
+                *end = Some(time);
+                put(instance, passing.arrived.clone(), passing.borders, dropped);
             }
             _ => dropped.outside += 1,
         }
+        let number = instance.frame.number;
+        self.look_out(passing);
+        self.follow(passing, number, dropped);
     }
 
-    fn belong(
-        &mut self,
-        arrived: &Arrived,
-        key: Option<Key>,
-        borders: &Borders,
-        around: &Surroundings<'_>,
-        dropped: &mut Dropped,
-    ) {
-        if let Some(key) = key {
-            if let Some(instance) = self.by_key(&key) {
-                put(instance, arrived.clone(), borders, dropped);
-            } else if self.closed_keys.contains(&key) {
+    fn belong(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
+        let arrived = passing.arrived;
+        if let Some(key) = &passing.key {
+            let name = passing.name(key);
+            if let Some(instance) = self.by_name(&name) {
+                put(instance, arrived.clone(), passing.borders, dropped);
+                let number = instance.frame.number;
+                return self.end_by_condition(passing, number, dropped);
+            }
+            if self.closed_keys.contains(&name) {
                 dropped.late += 1;
             } else if self.waiting.len() < MOST_WAITING {
-                self.waiting.push_back((self.next, key, arrived.clone()));
+                self.waiting.push_back((self.next, name, arrived.clone()));
             } else {
                 dropped.overflow += 1;
             }
             return;
         }
-        let Hit { time, process, .. } = arrived.hit;
-        let owners = around
-            .rule
-            .role_of_begin(borders)
-            .and_then(|role| around.roles.get(role));
-        let shared = owners.is_none_or(|owners| owners.len() <= 1);
-        let within = |instance: &&mut Instance| {
-            let own = instance.borders.get(&process);
-            let border = own.or_else(|| instance.borders.values().next().filter(|_| shared));
-            border.is_some_and(|(start, end)| *start <= time && end.is_none_or(|end| time < end))
-        };
-        match self.open.iter_mut().rev().find(within) {
-            Some(instance) => put(instance, arrived.clone(), borders, dropped),
-            None => dropped.outside += 1,
+        match passing.borders.straddle {
+            Straddle::Split if arrived.hit.duration_ns > 0 => self.split(passing, dropped),
+            Straddle::Begin => self.by_time(passing, began(&arrived.hit), dropped),
+            Straddle::End | Straddle::Drop | Straddle::Split => {
+                self.by_time(passing, arrived.hit.time, dropped);
+            }
         }
     }
 
-    /// Closes, in the order of their index, the instances that are over when hits before `time` (up to it, if
-    /// `inclusive`) are known.
-    pub(super) fn close(
+    fn by_time(&mut self, passing: &Passing<'_>, time: Time, dropped: &mut Dropped) {
+        let (process, shared) = (passing.arrived.hit.process, passing.is_shared());
+        let enclosing = passing.enclosing.map(|instance| instance.frame.number);
+        let within = |instance: &&mut Instance| {
+            let border = instance.borders_for(process, shared);
+            let in_time =
+                border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time < end));
+            in_time && instance.enclosing() == enclosing
+        };
+        let Some(instance) = self.open.iter_mut().rev().find(within) else {
+            dropped.outside += 1;
+            return;
+        };
+        put(instance, passing.arrived.clone(), passing.borders, dropped);
+        let number = instance.frame.number;
+        self.end_by_condition(passing, number, dropped);
+    }
+
+    /// To each instance the part of the span that lies in it.
+    fn split(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
+        let Hit { time, process, .. } = passing.arrived.hit;
+        let (from, shared) = (began(&passing.arrived.hit), passing.is_shared());
+        let mut covered = 0;
+        for instance in &mut self.open {
+            let Some((start, end)) = instance.borders_for(process, shared) else {
+                continue;
+            };
+            let (first, last) = (start.max(from), end.unwrap_or(time).min(time));
+            if first >= last {
+                continue;
+            }
+            let mut part = passing.arrived.clone();
+            part.hit.time = last;
+            part.hit.duration_ns = last.since(first);
+            covered += part.hit.duration_ns;
+            instance.take(part);
+        }
+        if covered < passing.arrived.hit.duration_ns {
+            dropped.outside += 1;
+        }
+    }
+
+    /// What an instance has so far may end it.
+    fn end_by_condition(&mut self, passing: &Passing<'_>, number: u64, dropped: &mut Dropped) {
+        let Some(condition) = &passing.borders.until else {
+            return;
+        };
+        let found = self
+            .open
+            .iter_mut()
+            .find(|instance| instance.frame.number == number);
+        let Some(instance) = found.filter(|instance| instance.end().is_none()) else {
+            return;
+        };
+        let nest = passing.nest;
+        let mut data = instance.data(nest.around);
+        data.duration = Err("it is not over".to_string());
+        data.around = nest.so_far(&instance.outer);
+        let metrics = nest.around.rule.evaluate(nest.window, &data, Memory::default());
+        let context = Context {
+            window: Some(&data),
+            metrics: &metrics,
+            ..Context::default()
+        };
+        let holds = context.eval(condition).single().and_then(|value| boolean(&value));
+        if holds != Ok(true) {
+            return;
+        }
+        instance.end_everywhere(passing.arrived.hit.time);
+        self.look_out(passing);
+        self.follow(passing, number, dropped);
+    }
+
+    /// Takes down what the instances around hold for those that have just ended.
+    fn look_out(&mut self, passing: &Passing<'_>) {
+        let ended = |instance: &&mut Instance| instance.end().is_some() && instance.around.is_empty();
+        for instance in self.open.iter_mut().filter(ended) {
+            instance.around = passing.nest.so_far(&instance.outer);
+        }
+    }
+
+    /// A window that begins again with the end of the one before, as long as the one around goes on.
+    fn follow(&mut self, passing: &Passing<'_>, number: u64, dropped: &mut Dropped) {
+        let goes_on = |instance: &&Instance| instance.end().is_none();
+        let ended = self.numbered(number).and_then(|instance| {
+            let process = instance.borders.first_key_value()?.0;
+            Some((*process, instance.end()?))
+        });
+        let Some(border) = ended.filter(|_| passing.borders.from.contains(&Begin::Itself)) else {
+            return;
+        };
+        if passing.enclosing.filter(goes_on).is_some() {
+            self.open_instance(passing, border, None, Content::default(), dropped);
+        }
+    }
+
+    /// The first instance, if it is over when hits before `time` (up to it, if `inclusive`) are known: its number and
+    /// what it lacks. Instances close in the order they began.
+    pub(super) fn over(
         &mut self,
         time: Time,
         inclusive: bool,
         borders: &Borders,
         around: &Surroundings<'_>,
-    ) -> Vec<Closed> {
+    ) -> Option<(u64, Option<String>)> {
+        let waits = matches!(borders.straddle, Straddle::Begin | Straddle::Split);
+        let passed = |end: Time| end < time || (inclusive && end == time);
+        let successor = self.open.get(1).and_then(Instance::end);
+        let first = self.open.front_mut()?;
+        let end = first.end().unwrap_or_else(|| first.start());
+        // A span that begins in it may end in the next one.
+        let over = passed(end) && (!waits || successor.is_some_and(passed));
+        let given_up = borders
+            .timeout
+            .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
+        if !over && !given_up {
+            return None;
+        }
+        // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.
+        let known = first
+            .lacked
+            .take()
+            .filter(|(hits, _)| *hits == first.content.len());
+        let missing = known.map_or_else(|| first.missing(borders, around), |(_, missing)| missing);
+        if missing.is_some() && !given_up {
+            first.lacked = Some((first.content.len(), missing));
+            return None;
+        }
+        Some((first.frame.number, missing))
+    }
+
+    /// Closes the first instance.
+    pub(super) fn close(&mut self, missing: Option<String>) -> Option<Closed> {
+        let first = self.open.pop_front()?;
+        Some(self.closed(first, missing))
+    }
+
+    /// Closes what lies within an instance that closes. One that began of itself and got no hit is none.
+    pub(super) fn cut(&mut self, around: (usize, u64), nest: &Nest<'_>) -> Vec<Closed> {
         let mut out = Vec::new();
-        while let Some(first) = self.open.front_mut() {
-            let end = first.end().unwrap_or_else(|| first.start());
-            let over = end < time || (inclusive && end == time);
-            let given_up = borders
-                .timeout
-                .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
-            if !over && !given_up {
-                return out;
+        let is_around = |frame: &Frame| (frame.window, frame.number) == around;
+        let inside = |instance: &Instance| instance.outer.iter().any(is_around);
+        let (cut, kept) = std::mem::take(&mut self.open)
+            .into_iter()
+            .partition::<Vec<_>, _>(|instance| inside(instance));
+        self.open = kept.into();
+        for mut instance in cut {
+            if instance.around.is_empty() {
+                instance.around = nest.so_far(&instance.outer);
             }
-            // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.
-            let known = first
-                .lacked
-                .take()
-                .filter(|(hits, _)| *hits == first.content.len());
-            let missing = known.map_or_else(|| first.missing(borders, around), |(_, missing)| missing);
-            if missing.is_some() && !given_up {
-                first.lacked = Some((first.content.len(), missing));
-                return out;
-            }
-            if let Some(first) = self.open.pop_front() {
-                out.push(self.closed(first, missing));
-            }
+            let missing = match instance.end() {
+                Some(_) => instance.missing_of(nest),
+                None if instance.content.len() == 0 => continue,
+                None => Some("the window around it ended before".to_string()),
+            };
+            out.push(self.closed(instance, missing));
         }
         out
     }
 
     fn closed(&mut self, instance: Instance, missing: Option<String>) -> Closed {
         if let Some(key) = &instance.key {
-            self.closed_keys.push_back(key.clone());
+            self.closed_keys.push_back((instance.enclosing(), key.clone()));
             if self.closed_keys.len() > MOST_CLOSED {
                 self.closed_keys.pop_front();
             }
@@ -324,59 +519,22 @@ impl Track {
     }
 }
 
-/// Spans that began before the instance may be left out.
-fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &mut Dropped) {
-    let began = arrived.hit.time.0.saturating_sub(arrived.hit.duration_ns);
-    if borders.straddle == Straddle::Drop && arrived.hit.duration_ns > 0 && Time(began) < instance.start() {
-        dropped.straddling += 1;
-    } else {
-        instance.take(arrived);
+impl Instance {
+    fn missing_of(&self, nest: &Nest<'_>) -> Option<String> {
+        self.missing(nest.borders()?, nest.around)
     }
 }
 
-impl Instance {
-    /// What formulas see of it. Measures are not in it.
-    pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
-        self.content.data(self.index, around)
-    }
+fn began(hit: &Hit) -> Time {
+    Time(hit.time.0.saturating_sub(hit.duration_ns))
+}
 
-    /// What has not come yet; nothing if it is complete.
-    fn missing(&self, borders: &Borders, around: &Surroundings<'_>) -> Option<String> {
-        let name = |process: &ProcessId| match around.ranks.get(process) {
-            Some(rank) => format!("rank {rank}"),
-            None => format!("process {}", process.0),
-        };
-        let start = self.start();
-        let owners = around
-            .rule
-            .role_of_begin(borders)
-            .and_then(|role| around.roles.get(role));
-        let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
-        let ended = |process: &ProcessId| matches!(self.borders.get(process), Some((_, Some(_))));
-        let awaited = owners.into_iter().flatten().filter(there);
-        let mut all = awaited.chain(self.borders.keys());
-        if let Some(process) = all.find(|process| !ended(process)) {
-            return Some(format!("{} has not ended it", name(process)));
-        }
-        if borders.complete.is_empty() {
-            return None;
-        }
-        let mut data = self.data(around);
-        data.duration = Err("it is not over".to_string());
-        for (role, condition) in &borders.complete {
-            let members = around.roles.get(*role).into_iter().flatten().filter(there);
-            for process in members {
-                let own = of_one(&data, *role, *process);
-                let context = Context {
-                    window: Some(&own),
-                    ..Context::default()
-                };
-                let holds = context.eval(condition).single().and_then(|value| boolean(&value));
-                if holds != Ok(true) {
-                    return Some(format!("the condition on {} does not hold", name(process)));
-                }
-            }
-        }
-        None
+/// Spans that began before the instance may be left out.
+fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &mut Dropped) {
+    let straddles = arrived.hit.duration_ns > 0 && began(&arrived.hit) < instance.start();
+    if borders.straddle == Straddle::Drop && straddles {
+        dropped.straddling += 1;
+    } else {
+        instance.take(arrived);
     }
 }

@@ -8,7 +8,7 @@ use super::output::{
     Change, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
 };
 use super::trial::judge;
-use crate::calls::Past;
+use crate::calls::Memory;
 use crate::eval::{Context, WindowData, boolean};
 use crate::explain::comparisons;
 use crate::rule::{CheckedRule, Filled, Guard, Tune};
@@ -27,7 +27,7 @@ pub(super) struct Turn<'a> {
     pub(super) mode: Mode,
     pub(super) window: &'a WindowData,
     pub(super) metrics: &'a [(String, Value)],
-    pub(super) history: &'a [Past],
+    pub(super) memory: Memory<'a>,
     /// The variable of a tune that must be applied first and is not.
     pub(super) first: Option<String>,
     pub(super) now: Time,
@@ -47,7 +47,7 @@ impl<'a> Turn<'a> {
         Context {
             window: Some(self.window),
             metrics: self.metrics,
-            history: self.history,
+            memory: self.memory,
             ..Context::default()
         }
     }

@@ -8,7 +8,8 @@ use crate::eval::{HitsByProcess, WindowData};
 use crate::hit::Hit;
 use crate::measure::{Kind, Measure, Scope};
 use crate::plan::Delivery;
-use crate::rule::Probe;
+use crate::rule::{Borders, Probe, Window};
+use crate::term::Term;
 use crate::unit::Dimension;
 use crate::value::{Key, ProcessId, Time, Value, finite};
 
@@ -34,6 +35,7 @@ impl Engine {
             probe_roles: running.rule.probe_roles(),
             ranks: self.ranks(&whole),
             left_out,
+            ..WindowData::default()
         }
     }
 
@@ -62,6 +64,52 @@ impl Engine {
                 .for_each(|(_, hits)| *hits = Err(reason.clone()));
             data.left_out.push(reason.clone());
             data.duration = Err(reason);
+        }
+    }
+
+    /// The measures that formulas of a window ask for at the hits of its borders.
+    pub(super) fn at_borders(
+        &self,
+        running: &Running,
+        place: usize,
+        (start, end): (Time, Time),
+        data: &WindowData,
+    ) -> BTreeMap<(Measure, usize), Value> {
+        let mut asked = BTreeSet::new();
+        for formula in running.rule.formulas_of(place) {
+            formula.visit(&mut |term| {
+                if let Term::At { measure, probe } = term {
+                    asked.insert((*measure, *probe));
+                }
+            });
+        }
+        let borders = running.rule.windows.get(place).and_then(Window::borders);
+        let is_begin = |probe: usize| borders.and_then(Borders::begins_at) == Some(probe);
+        let whole: BTreeSet<ProcessId> = data.roles.iter().flatten().copied().collect();
+        let value = |(measure, probe): (Measure, usize)| {
+            let time = if is_begin(probe) { start } else { end };
+            ((measure, probe), self.measured_at(measure, &whole, time))
+        };
+        asked.into_iter().map(value).collect()
+    }
+
+    fn measured_at(&self, measure: Measure, whole: &BTreeSet<ProcessId>, time: Time) -> Value {
+        let one = |process: Option<ProcessId>| {
+            let value = self.samples.at(process, measure, time);
+            let time_unit = measure.kind() == Kind::Counter && measure.dimension() == Dimension::TIME;
+            let value = value.map(|value| if time_unit { value / 1e9 } else { value });
+            value
+                .map_err(|reason| format!("{} {reason}", measure.name()))
+                .and_then(finite)
+        };
+        match measure.scope() {
+            Scope::Node => Value::Single(one(None)),
+            Scope::Process => {
+                let rows = whole
+                    .iter()
+                    .map(|process| (Key::Process(*process), one(Some(*process))));
+                Value::Table(rows.collect())
+            }
         }
     }
 

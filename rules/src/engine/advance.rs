@@ -1,0 +1,224 @@
+//! Hits released in the order of their times to the windows of a rule, and what becomes due by them, in that order.
+//!
+//! What is in a window that closed is evaluated elsewhere, see [`super::close`].
+
+use std::collections::BTreeMap;
+
+use super::instance::Surroundings;
+use super::nest::Nest;
+use super::output::{Dropped, RuleId};
+use super::stream::Arrived;
+use super::track::{Closed, Track};
+use super::{Engine, Open};
+use crate::calls::Past;
+use crate::rule::{CheckedRule, Window};
+use crate::term::{Reach, Term};
+use crate::value::{ProcessId, Time};
+
+/// Instances of an inner window kept for the one around them; with more its formulas have no value.
+const MOST_INSIDE: usize = 4096;
+
+/// The instances of inner windows that closed within one that is open.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Inside {
+    /// By the number of the open instance and the place of the inner window.
+    closed: BTreeMap<(u64, usize), Vec<Past>>,
+}
+
+impl Inside {
+    pub(super) fn push(&mut self, number: u64, window: usize, past: Past) {
+        let known = self.closed.entry((number, window)).or_default();
+        // One more than are kept says that there were too many.
+        if known.len() <= MOST_INSIDE {
+            known.push(past);
+        }
+    }
+
+    /// What closed within an instance that closes now; those before it are forgotten.
+    pub(super) fn take(&mut self, number: u64) -> BTreeMap<usize, Result<Vec<Past>, String>> {
+        let later = self.closed.split_off(&(number + 1, 0));
+        let until = std::mem::replace(&mut self.closed, later);
+        let of_it = until.into_iter().filter(|((of, _), _)| *of == number);
+        let row = |((_, window), past): ((u64, usize), Vec<Past>)| match past.len() {
+            0..=MOST_INSIDE => (window, Ok(past)),
+            _ => (
+                window,
+                Err(format!("more than {MOST_INSIDE} windows closed in it")),
+            ),
+        };
+        of_it.map(row).collect()
+    }
+}
+
+/// The windows of a rule that hits open and close, while hits are released.
+struct Release<'a> {
+    around: Surroundings<'a>,
+    tracks: &'a mut [Open],
+    /// The windows, each behind the one around it.
+    order: Vec<usize>,
+    looks_out: Vec<bool>,
+    dropped: &'a mut Dropped,
+    out: Vec<(usize, Closed)>,
+}
+
+impl Engine {
+    /// Releases the hits of a rule as far as they are known, and gives the instances that closed.
+    pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, Closed)> {
+        let (joined, ranks) = (self.joined(), self.ranks_of_all());
+        let Some(running) = self.rules.get_mut(id.0) else {
+            return Vec::new();
+        };
+        let tracked = running
+            .rule
+            .windows
+            .iter()
+            .any(|window| window.borders().is_some());
+        let concerned = running.concerned(&joined);
+        let latest = running
+            .patience()
+            .map(|patience| Time(now.0.saturating_sub(patience)));
+        let reach = running.stream.reach(&concerned, latest);
+        let (true, Some(reach)) = (tracked, reach) else {
+            return Vec::new();
+        };
+        running
+            .windows
+            .iter_mut()
+            .filter_map(Open::track)
+            .for_each(Track::look_again);
+        let mut dropped = running.stream.dropped;
+        let mut release = Release {
+            around: Surroundings {
+                rule: &running.rule,
+                roles: &running.roles,
+                ranks: &ranks,
+                joined: &joined,
+            },
+            tracks: &mut running.windows,
+            order: outer_first(&running.rule.windows),
+            looks_out: (0..running.rule.windows.len())
+                .map(|place| looks_out(&running.rule, place))
+                .collect(),
+            dropped: &mut dropped,
+            out: Vec::new(),
+        };
+        while let Some(arrived) = running.stream.next(reach) {
+            let mut hits = vec![arrived];
+            for (place, (joiner, join)) in running.joiners.iter_mut().zip(&running.rule.joins).enumerate() {
+                let pair = hits
+                    .first()
+                    .and_then(|hit| joiner.take(hit, join, release.dropped));
+                let probe = running.rule.probes.len() + place;
+                hits.extend(pair.map(|hit| Arrived { probe, hit }));
+            }
+            hits.iter().for_each(|hit| release.take(hit));
+        }
+        release.close(reach, true);
+        let out = release.out;
+        running.stream.dropped = dropped;
+        out
+    }
+
+    /// When each process that has not left joined.
+    pub(super) fn joined(&self) -> BTreeMap<ProcessId, Time> {
+        let there = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.left.is_none());
+        there.map(|(id, process)| (*id, process.joined)).collect()
+    }
+
+    pub(super) fn ranks_of_all(&self) -> BTreeMap<ProcessId, u32> {
+        let rank = |(id, process): (&ProcessId, &super::Process)| Some((*id, process.facts.rank?));
+        self.processes.iter().filter_map(rank).collect()
+    }
+}
+
+impl Release<'_> {
+    fn take(&mut self, arrived: &Arrived) {
+        self.close(arrived.hit.time, false);
+        for place in self.order.clone() {
+            self.with_track(place, |track, nest, dropped| track.take(arrived, nest, dropped));
+        }
+    }
+
+    /// Lets the track of a window see those of the others.
+    fn with_track(
+        &mut self,
+        place: usize,
+        f: impl FnOnce(&mut Track, &Nest<'_>, &mut Dropped) -> Vec<Closed>,
+    ) {
+        let Some(Open::Probed(track)) = self.tracks.get_mut(place) else {
+            return;
+        };
+        let mut track = std::mem::take(track);
+        let nest = Nest {
+            tracks: self.tracks,
+            around: &self.around,
+            window: place,
+            looks_out: self.looks_out.get(place) == Some(&true),
+        };
+        let closed = f(&mut track, &nest, self.dropped);
+        self.out.extend(closed.into_iter().map(|closed| (place, closed)));
+        if let Some(open) = self.tracks.get_mut(place) {
+            *open = Open::Probed(track);
+        }
+    }
+
+    /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if `inclusive`)
+    /// are known.
+    fn close(&mut self, time: Time, inclusive: bool) {
+        for place in self.order.clone().into_iter().rev() {
+            let Some(borders) = self.around.rule.windows.get(place).and_then(Window::borders) else {
+                continue;
+            };
+            while let Some(Open::Probed(track)) = self.tracks.get_mut(place)
+                && let Some((number, missing)) = track.over(time, inclusive, borders, &self.around)
+            {
+                self.cut_inside(place, number);
+                if let Some(Open::Probed(track)) = self.tracks.get_mut(place) {
+                    let closed = track.close(missing);
+                    self.out.extend(closed.map(|closed| (place, closed)));
+                }
+            }
+        }
+    }
+
+    /// What lies within an instance that closes, closes with it.
+    fn cut_inside(&mut self, around: usize, number: u64) {
+        for place in self.order.clone().into_iter().rev() {
+            if place != around {
+                self.with_track(place, |track, nest, _| track.cut((around, number), nest));
+            }
+        }
+    }
+}
+
+/// The places of the windows, each behind the one around it.
+fn outer_first(windows: &[Window]) -> Vec<usize> {
+    let within = |place: usize| {
+        windows
+            .get(place)
+            .and_then(Window::borders)
+            .and_then(|borders| borders.within)
+    };
+    let depth = |place: usize| {
+        std::iter::successors(within(place), |outer| within(*outer))
+            .take(windows.len())
+            .count()
+    };
+    let mut order: Vec<usize> = (0..windows.len()).collect();
+    order.sort_by_key(|place| depth(*place));
+    order
+}
+
+/// Whether formulas of a window look at what the instances around it hold.
+fn looks_out(rule: &CheckedRule, place: usize) -> bool {
+    let mut found = false;
+    rule.formulas_of(place).into_iter().for_each(|formula| {
+        formula.visit(&mut |term| {
+            found |= matches!(term, Term::Fold(fold) if matches!(fold.reach, Reach::Enclosing(_)));
+        });
+    });
+    found
+}

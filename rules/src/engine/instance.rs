@@ -1,0 +1,153 @@
+//! One time through a window: where it begins and ends in each process, what it holds, and what it still lacks.
+//!
+//! Which hits belong to it and when it closes is decided elsewhere, see [`super::track`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::content::{Content, of_one};
+use super::stream::Arrived;
+use crate::calls::Memory;
+use crate::eval::{Around, Context, WindowData, boolean};
+use crate::rule::{Borders, CheckedRule};
+use crate::value::{Key, ProcessId, Time};
+
+/// What an instance may ask of its surroundings.
+pub(super) struct Surroundings<'a> {
+    pub(super) rule: &'a CheckedRule,
+    pub(super) roles: &'a [BTreeSet<ProcessId>],
+    pub(super) ranks: &'a BTreeMap<ProcessId, u32>,
+    /// When each process that is still there joined.
+    pub(super) joined: &'a BTreeMap<ProcessId, Time>,
+}
+
+impl Surroundings<'_> {
+    /// The processes that begin instances of a window.
+    pub(super) fn owners(&self, borders: &Borders) -> Option<&BTreeSet<ProcessId>> {
+        let role = self.rule.role_of_begin(borders);
+        role.and_then(|role| self.roles.get(role))
+    }
+}
+
+/// An instance by its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) window: usize,
+    /// Counts the instances of its window since the beginning.
+    pub(super) number: u64,
+    /// Counts them within the enclosing instance; the same where there is none.
+    pub(super) index: u64,
+}
+
+/// One time through a window.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pub(super) frame: Frame,
+    /// The instances around it, the nearest first.
+    pub(super) outer: Vec<Frame>,
+    /// What those held when it ended, as far as its formulas look at it.
+    pub(super) around: Vec<Around>,
+    pub(super) key: Option<Key>,
+    /// Where it began and ended in each process that hit its borders.
+    pub(super) borders: BTreeMap<ProcessId, (Time, Option<Time>)>,
+    pub(super) content: Content,
+    /// Why it cannot be complete.
+    pub(super) spoiled: Option<String>,
+    /// What it lacked when it was last looked at, and how many hits it had then.
+    pub(super) lacked: Option<(usize, Option<String>)>,
+}
+
+impl Instance {
+    pub(super) fn start(&self) -> Time {
+        let starts = self.borders.values().map(|(start, _)| *start);
+        starts.min().unwrap_or_default()
+    }
+
+    /// When it ended in the last of its processes; none while it goes on in one.
+    pub(super) fn end(&self) -> Option<Time> {
+        let ends: Option<Vec<Time>> = self.borders.values().map(|(_, end)| *end).collect();
+        ends?.into_iter().max()
+    }
+
+    /// Ends it wherever it goes on.
+    pub(super) fn end_everywhere(&mut self, time: Time) {
+        self.lacked = None;
+        self.borders.values_mut().for_each(|(_, end)| {
+            end.get_or_insert(time);
+        });
+    }
+
+    /// Where it began and ended for a process: in that process, or, where it is `shared`, in the one that hit its borders.
+    pub(super) fn borders_for(&self, process: ProcessId, shared: bool) -> Option<(Time, Option<Time>)> {
+        let own = self.borders.get(&process);
+        own.or_else(|| self.borders.values().next().filter(|_| shared))
+            .copied()
+    }
+
+    pub(super) fn spoil(&mut self, reason: impl Into<String>) {
+        self.spoiled.get_or_insert_with(|| reason.into());
+    }
+
+    pub(super) fn take(&mut self, arrived: Arrived) {
+        if !self.content.take(arrived) {
+            self.spoil("it has more hits than are kept");
+        }
+    }
+
+    /// The instance that directly encloses it.
+    pub(super) fn enclosing(&self) -> Option<u64> {
+        self.outer.first().map(|frame| frame.number)
+    }
+
+    /// What formulas see of it. Measures are not in it.
+    pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
+        WindowData {
+            window: self.frame.window,
+            number: self.frame.number,
+            outer: self
+                .outer
+                .iter()
+                .map(|frame| (frame.window, frame.number, frame.index))
+                .collect(),
+            around: self.around.clone(),
+            ..self.content.data(self.frame.index, around)
+        }
+    }
+
+    /// What has not come yet; nothing if it is complete.
+    pub(super) fn missing(&self, borders: &Borders, around: &Surroundings<'_>) -> Option<String> {
+        let name = |process: &ProcessId| match around.ranks.get(process) {
+            Some(rank) => format!("rank {rank}"),
+            None => format!("process {}", process.0),
+        };
+        let start = self.start();
+        let there = |process: &&ProcessId| around.joined.get(process).is_some_and(|joined| *joined <= start);
+        let ended = |process: &ProcessId| matches!(self.borders.get(process), Some((_, Some(_))));
+        let awaited = around.owners(borders).into_iter().flatten().filter(there);
+        let mut all = awaited.chain(self.borders.keys());
+        if let Some(process) = all.find(|process| !ended(process)) {
+            return Some(format!("{} has not ended it", name(process)));
+        }
+        if borders.complete.is_empty() {
+            return None;
+        }
+        let mut data = self.data(around);
+        data.duration = Err("it is not over".to_string());
+        for (role, condition) in &borders.complete {
+            let members = around.roles.get(*role).into_iter().flatten().filter(there);
+            for process in members {
+                let own = of_one(&data, *role, *process);
+                let metrics = around.rule.evaluate(self.frame.window, &own, Memory::default());
+                let context = Context {
+                    window: Some(&own),
+                    metrics: &metrics,
+                    ..Context::default()
+                };
+                let holds = context.eval(condition).single().and_then(|value| boolean(&value));
+                if holds != Ok(true) {
+                    return Some(format!("the condition on {} does not hold", name(process)));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,76 @@
+//! Windows within windows: which instance encloses a hit, and what it holds at that moment.
+
+use super::Open;
+use super::instance::{Frame, Instance, Surroundings};
+use super::stream::Arrived;
+use super::track::Track;
+use crate::eval::Around;
+use crate::rule::Borders;
+
+/// A window among the windows of its rule. The tracks are those of all windows but this one.
+pub(super) struct Nest<'a> {
+    pub(super) tracks: &'a [Open],
+    pub(super) around: &'a Surroundings<'a>,
+    pub(super) window: usize,
+    /// Its formulas look at what the instances around hold.
+    pub(super) looks_out: bool,
+}
+
+impl<'a> Nest<'a> {
+    fn borders_of(&self, window: usize) -> Option<&'a Borders> {
+        self.around.rule.windows.get(window)?.borders()
+    }
+
+    pub(super) fn borders(&self) -> Option<&'a Borders> {
+        self.borders_of(self.window)
+    }
+
+    /// The window around it.
+    fn outer(&self) -> Option<(usize, &'a Track, &'a Borders)> {
+        let window = self.borders()?.within?;
+        match self.tracks.get(window) {
+            Some(Open::Probed(track)) => Some((window, track, self.borders_of(window)?)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_nested(&self) -> bool {
+        self.borders().is_some_and(|borders| borders.within.is_some())
+    }
+
+    /// The open instance around that a hit falls into.
+    pub(super) fn enclosing(&self, arrived: &Arrived) -> Option<&'a Instance> {
+        let (_, track, borders) = self.outer()?;
+        track.holding(arrived, borders, self.around)
+    }
+
+    /// The open instance around with this number.
+    pub(super) fn numbered(&self, number: u64) -> Option<&'a Instance> {
+        self.outer()?.1.numbered(number)
+    }
+
+    /// An instance around and those around it, the nearest first.
+    pub(super) fn frames(&self, enclosing: &Instance) -> Vec<Frame> {
+        let mut frames = vec![enclosing.frame];
+        frames.extend(&enclosing.outer);
+        frames
+    }
+
+    /// What the instances around hold now, as far as formulas look at it.
+    pub(super) fn so_far(&self, frames: &[Frame]) -> Vec<Around> {
+        if !self.looks_out {
+            return Vec::new();
+        }
+        let held = |frame: &Frame| {
+            let Some(Open::Probed(track)) = self.tracks.get(frame.window) else {
+                return None;
+            };
+            let data = track.numbered(frame.number)?.data(self.around);
+            Some(Around {
+                window: frame.window,
+                data,
+            })
+        };
+        frames.iter().filter_map(held).collect()
+    }
+}
