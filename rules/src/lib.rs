@@ -80,6 +80,7 @@ mod hit;
 mod lang;
 mod library;
 mod measure;
+mod partial;
 mod plan;
 pub mod recording;
 mod rule;

@@ -1,6 +1,7 @@
 //! A rule that passed every check, as data, and what can be asked of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::calls::Past;
 use crate::diag::Diagnostic;
@@ -8,6 +9,7 @@ use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::function::Reduction;
+use crate::partial::WindowFolds;
 use crate::plan::{Plan, PlannedCapture};
 use crate::term::{Field, Term, Typed};
 use crate::value::{Scalar, Value};
@@ -29,6 +31,8 @@ pub struct CheckedRule {
     /// Folds over every instance since the beginning, each after those it uses.
     pub(crate) runs: Vec<Run>,
     pub(crate) tunes: Vec<Tune>,
+    /// For each window its folds.
+    pub(crate) folds: Vec<Arc<WindowFolds>>,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<Diagnostic>,
 }

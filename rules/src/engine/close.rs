@@ -63,7 +63,7 @@ impl Engine {
                 continue;
             }
             if running.mode != Mode::Off {
-                out.push((place, self.timed(id, running, *index, (*since, now))));
+                out.push((place, self.timed((id, place), running, *index, (*since, now))));
             }
             let next = Open::Timed {
                 since: now,

@@ -21,6 +21,7 @@ mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 use join::Joiner;
 pub use output::{
@@ -36,6 +37,7 @@ use crate::calls::Past;
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
+use crate::partial::WindowFolds;
 use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::term::Typed;
 use crate::value::{Cell, ProcessId, Time};
@@ -135,7 +137,12 @@ impl Engine {
         }
         let running = |rule: CheckedRule| Running {
             mode: Mode::default(),
-            windows: rule.windows.iter().map(|window| open(window, now)).collect(),
+            windows: rule
+                .windows
+                .iter()
+                .zip(&rule.folds)
+                .map(|(window, folds)| open(window, folds, now))
+                .collect(),
             stream: Stream::default(),
             history: vec![Vec::new(); rule.windows.len()],
             joiners: vec![Joiner::default(); rule.joins.len()],
@@ -456,10 +463,10 @@ impl Engine {
     }
 }
 
-fn open(window: &Window, now: Time) -> Open {
+fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
     match window.kind {
         WindowKind::Timed(_) => Open::Timed { since: now, index: 0 },
-        WindowKind::Probed(_) => Open::Probed(Track::default()),
+        WindowKind::Probed(_) => Open::Probed(Track::new(Arc::clone(folds))),
     }
 }
 

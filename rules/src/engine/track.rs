@@ -3,12 +3,14 @@
 //! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use super::content::{Content, of_one};
+use super::content;
 use super::output::Dropped;
 use super::stream::Arrived;
 use crate::eval::{Context, WindowData, boolean};
 use crate::hit::Hit;
+use crate::partial::{Content, WindowFolds};
 use crate::rule::{Borders, CheckedRule, Straddle};
 use crate::value::{Key, ProcessId, Time};
 
@@ -37,7 +39,7 @@ pub(super) struct Instance {
     key: Option<Key>,
     /// Where it began and ended in each process that hit its borders.
     borders: BTreeMap<ProcessId, (Time, Option<Time>)>,
-    content: Content,
+    pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
     /// What it lacked when it was last looked at, and how many hits it had then.
@@ -52,8 +54,9 @@ pub(super) struct Closed {
 }
 
 /// The instances of a window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Track {
+    folds: Arc<WindowFolds>,
     next: u64,
     open: VecDeque<Instance>,
     /// Hits whose instance has not begun, each with how many instances had begun when it came.
@@ -69,22 +72,33 @@ impl Instance {
 
     /// When it ended in the last of its processes; none while it goes on in one.
     pub(super) fn end(&self) -> Option<Time> {
-        let ends: Option<Vec<Time>> = self.borders.values().map(|(_, end)| *end).collect();
-        ends?.into_iter().max()
+        let mut ends = self.borders.values().map(|(_, end)| *end);
+        ends.try_fold(Time::default(), |last, end| Some(last.max(end?)))
     }
 
     fn spoil(&mut self, reason: impl Into<String>) {
         self.spoiled.get_or_insert_with(|| reason.into());
     }
 
-    fn take(&mut self, arrived: Arrived) {
-        if !self.content.take(arrived) {
+    fn take(&mut self, arrived: &Arrived) {
+        if !Arc::make_mut(&mut self.content).take(arrived.probe, &arrived.hit) {
             self.spoil("it has more hits than are kept");
         }
     }
 }
 
 impl Track {
+    /// Of a window with these folds.
+    pub(super) fn new(folds: Arc<WindowFolds>) -> Track {
+        Track {
+            folds,
+            next: 0,
+            open: VecDeque::new(),
+            waiting: VecDeque::new(),
+            closed_keys: VecDeque::new(),
+        }
+    }
+
     /// When the oldest open instance began.
     pub(super) fn floor(&self) -> Option<Time> {
         self.open.iter().map(Instance::start).min()
@@ -182,17 +196,18 @@ impl Track {
                     return;
                 }
                 known.borders.insert(process, (time, None));
-                return known.take(arrived.clone());
+                return known.take(arrived);
             }
         }
         let mut instance = Instance {
             index: self.next,
             borders: BTreeMap::from([(process, (time, None))]),
-            content: Content::of(arrived.clone()),
+            content: Arc::new(Content::new(Arc::clone(&self.folds))),
             spoiled: None,
             lacked: None,
             key,
         };
+        instance.take(arrived);
         let owners = around
             .rule
             .role_of_begin(borders)
@@ -210,7 +225,7 @@ impl Track {
         let next = self.next;
         for (since, key, arrived) in std::mem::take(&mut self.waiting) {
             if instance.key.as_ref() == Some(&key) {
-                put(instance, arrived, borders, dropped);
+                put(instance, &arrived, borders, dropped);
             } else if since + PATIENCE < next {
                 dropped.outside += 1;
             } else {
@@ -233,7 +248,7 @@ impl Track {
         match instance.borders.get_mut(&process) {
             Some((_, end @ None)) => {
                 *end = Some(arrived.hit.time);
-                put(instance, arrived.clone(), borders, dropped);
+                put(instance, arrived, borders, dropped);
             }
             _ => dropped.outside += 1,
         }
@@ -249,7 +264,7 @@ impl Track {
     ) {
         if let Some(key) = key {
             if let Some(instance) = self.by_key(&key) {
-                put(instance, arrived.clone(), borders, dropped);
+                put(instance, arrived, borders, dropped);
             } else if self.closed_keys.contains(&key) {
                 dropped.late += 1;
             } else if self.waiting.len() < MOST_WAITING {
@@ -271,7 +286,7 @@ impl Track {
             border.is_some_and(|(start, end)| *start <= time && end.is_none_or(|end| time < end))
         };
         match self.open.iter_mut().rev().find(within) {
-            Some(instance) => put(instance, arrived.clone(), borders, dropped),
+            Some(instance) => put(instance, arrived, borders, dropped),
             None => dropped.outside += 1,
         }
     }
@@ -325,7 +340,7 @@ impl Track {
 }
 
 /// Spans that began before the instance may be left out.
-fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &mut Dropped) {
+fn put(instance: &mut Instance, arrived: &Arrived, borders: &Borders, dropped: &mut Dropped) {
     let began = arrived.hit.time.0.saturating_sub(arrived.hit.duration_ns);
     if borders.straddle == Straddle::Drop && arrived.hit.duration_ns > 0 && Time(began) < instance.start() {
         dropped.straddling += 1;
@@ -337,7 +352,7 @@ fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &m
 impl Instance {
     /// What formulas see of it. Measures are not in it.
     pub(super) fn data(&self, around: &Surroundings<'_>) -> WindowData {
-        self.content.data(self.index, around)
+        content::data(&self.content, self.index, around)
     }
 
     /// What has not come yet; nothing if it is complete.
@@ -366,9 +381,9 @@ impl Instance {
         for (role, condition) in &borders.complete {
             let members = around.roles.get(*role).into_iter().flatten().filter(there);
             for process in members {
-                let own = of_one(&data, *role, *process);
                 let context = Context {
-                    window: Some(&own),
+                    window: Some(&data),
+                    sees: Some((*role, *process)),
                     ..Context::default()
                 };
                 let holds = context.eval(condition).single().and_then(|value| boolean(&value));
