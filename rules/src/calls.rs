@@ -1,8 +1,9 @@
 //! Values of metrics that are called, of ranges, of rows, and of earlier windows.
 
 use crate::eval::Context;
-use crate::fold::{fold_hits, for_each};
-use crate::term::{Fold, KeyKind, Reach, Term, Typed};
+use crate::fold::for_each;
+use crate::run::RunState;
+use crate::term::{KeyKind, Term, Typed};
 use crate::value::{Cell, Key, Scalar, Value};
 
 /// An instance that closed, with its metrics and their names.
@@ -18,6 +19,8 @@ pub(crate) struct Past {
 pub(crate) struct Memory<'a> {
     /// For each window those that closed last, the newest last.
     pub(crate) windows: &'a [Vec<Past>],
+    /// What has come of the folds over every window.
+    pub(crate) runs: &'a [RunState],
 }
 
 impl<'a> Context<'a> {
@@ -149,21 +152,6 @@ impl<'a> Context<'a> {
                 Value::none(format!("there were not {back} windows before the one around it"))
             }
             None => Value::none("the window before the one around it has not closed, or was left out"),
-        }
-    }
-
-    /// The fold of the hits it reaches.
-    pub(crate) fn fold(self, fold: &Fold) -> Value {
-        let Some(window) = self.window else {
-            return Value::none("no window has closed");
-        };
-        match fold.reach {
-            Reach::Instance => fold_hits(self, window, fold),
-            Reach::Enclosing(place) => match window.around.iter().find(|around| around.window == place) {
-                Some(around) => fold_hits(self, &around.data, fold),
-                None => Value::none("there is no window around it"),
-            },
-            Reach::Newest(_) | Reach::Run => Value::none("it is not evaluated"),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The value of a checked formula. Total: whatever cannot be computed is none with a reason.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::calls::{Memory, Past};
 use crate::facts::ProcessFacts;
@@ -9,6 +11,7 @@ use crate::function::{Reduction, ScalarFunction};
 use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
+use crate::partial::{self, Content};
 use crate::term::{Fact, Statistic, Term, Typed};
 use crate::value::{Cell, Key, ProcessId, Scalar, Value, finite};
 
@@ -56,8 +59,18 @@ pub(crate) struct WindowData {
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each probe its name and its hits by process.
     pub(crate) probes: Vec<(String, HitsByProcess)>,
-    /// For each probe its name and its hits in their order, or the reason why not all are known.
-    pub(crate) hits: Vec<(String, Result<Vec<Hit>, String>)>,
+    /// What was made of its hits.
+    pub(crate) content: Option<Arc<Content>>,
+    /// For each probe why not all of its hits are known.
+    pub(crate) lacking: Vec<Option<String>>,
+    /// Processes whose hits do not count: they were not there from border to border.
+    pub(crate) excluded: Vec<ProcessId>,
+    /// The contents of the instances that closed before, the newest last, where a fold looks back to them.
+    pub(crate) earlier: Vec<Arc<Content>>,
+    /// The content of all instances that closed before, where a fold goes over them.
+    pub(crate) run: Option<Arc<Content>>,
+    /// For each fold its value, once it was asked for.
+    pub(crate) folded: Vec<OnceCell<Value>>,
     /// For each probe its role.
     pub(crate) probe_roles: Vec<usize>,
     /// The rank of each process that has one.
@@ -82,6 +95,8 @@ pub(crate) struct Context<'a> {
     pub(crate) variables: &'a [Value],
     /// What a probe read, where captures are computed.
     pub(crate) reads: &'a [Cell],
+    /// Of the probes of this role only the hits of this process are seen.
+    pub(crate) sees: Option<(usize, ProcessId)>,
 }
 
 impl Default for WindowData {
@@ -98,7 +113,12 @@ impl Default for WindowData {
             roles: Vec::new(),
             measures: BTreeMap::new(),
             probes: Vec::new(),
-            hits: Vec::new(),
+            content: None,
+            lacking: Vec::new(),
+            excluded: Vec::new(),
+            earlier: Vec::new(),
+            run: None,
+            folded: Vec::new(),
             probe_roles: Vec::new(),
             ranks: BTreeMap::new(),
             left_out: Vec::new(),
@@ -107,6 +127,15 @@ impl Default for WindowData {
 }
 
 impl WindowData {
+    /// With what was made of its hits; nothing is folded yet.
+    pub(crate) fn with(self, content: Arc<Content>) -> WindowData {
+        WindowData {
+            folded: vec![OnceCell::new(); content.places()],
+            content: Some(content),
+            ..self
+        }
+    }
+
     /// The processes whose hits a probe has.
     pub(crate) fn members(&self, probe: usize) -> impl Iterator<Item = ProcessId> {
         let role = self.probe_roles.get(probe).and_then(|role| self.roles.get(*role));
@@ -143,7 +172,7 @@ impl<'a> Context<'a> {
                 statistic,
                 by_process,
             } => self.in_window(|window| hits(window, *probe, *statistic, *by_process)),
-            Term::Fold(fold) => self.fold(fold),
+            Term::Fold(fold) => self.in_window(|window| partial::value(self, window, fold)),
             Term::Call { .. } | Term::Variable(_) | Term::Each { .. } | Term::Row { .. } => {
                 self.called(&of.term)
             }
@@ -165,7 +194,11 @@ impl<'a> Context<'a> {
                 let never = || Value::none(format!("{} was not observed there", measure.name()));
                 known.cloned().unwrap_or_else(never)
             }),
-            Term::Run(_) | Term::OfCalls { .. } => Value::none("it is not evaluated"),
+            Term::Run(place) => match self.memory.runs.get(*place) {
+                Some(run) => run.value(self),
+                None => Value::none("it is known only at the close of a window"),
+            },
+            Term::OfCalls { .. } => Value::none("it is not evaluated"),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
             Term::Loads(glob) => self.about_process(|facts| facts.loads(glob)),
@@ -308,7 +341,7 @@ pub(crate) fn boolean(value: &Scalar) -> Result<bool, String> {
     }
 }
 
-fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
+pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
     let division = matches!(operator, Operator::Divide | Operator::Remainder);
     if division && b == 0.0 {
         return Err("it divides by 0".to_string());

@@ -1,6 +1,7 @@
 //! A rule that passed every check, as data, and what can be asked of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::calls::Memory;
 use crate::diag::Diagnostic;
@@ -8,6 +9,7 @@ use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::function::Reduction;
+use crate::partial::WindowFolds;
 use crate::plan::{Plan, PlannedCapture};
 use crate::term::{Field, Term, Typed};
 use crate::value::{Scalar, Value};
@@ -29,6 +31,8 @@ pub struct CheckedRule {
     /// Folds over every instance since the beginning, each after those it uses.
     pub(crate) runs: Vec<Run>,
     pub(crate) tunes: Vec<Tune>,
+    /// For each window its folds.
+    pub(crate) folds: Vec<Arc<WindowFolds>>,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<Diagnostic>,
 }
@@ -346,23 +350,26 @@ impl CheckedRule {
         window: &WindowData,
         memory: Memory<'_>,
     ) -> Vec<(String, Value)> {
+        let context = Context {
+            window: Some(window),
+            memory,
+            ..Context::default()
+        };
+        self.evaluate_in(place, context)
+    }
+
+    /// The same in a context.
+    pub(crate) fn evaluate_in(&self, place: usize, context: Context<'_>) -> Vec<(String, Value)> {
         let mut values: Vec<(String, Value)> = Vec::with_capacity(self.metrics.len());
         for metric in &self.metrics {
-            if metric.is_called {
-                values.push((metric.name.clone(), Value::none("it has no value by itself")));
-                continue;
-            }
-            if metric.window != place {
-                values.push((metric.name.clone(), Value::none("it lives in another window")));
-                continue;
-            }
-            let context = Context {
-                window: Some(window),
-                metrics: &values,
-                memory,
-                ..Context::default()
+            let value = if metric.is_called {
+                Value::none("it has no value by itself")
+            } else if metric.window != place {
+                Value::none("it lives in another window")
+            } else {
+                let metrics = &values;
+                Context { metrics, ..context }.eval(&metric.value)
             };
-            let value = context.eval(&metric.value);
             values.push((metric.name.clone(), value));
         }
         values

@@ -116,6 +116,8 @@ pub(crate) enum Reach {
 /// A fold over the hits of a probe in the window.
 #[derive(Clone, Debug)]
 pub(crate) struct Fold {
+    /// Its place in the table of the folds of its window, where equal ones share one.
+    pub(crate) slot: usize,
     pub(crate) probe: usize,
     pub(crate) reach: Reach,
     pub(crate) reduction: Reduction,

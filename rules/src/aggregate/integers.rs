@@ -1,7 +1,7 @@
 //! Count, sum and sum of squares of whole numbers: nanoseconds, bytes, counts.
 
 use super::moments::{self, Divisor, Moments};
-use super::natural::Natural;
+use super::natural::{Natural, Whole};
 use super::{Count, MOST_VALUES, Merge, WhyNone};
 
 /// Exact count, sum and sum of squares of u64 and i64.
@@ -113,10 +113,44 @@ impl Integers {
     /// # Errors
     /// Those of [`Integers::variance`].
     pub fn stddev(&self, divisor: Divisor) -> Result<f64, WhyNone> {
-        self.moments().stddev(divisor)
+        self.moments().stddev(divisor, 1)
     }
 
-    fn moments(&self) -> Moments {
+    /// Σx / `per`, the nearest f64: the sum in a greater unit, `per` of theirs.
+    ///
+    /// # Errors
+    /// [`WhyNone::Overflow`].
+    pub fn sum_in(&self, per: u64) -> Result<f64, WhyNone> {
+        let sum = self.sum()?;
+        match (small(sum), per < EXACT) {
+            // Both are doubles: one division is the nearest.
+            (Some(sum), true) => Ok(sum / per as f64),
+            _ => Whole::from(sum).ratio(&Natural::from(u128::from(per.max(1))), 0),
+        }
+    }
+
+    /// Σx / n / `per`, the nearest f64.
+    ///
+    /// # Errors
+    /// Those of [`Integers::mean`].
+    pub fn mean_in(&self, per: u64) -> Result<f64, WhyNone> {
+        let count = self.count.at_least(1)?;
+        let by = u128::from(count) * u128::from(per.max(1));
+        match (small(self.sum), by < u128::from(EXACT)) {
+            (Some(sum), true) => Ok(sum / by as f64),
+            _ => Whole::from(self.sum).ratio(&Natural::from(by), 0),
+        }
+    }
+
+    /// The standard deviation / `per`, the nearest f64.
+    ///
+    /// # Errors
+    /// Those of [`Integers::variance`].
+    pub fn stddev_in(&self, divisor: Divisor, per: u64) -> Result<f64, WhyNone> {
+        self.moments().stddev(divisor, per.max(1))
+    }
+
+    pub(super) fn moments(&self) -> Moments {
         let squares = vec![self.squares as u64, (self.squares >> 64) as u64, self.carries];
         Moments {
             count: self.count,
@@ -125,6 +159,14 @@ impl Integers {
             exponent: 0,
         }
     }
+}
+
+/// Whole numbers up to here are doubles.
+pub(super) const EXACT: u64 = 1 << 53;
+
+/// A whole number as a double, if it is one for sure.
+fn small(value: i128) -> Option<f64> {
+    (value.unsigned_abs() <= u128::from(EXACT)).then_some(value as f64)
 }
 
 impl Merge for Integers {

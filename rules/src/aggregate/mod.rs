@@ -12,12 +12,14 @@
 //! |---|---|---|---|
 //! | [`Integers`] | count, Σx, Σx² of u64 and i64 | sum, mean, variance, standard deviation | 48 |
 //! | [`Reals`] | count, Σx, Σx² of f64 | the same | 1600 |
+//! | [`Numbers`] | [`Integers`] of the whole ones, [`Reals`] of the others | the same | 80, with others 1680 |
 //! | [`Regression`] | count, Σx, Σy, Σx², Σxy | slope and intercept of y on x | 3184 |
 //! | [`Product`] | count, sign, Σ log₂ of the sizes | product | 64 |
 //! | [`Truths`] | how many held, how many did not | any, all | 16 |
 //! | [`Least`], [`Greatest`] | the extreme and its key | min, max, argmin, argmax | of value and key |
 //! | [`First`], [`Last`] | the hit at the end of the order | its value and its [`Moment`] | of the value |
 //! | [`Histogram`] | counts in logarithmic buckets | quantiles to 1/64 of the value | ≤ 15 360 |
+//! | [`Quantiles`] | up to 64 values, or counts in logarithmic buckets | quantiles, exact or to 1/64 | by its buckets |
 //! | [`Table`] | an aggregate for each key | its rows, and what was dropped | bounded by its rows |
 //!
 //! **Bounds.** An aggregate takes [`MOST_VALUES`] = 2⁶³ values; with one more it is overflowed for good, and its
@@ -43,8 +45,10 @@ mod histogram;
 mod integers;
 mod moments;
 mod natural;
+mod numbers;
 mod order;
 mod product;
+mod quantiles;
 mod reals;
 mod regression;
 mod table;
@@ -59,8 +63,10 @@ pub use extreme::{Finite, Greatest, Least};
 pub use histogram::{BUCKETS, Histogram};
 pub use integers::Integers;
 pub use moments::Divisor;
+pub use numbers::Numbers;
 pub use order::{First, Last, Moment};
 pub use product::Product;
+pub use quantiles::{FEW, Quantiles};
 pub use reals::Reals;
 pub use regression::{Line, Regression};
 pub use table::Table;

@@ -26,8 +26,8 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// (n·Σx² − (Σx)²) / (n·(n−1)), or / n².
-    fn spread(&self, divisor: Divisor) -> Result<Scaled, WhyNone> {
+    /// (n·Σx² − (Σx)²) / (n·(n−1)), or / n², for values in units of 1/`per`.
+    fn spread(&self, divisor: Divisor, per: u64) -> Result<Scaled, WhyNone> {
         let count = self.count.at_least(2)?;
         let whole = Natural::from(u128::from(count));
         let deviations = Whole::from(whole.times(&self.squares)).minus(&self.sum.times(&self.sum));
@@ -36,16 +36,17 @@ impl Moments {
             Divisor::Population => count,
         };
         let by = Natural::from(u128::from(count) * u128::from(by));
+        let by = by.times(&Natural::from(u128::from(per) * u128::from(per)));
         // Never negative, by Cauchy and Schwarz, for the sums are exact.
         Ok(deviations.size().over(&by).times_power(2 * self.exponent))
     }
 
     pub(super) fn variance(&self, divisor: Divisor) -> Result<f64, WhyNone> {
-        self.spread(divisor)?.rounded(false)
+        self.spread(divisor, 1)?.rounded(false)
     }
 
-    pub(super) fn stddev(&self, divisor: Divisor) -> Result<f64, WhyNone> {
-        self.spread(divisor)?.root().rounded(false)
+    pub(super) fn stddev(&self, divisor: Divisor, per: u64) -> Result<f64, WhyNone> {
+        self.spread(divisor, per)?.root().rounded(false)
     }
 }
 

@@ -89,7 +89,7 @@ impl Natural {
         Natural::from_limbs(limbs)
     }
 
-    fn up(&self, bits: usize) -> Natural {
+    pub(super) fn up(&self, bits: usize) -> Natural {
         let mut limbs = vec![0; bits / 64];
         let mut carry = 0;
         for limb in &self.0 {
@@ -234,6 +234,15 @@ impl Whole {
 
     pub(super) fn times(&self, other: &Whole) -> Whole {
         Whole::new(self.negative != other.negative, self.size.times(&other.size))
+    }
+
+    pub(super) fn plus(&self, other: &Whole) -> Whole {
+        self.minus(&Whole::new(!other.negative, other.size.clone()))
+    }
+
+    /// This · 2^`bits`.
+    pub(super) fn up(&self, bits: usize) -> Whole {
+        Whole::new(self.negative, self.size.up(bits))
     }
 
     pub(super) fn minus(&self, other: &Whole) -> Whole {

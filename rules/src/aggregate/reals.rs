@@ -108,7 +108,7 @@ impl Reals {
     /// # Errors
     /// Those of [`Reals::variance`].
     pub fn stddev(&self, divisor: Divisor) -> Result<f64, WhyNone> {
-        self.moments()?.stddev(divisor)
+        self.moments()?.stddev(divisor, 1)
     }
 
     /// The count, if all values are finite.
@@ -119,7 +119,7 @@ impl Reals {
         }
     }
 
-    fn moments(&self) -> Result<Moments, WhyNone> {
+    pub(super) fn moments(&self) -> Result<Moments, WhyNone> {
         Ok(Moments {
             count: self.usable()?,
             sum: self.sum.total(),

@@ -6,6 +6,7 @@ use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::Site;
 use crate::function::{Reduction, function_named};
 use crate::lang::ast::{Expr, Node};
+use crate::partial::NOWHERE;
 use crate::term::{Field, Fold, KeyKind, Kind, Reach, Rowed, Statistic, Term, Type, Typed};
 
 /// What every hit has, durations apart.
@@ -179,6 +180,7 @@ impl Infer<'_> {
             None => None,
         };
         let fold = Fold {
+            slot: NOWHERE,
             probe,
             reach: Reach::Instance,
             reduction: call.reduction,
@@ -272,6 +274,7 @@ impl Infer<'_> {
         };
         let result = of.of;
         let fold = Fold {
+            slot: NOWHERE,
             probe,
             reach: Reach::Instance,
             reduction: Reduction::Only,

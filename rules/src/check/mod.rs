@@ -53,6 +53,7 @@ impl RuleFile {
         match rule {
             Some(mut rule) if !has_errors(&wrong) => {
                 rule.warnings = wrong;
+                rule.gather_folds();
                 Ok(rule)
             }
             _ => Err(wrong),
@@ -127,6 +128,7 @@ impl Checker<'_> {
             metrics,
             runs: Vec::new(),
             tunes,
+            folds: Vec::new(),
             plan,
             warnings: Vec::new(),
         })

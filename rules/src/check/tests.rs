@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
@@ -10,6 +11,7 @@ use crate::file::RuleFile;
 use crate::function::FUNCTIONS;
 use crate::hit::Hit;
 use crate::measure::Measure;
+use crate::partial::Content;
 use crate::term::Kind;
 use crate::value::{Key, ProcessId, Scalar, Time, Value};
 use crate::{CheckedRule, Delivery};
@@ -185,7 +187,7 @@ fn a_parameter_can_be_overridden_and_a_wrong_override_is_reported_at_its_place()
 }
 
 /// Three processes: 0 is the master, with two sends; 1 and 2 are workers.
-fn window() -> WindowData {
+fn window(rule: &CheckedRule) -> WindowData {
     let table = |values: [f64; 3]| {
         let rows = values
             .iter()
@@ -201,6 +203,9 @@ fn window() -> WindowData {
         );
     }
     let hits = |count, sum, ends| Ok(HitsInWindow { count, sum, ends });
+    let mut content = Content::new(rule.folds[0].clone());
+    content.take(0, &sent(2, 4, 2, 1024.0));
+    content.take(0, &sent(1, 2, 1, 512.0));
     WindowData {
         index: 7,
         duration: Ok(0.5),
@@ -226,18 +231,11 @@ fn window() -> WindowData {
                 .into(),
             ),
         ],
-        hits: vec![
-            (
-                "send".into(),
-                Ok(vec![sent(1, 2, 1, 512.0), sent(2, 4, 2, 1024.0)]),
-            ),
-            ("step".into(), Ok(Vec::new())),
-        ],
         probe_roles: vec![0, 1],
         ranks: (0..3).map(|id| (ProcessId(id), id)).collect(),
-        left_out: Vec::new(),
         ..WindowData::default()
     }
+    .with(Arc::new(content))
 }
 
 fn sent(ms: u64, duration_ms: u64, to: u32, size: f64) -> Hit {
@@ -260,7 +258,7 @@ fn value_of(formula: &str) -> String {
     let called = "  T(n): n * 2ms + 50ms / n\n  U(m): T(m) + sum(send.duration) * m\n";
     let source = with_metrics(&format!("  V: sum(faults.minor)\n{called}  x: '{formula}'\n"));
     let rule = CheckedRule::from_source(&source).unwrap_or_else(|_| panic!("{}", errors(&source)));
-    let values = rule.evaluate(0, &window(), Memory::default());
+    let values = rule.evaluate(0, &window(&rule), Memory::default());
     let place = rule.metrics.iter().position(|metric| metric.name == "x").unwrap();
     values[place].1.show(rule.metrics[place].value.of)
 }
@@ -400,7 +398,9 @@ fn what_is_not_known_is_none_with_its_reason_and_spreads() {
 
 #[test]
 fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
-    let mut window = window();
+    let rule =
+        CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
+    let mut window = window(&rule);
     window.probes[0].1.insert(
         ProcessId(0),
         Ok(HitsInWindow {
@@ -409,8 +409,6 @@ fn a_probe_that_was_not_hit_has_a_count_and_no_mean() {
             ends: None,
         }),
     );
-    let rule =
-        CheckedRule::from_source(&with_metrics("  n: count(send)\n  m: mean(send.duration)\n")).unwrap();
     let shown: Vec<String> = rule
         .evaluate(0, &window, Memory::default())
         .iter()
@@ -547,7 +545,7 @@ proptest! {
         if rule.metrics[place].is_called {
             return Ok(());
         }
-        let window = window();
+        let window = window(&rule);
         let value = rule.evaluate(0, &window, Memory::default()).swap_remove(place).1;
         let cells: Vec<_> = match value {
             Value::Single(cell) => {

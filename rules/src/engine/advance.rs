@@ -148,10 +148,12 @@ impl Release<'_> {
         place: usize,
         f: impl FnOnce(&mut Track, &Nest<'_>, &mut Dropped) -> Vec<Closed>,
     ) {
-        let Some(Open::Probed(track)) = self.tracks.get_mut(place) else {
+        let Some(open @ Open::Probed(_)) = self.tracks.get_mut(place) else {
             return;
         };
-        let mut track = std::mem::take(track);
+        let Open::Probed(mut track) = std::mem::replace(open, Open::Busy) else {
+            return;
+        };
         let nest = Nest {
             tracks: self.tracks,
             around: &self.around,

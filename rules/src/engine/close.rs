@@ -1,6 +1,7 @@
 //! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are known.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use super::instance::Surroundings;
 use super::output::RuleId;
@@ -9,8 +10,13 @@ use super::tune::{Outbox, TuneState, Turn};
 use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
 use crate::calls::{Memory, Past};
 use crate::eval::{Context, WindowData, boolean};
+use crate::partial::{Content, WindowFolds};
 use crate::rule::WindowKind;
-use crate::value::{ProcessId, Time};
+use crate::run::RunState;
+use crate::value::{ProcessId, Time, Value};
+
+/// Instances that formulas look back over for hits; with fewer hits in them that is all there is.
+const MOST_EARLIER: usize = 1024;
 
 impl Engine {
     /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
@@ -72,7 +78,7 @@ impl Engine {
                 let window = WindowData {
                     window: place,
                     number: *index,
-                    ..self.timed(id, running, *index, (*since, now))
+                    ..self.timed((id, place), running, *index, (*since, now))
                 };
                 out.push((place, Due::Timed(Box::new(window))));
             }
@@ -131,6 +137,53 @@ impl Engine {
     }
 }
 
+/// What the instances of a window held that closed before: whole ones, without the hits of processes that were left out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    /// The newest last, as many as have the hits that a fold looks back for.
+    earlier: VecDeque<Arc<Content>>,
+    /// All together.
+    run: Option<Arc<Content>>,
+}
+
+impl Held {
+    fn show(&self, window: &mut WindowData) {
+        window.earlier = self.earlier.iter().cloned().collect();
+        window.run = self.run.clone();
+    }
+
+    fn keep(&mut self, window: &WindowData, folds: &WindowFolds) {
+        let partial = window.lacking.iter().any(Option::is_some);
+        let Some(content) = window.content.as_ref().filter(|_| !partial) else {
+            return;
+        };
+        let mut content = Arc::clone(content);
+        if !window.excluded.is_empty() {
+            Arc::make_mut(&mut content).leave_out(&window.excluded);
+        }
+        if folds.runs {
+            let run = self
+                .run
+                .get_or_insert_with(|| Arc::new(Content::new(content.folds())));
+            Arc::make_mut(run).merge(&content);
+        }
+        if !folds.newest.is_empty() {
+            self.earlier.push_back(content);
+            while self.earlier.len() > MOST_EARLIER || self.is_enough_without_the_oldest(folds) {
+                self.earlier.pop_front();
+            }
+        }
+    }
+
+    fn is_enough_without_the_oldest(&self, folds: &WindowFolds) -> bool {
+        let enough = |(place, probe, hits): &(usize, usize, u32)| {
+            let newer = self.earlier.iter().skip(1);
+            newer.map(|content| content.hits_of(*place, *probe)).sum::<u64>() >= u64::from(*hits)
+        };
+        self.earlier.len() > 1 && folds.newest.iter().all(enough)
+    }
+}
+
 /// A window that is over.
 enum Due {
     Timed(Box<WindowData>),
@@ -143,9 +196,28 @@ enum LeftOut {
 }
 
 impl Running {
+    /// The folds over every window, those of this one with the instance that closes.
+    fn runs_with(&self, place: usize, window: &WindowData, metrics: &[(String, Value)]) -> Vec<RunState> {
+        let context = Context {
+            window: Some(window),
+            metrics,
+            memory: self.memory(),
+            ..Context::default()
+        };
+        let with = |run: &RunState| {
+            let mut run = run.clone();
+            if run.window() == place {
+                run.take(context);
+            }
+            run
+        };
+        self.runs.iter().map(with).collect()
+    }
+
     fn memory(&self) -> Memory<'_> {
         Memory {
             windows: &self.history,
+            runs: &self.runs,
         }
     }
 
@@ -196,13 +268,14 @@ impl Running {
         &mut self,
         id: RuleId,
         place: usize,
-        window: WindowData,
+        mut window: WindowData,
         now: Time,
         outbox: &mut Outbox<'_>,
     ) -> ClosedWindow {
         self.left_out = window.left_out.clone();
         let memory = Memory {
             windows: &self.history,
+            runs: &self.runs,
         };
         let metrics = self.rule.evaluate(place, &window, memory);
         self.rule.show(place, &metrics, &mut self.metrics);
@@ -235,6 +308,10 @@ impl Running {
             });
             let beyond = history.len().saturating_sub(keep);
             history.drain(..beyond);
+        }
+        self.runs = self.runs_with(place, &window, &metrics);
+        if let (Some(held), Some(folds)) = (self.held.get_mut(place), self.rule.folds.get(place)) {
+            held.keep(&window, folds);
         }
         for (around, number, _) in &window.outer {
             if let Some(inside) = self.inner.get_mut(*around) {

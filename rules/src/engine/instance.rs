@@ -3,11 +3,12 @@
 //! Which hits belong to it and when it closes is decided elsewhere, see [`super::track`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use super::content::{Content, of_one};
+use super::content;
 use super::stream::Arrived;
-use crate::calls::Memory;
 use crate::eval::{Around, Context, WindowData, boolean};
+use crate::partial::Content;
 use crate::rule::{Borders, CheckedRule};
 use crate::value::{Key, ProcessId, Time};
 
@@ -49,7 +50,7 @@ pub(super) struct Instance {
     pub(super) key: Option<Key>,
     /// Where it began and ended in each process that hit its borders.
     pub(super) borders: BTreeMap<ProcessId, (Time, Option<Time>)>,
-    pub(super) content: Content,
+    pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
     /// What it lacked when it was last looked at, and how many hits it had then.
@@ -64,8 +65,8 @@ impl Instance {
 
     /// When it ended in the last of its processes; none while it goes on in one.
     pub(super) fn end(&self) -> Option<Time> {
-        let ends: Option<Vec<Time>> = self.borders.values().map(|(_, end)| *end).collect();
-        ends?.into_iter().max()
+        let mut ends = self.borders.values().map(|(_, end)| *end);
+        ends.try_fold(Time::default(), |last, end| Some(last.max(end?)))
     }
 
     /// Ends it wherever it goes on.
@@ -87,8 +88,8 @@ impl Instance {
         self.spoiled.get_or_insert_with(|| reason.into());
     }
 
-    pub(super) fn take(&mut self, arrived: Arrived) {
-        if !self.content.take(arrived) {
+    pub(super) fn take(&mut self, arrived: &Arrived) {
+        if !Arc::make_mut(&mut self.content).take(arrived.probe, &arrived.hit) {
             self.spoil("it has more hits than are kept");
         }
     }
@@ -109,7 +110,7 @@ impl Instance {
                 .map(|frame| (frame.window, frame.number, frame.index))
                 .collect(),
             around: self.around.clone(),
-            ..self.content.data(self.frame.index, around)
+            ..content::data(&self.content, self.frame.index, around)
         }
     }
 
@@ -135,12 +136,15 @@ impl Instance {
         for (role, condition) in &borders.complete {
             let members = around.roles.get(*role).into_iter().flatten().filter(there);
             for process in members {
-                let own = of_one(&data, *role, *process);
-                let metrics = around.rule.evaluate(self.frame.window, &own, Memory::default());
-                let context = Context {
-                    window: Some(&own),
-                    metrics: &metrics,
+                let seen = Context {
+                    window: Some(&data),
+                    sees: Some((*role, *process)),
                     ..Context::default()
+                };
+                let metrics = around.rule.evaluate_in(self.frame.window, seen);
+                let context = Context {
+                    metrics: &metrics,
+                    ..seen
                 };
                 let holds = context.eval(condition).single().and_then(|value| boolean(&value));
                 if holds != Ok(true) {

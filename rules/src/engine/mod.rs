@@ -24,8 +24,10 @@ mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
 
 use advance::Inside;
+use close::Held;
 use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
@@ -40,7 +42,9 @@ use crate::calls::Past;
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
+use crate::partial::WindowFolds;
 use crate::rule::{CheckedRule, Window, WindowKind};
+use crate::run::RunState;
 use crate::term::Typed;
 use crate::value::{Cell, ProcessId, Time};
 
@@ -66,8 +70,12 @@ struct Running {
     stream: Stream,
     /// For each window its metrics in those that closed before, the newest last.
     history: Vec<Vec<Past>>,
+    /// For each window what its instances held that closed before.
+    held: Vec<Held>,
     /// For each window around others the instances of those that closed within its open ones.
     inner: Vec<Inside>,
+    /// Folds over every window.
+    runs: Vec<RunState>,
     /// For each join the hits that wait for their second.
     joiners: Vec<Joiner>,
     /// For each role its processes.
@@ -81,8 +89,13 @@ struct Running {
 /// What is open of a window.
 #[derive(Clone, Debug)]
 enum Open {
-    Timed { since: Time, index: u64 },
+    Timed {
+        since: Time,
+        index: u64,
+    },
     Probed(Track),
+    /// At work, among the others.
+    Busy,
 }
 
 #[derive(Clone, Debug)]
@@ -141,10 +154,17 @@ impl Engine {
         }
         let running = |rule: CheckedRule| Running {
             mode: Mode::default(),
-            windows: rule.windows.iter().map(|window| open(window, now)).collect(),
+            windows: rule
+                .windows
+                .iter()
+                .zip(&rule.folds)
+                .map(|(window, folds)| open(window, folds, now))
+                .collect(),
             stream: Stream::default(),
             history: vec![Vec::new(); rule.windows.len()],
+            held: vec![Held::default(); rule.windows.len()],
             inner: vec![Inside::default(); rule.windows.len()],
+            runs: rule.runs.iter().map(RunState::new).collect(),
             joiners: vec![Joiner::default(); rule.joins.len()],
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
@@ -463,10 +483,10 @@ impl Engine {
     }
 }
 
-fn open(window: &Window, now: Time) -> Open {
+fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
     match window.kind {
         WindowKind::Timed(_) => Open::Timed { since: now, index: 0 },
-        WindowKind::Probed(_) => Open::Probed(Track::default()),
+        WindowKind::Probed(_) => Open::Probed(Track::new(Arc::clone(folds))),
     }
 }
 
@@ -474,7 +494,7 @@ impl Open {
     fn track(&mut self) -> Option<&mut Track> {
         match self {
             Open::Probed(track) => Some(track),
-            Open::Timed { .. } => None,
+            Open::Timed { .. } | Open::Busy => None,
         }
     }
 }
@@ -483,6 +503,7 @@ impl Running {
     /// Since when samples are needed; none if by no window.
     fn floor(&self) -> Option<Time> {
         let floor = |open: &Open| match open {
+            Open::Busy => None,
             Open::Timed { since, .. } => Some(*since),
             Open::Probed(track) => track.floor().or(self.stream.frontier()),
         };

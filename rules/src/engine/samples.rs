@@ -211,18 +211,14 @@ impl Samples {
         &self,
         of: (RuleId, ProbeId, ProcessId),
         (start, end): (Time, Time),
-    ) -> Result<Vec<Hit>, String> {
+    ) -> Result<Vec<&Hit>, String> {
         let series = self.probes.get(&of).ok_or("was not observed in the window")?;
         let ((first, before), (last, after)) = series.totals.ends(start, end)?;
         let counted = after
             .0
             .checked_sub(before.0)
             .ok_or("ran backwards in the window")?;
-        Ok(series
-            .within(first, last, counted)?
-            .into_iter()
-            .cloned()
-            .collect())
+        series.within(first, last, counted)
     }
 
     /// The hits of a probe within the window; `each` if the least and the greatest are needed.

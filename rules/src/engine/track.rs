@@ -3,8 +3,8 @@
 //! Sees hits in the order of their times, see [`super::stream`]. Says what closed; what is in it is evaluated elsewhere.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::content::Content;
 use super::instance::{Frame, Instance, Surroundings};
 use super::nest::Nest;
 use super::output::Dropped;
@@ -12,6 +12,7 @@ use super::stream::Arrived;
 use crate::calls::Memory;
 use crate::eval::{Context, boolean};
 use crate::hit::Hit;
+use crate::partial::{Content, WindowFolds};
 use crate::rule::{Begin, Borders, Straddle};
 use crate::value::{Key, ProcessId, Time};
 
@@ -35,8 +36,9 @@ pub(super) struct Closed {
 type Name = (Option<u64>, Key);
 
 /// The instances of a window.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Track {
+    folds: Arc<WindowFolds>,
     next: u64,
     /// Of the instances that began last: the number of the enclosing one, and the next index in it.
     indices: Option<(u64, u64)>,
@@ -83,6 +85,18 @@ fn key_of(arrived: &Arrived, borders: &Borders) -> Option<Option<Key>> {
 }
 
 impl Track {
+    /// Of a window with these folds.
+    pub(super) fn new(folds: Arc<WindowFolds>) -> Track {
+        Track {
+            folds,
+            next: 0,
+            indices: None,
+            open: VecDeque::new(),
+            waiting: VecDeque::new(),
+            closed_keys: VecDeque::new(),
+        }
+    }
+
     /// When the oldest open instance began.
     pub(super) fn floor(&self) -> Option<Time> {
         self.open.iter().map(Instance::start).min()
@@ -199,7 +213,7 @@ impl Track {
             return;
         }
         if let Some((process, (start, _))) = enclosing.borders.first_key_value() {
-            self.open_instance(passing, (*process, *start), None, Content::default(), dropped);
+            self.open_instance(passing, (*process, *start), None, None, dropped);
         }
     }
 
@@ -209,7 +223,7 @@ impl Track {
         passing: &Passing<'_>,
         (process, start): (ProcessId, Time),
         key: Option<Key>,
-        content: Content,
+        begin: Option<&Arrived>,
         dropped: &mut Dropped,
     ) {
         let outer = passing
@@ -233,11 +247,14 @@ impl Track {
             outer,
             around: Vec::new(),
             borders: [(process, (start, None))].into(),
-            content,
+            content: Arc::new(Content::new(Arc::clone(&self.folds))),
             spoiled: None,
             lacked: None,
             key,
         };
+        if let Some(begin) = begin {
+            instance.take(begin);
+        }
         if instance.key.is_none() && !passing.is_shared() {
             instance.spoil("several processes hit its borders, and it has no key to join them by");
         }
@@ -275,11 +292,11 @@ impl Track {
                     return;
                 }
                 known.borders.insert(process, (time, None));
-                return known.take(passing.arrived.clone());
+                return known.take(passing.arrived);
             }
         }
-        let content = Content::of(passing.arrived.clone());
-        self.open_instance(passing, (process, time), passing.key.clone(), content, dropped);
+        let begin = Some(passing.arrived);
+        self.open_instance(passing, (process, time), passing.key.clone(), begin, dropped);
     }
 
     /// Gives a new instance the hits that waited for it, and drops those that have waited for long enough.
@@ -288,7 +305,7 @@ impl Track {
         let name = instance.key.clone().map(|key| (instance.enclosing(), key));
         for (since, waits_for, arrived) in std::mem::take(&mut self.waiting) {
             if name.as_ref() == Some(&waits_for) {
-                put(instance, arrived, borders, dropped);
+                put(instance, &arrived, borders, dropped);
             } else if since + PATIENCE < next {
                 dropped.outside += 1;
             } else {
@@ -311,7 +328,7 @@ impl Track {
         match instance.borders.get_mut(&process) {
             Some((_, end @ None)) => {
                 *end = Some(time);
-                put(instance, passing.arrived.clone(), passing.borders, dropped);
+                put(instance, passing.arrived, passing.borders, dropped);
             }
             _ => dropped.outside += 1,
         }
@@ -325,7 +342,7 @@ impl Track {
         if let Some(key) = &passing.key {
             let name = passing.name(key);
             if let Some(instance) = self.by_name(&name) {
-                put(instance, arrived.clone(), passing.borders, dropped);
+                put(instance, arrived, passing.borders, dropped);
                 let number = instance.frame.number;
                 return self.end_by_condition(passing, number, dropped);
             }
@@ -360,7 +377,7 @@ impl Track {
             dropped.outside += 1;
             return;
         };
-        put(instance, passing.arrived.clone(), passing.borders, dropped);
+        put(instance, passing.arrived, passing.borders, dropped);
         let number = instance.frame.number;
         self.end_by_condition(passing, number, dropped);
     }
@@ -382,7 +399,7 @@ impl Track {
             part.hit.time = last;
             part.hit.duration_ns = last.since(first);
             covered += part.hit.duration_ns;
-            instance.take(part);
+            instance.take(&part);
         }
         if covered < passing.arrived.hit.duration_ns {
             dropped.outside += 1;
@@ -439,7 +456,7 @@ impl Track {
             return;
         };
         if passing.enclosing.filter(goes_on).is_some() {
-            self.open_instance(passing, border, None, Content::default(), dropped);
+            self.open_instance(passing, border, None, None, dropped);
         }
     }
 
@@ -530,7 +547,7 @@ fn began(hit: &Hit) -> Time {
 }
 
 /// Spans that began before the instance may be left out.
-fn put(instance: &mut Instance, arrived: Arrived, borders: &Borders, dropped: &mut Dropped) {
+fn put(instance: &mut Instance, arrived: &Arrived, borders: &Borders, dropped: &mut Dropped) {
     let straddles = arrived.hit.duration_ns > 0 && began(&arrived.hit) < instance.start();
     if borders.straddle == Straddle::Drop && straddles {
         dropped.straddling += 1;

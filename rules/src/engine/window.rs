@@ -1,12 +1,13 @@
 //! A window closes: who was there from border to border, and what was measured of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::output::{ProbeId, RuleId};
 use super::{Engine, Process, Running};
 use crate::eval::{HitsByProcess, WindowData};
-use crate::hit::Hit;
 use crate::measure::{Kind, Measure, Scope};
+use crate::partial::Content;
 use crate::plan::Delivery;
 use crate::rule::{Borders, Probe, Window};
 use crate::term::Term;
@@ -17,7 +18,7 @@ impl Engine {
     /// A timed window of `running` between its borders.
     pub(super) fn timed(
         &self,
-        id: RuleId,
+        (id, place): (RuleId, usize),
         running: &Running,
         index: u64,
         borders: (Time, Time),
@@ -25,18 +26,20 @@ impl Engine {
         let mut left_out = Vec::new();
         let whole = self.whole(running, borders, &mut left_out);
         let roles = running.roles.iter().map(|members| members & &whole).collect();
+        let (content, lacking) = self.each_hit((id, place), running, &whole, borders);
         WindowData {
             index,
             duration: Ok(borders.1.since(borders.0) as f64 / 1e9),
             roles,
             measures: self.measures(running, &whole, borders),
             probes: self.probed(id, running, &whole, borders),
-            hits: self.each_hit(id, running, &whole, borders),
+            lacking,
             probe_roles: running.rule.probe_roles(),
             ranks: self.ranks(&whole),
             left_out,
             ..WindowData::default()
         }
+        .with(Arc::new(content))
     }
 
     /// Adds to an instance's hits what else is known of the time between its borders. What is `missing` makes its
@@ -52,16 +55,11 @@ impl Engine {
         data.roles = running.roles.iter().map(|members| members & &whole).collect();
         data.measures = self.measures(running, &whole, borders);
         data.duration = Ok(borders.1.since(borders.0) as f64 / 1e9);
-        for (_, hits) in &mut data.hits {
-            if let Ok(hits) = hits {
-                hits.retain(|hit| whole.contains(&hit.process));
-            }
-        }
+        let processes = data.content.iter().flat_map(|content| content.processes());
+        data.excluded = processes.filter(|process| !whole.contains(process)).collect();
         if let Some(missing) = missing {
             let reason = format!("the window is partial: {missing}");
-            data.hits
-                .iter_mut()
-                .for_each(|(_, hits)| *hits = Err(reason.clone()));
+            data.lacking = vec![Some(reason.clone()); data.probe_roles.len()];
             data.left_out.push(reason.clone());
             data.duration = Err(reason);
         }
@@ -205,40 +203,37 @@ impl Engine {
         of.iter().filter_map(rank).collect()
     }
 
-    /// The hits of every probe that delivers each, in their order.
+    /// What is made of the hits of every probe that delivers each, and for each probe why not all are known.
     fn each_hit(
         &self,
-        id: RuleId,
+        (id, place): (RuleId, usize),
         running: &Running,
         whole: &BTreeSet<ProcessId>,
         borders: (Time, Time),
-    ) -> Vec<(String, Result<Vec<Hit>, String>)> {
+    ) -> (Content, Vec<Option<String>>) {
+        let mut content = Content::new(running.rule.folds.get(place).cloned().unwrap_or_default());
         let nobody = BTreeSet::new();
-        let of_probe = |place: usize, probe: &Probe| {
+        let mut of_probe = |place: usize, probe: &Probe| {
             let members = running.roles.get(probe.role).unwrap_or(&nobody);
-            let mut hits = Vec::new();
             for process in members.intersection(whole) {
                 let found = self.samples.each_hit((id, ProbeId(place), *process), borders);
-                hits.extend(
-                    found.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process)))?,
-                );
+                let hits =
+                    found.map_err(|reason| format!("{} of {} {reason}", probe.name, self.name(*process)))?;
+                if !hits.into_iter().all(|hit| content.take(place, hit)) {
+                    return Err(format!("{} has more hits than are kept", probe.name));
+                }
             }
-            hits.sort_by(Hit::order);
-            Ok(hits)
+            Ok(())
         };
         let planned = &running.rule.plan.probes;
         let probes = running.rule.probes.iter().zip(planned).enumerate();
-        probes
-            .map(|(place, (probe, planned))| {
-                let each = planned.delivers == Delivery::EachHit;
-                let hits = if each {
-                    of_probe(place, probe)
-                } else {
-                    Ok(Vec::new())
-                };
-                (probe.name.clone(), hits)
+        let lacking = probes
+            .map(|(place, (probe, planned))| match planned.delivers {
+                Delivery::EachHit => of_probe(place, probe).err(),
+                Delivery::Nothing | Delivery::Count | Delivery::Durations => None,
             })
-            .collect()
+            .collect();
+        (content, lacking)
     }
 
     fn probed(

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod golden;
+mod mixed;
 mod naive;
 mod numbers;
 mod order;

@@ -1,0 +1,111 @@
+//! Count, sum and sum of squares of doubles most of which are whole: sizes, counts, ranks.
+
+use super::exact::UNIT;
+use super::integers::EXACT;
+use super::moments::{self, Divisor, Moments};
+use super::natural::Whole;
+use super::{Integers, Merge, Reals, WhyNone};
+
+/// Exact count, sum and sum of squares of f64, as fast as [`Integers`] where the values are whole and below 2⁵³.
+///
+/// Whole values go to one aggregate and all others to a second, which is there once there is one: to which of the two
+/// a value goes depends on the value alone, so that equal sets of values give equal states.
+///
+/// ```
+/// use rules::aggregate::{Merge, Numbers};
+///
+/// let (mut here, mut there) = (Numbers::default(), Numbers::default());
+/// [1e15, 0.25].iter().for_each(|x| here.add(*x));
+/// there.add(-1e15);
+/// there.merge(&here);
+/// assert_eq!(there.sum(), Ok(0.25));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers {
+    whole: Integers,
+    others: Option<Box<Reals>>,
+}
+
+impl Numbers {
+    /// Adds a value.
+    #[inline]
+    pub fn add(&mut self, value: f64) {
+        // A cast saturates, and NaN becomes 0, which is not equal to it.
+        let whole = value as i64;
+        if whole as f64 == value && whole.unsigned_abs() <= EXACT {
+            self.whole.add_signed(whole);
+        } else {
+            self.others.get_or_insert_default().add(value);
+        }
+    }
+
+    /// How many values were added.
+    ///
+    /// # Errors
+    /// [`WhyNone::Overflow`].
+    pub fn count(&self) -> Result<u64, WhyNone> {
+        Ok(match &self.others {
+            None => self.whole.count()?,
+            Some(others) => self.whole.count()?.saturating_add(others.count()?),
+        })
+    }
+
+    /// Σx, the nearest f64; 0 of no values.
+    ///
+    /// # Errors
+    /// [`WhyNone::NotFinite`], [`WhyNone::TooLarge`], [`WhyNone::Overflow`].
+    pub fn sum(&self) -> Result<f64, WhyNone> {
+        match &self.others {
+            None => self.whole.sum_in(1),
+            Some(others) => self.both(others)?.sum.rounded(UNIT),
+        }
+    }
+
+    /// Σx / n, the nearest f64.
+    ///
+    /// # Errors
+    /// [`WhyNone::NoValues`], [`WhyNone::NotFinite`], [`WhyNone::Overflow`].
+    pub fn mean(&self) -> Result<f64, WhyNone> {
+        match &self.others {
+            None => self.whole.mean_in(1),
+            Some(others) => {
+                let both = self.both(others)?;
+                moments::mean(both.count, &both.sum, UNIT)
+            }
+        }
+    }
+
+    /// The square root of the exact variance, the nearest f64.
+    ///
+    /// # Errors
+    /// [`WhyNone::NoValues`] and [`WhyNone::OneValue`]; [`WhyNone::NotFinite`], [`WhyNone::Overflow`].
+    pub fn stddev(&self, divisor: Divisor) -> Result<f64, WhyNone> {
+        match &self.others {
+            None => self.whole.stddev_in(divisor, 1),
+            Some(others) => self.both(others)?.stddev(divisor, 1),
+        }
+    }
+
+    /// The sums of both, in units of 2^-1074 and of its square.
+    fn both(&self, others: &Reals) -> Result<Moments, WhyNone> {
+        let (whole, others) = (self.whole.moments(), others.moments()?);
+        self.whole.count()?;
+        let up = UNIT.unsigned_abs() as usize;
+        let sum: Whole = whole.sum.up(up);
+        Ok(Moments {
+            count: whole.count.plus(others.count.0),
+            sum: sum.plus(&others.sum),
+            squares: whole.squares.up(2 * up).plus(&others.squares),
+            exponent: UNIT,
+        })
+    }
+}
+
+impl Merge for Numbers {
+    fn merge(&mut self, other: &Numbers) {
+        self.whole.merge(&other.whole);
+        if let Some(others) = &other.others {
+            self.others.get_or_insert_default().merge(others);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Quantiles of doubles of any sign: exact of few values, from logarithmic buckets of many.
+
+use std::collections::BTreeMap;
+
+use super::histogram::rank;
+use super::{Count, Merge, WhyNone};
+
+/// Up to so many values are kept themselves.
+pub const FEW: usize = 64;
+/// A bucket is told by the sign, the exponent and the first 5 bits behind the point: 32 buckets in each power of two.
+const CUT: u32 = 52 - 5;
+
+/// The values themselves while there are at most [`FEW`], else how many fall into each bucket.
+///
+/// Which of the two depends on the number of values alone, so that any split and order of them give equal states. A
+/// bucket from `low` on is at most `low` / 32 wide: what is given is its middle, off by at most 1/64 of the value.
+///
+/// ```
+/// use rules::aggregate::Quantiles;
+///
+/// let mut spans = Quantiles::default();
+/// (1..=4).for_each(|ms| spans.add(f64::from(ms)));
+/// assert_eq!(spans.quantile(0.5), Ok(2.5));
+/// (5..=1000).for_each(|ms| spans.add(f64::from(ms)));
+/// assert!((spans.quantile(0.5).unwrap() - 500.0).abs() <= 500.0 / 64.0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quantiles {
+    count: Count,
+    not_finite: u64,
+    /// In their order.
+    few: Vec<f64>,
+    buckets: BTreeMap<i32, u64>,
+}
+
+impl Quantiles {
+    /// Adds a value; one that is not finite is counted, and there are no quantiles then.
+    pub fn add(&mut self, value: f64) {
+        self.count = self.count.plus(1);
+        if !value.is_finite() {
+            self.not_finite = self.not_finite.saturating_add(1);
+            return;
+        }
+        // −0 + 0 is 0.
+        let value = value + 0.0;
+        if !self.buckets.is_empty() {
+            *self.buckets.entry(bucket(value)).or_default() += 1;
+            return;
+        }
+        let place = self.few.partition_point(|known| *known <= value);
+        self.few.insert(place, value);
+        if self.few.len() > FEW {
+            self.spill();
+        }
+    }
+
+    fn spill(&mut self) {
+        for value in std::mem::take(&mut self.few) {
+            *self.buckets.entry(bucket(value)).or_default() += 1;
+        }
+    }
+
+    /// The value that the share `q` of all values stays below. Of few values it lies on the straight line between two of
+    /// them; of more it is the middle of the bucket of the r-th smallest, r the least from 1 on with r / n ≥ `q`.
+    ///
+    /// # Errors
+    /// [`WhyNone::NoShare`], [`WhyNone::NoValues`], [`WhyNone::NotFinite`], [`WhyNone::Overflow`].
+    pub fn quantile(&self, q: f64) -> Result<f64, WhyNone> {
+        let count = self.count.at_least(1)?;
+        if !(0.0..=1.0).contains(&q) {
+            return Err(WhyNone::NoShare);
+        }
+        if self.not_finite > 0 {
+            return Err(WhyNone::NotFinite(self.not_finite));
+        }
+        if self.buckets.is_empty() {
+            let place = q * (self.few.len() - 1) as f64;
+            let at = |place: f64| self.few.get(place as usize).copied().ok_or(WhyNone::NoValues);
+            let (low, high) = (at(place.floor())?, at(place.ceil())?);
+            return Ok(low + (high - low) * place.fract());
+        }
+        let (rank, mut below) = (rank(q, count), 0);
+        for (bucket, more) in &self.buckets {
+            below += more;
+            if below >= rank {
+                return Ok(middle(*bucket));
+            }
+        }
+        Err(WhyNone::NoValues)
+    }
+}
+
+impl Merge for Quantiles {
+    fn merge(&mut self, other: &Quantiles) {
+        self.count = self.count.plus(other.count.0);
+        self.not_finite = self.not_finite.saturating_add(other.not_finite);
+        self.few.extend(&other.few);
+        self.few.sort_by(f64::total_cmp);
+        for (bucket, more) in &other.buckets {
+            *self.buckets.entry(*bucket).or_default() += more;
+        }
+        if self.few.len() > FEW || !self.buckets.is_empty() {
+            self.spill();
+        }
+    }
+}
+
+/// In the order of the values: 0 for what is nearest to it, −1 for the negative ones that are.
+fn bucket(value: f64) -> i32 {
+    let size = (value.abs().to_bits() >> CUT) as i32;
+    if value < 0.0 { -1 - size } else { size }
+}
+
+fn middle(bucket: i32) -> f64 {
+    let size = if bucket < 0 { -1 - bucket } else { bucket } as u64;
+    let (low, high) = (
+        f64::from_bits(size << CUT),
+        f64::from_bits((size << CUT) | ((1 << CUT) - 1)),
+    );
+    let middle = low + (high - low) / 2.0;
+    if bucket < 0 { -middle } else { middle }
+}

@@ -1,0 +1,73 @@
+//! Doubles most of which are whole, and quantiles of few and of many.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::{doubles, finite, lawful, split};
+use crate::aggregate::{Divisor, FEW, Integers, Merge, Numbers, Quantiles, Reals, WhyNone};
+
+proptest! {
+    #[test]
+    fn numbers_are_what_the_sums_of_all_doubles_are(split in split(doubles())) {
+        let numbers: Numbers = lawful(&split, |numbers: &mut Numbers, value| numbers.add(*value));
+        let mut reals = Reals::default();
+        split.values.iter().for_each(|value| reals.add(*value));
+        prop_assert_eq!(numbers.count(), reals.count());
+        prop_assert_eq!(numbers.sum(), reals.sum());
+        prop_assert_eq!(numbers.mean(), reals.mean());
+        prop_assert_eq!(numbers.stddev(Divisor::Population), reals.stddev(Divisor::Population));
+    }
+
+    #[test]
+    fn sums_in_a_greater_unit_are_rounded_once(values in vec(prop_oneof![0..1u64 << 60, 0..1000u64], 1..20)) {
+        let (mut integers, mut reals) = (Integers::default(), Reals::default());
+        // Divided by a power of 2 each value below 2^53 stays exact.
+        values.iter().map(|value| value >> 7).for_each(|value| {
+            integers.add(value);
+            reals.add(value as f64 / 1024.0);
+        });
+        prop_assert_eq!(integers.sum_in(1024), reals.sum());
+        prop_assert_eq!(integers.mean_in(1024), reals.mean());
+        prop_assert_eq!(integers.stddev_in(Divisor::Sample, 1024), reals.stddev(Divisor::Sample));
+    }
+
+    #[test]
+    fn quantiles_of_few_lie_between_two_and_of_many_in_their_bucket(
+        values in vec(finite(), 1..3 * FEW), cut in any::<prop::sample::Index>(), q in 0.0..=1.0f64,
+    ) {
+        let (one, two) = values.split_at(cut.index(values.len()));
+        let of = |values: &[f64]| {
+            let mut quantiles = Quantiles::default();
+            values.iter().for_each(|value| quantiles.add(*value));
+            quantiles
+        };
+        let (mut merged, mut other, all) = (of(one), of(two), of(&values));
+        merged.merge(&of(two));
+        other.merge(&of(one));
+        prop_assert_eq!(&merged, &all);
+        prop_assert_eq!(&other, &all);
+        let mut sorted: Vec<f64> = values.iter().map(|value| value + 0.0).collect();
+        sorted.sort_by(f64::total_cmp);
+        let found = all.quantile(q).unwrap();
+        if values.len() <= FEW {
+            let place = q * (values.len() - 1) as f64;
+            let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+            prop_assert!(found >= low && (found <= high || (high - low).is_infinite()), "{low} {found} {high}");
+        } else {
+            let rank = crate::aggregate::histogram::rank(q, values.len() as u64);
+            let exact = sorted[rank as usize - 1];
+            // Of subnormal numbers all bits are behind the point.
+            prop_assert!((found - exact).abs() <= exact.abs() / 64.0 + f64::MIN_POSITIVE, "{found} {exact}");
+        }
+    }
+}
+
+#[test]
+fn quantiles_have_none_where_there_is_none() {
+    let mut quantiles = Quantiles::default();
+    assert_eq!(quantiles.quantile(0.5), Err(WhyNone::NoValues));
+    quantiles.add(1.0);
+    assert_eq!(quantiles.quantile(1.5), Err(WhyNone::NoShare));
+    quantiles.add(f64::NAN);
+    assert_eq!(quantiles.quantile(0.5), Err(WhyNone::NotFinite(1)));
+}

@@ -1,0 +1,254 @@
+//! What is kept of one instance of a window: for each process the state of each fold.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use super::gather::{Intake, WindowFolds};
+use super::source::{Source, cell, holds, key};
+use super::state::{Place, State};
+use crate::hit::Hit;
+use crate::value::{Key, ProcessId};
+
+/// Hits that are kept of an instance; what is beyond makes it partial.
+const MOST_HITS: usize = 65_536;
+/// States of an instance; what is beyond makes it partial.
+pub(super) const MOST_ROWS: usize = 65_536;
+
+/// What is kept of the hits of an instance.
+#[derive(Clone, Debug)]
+pub(crate) struct Content {
+    pub(super) folds: Arc<WindowFolds>,
+    /// In the order of the processes.
+    pub(super) rows: Vec<(ProcessId, Vec<Row>)>,
+    /// For each probe its hits, where a fold waits for the close.
+    pub(super) kept: Vec<Vec<Hit>>,
+    hits: usize,
+    states: usize,
+    hits_kept: usize,
+}
+
+/// What one fold has of one process.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    pub(super) groups: Groups,
+    /// Why a hit could not be chosen or put into its row: the least reasons.
+    pub(super) unchosen: Option<Box<str>>,
+    pub(super) unkeyed: Option<Box<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Groups {
+    One(State),
+    Keyed(BTreeMap<Key, State>),
+}
+
+/// Content is equal if the same hits were taken, in whatever order.
+impl PartialEq for Content {
+    fn eq(&self, other: &Content) -> bool {
+        let sorted = |content: &Content| {
+            let mut kept = content.kept.clone();
+            kept.iter_mut().for_each(|hits| hits.sort_by(Hit::order));
+            kept
+        };
+        self.rows == other.rows && self.hits == other.hits && sorted(self) == sorted(other)
+    }
+}
+
+impl Content {
+    pub(crate) fn new(folds: Arc<WindowFolds>) -> Content {
+        Content {
+            rows: Vec::new(),
+            kept: vec![Vec::new(); folds.names.len()],
+            folds,
+            hits: 0,
+            states: 0,
+            hits_kept: 0,
+        }
+    }
+
+    /// What is folded in it.
+    pub(crate) fn folds(&self) -> Arc<WindowFolds> {
+        Arc::clone(&self.folds)
+    }
+
+    /// How many folds it has.
+    pub(crate) fn places(&self) -> usize {
+        self.folds.folds.len()
+    }
+
+    /// How many hits were taken.
+    pub(crate) fn len(&self) -> usize {
+        self.hits
+    }
+
+    /// Takes a hit; false if there is no room for it.
+    pub(crate) fn take(&mut self, probe: usize, hit: &Hit) -> bool {
+        self.hits += 1;
+        if self.folds.keeps.get(probe) == Some(&true) {
+            self.hits_kept += 1;
+            if let Some(kept) = self.kept.get_mut(probe).filter(|_| self.hits_kept <= MOST_HITS) {
+                kept.push(hit.clone());
+            }
+        }
+        let folds = Arc::clone(&self.folds);
+        let of_probe = folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
+        if !of_probe.is_empty() {
+            let row = self.row(hit.process);
+            let mut more = 0;
+            for place in of_probe {
+                if let (Some(row), Some(fold)) = (row.get_mut(*place), folds.folds.get(*place)) {
+                    more += row.take(fold, hit);
+                }
+            }
+            self.states += more;
+        }
+        self.has_room()
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.states <= MOST_ROWS && self.hits_kept <= MOST_HITS
+    }
+
+    fn row(&mut self, process: ProcessId) -> &mut Vec<Row> {
+        let known = match self.rows.last() {
+            Some((last, _)) if *last == process => Ok(self.rows.len() - 1),
+            _ => self.rows.binary_search_by_key(&process, |(known, _)| *known),
+        };
+        let place = known.unwrap_or_else(|place| {
+            let row = self.folds.folds.iter().map(Row::new).collect();
+            self.rows.insert(place, (process, row));
+            place
+        });
+        &mut self.rows[place].1
+    }
+
+    /// Takes in what was made of other hits.
+    pub(crate) fn merge(&mut self, other: &Content) {
+        self.hits += other.hits;
+        self.hits_kept += other.hits_kept;
+        for (kept, more) in self.kept.iter_mut().zip(&other.kept) {
+            let room = MOST_HITS.saturating_sub(kept.len());
+            kept.extend(more.iter().take(room).cloned());
+        }
+        for (process, rows) in &other.rows {
+            let mut more = 0;
+            for (row, other) in self.row(*process).iter_mut().zip(rows) {
+                more += row.merge(other);
+            }
+            self.states += more;
+        }
+    }
+
+    /// Forgets what came of some processes.
+    pub(crate) fn leave_out(&mut self, processes: &[ProcessId]) {
+        self.rows.retain(|(process, _)| !processes.contains(process));
+        for kept in &mut self.kept {
+            kept.retain(|hit| !processes.contains(&hit.process));
+        }
+        self.hits_kept = self.kept.iter().map(Vec::len).sum();
+    }
+
+    /// The processes of which it has something.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> {
+        let kept = self.kept.iter().flatten().map(|hit| hit.process);
+        self.rows.iter().map(|(process, _)| *process).chain(kept)
+    }
+}
+
+impl Row {
+    fn new(fold: &Intake) -> Row {
+        Row {
+            groups: match fold.by {
+                Some(_) => Groups::Keyed(BTreeMap::new()),
+                None => Groups::One(fold.empty()),
+            },
+            unchosen: None,
+            unkeyed: None,
+        }
+    }
+
+    /// How many states came with it.
+    fn take(&mut self, fold: &Intake, hit: &Hit) -> usize {
+        if let Some(filter) = &fold.filter {
+            match holds(filter, hit) {
+                Ok(true) => {}
+                Ok(false) => return 0,
+                Err(reason) => {
+                    least(&mut self.unchosen, &reason);
+                    return 0;
+                }
+            }
+        }
+        match (&mut self.groups, &fold.by) {
+            (Groups::Keyed(groups), Some(by)) => match key(by, hit) {
+                Ok(key) => {
+                    let before = groups.len();
+                    add(groups.entry(key).or_insert_with(|| fold.empty()), fold, hit);
+                    groups.len() - before
+                }
+                Err(reason) => {
+                    least(&mut self.unkeyed, &reason);
+                    0
+                }
+            },
+            (Groups::One(state), _) => {
+                add(state, fold, hit);
+                0
+            }
+            (Groups::Keyed(_), None) => 0,
+        }
+    }
+
+    /// How many states came with it.
+    fn merge(&mut self, other: &Row) -> usize {
+        for (mine, other) in [
+            (&mut self.unchosen, &other.unchosen),
+            (&mut self.unkeyed, &other.unkeyed),
+        ] {
+            other.iter().for_each(|reason| least(mine, reason));
+        }
+        match (&mut self.groups, &other.groups) {
+            (Groups::One(state), Groups::One(other)) => state.merge(other),
+            (Groups::Keyed(groups), Groups::Keyed(others)) => {
+                let before = groups.len();
+                for (key, other) in others {
+                    match groups.entry(key.clone()) {
+                        Entry::Occupied(state) => state.into_mut().merge(other),
+                        Entry::Vacant(place) => {
+                            place.insert(other.clone());
+                        }
+                    }
+                }
+                return groups.len() - before;
+            }
+            // Rows of one fold are of one kind.
+            _ => {}
+        }
+        0
+    }
+}
+
+/// Adds what the fold folds of a hit.
+fn add(state: &mut State, fold: &Intake, hit: &Hit) {
+    let place = Place::of(hit);
+    match &fold.of {
+        Source::Hits => state.count(),
+        Source::Duration if fold.second.is_none() => state.add_duration(hit.duration_ns, place),
+        Source::Duration => {
+            let value = crate::value::finite(hit.duration_ns as f64 / 1e9);
+            state.add(value, fold.second.as_ref().map(|x| cell(x, hit)), place);
+        }
+        Source::Value(of) => match (cell(of, hit), &fold.second) {
+            (Ok(crate::value::Scalar::Number(value)), None) => state.add_number(value, place),
+            (value, second) => state.add(value, second.as_ref().map(|x| cell(x, hit)), place),
+        },
+    }
+}
+
+/// Of two reasons the one that is kept, whichever came first.
+pub(super) fn least(kept: &mut Option<Box<str>>, reason: &str) {
+    if kept.as_deref().is_none_or(|known| reason < known) {
+        *kept = Some(reason.into());
+    }
+}

@@ -1,0 +1,249 @@
+//! The folds of a rule, each once for its window: metrics, tunes and conditions that fold the same share it.
+
+use std::sync::Arc;
+
+use super::source::{Source, at_intake};
+use super::state::State;
+use crate::diag::Span;
+use crate::function::Reduction;
+use crate::rule::{CheckedRule, FilledPart, Tune, Window, WindowKind};
+use crate::term::{Fold, Reach, Rowed, Term, Typed};
+
+/// A fold that no window has got.
+pub(crate) const NOWHERE: usize = usize::MAX;
+
+/// A fold as hits are taken into it.
+#[derive(Clone, Debug)]
+pub(crate) struct Intake {
+    pub(super) reduction: Reduction,
+    pub(super) of: Source,
+    pub(super) second: Option<Typed>,
+    pub(super) filter: Option<Typed>,
+    /// What tells its rows apart, those of processes apart.
+    pub(super) by: Option<Typed>,
+    /// It waits for the close: its hits are kept.
+    pub(super) waits: bool,
+}
+
+/// The folds of one window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WindowFolds {
+    pub(super) folds: Vec<Intake>,
+    /// For each probe, joins behind them, its name.
+    pub(super) names: Vec<String>,
+    /// For each probe the folds of its hits that are made as they come.
+    pub(super) of_probe: Vec<Vec<usize>>,
+    /// For each probe whether its hits are kept.
+    pub(super) keeps: Vec<bool>,
+    /// For each fold that looks back over whole instances its place, its probe, and for how many hits.
+    pub(crate) newest: Vec<(usize, usize, u32)>,
+    /// There is a fold over every instance.
+    pub(crate) runs: bool,
+}
+
+impl Intake {
+    fn of(fold: &Fold) -> Intake {
+        let by = match &fold.by {
+            Some(Rowed::By(by)) => Some(by.clone()),
+            Some(Rowed::ByProcess) | None => None,
+        };
+        Intake {
+            reduction: fold.reduction,
+            of: Source::of(fold),
+            second: fold.second.clone(),
+            filter: fold.filter.clone(),
+            by,
+            waits: !at_intake(fold),
+        }
+    }
+
+    pub(super) fn empty(&self) -> State {
+        State::new(self.reduction, matches!(self.of, Source::Duration))
+    }
+}
+
+/// The folds of one window while they are gathered, with what tells them apart.
+#[derive(Default)]
+struct Gathered {
+    keys: Vec<String>,
+    folds: Vec<Fold>,
+    newest: Vec<(usize, usize, u32)>,
+    runs: bool,
+}
+
+impl CheckedRule {
+    /// Gives each fold its place in the table of its window, and the tables, one for each window.
+    pub(crate) fn gather_folds(&mut self) {
+        let mut gathered: Vec<Gathered> = self.windows.iter().map(|_| Gathered::default()).collect();
+        self.each_formula(&mut |home, formula| {
+            each_fold(formula, &mut |fold| {
+                let window = match fold.reach {
+                    Reach::Enclosing(window) => window,
+                    Reach::Instance | Reach::Newest(_) | Reach::Run => home,
+                };
+                if let Some(gathered) = gathered.get_mut(window) {
+                    fold.slot = gathered.place(fold);
+                }
+            });
+        });
+        let probes = self.probes.iter().map(|probe| &probe.name);
+        let names: Vec<String> = probes
+            .chain(self.joins.iter().map(|join| &join.name))
+            .cloned()
+            .collect();
+        let table = |gathered: Gathered| Arc::new(gathered.table(&names));
+        self.folds = gathered.into_iter().map(table).collect();
+    }
+
+    /// Every formula of a window, with the window's place.
+    fn each_formula(&mut self, f: &mut impl FnMut(usize, &mut Typed)) {
+        for metric in &mut self.metrics {
+            f(metric.window, &mut metric.value);
+        }
+        for tune in &mut self.tunes {
+            let window = tune.window;
+            tune.each_formula(&mut |formula| f(window, formula));
+        }
+        for run in &mut self.runs {
+            f(run.window, &mut run.of);
+            run.by.iter_mut().for_each(|by| f(run.window, by));
+        }
+        for (place, window) in self.windows.iter_mut().enumerate() {
+            window.each_formula(&mut |formula| f(place, formula));
+        }
+    }
+}
+
+impl Tune {
+    fn each_formula(&mut self, f: &mut impl FnMut(&mut Typed)) {
+        f(&mut self.when);
+        self.expect.iter_mut().for_each(&mut *f);
+        for template in [&mut self.finding, &mut self.next_start].into_iter().flatten() {
+            for part in &mut template.0 {
+                if let FilledPart::Value(value) = part {
+                    f(value);
+                }
+            }
+        }
+        if let Some(action) = &mut self.action {
+            f(&mut action.value);
+            f(&mut action.guard.objective);
+            action.range.iter_mut().for_each(|(condition, _)| f(condition));
+        }
+    }
+}
+
+impl Window {
+    fn each_formula(&mut self, f: &mut impl FnMut(&mut Typed)) {
+        if let WindowKind::Probed(borders) = &mut self.kind {
+            borders.until.iter_mut().for_each(&mut *f);
+            borders.discard.iter_mut().for_each(&mut *f);
+            borders
+                .complete
+                .iter_mut()
+                .for_each(|(_, condition)| f(condition));
+        }
+    }
+}
+
+impl Gathered {
+    fn place(&mut self, fold: &Fold) -> usize {
+        let key = key(fold);
+        let known = self.keys.iter().position(|known| *known == key);
+        let slot = known.unwrap_or_else(|| {
+            self.keys.push(key);
+            self.folds.push(fold.clone());
+            self.keys.len() - 1
+        });
+        match fold.reach {
+            Reach::Newest(hits) => self.newest.push((slot, fold.probe, hits)),
+            Reach::Run => self.runs = true,
+            Reach::Instance | Reach::Enclosing(_) => {}
+        }
+        slot
+    }
+
+    fn table(self, names: &[String]) -> WindowFolds {
+        let folds: Vec<Intake> = self.folds.iter().map(Intake::of).collect();
+        let mut of_probe = vec![Vec::new(); names.len()];
+        let mut keeps = vec![false; names.len()];
+        for (place, (fold, intake)) in self.folds.iter().zip(&folds).enumerate() {
+            if intake.waits {
+                keeps
+                    .iter_mut()
+                    .skip(fold.probe)
+                    .take(1)
+                    .for_each(|keeps| *keeps = true);
+            } else {
+                of_probe
+                    .iter_mut()
+                    .skip(fold.probe)
+                    .take(1)
+                    .for_each(|of: &mut Vec<usize>| of.push(place));
+            }
+        }
+        WindowFolds {
+            folds,
+            names: names.to_vec(),
+            of_probe,
+            keeps,
+            newest: self.newest,
+            runs: self.runs,
+        }
+    }
+}
+
+/// The fold as text without its place in the file: equal folds have equal ones, and so have those that differ in the
+/// instances they go over, for what is kept of each instance is the same.
+fn key(fold: &Fold) -> String {
+    let mut typed = Typed {
+        term: Term::Fold(Box::new(Fold {
+            reach: Reach::Instance,
+            ..fold.clone()
+        })),
+        of: crate::term::Type::PLAIN,
+        span: Span::default(),
+    };
+    forget_places(&mut typed);
+    format!("{typed:?}")
+}
+
+fn forget_places(typed: &mut Typed) {
+    typed.span = Span::default();
+    match &mut typed.term {
+        Term::Fold(fold) => {
+            fold.slot = NOWHERE;
+            parts(fold).into_iter().for_each(forget_places);
+        }
+        Term::Call { body, .. } => forget_places(Arc::make_mut(body)),
+        Term::Compare { text, .. } => text.clear(),
+        _ => {}
+    }
+    typed.children_mut().into_iter().for_each(forget_places);
+}
+
+fn parts(fold: &mut Fold) -> Vec<&mut Typed> {
+    let by = match &mut fold.by {
+        Some(Rowed::By(by)) => Some(by),
+        Some(Rowed::ByProcess) | None => None,
+    };
+    let parts = [fold.of.as_mut(), fold.second.as_mut(), fold.filter.as_mut(), by];
+    parts.into_iter().flatten().collect()
+}
+
+/// Calls `f` on every fold in a formula, those inside another first.
+fn each_fold(typed: &mut Typed, f: &mut impl FnMut(&mut Fold)) {
+    match &mut typed.term {
+        Term::Fold(fold) => {
+            for part in parts(fold) {
+                each_fold(part, f);
+            }
+            f(fold);
+        }
+        Term::Call { body, .. } => each_fold(Arc::make_mut(body), f),
+        _ => {}
+    }
+    for part in typed.children_mut() {
+        each_fold(part, f);
+    }
+}

@@ -1,0 +1,236 @@
+//! The value of a fold at the close of a window, from the states of the processes that count.
+
+use std::collections::BTreeMap;
+
+use super::content::{Content, Groups, MOST_ROWS, least};
+use super::gather::Intake;
+use super::state::{Place, State};
+use crate::eval::{Context, WindowData, boolean};
+use crate::fold::fix;
+use crate::hit::Hit;
+use crate::term::{Field, Fold, Reach, Rowed, Term, Typed};
+use crate::value::{Cell, Key, ProcessId, Scalar, Value};
+
+/// What a fold has of all processes, before it is read.
+struct Sum {
+    whole: State,
+    rows: BTreeMap<Key, State>,
+    unchosen: Option<Box<str>>,
+    unkeyed: Option<Box<str>>,
+}
+
+/// The value of a fold in a window.
+pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> Value {
+    let window = match fold.reach {
+        Reach::Enclosing(place) => match window.around.iter().find(|around| around.window == place) {
+            Some(around) => &around.data,
+            None => return Value::none("there is no window around it"),
+        },
+        Reach::Instance | Reach::Newest(_) | Reach::Run => window,
+    };
+    let Some(content) = window.content.as_deref() else {
+        return Value::none("no window has closed");
+    };
+    let (Some(name), Some(intake)) = (
+        content.folds.names.get(fold.probe),
+        content.folds.folds.get(fold.slot),
+    ) else {
+        return Value::none("its hits were not gathered");
+    };
+    if let Some(reason) = window.lacking.get(fold.probe).and_then(Option::as_ref) {
+        return Value::none(reason.clone());
+    }
+    let whole = fold.reach == Reach::Instance && !intake.waits && context.sees.is_none();
+    let memory = window.folded.get(fold.slot).filter(|_| whole);
+    if let Some(known) = memory.and_then(|cell| cell.get()) {
+        return known.clone();
+    }
+    let value = match fold.reach {
+        Reach::Instance | Reach::Enclosing(_) => gathered(context, window, fold, intake, &[content]),
+        Reach::Newest(hits) => {
+            let (mut contents, mut enough) = (vec![content], u64::from(hits));
+            let mut older = window.earlier.iter().rev();
+            while let Some(newest) = contents.last() {
+                enough = enough.saturating_sub(newest.hits_of(fold.slot, fold.probe));
+                match older.next() {
+                    Some(before) if enough > 0 => contents.push(before),
+                    _ => break,
+                }
+            }
+            gathered(context, window, fold, intake, &contents)
+        }
+        Reach::Run => {
+            let contents: Vec<&Content> = [content].into_iter().chain(window.run.as_deref()).collect();
+            gathered(context, window, fold, intake, &contents)
+        }
+    }
+    .and_then(|sum| sum.read(window, fold, name))
+    .unwrap_or_else(Value::none);
+    if let Some(memory) = memory {
+        // It was looked at just now, and is empty.
+        let _ = memory.set(value.clone());
+    }
+    value
+}
+
+impl Content {
+    /// How many hits the fold at a place has, or those of its probe that are kept for it.
+    pub(crate) fn hits_of(&self, place: usize, probe: usize) -> u64 {
+        if self.folds.folds.get(place).is_some_and(|fold| fold.waits) {
+            return self.kept.get(probe).map_or(0, |kept| kept.len() as u64);
+        }
+        let rows = self.rows.iter().filter_map(|(_, rows)| rows.get(place));
+        rows.map(|row| match &row.groups {
+            Groups::One(state) => state.values(),
+            Groups::Keyed(groups) => groups.values().map(State::values).sum(),
+        })
+        .sum()
+    }
+}
+
+fn gathered(
+    context: Context<'_>,
+    window: &WindowData,
+    fold: &Fold,
+    intake: &Intake,
+    contents: &[&Content],
+) -> Result<Sum, String> {
+    let role = window.probe_roles.get(fold.probe);
+    let counts = |process: ProcessId| {
+        let seen = context
+            .sees
+            .is_none_or(|(of, one)| role != Some(&of) || process == one);
+        seen && !window.excluded.contains(&process)
+    };
+    let mut sum = Sum {
+        whole: intake.empty(),
+        rows: BTreeMap::new(),
+        unchosen: None,
+        unkeyed: None,
+    };
+    if intake.waits {
+        let kept = contents.iter().filter_map(|content| content.kept.get(fold.probe));
+        let hits = kept.flatten().filter(|hit| counts(hit.process));
+        sum.fold(context, fold, intake, hits);
+    } else {
+        let rows = contents.iter().flat_map(|content| &content.rows);
+        for (process, rows) in rows.filter(|(process, _)| counts(*process)) {
+            if let Some(row) = rows.get(fold.slot) {
+                row.unchosen
+                    .iter()
+                    .for_each(|reason| least(&mut sum.unchosen, reason));
+                row.unkeyed
+                    .iter()
+                    .for_each(|reason| least(&mut sum.unkeyed, reason));
+                sum.add(fold, intake, *process, &row.groups);
+            }
+        }
+    }
+    match sum.unchosen.take().or(sum.unkeyed.take()) {
+        Some(reason) => Err(reason.into()),
+        None => Ok(sum),
+    }
+}
+
+impl Sum {
+    fn add(&mut self, fold: &Fold, intake: &Intake, process: ProcessId, groups: &Groups) {
+        match (groups, &fold.by) {
+            // A process of another role has a row too.
+            (Groups::One(state), _) if state.values() == 0 => {}
+            (Groups::One(state), Some(_)) => self.row(intake, Key::Process(process)).merge(state),
+            (Groups::One(state), None) => self.whole.merge(state),
+            (Groups::Keyed(groups), _) => {
+                for (key, state) in groups {
+                    self.row(intake, key.clone()).merge(state);
+                }
+            }
+        }
+    }
+
+    fn row(&mut self, intake: &Intake, key: Key) -> &mut State {
+        self.rows.entry(key).or_insert_with(|| intake.empty())
+    }
+
+    /// Folds hits that were kept, with what is known by now.
+    fn fold<'h>(
+        &mut self,
+        context: Context<'_>,
+        fold: &Fold,
+        intake: &Intake,
+        hits: impl Iterator<Item = &'h Hit>,
+    ) {
+        let fixed = |term: &Typed| fix(context, term);
+        let (of, second, filter) = (
+            fold.of.as_ref().map(fixed),
+            fold.second.as_ref().map(fixed),
+            fold.filter.as_ref().map(fixed),
+        );
+        let by = match &fold.by {
+            Some(Rowed::By(by)) => Some(Some(fixed(by))),
+            Some(Rowed::ByProcess) => Some(None),
+            None => None,
+        };
+        for hit in hits {
+            let each = |term: &Typed| context.of_hit(hit).eval(term).single();
+            let chosen = filter
+                .as_ref()
+                .map(|filter| each(filter).and_then(|cell| boolean(&cell)));
+            match chosen {
+                Some(Ok(false)) => continue,
+                Some(Err(reason)) => {
+                    least(&mut self.unchosen, &reason);
+                    continue;
+                }
+                Some(Ok(true)) | None => {}
+            }
+            let state = match &by {
+                None => &mut self.whole,
+                Some(None) => self.row(intake, Key::Process(hit.process)),
+                Some(Some(by)) => match each(by) {
+                    Ok(key) => self.row(intake, Key::of(&key)),
+                    Err(reason) => {
+                        least(&mut self.unkeyed, &reason);
+                        continue;
+                    }
+                },
+            };
+            match &of {
+                None => state.count(),
+                Some(of) if second.is_none() && matches!(of.term, Term::Field(Field::Duration)) => {
+                    state.add_duration(hit.duration_ns, Place::of(hit));
+                }
+                Some(of) => state.add(each(of), second.as_ref().map(&each), Place::of(hit)),
+            }
+        }
+    }
+
+    fn read(mut self, window: &WindowData, fold: &Fold, name: &str) -> Result<Value, String> {
+        let never = || Err(format!("{name} was hit 0 times in the window"));
+        let cell = |state: &State| -> Cell { state.read(fold.reduction).unwrap_or_else(never) };
+        if fold.by.is_none() {
+            return Ok(Value::Single(cell(&self.whole)));
+        }
+        if matches!(fold.by, Some(Rowed::ByProcess)) {
+            for process in window.members(fold.probe) {
+                let empty = || State::new(fold.reduction, false);
+                self.rows.entry(Key::Process(process)).or_insert_with(empty);
+            }
+        }
+        if self.rows.len() > MOST_ROWS {
+            return Err(format!("it has more than {MOST_ROWS} rows"));
+        }
+        let rows = self.rows.iter();
+        Ok(Value::Table(
+            rows.map(|(key, state)| (key.clone(), cell(state))).collect(),
+        ))
+    }
+}
+
+/// The fold of values that have an order of their own, as the rows of a table.
+pub(crate) fn of_values(reduction: crate::function::Reduction, values: &[Scalar]) -> Option<Cell> {
+    let mut state = State::new(reduction, false);
+    for (number, value) in (0..).zip(values) {
+        state.add(Ok(value.clone()), None, Place::number(number));
+    }
+    state.read(reduction)
+}

@@ -1,0 +1,305 @@
+//! The state of one fold: an exact aggregate, the same for every order in which its values came.
+
+use crate::aggregate::{
+    Divisor, Finite, Integers, Merge, Numbers, Product, Quantiles, Regression, Truths, WhyNone,
+};
+use crate::eval::{boolean, number};
+use crate::function::Reduction;
+use crate::hit::Hit;
+use crate::value::{Cell, Ordered, ProcessId, Scalar, Time, finite};
+
+/// Nanoseconds in a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// A hit's place in the order of all hits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    time: Time,
+    process: u32,
+    thread: u32,
+    duration_ns: u64,
+}
+
+impl Place {
+    pub(crate) fn of(hit: &Hit) -> Place {
+        let Hit {
+            time,
+            process: ProcessId(process),
+            thread,
+            duration_ns,
+            ..
+        } = *hit;
+        Place {
+            time,
+            process,
+            thread,
+            duration_ns,
+        }
+    }
+
+    /// Of what has no time: its number.
+    pub(crate) fn number(number: u64) -> Place {
+        Place {
+            time: Time(number),
+            ..Place::default()
+        }
+    }
+}
+
+/// What was folded so far.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct State {
+    values: u64,
+    /// Why a value was none: the least reason of all.
+    wrong: Option<Box<str>>,
+    kept: Kept,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kept {
+    /// The count alone is enough.
+    Nothing,
+    /// Nanoseconds.
+    Durations(Integers),
+    Numbers(Numbers),
+    Least(Option<Finite>),
+    Greatest(Option<Finite>),
+    First(Option<(Place, Scalar)>),
+    Last(Option<(Place, Scalar)>),
+    /// The least and the greatest.
+    Only(Option<Box<(Scalar, Scalar)>>),
+    Truths(Truths),
+    Product(Box<Product>),
+    Quantiles(Box<Quantiles>),
+    Line(Box<Regression>),
+}
+
+/// One order of all values of a formula, which are of one kind.
+fn order(a: &Scalar, b: &Scalar) -> std::cmp::Ordering {
+    let class = |value: &Scalar| match value {
+        Scalar::Boolean(_) => 0,
+        Scalar::Number(_) => 1,
+        Scalar::Text(_) => 2,
+    };
+    match (a, b) {
+        (Scalar::Number(a), Scalar::Number(b)) => Ordered(*a).cmp(&Ordered(*b)),
+        (Scalar::Boolean(a), Scalar::Boolean(b)) => a.cmp(b),
+        (Scalar::Text(a), Scalar::Text(b)) => a.cmp(b),
+        (a, b) => class(a).cmp(&class(b)),
+    }
+}
+
+impl State {
+    /// Of nothing; `durations` if the values are nanoseconds.
+    pub(crate) fn new(reduction: Reduction, durations: bool) -> State {
+        let kept = match reduction {
+            Reduction::Sum | Reduction::Mean | Reduction::Stddev if durations => {
+                Kept::Durations(Integers::default())
+            }
+            Reduction::Sum | Reduction::Mean | Reduction::Stddev => Kept::Numbers(Numbers::default()),
+            Reduction::Count | Reduction::ArgMin | Reduction::ArgMax => Kept::Nothing,
+            Reduction::Min => Kept::Least(None),
+            Reduction::Max => Kept::Greatest(None),
+            Reduction::First => Kept::First(None),
+            Reduction::Last => Kept::Last(None),
+            Reduction::Only => Kept::Only(None),
+            Reduction::Any | Reduction::All => Kept::Truths(Truths::default()),
+            Reduction::Product => Kept::Product(Box::default()),
+            Reduction::Quantile(_) => Kept::Quantiles(Box::default()),
+            Reduction::Slope | Reduction::Intercept => Kept::Line(Box::default()),
+        };
+        State {
+            values: 0,
+            wrong: None,
+            kept,
+        }
+    }
+
+    /// How many values it was given, those that are none among them.
+    pub(crate) fn values(&self) -> u64 {
+        self.values
+    }
+
+    /// Adds a hit that is only counted.
+    #[inline]
+    pub(crate) fn count(&mut self) {
+        self.values = self.values.saturating_add(1);
+    }
+
+    /// Adds a duration in nanoseconds.
+    #[inline]
+    pub(crate) fn add_duration(&mut self, ns: u64, place: Place) {
+        if let Kept::Durations(integers) = &mut self.kept {
+            self.values = self.values.saturating_add(1);
+            integers.add(ns);
+        } else {
+            self.add_number(ns as f64 / 1e9, place);
+        }
+    }
+
+    /// Adds a number.
+    #[inline]
+    pub(crate) fn add_number(&mut self, value: f64, place: Place) {
+        match &mut self.kept {
+            Kept::Numbers(numbers) => {
+                self.values = self.values.saturating_add(1);
+                numbers.add(value);
+            }
+            _ => self.add(Ok(Scalar::Number(value)), None, place),
+        }
+    }
+
+    /// Adds a value, or why it is none; `second` is the x of a line.
+    pub(crate) fn add(&mut self, value: Cell, second: Option<Cell>, place: Place) {
+        self.values = self.values.saturating_add(1);
+        if let Err(reason) = value.and_then(|value| self.kept.add(value, second, place)) {
+            self.none(&reason);
+        }
+    }
+
+    fn none(&mut self, reason: &str) {
+        if self.wrong.as_deref().is_none_or(|least| reason < least) {
+            self.wrong = Some(reason.into());
+        }
+    }
+
+    /// Takes in what another was given.
+    pub(crate) fn merge(&mut self, other: &State) {
+        self.values = self.values.saturating_add(other.values);
+        if let Some(reason) = &other.wrong {
+            self.none(reason);
+        }
+        self.kept.merge(&other.kept);
+    }
+
+    /// The value of the fold; nothing where there is no value of nothing.
+    pub(crate) fn read(&self, reduction: Reduction) -> Option<Cell> {
+        if let Some(reason) = &self.wrong {
+            return Some(Err(reason.to_string()));
+        }
+        let with_value_of_nothing = matches!(
+            reduction,
+            Reduction::Count | Reduction::Sum | Reduction::Product | Reduction::Any | Reduction::All
+        );
+        if self.values == 0 && !with_value_of_nothing {
+            return None;
+        }
+        Some(self.cell(reduction))
+    }
+
+    fn cell(&self, reduction: Reduction) -> Cell {
+        // One value has no spread, and the spread of it alone is 0.
+        let spread = |found: Result<f64, WhyNone>| if self.values == 1 { Ok(0.0) } else { found };
+        match (&self.kept, reduction) {
+            (Kept::Nothing, Reduction::Count) => finite(self.values as f64),
+            (Kept::Durations(ns), Reduction::Sum) => told(ns.sum_in(SECOND)),
+            (Kept::Durations(ns), Reduction::Mean) => told(ns.mean_in(SECOND)),
+            (Kept::Durations(ns), Reduction::Stddev) => {
+                told(spread(ns.stddev_in(Divisor::Population, SECOND)))
+            }
+            (Kept::Numbers(numbers), Reduction::Sum) => told(numbers.sum()),
+            (Kept::Numbers(numbers), Reduction::Mean) => told(numbers.mean()),
+            (Kept::Numbers(numbers), Reduction::Stddev) => told(spread(numbers.stddev(Divisor::Population))),
+            (Kept::Least(Some(value)) | Kept::Greatest(Some(value)), _) => finite(value.get()),
+            (Kept::First(Some((_, value))) | Kept::Last(Some((_, value))), _) => Ok(value.clone()),
+            (Kept::Only(Some(ends)), _) if order(&ends.0, &ends.1).is_eq() => Ok(ends.0.clone()),
+            (Kept::Only(Some(ends)), _) => {
+                Err(format!("there is not one value, but {} and {}", ends.0, ends.1))
+            }
+            (Kept::Truths(truths), Reduction::Any) => Ok(Scalar::Boolean(truths.held() > 0)),
+            (Kept::Truths(truths), Reduction::All) => Ok(Scalar::Boolean(truths.failed() == 0)),
+            (Kept::Product(product), _) => told(product.product()),
+            (Kept::Quantiles(values), Reduction::Quantile(share)) => told(values.quantile(share)),
+            (Kept::Line(points), Reduction::Slope) => told(points.line().map(|line| line.slope)),
+            (Kept::Line(points), Reduction::Intercept) => told(points.line().map(|line| line.intercept)),
+            _ => Err("this cannot be folded".to_string()),
+        }
+    }
+}
+
+impl Kept {
+    fn add(&mut self, value: Scalar, second: Option<Cell>, place: Place) -> Result<(), String> {
+        match self {
+            Kept::Nothing => {}
+            // Durations go by nanoseconds; a value that is computed is a number.
+            Kept::Durations(_) => return Err("this cannot be folded".to_string()),
+            Kept::Numbers(numbers) => numbers.add(number(&value)?),
+            Kept::Least(least) => *least = Some(real(&value)?).into_iter().chain(*least).min(),
+            Kept::Greatest(most) => *most = Some(real(&value)?).into_iter().chain(*most).max(),
+            Kept::First(first) => earlier(first, place, value, false),
+            Kept::Last(last) => earlier(last, place, value, true),
+            Kept::Only(ends) => widen(ends, &value),
+            Kept::Truths(truths) => truths.add(boolean(&value)?),
+            Kept::Product(product) => product.add(number(&value)?),
+            Kept::Quantiles(values) => values.add(number(&value)?),
+            Kept::Line(points) => {
+                let x = second.unwrap_or_else(|| Err("a hit lacks one of the two values".to_string()))?;
+                points.add(number(&x)?, number(&value)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: &Kept) {
+        match (self, other) {
+            (Kept::Durations(a), Kept::Durations(b)) => a.merge(b),
+            (Kept::Numbers(a), Kept::Numbers(b)) => a.merge(b),
+            (Kept::Least(a), Kept::Least(b)) => *a = (*a).into_iter().chain(*b).min(),
+            (Kept::Greatest(a), Kept::Greatest(b)) => *a = (*a).into_iter().chain(*b).max(),
+            (Kept::First(a), Kept::First(Some((place, value)))) => earlier(a, *place, value.clone(), false),
+            (Kept::Last(a), Kept::Last(Some((place, value)))) => earlier(a, *place, value.clone(), true),
+            (Kept::Only(a), Kept::Only(Some(ends))) => {
+                widen(a, &ends.0);
+                widen(a, &ends.1);
+            }
+            (Kept::Truths(a), Kept::Truths(b)) => a.merge(b),
+            (Kept::Product(a), Kept::Product(b)) => a.merge(b),
+            (Kept::Quantiles(a), Kept::Quantiles(b)) => a.merge(b),
+            (Kept::Line(a), Kept::Line(b)) => a.merge(b),
+            // States of one fold are of one kind.
+            _ => {}
+        }
+    }
+}
+
+fn real(value: &Scalar) -> Result<Finite, String> {
+    Finite::new(number(value)?).ok_or_else(|| "the result is not a finite number".to_string())
+}
+
+/// Keeps the value of the earlier place, or of the later; of one place the smaller value.
+fn earlier(kept: &mut Option<(Place, Scalar)>, place: Place, value: Scalar, later: bool) {
+    let better = match kept {
+        None => true,
+        Some((known, old)) => {
+            let by_place = if later {
+                (*known).cmp(&place)
+            } else {
+                place.cmp(known)
+            };
+            by_place.then_with(|| order(&value, old)).is_lt()
+        }
+    };
+    if better {
+        *kept = Some((place, value));
+    }
+}
+
+fn widen(ends: &mut Option<Box<(Scalar, Scalar)>>, value: &Scalar) {
+    match ends {
+        None => *ends = Some(Box::new((value.clone(), value.clone()))),
+        Some(ends) if order(value, &ends.0).is_lt() => ends.0 = value.clone(),
+        Some(ends) if order(value, &ends.1).is_gt() => ends.1 = value.clone(),
+        Some(_) => {}
+    }
+}
+
+/// A result as formulas tell it.
+fn told(found: Result<f64, WhyNone>) -> Cell {
+    found
+        .map_err(|why| match why {
+            WhyNone::NotFinite(_) | WhyNone::TooLarge => "the result is not a finite number".to_string(),
+            WhyNone::SameX | WhyNone::OneValue => "a line needs two different x".to_string(),
+            WhyNone::NoValues | WhyNone::Overflow | WhyNone::NoShare => why.to_string(),
+        })
+        .and_then(finite)
+}

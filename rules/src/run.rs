@@ -1,0 +1,106 @@
+//! Folds over every instance of a window since the beginning: `mean(x over run)`, `ewma(x, 0.4 by team.threads over run)`.
+//!
+//! Instances come in the order they close. One in which the formula has no value is left out: a single instance that was
+//! not whole would else leave the fold without a value for ever.
+
+use std::collections::BTreeMap;
+
+use crate::eval::{Context, number};
+use crate::partial::{Place, State};
+use crate::rule::{Run, RunFold};
+use crate::value::{Cell, Key, Value, finite};
+
+/// Rows of a fold by a key; the values of further keys are left out and the fold has no value.
+const MOST_ROWS: usize = 4096;
+
+/// What has come of a fold so far.
+#[derive(Clone, Debug)]
+pub(crate) struct RunState {
+    run: Run,
+    /// One without a key, if the fold has none.
+    rows: BTreeMap<Option<Key>, Folded>,
+    /// Instances that went into it.
+    count: u64,
+    overflowed: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Folded {
+    State(Box<State>),
+    Ewma(f64),
+}
+
+impl RunState {
+    pub(crate) fn new(run: &Run) -> RunState {
+        RunState {
+            run: run.clone(),
+            rows: BTreeMap::new(),
+            count: 0,
+            overflowed: false,
+        }
+    }
+
+    pub(crate) fn window(&self) -> usize {
+        self.run.window
+    }
+
+    /// Its value with the instance that closes.
+    pub(crate) fn value(&self, context: Context<'_>) -> Value {
+        let mut with = self.clone();
+        with.take(context);
+        with.read()
+    }
+
+    /// Takes in the instance that closes.
+    pub(crate) fn take(&mut self, context: Context<'_>) {
+        let key = self
+            .run
+            .by
+            .as_ref()
+            .map(|by| context.eval(by).single().map(|key| Key::of(&key)));
+        let (Ok(value), Ok(key)) = (context.eval(&self.run.of).single(), key.transpose()) else {
+            return;
+        };
+        if self.rows.len() >= MOST_ROWS && !self.rows.contains_key(&key) {
+            self.overflowed = true;
+            return;
+        }
+        self.count += 1;
+        match (&self.run.fold, number(&value)) {
+            (RunFold::Ewma(weight), Ok(value)) => {
+                let row = self.rows.entry(key).or_insert(Folded::Ewma(value));
+                if let Folded::Ewma(mean) = row {
+                    *mean += weight * (value - *mean);
+                }
+            }
+            (RunFold::Ewma(_), Err(_)) => {}
+            (RunFold::Reduce(reduction), _) => {
+                let empty = || Folded::State(Box::new(State::new(*reduction, false)));
+                if let Folded::State(state) = self.rows.entry(key).or_insert_with(empty) {
+                    state.add(Ok(value), None, Place::number(self.count));
+                }
+            }
+        }
+    }
+
+    fn read(&self) -> Value {
+        if self.overflowed {
+            return Value::none(format!("it has more than {MOST_ROWS} rows"));
+        }
+        let never = || Err("no window has closed in which it has a value".to_string());
+        let cell = |folded: &Folded| -> Cell {
+            match (folded, &self.run.fold) {
+                (Folded::Ewma(mean), _) => finite(*mean),
+                (Folded::State(state), RunFold::Reduce(reduction)) => {
+                    state.read(*reduction).unwrap_or_else(never)
+                }
+                (Folded::State(_), RunFold::Ewma(_)) => never(),
+            }
+        };
+        if self.run.by.is_none() {
+            return Value::Single(self.rows.get(&None).map_or_else(never, cell));
+        }
+        let row = |(key, folded): (&Option<Key>, &Folded)| Some((key.clone()?, cell(folded)));
+        Value::Table(self.rows.iter().filter_map(row).collect())
+    }
+}
