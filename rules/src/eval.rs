@@ -136,6 +136,14 @@ impl WindowData {
         }
     }
 
+    /// With what was made of other hits besides, where something was.
+    pub(crate) fn also_with(mut self, more: &Content) -> WindowData {
+        if let Some(content) = self.content.as_mut().filter(|_| more.len() > 0) {
+            Arc::make_mut(content).merge(more);
+        }
+        self
+    }
+
     /// The processes whose hits a probe has.
     pub(crate) fn members(&self, probe: usize) -> impl Iterator<Item = ProcessId> {
         let role = self.probe_roles.get(probe).and_then(|role| self.roles.get(*role));

@@ -3,6 +3,7 @@
 //! What is in a window that closed is evaluated elsewhere, see [`super::close`].
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::instance::Surroundings;
 use super::nest::Nest;
@@ -68,17 +69,13 @@ impl Engine {
         let Some(running) = self.rules.get_mut(id.0) else {
             return Vec::new();
         };
-        let tracked = running
-            .rule
-            .windows
-            .iter()
-            .any(|window| window.borders().is_some());
+        let ordered = running.needs_order();
         let concerned = running.concerned(&joined);
         let latest = running
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
         let reach = running.stream.reach(&concerned, latest);
-        let (true, Some(reach)) = (tracked, reach) else {
+        let (true, Some(reach)) = (ordered, reach) else {
             return Vec::new();
         };
         running
@@ -112,6 +109,7 @@ impl Engine {
                 hits.extend(pair.map(|hit| Arrived { probe, hit }));
             }
             hits.iter().for_each(|hit| release.take(hit));
+            hits.iter().skip(1).for_each(|pair| release.take_pair(pair));
         }
         release.close(reach, true);
         let out = release.out;
@@ -139,6 +137,15 @@ impl Release<'_> {
         self.close(arrived.hit.time, false);
         for place in self.order.clone() {
             self.with_track(place, |track, nest, dropped| track.take(arrived, nest, dropped));
+        }
+    }
+
+    /// Pairs are not among the hits that timed windows take from the samples.
+    fn take_pair(&mut self, pair: &Arrived) {
+        for open in self.tracks.iter_mut() {
+            if let Open::Timed { pairs, .. } = open {
+                Arc::make_mut(pairs).take(pair.probe, &pair.hit);
+            }
         }
     }
 

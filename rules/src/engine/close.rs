@@ -58,12 +58,14 @@ impl Engine {
 
     /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is off.
     fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, Due)> {
+        // First, for pairs of hits belong to the timed windows in which they become known.
+        let closed = self.advance(id, now);
         let mut out = Vec::new();
         for place in 0..self.rules.get(id.0).map_or(0, |running| running.windows.len()) {
             let Some(running) = self.rules.get(id.0) else {
                 continue;
             };
-            let (Some(Open::Timed { since, index }), Some(window)) =
+            let (Some(Open::Timed { since, index, pairs }), Some(window)) =
                 (running.windows.get(place), running.rule.windows.get(place))
             else {
                 continue;
@@ -79,20 +81,26 @@ impl Engine {
                     window: place,
                     number: *index,
                     ..self.timed((id, place), running, *index, (*since, now))
-                };
+                }
+                .also_with(pairs);
+                let window = running.looking_back(place, window);
                 out.push((place, Due::Timed(Box::new(window))));
             }
             let next = Open::Timed {
                 since: now,
                 index: index + 1,
+                pairs: Arc::new(Content::new(pairs.folds())),
             };
             let running = self.rules.get_mut(id.0);
             if let Some(open) = running.and_then(|running| running.windows.get_mut(place)) {
                 *open = next;
             }
         }
-        let closed = self.advance(id, now).into_iter();
-        out.extend(closed.map(|(place, closed)| (place, Due::Probed(Box::new(closed)))));
+        out.extend(
+            closed
+                .into_iter()
+                .map(|(place, closed)| (place, Due::Probed(Box::new(closed)))),
+        );
         out
     }
 
@@ -122,6 +130,7 @@ impl Engine {
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
         data.at_borders = self.at_borders(running, place, (start, end), &data);
         let running = self.rules.get_mut(id.0)?;
+        let mut data = running.looking_back(place, data);
         if let Some(inner) = running.inner.get_mut(place) {
             data.inner = inner.take(data.number);
         }
@@ -221,6 +230,13 @@ impl Running {
         }
     }
 
+    fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
+        if let Some(held) = self.held.get(place) {
+            held.show(&mut window);
+        }
+        window
+    }
+
     /// Whether an instance is not to be evaluated. A condition that is none discards too: it could have been disturbed.
     fn left_out(&self, place: usize, data: &WindowData) -> Option<LeftOut> {
         let borders = self.rule.windows.get(place)?.borders()?;
@@ -268,7 +284,7 @@ impl Running {
         &mut self,
         id: RuleId,
         place: usize,
-        mut window: WindowData,
+        window: WindowData,
         now: Time,
         outbox: &mut Outbox<'_>,
     ) -> ClosedWindow {

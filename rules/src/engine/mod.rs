@@ -42,7 +42,7 @@ use crate::calls::Past;
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
-use crate::partial::WindowFolds;
+use crate::partial::{Content, WindowFolds};
 use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::run::RunState;
 use crate::term::Typed;
@@ -92,6 +92,8 @@ enum Open {
     Timed {
         since: Time,
         index: u64,
+        /// What is made of the pairs of hits that became known in it.
+        pairs: Arc<Content>,
     },
     Probed(Track),
     /// At work, among the others.
@@ -320,7 +322,7 @@ impl Engine {
         let Some(running) = self.rules.get_mut(rule.0) else {
             return;
         };
-        if running.windows.iter_mut().any(|open| open.track().is_some()) {
+        if running.needs_order() {
             let time = hit.time;
             let arrived = Arrived {
                 probe: probe.0,
@@ -485,7 +487,11 @@ impl Engine {
 
 fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
     match window.kind {
-        WindowKind::Timed(_) => Open::Timed { since: now, index: 0 },
+        WindowKind::Timed(_) => Open::Timed {
+            since: now,
+            index: 0,
+            pairs: Arc::new(Content::new(Arc::clone(folds))),
+        },
         WindowKind::Probed(_) => Open::Probed(Track::new(Arc::clone(folds))),
     }
 }
@@ -500,6 +506,12 @@ impl Open {
 }
 
 impl Running {
+    /// Whether its hits are put into one order: for windows from probe to probe, and for pairs.
+    fn needs_order(&self) -> bool {
+        let probed = self.rule.windows.iter().any(|window| window.borders().is_some());
+        probed || !self.rule.joins.is_empty()
+    }
+
     /// Since when samples are needed; none if by no window.
     fn floor(&self) -> Option<Time> {
         let floor = |open: &Open| match open {

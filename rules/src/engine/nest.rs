@@ -44,11 +44,6 @@ impl<'a> Nest<'a> {
         track.holding(arrived, borders, self.around)
     }
 
-    /// The open instance around with this number.
-    pub(super) fn numbered(&self, number: u64) -> Option<&'a Instance> {
-        self.outer()?.1.numbered(number)
-    }
-
     /// An instance around and those around it, the nearest first.
     pub(super) fn frames(&self, enclosing: &Instance) -> Vec<Frame> {
         let mut frames = vec![enclosing.frame];
