@@ -1,13 +1,17 @@
 //! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are known.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::desk::Instances;
+use super::ledger::Ledger;
 use super::output::RuleId;
 use super::stream::Arrived;
-use super::track::{Closed, Surroundings};
+use super::track::{Closed, Instance, Surroundings};
 use super::tune::{Outbox, TuneState, Turn};
 use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
 use crate::eval::{Context, WindowData, boolean};
+use crate::hit::Hit;
 use crate::rule::{Borders, WindowKind};
 use crate::value::{ProcessId, Time};
 
@@ -56,14 +60,26 @@ impl Engine {
             else {
                 continue;
             };
+            let (since, index) = (*since, *index);
             let WindowKind::Timed(every) = window.kind else {
                 continue;
             };
-            if now.since(*since) < every {
+            if now.since(since) < every {
                 continue;
             }
             if running.mode != Mode::Off {
-                out.push((place, self.timed((id, place), running, *index, (*since, now))));
+                let mut data = self.timed((id, place), running, index, (since, now));
+                if let Some(past) = running.contents.get(place) {
+                    (data.earlier, data.run) = (past.earlier(), past.run());
+                }
+                if let Some(running) = self
+                    .rules
+                    .get_mut(id.0)
+                    .filter(|_| data.lacking.iter().all(Option::is_none))
+                {
+                    running.remember(place, &data);
+                }
+                out.push((place, data));
             }
             let next = Open::Timed {
                 since: now,
@@ -98,54 +114,17 @@ impl Engine {
         let latest = running
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
-        let reach = running.stream.reach(&concerned, latest);
-        let (true, Some(reach)) = (tracked, reach) else {
-            return Vec::new();
-        };
-        let Running {
-            rule,
-            windows,
-            stream,
-            joiners,
-            roles,
-            ..
-        } = running;
-        let around = Surroundings {
-            rule,
-            roles,
-            ranks: &ranks,
-            joined: &joined,
-        };
-        windows
-            .iter_mut()
-            .filter_map(Open::track)
-            .for_each(super::track::Track::look_again);
-        let mut out = Vec::new();
-        while let Some(arrived) = stream.next(reach) {
-            let mut hits = vec![arrived];
-            for (place, (joiner, join)) in joiners.iter_mut().zip(&rule.joins).enumerate() {
-                let pair = hits
-                    .first()
-                    .and_then(|hit| joiner.take(hit, join, &mut stream.dropped));
-                let probe = rule.probes.len() + place;
-                hits.extend(pair.map(|hit| Arrived { probe, hit }));
-            }
-            for hit in &hits {
-                for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
-                    if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
-                        let closed = track.take(hit, borders, &around, &mut stream.dropped);
-                        out.extend(closed.into_iter().map(|closed| (place, closed)));
-                    }
-                }
-            }
+        let reach = running.stream.reach(&concerned, latest, running.desk.last());
+        if let (true, Some(reach)) = (tracked, reach) {
+            let closed = running.release(reach, &joined, &ranks);
+            let awaiting = |(place, closed)| Awaiting { place, closed };
+            running.awaiting.extend(closed.into_iter().map(awaiting));
         }
-        for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
-            if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
-                let closed = track.close(reach, true, borders, &around);
-                out.extend(closed.into_iter().map(|closed| (place, closed)));
-            }
-        }
-        out
+        let ready = std::mem::take(&mut running.awaiting);
+        ready
+            .into_iter()
+            .map(|Awaiting { place, closed }| (place, closed))
+            .collect()
     }
 
     /// When each process that has not left joined.
@@ -180,15 +159,23 @@ impl Engine {
             heard.unwrap_or(*joined) < end
         });
         let missing = closed
-            .missing
+            .instance
+            .spoiled
+            .clone()
+            .or(closed.missing)
             .or_else(|| lost.then(|| "hits were lost in it".to_string()))
             .or_else(|| {
                 silent.map(|(process, _)| format!("{} was not heard of until its end", self.name(process)))
             });
         let mut data = closed.instance.data(&around);
         self.complete_data(running, &mut data, (start, end), missing.as_deref());
+        let past = running.contents.get(place)?;
+        (data.earlier, data.run) = (past.earlier(), past.run());
         let left_out = left_out(borders, &data);
         let running = self.rules.get_mut(id.0)?;
+        if missing.is_none() && left_out.is_none() {
+            running.remember(place, &data);
+        }
         let dropped = &mut running.stream.dropped;
         dropped.partial += u64::from(missing.is_some());
         match left_out {
@@ -197,6 +184,44 @@ impl Engine {
             None => return Some(data).filter(|_| running.mode != Mode::Off),
         }
         None
+    }
+}
+
+/// An instance of a window that is over.
+#[derive(Clone, Debug)]
+pub(super) struct Awaiting {
+    pub(super) place: usize,
+    pub(super) closed: Closed,
+}
+
+/// The instances of a rule, the open ones and those that are over.
+struct Fill<'a> {
+    windows: &'a mut [Open],
+    closed: &'a mut [(usize, Closed)],
+}
+
+impl Fill<'_> {
+    fn instance(&mut self, window: usize, index: u64) -> Option<&mut Instance> {
+        let is_it =
+            |(place, closed): &&mut (usize, Closed)| *place == window && closed.instance.index == index;
+        if let Some((_, closed)) = self.closed.iter_mut().find(is_it) {
+            return Some(&mut closed.instance);
+        }
+        self.windows.get_mut(window)?.track()?.open(index)
+    }
+}
+
+impl Instances for Fill<'_> {
+    fn take(&mut self, window: usize, index: u64, probe: usize, hit: &Hit) {
+        if let Some(instance) = self.instance(window, index) {
+            instance.fill(|content| content.take(probe, hit));
+        }
+    }
+
+    fn spoil(&mut self, window: usize, index: u64, reason: &str) {
+        if let Some(instance) = self.instance(window, index) {
+            instance.spoil(reason);
+        }
     }
 }
 
@@ -224,6 +249,92 @@ fn left_out(borders: &Borders, data: &WindowData) -> Option<LeftOut> {
 }
 
 impl Running {
+    /// Gives the windows the hits up to `reach`, and what closed.
+    fn release(
+        &mut self,
+        reach: Time,
+        joined: &BTreeMap<ProcessId, Time>,
+        ranks: &BTreeMap<ProcessId, u32>,
+    ) -> Vec<(usize, Closed)> {
+        let Running {
+            rule,
+            windows,
+            stream,
+            joiners,
+            roles,
+            ..
+        } = self;
+        let around = Surroundings {
+            rule,
+            roles,
+            ranks,
+            joined,
+        };
+        windows
+            .iter_mut()
+            .filter_map(Open::track)
+            .for_each(super::track::Track::look_again);
+        let mut out = Vec::new();
+        for arrived in stream.release(reach) {
+            let mut pairs = Vec::new();
+            for (place, (joiner, join)) in joiners.iter_mut().zip(&rule.joins).enumerate() {
+                let probe = rule.probes.len() + place;
+                let pair = joiner.take(&arrived, join, &mut stream.dropped);
+                pairs.extend(pair.map(|hit| Arrived { probe, hit }));
+            }
+            for hit in [&arrived].into_iter().chain(&pairs) {
+                for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
+                    if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
+                        let closed = track.take(hit, borders, &around, &mut stream.dropped);
+                        out.extend(closed.into_iter().map(|closed| (place, closed)));
+                    }
+                }
+            }
+        }
+        for (place, (open, window)) in windows.iter_mut().zip(&rule.windows).enumerate() {
+            if let (Open::Probed(track), Some(borders)) = (open, window.borders()) {
+                let closed = track.close(reach, true, borders, &around);
+                out.extend(closed.into_iter().map(|closed| (place, closed)));
+            }
+        }
+        self.settle(reach, &mut out);
+        out
+    }
+
+    /// Puts the hits that need no order into their instances, those that have just closed among them.
+    fn settle(&mut self, reach: Time, closed: &mut [(usize, Closed)]) {
+        let ledger = |open: &mut Open| open.track().map(|track| std::mem::take(&mut track.ledger));
+        let mut ledgers: Vec<Ledger> = self
+            .windows
+            .iter_mut()
+            .map(|open| ledger(open).unwrap_or_default())
+            .collect();
+        let mut fill = Fill {
+            windows: &mut self.windows,
+            closed,
+        };
+        let dropped = &mut self.stream.dropped;
+        self.desk
+            .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
+        for (open, ledger) in self.windows.iter_mut().zip(ledgers) {
+            if let Some(track) = open.track() {
+                track.ledger = ledger;
+            }
+        }
+    }
+
+    /// Keeps what folds over closed instances need of one that was complete.
+    fn remember(&mut self, place: usize, data: &WindowData) {
+        let (Some(past), Some(content)) = (self.contents.get_mut(place), &data.content) else {
+            return;
+        };
+        let mut content = Arc::clone(content);
+        if !data.excluded.is_empty() {
+            Arc::make_mut(&mut content).leave_out(&data.excluded);
+        }
+        past.push(&content);
+    }
+
     /// The processes whose hits the rule waits for.
     fn concerned(&self, joined: &BTreeMap<ProcessId, Time>) -> BTreeMap<ProcessId, Time> {
         let planned = self.rule.probes.iter().zip(&self.rule.plan.probes);

@@ -7,8 +7,10 @@
 mod close;
 mod content;
 mod decide;
+mod desk;
 mod initial;
 mod join;
+mod ledger;
 mod output;
 mod samples;
 mod stream;
@@ -23,6 +25,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use close::Awaiting;
+use desk::{ByKey, Desk};
 use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
@@ -37,7 +41,7 @@ use crate::calls::Past;
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
-use crate::partial::WindowFolds;
+use crate::partial::{Past as Contents, WindowFolds};
 use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::term::Typed;
 use crate::value::{Cell, ProcessId, Time};
@@ -60,8 +64,14 @@ struct Running {
     mode: Mode,
     /// For each window what of it is open.
     windows: Vec<Open>,
-    /// Hits that windows from probe to probe wait for.
+    /// Hits that windows from probe to probe wait for, and those that need no order.
     stream: Stream,
+    desk: Desk,
+    by_key: ByKey,
+    /// Instances that are over and wait for what nodes have of them.
+    awaiting: VecDeque<Awaiting>,
+    /// For each window what is kept of its closed instances.
+    contents: Vec<Contents>,
     /// For each window its metrics in those that closed before, the newest last.
     history: Vec<Vec<Past>>,
     /// For each join the hits that wait for their second.
@@ -144,6 +154,14 @@ impl Engine {
                 .map(|(window, folds)| open(window, folds, now))
                 .collect(),
             stream: Stream::default(),
+            desk: Desk::default(),
+            by_key: ByKey::of(&rule),
+            awaiting: VecDeque::new(),
+            contents: rule
+                .folds
+                .iter()
+                .map(|folds| Contents::new(Arc::clone(folds)))
+                .collect(),
             history: vec![Vec::new(); rule.windows.len()],
             joiners: vec![Joiner::default(); rule.joins.len()],
             roles: vec![BTreeSet::new(); rule.roles.len()],
@@ -282,8 +300,7 @@ impl Engine {
                 for running in &mut self.rules {
                     running.stream.lose(from, to);
                     running.joiners.iter_mut().for_each(Joiner::clear);
-                    let tracks = running.windows.iter_mut().filter_map(Open::track);
-                    tracks.for_each(|track| track.spoil(to, "hits were lost in it"));
+                    running.spoil(to, "hits were lost in it");
                 }
             }
             Observation::Counter { .. }
@@ -301,14 +318,18 @@ impl Engine {
             return;
         };
         if running.windows.iter_mut().any(|open| open.track().is_some()) {
-            let time = hit.time;
-            let arrived = Arrived {
-                probe: probe.0,
-                hit: hit.clone(),
-            };
-            if !running.stream.push(arrived) {
-                let tracks = running.windows.iter_mut().filter_map(Open::track);
-                tracks.for_each(|track| track.spoil(time, "a hit came late"));
+            let (time, process) = (hit.time, hit.process);
+            if running.stream.is_late(process, time) {
+                running.stream.dropped.late += 1;
+                running.spoil(time, "a hit came late");
+            } else {
+                let (probe, hit) = (probe.0, hit.clone());
+                let arrived = Arrived { probe, hit };
+                if !running.by_key.has(probe) {
+                    running.stream.push(arrived);
+                } else if !running.desk.push(arrived) {
+                    running.stream.overflow(time);
+                }
             }
         }
         if running
@@ -339,7 +360,7 @@ impl Engine {
             time: Time(0),
             process,
             rank: facts.and_then(|facts| facts.rank),
-            host: facts.and_then(|facts| facts.host.clone()),
+            host: facts.and_then(|facts| facts.host.as_deref().map(Arc::from)),
             thread: 0,
             duration_ns: 0,
             captures: probe.map_or_else(Vec::new, |probe| probe.captures.iter().map(captured).collect()),
@@ -480,6 +501,17 @@ impl Open {
 }
 
 impl Running {
+    /// Something is missing of this time: the instances that it could belong to are not complete.
+    fn spoil(&mut self, time: Time, reason: &str) {
+        let tracks = self.windows.iter_mut().filter_map(Open::track);
+        tracks.for_each(|track| track.spoil(time, reason));
+        for Awaiting { closed, .. } in &mut self.awaiting {
+            if closed.instance.start() <= time {
+                closed.instance.spoil(reason);
+            }
+        }
+    }
+
     /// Since when samples are needed; none if by no window.
     fn floor(&self) -> Option<Time> {
         let floor = |open: &Open| match open {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::content;
+use super::ledger::Ledger;
 use super::output::Dropped;
 use super::stream::Arrived;
 use crate::eval::{Context, WindowData, boolean};
@@ -42,6 +43,8 @@ pub(super) struct Instance {
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
+    /// When the last of the hits came that were placed in order.
+    last: Time,
     /// What it lacked when it was last looked at, and how many hits it had then.
     lacked: Option<(usize, Option<String>)>,
 }
@@ -62,6 +65,8 @@ pub(super) struct Track {
     /// Hits whose instance has not begun, each with how many instances had begun when it came.
     waiting: VecDeque<(u64, Key, Arrived)>,
     closed_keys: VecDeque<Key>,
+    /// The same for hits that need no order.
+    pub(super) ledger: Ledger,
 }
 
 impl Instance {
@@ -76,14 +81,25 @@ impl Instance {
         ends.try_fold(Time::default(), |last, end| Some(last.max(end?)))
     }
 
-    fn spoil(&mut self, reason: impl Into<String>) {
-        self.spoiled.get_or_insert_with(|| reason.into());
+    /// Of several reasons the least is told, whichever came first.
+    pub(super) fn spoil(&mut self, reason: &str) {
+        if self.spoiled.as_deref().is_none_or(|known| reason < known) {
+            self.spoiled = Some(reason.to_string());
+        }
+    }
+
+    /// Takes a hit, or what was made of others elsewhere.
+    pub(super) fn fill(&mut self, with: impl FnOnce(&mut Content)) {
+        let content = Arc::make_mut(&mut self.content);
+        with(content);
+        if !content.has_room() {
+            self.spoil("it has more hits than are kept");
+        }
     }
 
     fn take(&mut self, arrived: &Arrived) {
-        if !Arc::make_mut(&mut self.content).take(arrived.probe, &arrived.hit) {
-            self.spoil("it has more hits than are kept");
-        }
+        self.last = self.last.max(arrived.hit.time);
+        self.fill(|content| content.take(arrived.probe, &arrived.hit));
     }
 }
 
@@ -96,6 +112,7 @@ impl Track {
             open: VecDeque::new(),
             waiting: VecDeque::new(),
             closed_keys: VecDeque::new(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -107,6 +124,17 @@ impl Track {
     /// Processes may have come or gone: what is lacking is to be looked at again.
     pub(super) fn look_again(&mut self) {
         self.open.iter_mut().for_each(|instance| instance.lacked = None);
+    }
+
+    /// An instance that is open.
+    pub(super) fn open(&mut self, index: u64) -> Option<&mut Instance> {
+        let place = index.checked_sub(self.open.front()?.index)? as usize;
+        // They began in a row, and mostly all of them are still there.
+        let there = |instance: &Instance| instance.index == index;
+        if self.open.get(place).is_some_and(there) {
+            return self.open.get_mut(place);
+        }
+        self.open.iter_mut().find(|instance| there(instance))
     }
 
     /// A hit of this time came too late: the instances it could belong to are not complete.
@@ -146,7 +174,7 @@ impl Track {
                 && let Some(oldest) = self.open.pop_front()
             {
                 let missing = format!("{MOST_OPEN} later ones had begun before it was complete");
-                closed.push(self.closed(oldest, Some(missing)));
+                closed.push(self.closed(oldest, Some(missing), time));
             }
         } else {
             self.belong(arrived, key, borders, around, dropped);
@@ -180,6 +208,7 @@ impl Track {
                 before.spoil("the next began before its end");
             }
             before.lacked = None;
+            before.last = before.last.max(time);
             if let Some((_, end)) = before.borders.get_mut(&process) {
                 *end = Some(time);
             }
@@ -204,9 +233,11 @@ impl Track {
             borders: BTreeMap::from([(process, (time, None))]),
             content: Arc::new(Content::new(Arc::clone(&self.folds))),
             spoiled: None,
+            last: time,
             lacked: None,
             key,
         };
+        self.ledger.begun(instance.index, instance.key.clone(), time);
         instance.take(arrived);
         let owners = around
             .rule
@@ -320,21 +351,24 @@ impl Track {
                 first.lacked = Some((first.content.len(), missing));
                 return out;
             }
+            // Complete at the last hit it waited for; given up at its deadline.
+            let patience = borders.timeout.filter(|_| missing.is_some()).unwrap_or(0);
+            let over = Time(end.0.saturating_add(patience)).max(first.last);
             if let Some(first) = self.open.pop_front() {
-                out.push(self.closed(first, missing));
+                out.push(self.closed(first, missing, over));
             }
         }
         out
     }
 
-    fn closed(&mut self, instance: Instance, missing: Option<String>) -> Closed {
+    fn closed(&mut self, instance: Instance, missing: Option<String>, over: Time) -> Closed {
+        self.ledger.over(instance.index, over);
         if let Some(key) = &instance.key {
             self.closed_keys.push_back(key.clone());
             if self.closed_keys.len() > MOST_CLOSED {
                 self.closed_keys.pop_front();
             }
         }
-        let missing = instance.spoiled.clone().or(missing);
         Closed { instance, missing }
     }
 }

@@ -35,10 +35,22 @@ pub(crate) struct WindowFolds {
     pub(super) of_probe: Vec<Vec<usize>>,
     /// For each probe whether its hits are kept.
     pub(super) keeps: Vec<bool>,
-    /// The most hits a fold looks back for, over whole instances.
-    pub(crate) newest: u32,
+    /// The folds that look back: place, probe, and for how many hits.
+    pub(super) newest: Vec<(usize, usize, u32)>,
     /// There is a fold over every instance.
-    pub(crate) runs: bool,
+    pub(super) runs: bool,
+}
+
+impl WindowFolds {
+    /// Whether a fold of the window goes over hits of the probe.
+    pub(crate) fn uses(&self, probe: usize) -> bool {
+        self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())
+    }
+
+    /// Whether the probe's hits are kept until the close.
+    pub(crate) fn keeps(&self, probe: usize) -> bool {
+        self.keeps.get(probe) == Some(&true)
+    }
 }
 
 impl Intake {
@@ -67,7 +79,7 @@ impl Intake {
 struct Gathered {
     keys: Vec<String>,
     folds: Vec<Fold>,
-    newest: u32,
+    newest: Vec<(usize, usize, u32)>,
     runs: bool,
 }
 
@@ -138,25 +150,29 @@ impl Window {
         if let WindowKind::Probed(borders) = &mut self.kind {
             borders.until.iter_mut().for_each(&mut *f);
             borders.discard.iter_mut().for_each(&mut *f);
-            borders.complete.iter_mut().for_each(|(_, condition)| f(condition));
+            borders
+                .complete
+                .iter_mut()
+                .for_each(|(_, condition)| f(condition));
         }
     }
 }
 
 impl Gathered {
     fn place(&mut self, fold: &Fold) -> usize {
-        match fold.reach {
-            Reach::Newest(hits) => self.newest = self.newest.max(hits),
-            Reach::Run => self.runs = true,
-            Reach::Instance | Reach::Enclosing(_) => {}
-        }
         let key = key(fold);
         let known = self.keys.iter().position(|known| *known == key);
-        known.unwrap_or_else(|| {
+        let place = known.unwrap_or_else(|| {
             self.keys.push(key);
             self.folds.push(fold.clone());
             self.keys.len() - 1
-        })
+        });
+        match fold.reach {
+            Reach::Newest(hits) => self.newest.push((place, fold.probe, hits)),
+            Reach::Run => self.runs = true,
+            Reach::Instance | Reach::Enclosing(_) => {}
+        }
+        place
     }
 
     fn table(self, names: &[String]) -> WindowFolds {
@@ -165,9 +181,17 @@ impl Gathered {
         let mut keeps = vec![false; names.len()];
         for (place, (fold, intake)) in self.folds.iter().zip(&folds).enumerate() {
             if intake.waits {
-                keeps.iter_mut().skip(fold.probe).take(1).for_each(|keeps| *keeps = true);
+                keeps
+                    .iter_mut()
+                    .skip(fold.probe)
+                    .take(1)
+                    .for_each(|keeps| *keeps = true);
             } else {
-                of_probe.iter_mut().skip(fold.probe).take(1).for_each(|of: &mut Vec<usize>| of.push(place));
+                of_probe
+                    .iter_mut()
+                    .skip(fold.probe)
+                    .take(1)
+                    .for_each(|of: &mut Vec<usize>| of.push(place));
             }
         }
         WindowFolds {

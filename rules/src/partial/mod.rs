@@ -8,10 +8,12 @@
 
 mod content;
 mod gather;
+mod past;
 mod read;
 mod source;
 mod state;
 
 pub(crate) use content::Content;
 pub(crate) use gather::{NOWHERE, WindowFolds};
+pub(crate) use past::Past;
 pub(crate) use read::{of_values, value};

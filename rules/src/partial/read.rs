@@ -24,8 +24,10 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
     let Some(content) = window.content.as_deref() else {
         return Value::none("no window has closed");
     };
-    let (Some(name), Some(intake)) = (content.folds.names.get(fold.probe), content.folds.folds.get(fold.slot))
-    else {
+    let (Some(name), Some(intake)) = (
+        content.folds.names.get(fold.probe),
+        content.folds.folds.get(fold.slot),
+    ) else {
         return Value::none("its hits were not gathered");
     };
     if let Some(reason) = window.lacking.get(fold.probe).and_then(Option::as_ref) {
@@ -42,7 +44,7 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
             let (mut contents, mut enough) = (vec![content], u64::from(hits));
             let mut older = window.earlier.iter().rev();
             while let Some(newest) = contents.last() {
-                enough = enough.saturating_sub(newest.hits_of(fold, intake));
+                enough = enough.saturating_sub(newest.hits_of(fold.slot, fold.probe));
                 match older.next() {
                     Some(before) if enough > 0 => contents.push(before),
                     _ => break,
@@ -67,11 +69,11 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
 
 impl Content {
     /// How many hits a fold has.
-    fn hits_of(&self, fold: &Fold, intake: &Intake) -> u64 {
-        if intake.waits {
-            return self.kept.get(fold.probe).map_or(0, |kept| kept.len() as u64);
+    pub(super) fn hits_of(&self, slot: usize, probe: usize) -> u64 {
+        if self.folds.folds.get(slot).is_some_and(|fold| fold.waits) {
+            return self.kept.get(probe).map_or(0, |kept| kept.len() as u64);
         }
-        let rows = self.rows.iter().filter_map(|(_, rows)| rows.get(fold.slot));
+        let rows = self.rows.iter().filter_map(|(_, rows)| rows.get(slot));
         rows.map(|row| match &row.groups {
             Groups::One(state) => state.values(),
             Groups::Keyed(groups) => groups.values().map(State::values).sum(),
@@ -108,8 +110,12 @@ fn gathered(
         let rows = contents.iter().flat_map(|content| &content.rows);
         for (process, rows) in rows.filter(|(process, _)| counts(*process)) {
             if let Some(row) = rows.get(fold.slot) {
-                row.unchosen.iter().for_each(|reason| least(&mut sum.unchosen, reason));
-                row.unkeyed.iter().for_each(|reason| least(&mut sum.unkeyed, reason));
+                row.unchosen
+                    .iter()
+                    .for_each(|reason| least(&mut sum.unchosen, reason));
+                row.unkeyed
+                    .iter()
+                    .for_each(|reason| least(&mut sum.unkeyed, reason));
                 sum.add(fold, intake, *process, &row.groups);
             }
         }
@@ -160,7 +166,9 @@ impl Sum {
         };
         for hit in hits {
             let each = |term: &Typed| context.of_hit(hit).eval(term).single();
-            let chosen = filter.as_ref().map(|filter| each(filter).and_then(|cell| boolean(&cell)));
+            let chosen = filter
+                .as_ref()
+                .map(|filter| each(filter).and_then(|cell| boolean(&cell)));
             match chosen {
                 Some(Ok(false)) => continue,
                 Some(Err(reason)) => {

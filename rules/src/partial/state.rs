@@ -203,10 +203,9 @@ impl State {
             (Kept::Least(Some(value)) | Kept::Greatest(Some(value)), _) => finite(value.get()),
             (Kept::First(Some((_, value))) | Kept::Last(Some((_, value))), _) => Ok(value.clone()),
             (Kept::Only(Some(ends)), _) if order(&ends.0, &ends.1).is_eq() => Ok(ends.0.clone()),
-            (Kept::Only(Some(ends)), _) => Err(format!(
-                "there is not one value, but {} and {}",
-                ends.0, ends.1
-            )),
+            (Kept::Only(Some(ends)), _) => {
+                Err(format!("there is not one value, but {} and {}", ends.0, ends.1))
+            }
             (Kept::Truths(truths), Reduction::Any) => Ok(Scalar::Boolean(truths.held() > 0)),
             (Kept::Truths(truths), Reduction::All) => Ok(Scalar::Boolean(truths.failed() == 0)),
             (Kept::Product(product), _) => told(product.product()),
@@ -272,7 +271,11 @@ fn earlier(kept: &mut Option<(Place, Scalar)>, place: Place, value: Scalar, late
     let better = match kept {
         None => true,
         Some((known, old)) => {
-            let by_place = if later { (*known).cmp(&place) } else { place.cmp(known) };
+            let by_place = if later {
+                (*known).cmp(&place)
+            } else {
+                place.cmp(known)
+            };
             by_place.then_with(|| order(&value, old)).is_lt()
         }
     };
@@ -292,10 +295,11 @@ fn widen(ends: &mut Option<Box<(Scalar, Scalar)>>, value: &Scalar) {
 
 /// A result as formulas tell it.
 fn told(found: Result<f64, WhyNone>) -> Cell {
-    found.map_err(|why| match why {
-        WhyNone::NotFinite(_) | WhyNone::TooLarge => "the result is not a finite number".to_string(),
-        WhyNone::SameX | WhyNone::OneValue => "a line needs two different x".to_string(),
-        WhyNone::NoValues | WhyNone::Overflow | WhyNone::NoShare => why.to_string(),
-    })
-    .and_then(finite)
+    found
+        .map_err(|why| match why {
+            WhyNone::NotFinite(_) | WhyNone::TooLarge => "the result is not a finite number".to_string(),
+            WhyNone::SameX | WhyNone::OneValue => "a line needs two different x".to_string(),
+            WhyNone::NoValues | WhyNone::Overflow | WhyNone::NoShare => why.to_string(),
+        })
+        .and_then(finite)
 }
