@@ -1,5 +1,7 @@
 //! A hit of a probe as formulas see it. Where it came from and which window it belongs to is not known here.
 
+use std::sync::Arc;
+
 use crate::term::Field;
 use crate::value::{Cell, Ordered, ProcessId, Scalar, Time};
 
@@ -10,7 +12,7 @@ pub(crate) struct Hit {
     pub(crate) time: Time,
     pub(crate) process: ProcessId,
     pub(crate) rank: Option<u32>,
-    pub(crate) host: Option<String>,
+    pub(crate) host: Option<Arc<str>>,
     pub(crate) thread: u32,
     pub(crate) duration_ns: u64,
     /// In the order of the probe's captures.
@@ -29,8 +31,8 @@ impl Hit {
             Field::Thread => Ok(Scalar::Number(self.thread.into())),
             Field::Host => self
                 .host
-                .clone()
-                .map(Scalar::Text)
+                .as_deref()
+                .map(|host| Scalar::Text(host.to_string()))
                 .ok_or_else(|| "the host is not known".to_string()),
             Field::Duration => Ok(Scalar::Number(self.duration_ns as f64 / 1e9)),
             Field::Capture(place) => self

@@ -5,13 +5,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::instance::Surroundings;
+use super::desk::Instances;
+use super::instance::{Instance, Surroundings};
+use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::{Dropped, RuleId};
 use super::stream::Arrived;
 use super::track::{Closed, Track};
-use super::{Engine, Open};
+use super::{Engine, Open, Running};
 use crate::calls::Past;
+use crate::hit::Hit;
 use crate::rule::{CheckedRule, Window};
 use crate::term::{Reach, Term};
 use crate::value::{ProcessId, Time};
@@ -74,47 +77,14 @@ impl Engine {
         let latest = running
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
-        let reach = running.stream.reach(&concerned, latest);
-        let (true, Some(reach)) = (ordered, reach) else {
-            return Vec::new();
-        };
-        running
-            .windows
-            .iter_mut()
-            .filter_map(Open::track)
-            .for_each(Track::look_again);
-        let mut dropped = running.stream.dropped;
-        let mut release = Release {
-            around: Surroundings {
-                rule: &running.rule,
-                roles: &running.roles,
-                ranks: &ranks,
-                joined: &joined,
-            },
-            tracks: &mut running.windows,
-            order: outer_first(&running.rule.windows),
-            looks_out: (0..running.rule.windows.len())
-                .map(|place| looks_out(&running.rule, place))
-                .collect(),
-            dropped: &mut dropped,
-            out: Vec::new(),
-        };
-        while let Some(arrived) = running.stream.next(reach) {
-            let mut hits = vec![arrived];
-            for (place, (joiner, join)) in running.joiners.iter_mut().zip(&running.rule.joins).enumerate() {
-                let pair = hits
-                    .first()
-                    .and_then(|hit| joiner.take(hit, join, release.dropped));
-                let probe = running.rule.probes.len() + place;
-                hits.extend(pair.map(|hit| Arrived { probe, hit }));
-            }
-            hits.iter().for_each(|hit| release.take(hit));
-            hits.iter().skip(1).for_each(|pair| release.take_pair(pair));
+        let reach = running.stream.reach(&concerned, latest, running.desk.last());
+        if let (true, Some(reach)) = (ordered, reach) {
+            let closed = running.release(reach, &joined, &ranks);
+            let awaiting = |(place, closed)| Awaiting { place, closed };
+            running.awaiting.extend(closed.into_iter().map(awaiting));
         }
-        release.close(reach, true);
-        let out = release.out;
-        running.stream.dropped = dropped;
-        out
+        let ready = std::mem::take(&mut running.awaiting).into_iter();
+        ready.map(|Awaiting { place, closed }| (place, closed)).collect()
     }
 
     /// When each process that has not left joined.
@@ -129,6 +99,114 @@ impl Engine {
     pub(super) fn ranks_of_all(&self) -> BTreeMap<ProcessId, u32> {
         let rank = |(id, process): (&ProcessId, &super::Process)| Some((*id, process.facts.rank?));
         self.processes.iter().filter_map(rank).collect()
+    }
+}
+
+/// An instance of a window that is over.
+#[derive(Clone, Debug)]
+pub(super) struct Awaiting {
+    pub(super) place: usize,
+    pub(super) closed: Closed,
+}
+
+impl Running {
+    /// Gives the windows the hits up to `reach`, and what closed.
+    fn release(
+        &mut self,
+        reach: Time,
+        joined: &BTreeMap<ProcessId, Time>,
+        ranks: &BTreeMap<ProcessId, u32>,
+    ) -> Vec<(usize, Closed)> {
+        let tracks = self.windows.iter_mut().filter_map(Open::track);
+        tracks.for_each(Track::look_again);
+        let hits = self.stream.release(reach);
+        let windows = &self.rule.windows;
+        let mut release = Release {
+            around: Surroundings {
+                rule: &self.rule,
+                roles: &self.roles,
+                ranks,
+                joined,
+            },
+            tracks: &mut self.windows,
+            order: outer_first(windows),
+            looks_out: (0..windows.len())
+                .map(|place| looks_out(&self.rule, place))
+                .collect(),
+            dropped: &mut self.stream.dropped,
+            out: Vec::new(),
+        };
+        for arrived in hits {
+            let mut pairs = Vec::new();
+            for (place, (joiner, join)) in self.joiners.iter_mut().zip(&self.rule.joins).enumerate() {
+                let probe = self.rule.probes.len() + place;
+                let pair = joiner.take(&arrived, join, release.dropped);
+                pairs.extend(pair.map(|hit| Arrived { probe, hit }));
+            }
+            release.take(&arrived);
+            for pair in &pairs {
+                release.take(pair);
+                release.take_pair(pair);
+            }
+        }
+        release.close(reach, true);
+        let mut out = release.out;
+        self.settle(reach, &mut out);
+        out
+    }
+
+    /// Puts the hits that need no order into their instances, those that have just closed among them.
+    fn settle(&mut self, reach: Time, closed: &mut [(usize, Closed)]) {
+        let ledger = |open: &mut Open| open.track().map(|track| std::mem::take(&mut track.ledger));
+        let ledgers = self
+            .windows
+            .iter_mut()
+            .map(|open| ledger(open).unwrap_or_default());
+        let mut ledgers: Vec<Ledger> = ledgers.collect();
+        let mut fill = Fill {
+            windows: &mut self.windows,
+            closed,
+        };
+        let dropped = &mut self.stream.dropped;
+        self.desk
+            .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
+        for (open, ledger) in self.windows.iter_mut().zip(ledgers) {
+            if let Some(track) = open.track() {
+                track.ledger = ledger;
+            }
+        }
+    }
+}
+
+/// The instances of a rule, the open ones and those that are over.
+struct Fill<'a> {
+    windows: &'a mut [Open],
+    closed: &'a mut [(usize, Closed)],
+}
+
+impl Fill<'_> {
+    fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
+        let is_it = |(place, closed): &&mut (usize, Closed)| {
+            *place == window && closed.instance.frame.number == number
+        };
+        if let Some((_, closed)) = self.closed.iter_mut().find(is_it) {
+            return Some(&mut closed.instance);
+        }
+        self.windows.get_mut(window)?.track()?.open(number)
+    }
+}
+
+impl Instances for Fill<'_> {
+    fn take(&mut self, window: usize, number: u64, probe: usize, hit: &Hit) {
+        if let Some(instance) = self.instance(window, number) {
+            instance.fill(|content| content.take(probe, hit));
+        }
+    }
+
+    fn spoil(&mut self, window: usize, number: u64, reason: &str) {
+        if let Some(instance) = self.instance(window, number) {
+            instance.spoil(reason);
+        }
     }
 }
 
@@ -182,11 +260,11 @@ impl Release<'_> {
                 continue;
             };
             while let Some(Open::Probed(track)) = self.tracks.get_mut(place)
-                && let Some((number, missing)) = track.over(time, inclusive, borders, &self.around)
+                && let Some(over) = track.over(time, inclusive, borders, &self.around)
             {
-                self.cut_inside(place, number);
+                self.cut_inside(place, over.number);
                 if let Some(Open::Probed(track)) = self.tracks.get_mut(place) {
-                    let closed = track.close(missing);
+                    let closed = track.close(over);
                     self.out.extend(closed.map(|closed| (place, closed)));
                 }
             }

@@ -1,6 +1,6 @@
 //! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are known.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::instance::Surroundings;
@@ -10,13 +10,10 @@ use super::tune::{Outbox, TuneState, Turn};
 use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
 use crate::calls::{Memory, Past};
 use crate::eval::{Context, WindowData, boolean};
-use crate::partial::{Content, WindowFolds};
+use crate::partial::Content;
 use crate::rule::WindowKind;
 use crate::run::RunState;
 use crate::value::{ProcessId, Time, Value};
-
-/// Instances that formulas look back over for hits; with fewer hits in them that is all there is.
-const MOST_EARLIER: usize = 1024;
 
 impl Engine {
     /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
@@ -120,8 +117,8 @@ impl Engine {
             let heard = running.stream.heard_of(*process);
             heard.unwrap_or(*joined) < end
         });
-        let missing = closed
-            .missing
+        let missing = closed.instance.spoiled.clone().or(closed.missing);
+        let missing = missing
             .or_else(|| lost.then(|| "hits were lost in it".to_string()))
             .or_else(|| {
                 silent.map(|(process, _)| format!("{} was not heard of until its end", self.name(process)))
@@ -143,53 +140,6 @@ impl Engine {
             None => return Some(data).filter(|_| running.mode != Mode::Off),
         }
         None
-    }
-}
-
-/// What the instances of a window held that closed before: whole ones, without the hits of processes that were left out.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Held {
-    /// The newest last, as many as have the hits that a fold looks back for.
-    earlier: VecDeque<Arc<Content>>,
-    /// All together.
-    run: Option<Arc<Content>>,
-}
-
-impl Held {
-    fn show(&self, window: &mut WindowData) {
-        window.earlier = self.earlier.iter().cloned().collect();
-        window.run = self.run.clone();
-    }
-
-    fn keep(&mut self, window: &WindowData, folds: &WindowFolds) {
-        let partial = window.lacking.iter().any(Option::is_some);
-        let Some(content) = window.content.as_ref().filter(|_| !partial) else {
-            return;
-        };
-        let mut content = Arc::clone(content);
-        if !window.excluded.is_empty() {
-            Arc::make_mut(&mut content).leave_out(&window.excluded);
-        }
-        if folds.runs {
-            let run = self
-                .run
-                .get_or_insert_with(|| Arc::new(Content::new(content.folds())));
-            Arc::make_mut(run).merge(&content);
-        }
-        if !folds.newest.is_empty() {
-            self.earlier.push_back(content);
-            while self.earlier.len() > MOST_EARLIER || self.is_enough_without_the_oldest(folds) {
-                self.earlier.pop_front();
-            }
-        }
-    }
-
-    fn is_enough_without_the_oldest(&self, folds: &WindowFolds) -> bool {
-        let enough = |(place, probe, hits): &(usize, usize, u32)| {
-            let newer = self.earlier.iter().skip(1);
-            newer.map(|content| content.hits_of(*place, *probe)).sum::<u64>() >= u64::from(*hits)
-        };
-        self.earlier.len() > 1 && folds.newest.iter().all(enough)
     }
 }
 
@@ -230,11 +180,27 @@ impl Running {
         }
     }
 
+    /// With what folds over closed instances need; then it is one of them itself, if it was complete and counts.
     fn looking_back(&self, place: usize, mut window: WindowData) -> WindowData {
-        if let Some(held) = self.held.get(place) {
-            held.show(&mut window);
+        if let Some(past) = self.contents.get(place) {
+            (window.earlier, window.run) = (past.earlier(), past.run());
         }
         window
+    }
+
+    /// Keeps what folds over closed instances need of one that was complete.
+    fn remember(&mut self, place: usize, data: &WindowData) {
+        let (Some(past), Some(content)) = (self.contents.get_mut(place), &data.content) else {
+            return;
+        };
+        if data.lacking.iter().any(Option::is_some) {
+            return;
+        }
+        let mut content = Arc::clone(content);
+        if !data.excluded.is_empty() {
+            Arc::make_mut(&mut content).leave_out(&data.excluded);
+        }
+        past.push(&content);
     }
 
     /// Whether an instance is not to be evaluated. A condition that is none discards too: it could have been disturbed.
@@ -326,9 +292,7 @@ impl Running {
             history.drain(..beyond);
         }
         self.runs = self.runs_with(place, &window, &metrics);
-        if let (Some(held), Some(folds)) = (self.held.get_mut(place), self.rule.folds.get(place)) {
-            held.keep(&window, folds);
-        }
+        self.remember(place, &window);
         for (around, number, _) in &window.outer {
             if let Some(inside) = self.inner.get_mut(*around) {
                 let metrics = metrics.clone();

@@ -53,6 +53,8 @@ pub(super) struct Instance {
     pub(super) content: Arc<Content>,
     /// Why it cannot be complete.
     pub(super) spoiled: Option<String>,
+    /// When the last of the hits came that were placed in order.
+    pub(super) last: Time,
     /// What it lacked when it was last looked at, and how many hits it had then.
     pub(super) lacked: Option<(usize, Option<String>)>,
 }
@@ -84,14 +86,25 @@ impl Instance {
             .copied()
     }
 
-    pub(super) fn spoil(&mut self, reason: impl Into<String>) {
-        self.spoiled.get_or_insert_with(|| reason.into());
+    /// Of several reasons the least is told, whichever came first.
+    pub(super) fn spoil(&mut self, reason: &str) {
+        if self.spoiled.as_deref().is_none_or(|known| reason < known) {
+            self.spoiled = Some(reason.to_string());
+        }
+    }
+
+    /// Takes a hit, or what was made of others elsewhere.
+    pub(super) fn fill(&mut self, with: impl FnOnce(&mut Content)) {
+        let content = Arc::make_mut(&mut self.content);
+        with(content);
+        if !content.has_room() {
+            self.spoil("it has more hits than are kept");
+        }
     }
 
     pub(super) fn take(&mut self, arrived: &Arrived) {
-        if !Arc::make_mut(&mut self.content).take(arrived.probe, &arrived.hit) {
-            self.spoil("it has more hits than are kept");
-        }
+        self.last = self.last.max(arrived.hit.time);
+        self.fill(|content| content.take(arrived.probe, &arrived.hit));
     }
 
     /// The instance that directly encloses it.

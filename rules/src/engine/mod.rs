@@ -8,9 +8,11 @@ mod advance;
 mod close;
 mod content;
 mod decide;
+mod desk;
 mod initial;
 mod instance;
 mod join;
+mod ledger;
 mod nest;
 mod output;
 mod samples;
@@ -26,8 +28,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-use advance::Inside;
-use close::Held;
+use advance::{Awaiting, Inside};
+use desk::{ByKey, Desk};
 use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
@@ -42,7 +44,7 @@ use crate::calls::Past;
 use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
-use crate::partial::{Content, WindowFolds};
+use crate::partial::{Content, Past as Contents, WindowFolds};
 use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::run::RunState;
 use crate::term::Typed;
@@ -66,12 +68,16 @@ struct Running {
     mode: Mode,
     /// For each window what of it is open.
     windows: Vec<Open>,
-    /// Hits that windows from probe to probe wait for.
+    /// Hits that windows from probe to probe wait for, and those that need no order.
     stream: Stream,
+    desk: Desk,
+    by_key: ByKey,
+    /// Instances that are over and wait for what nodes have of them.
+    awaiting: VecDeque<Awaiting>,
+    /// For each window what is kept of its closed instances.
+    contents: Vec<Contents>,
     /// For each window its metrics in those that closed before, the newest last.
     history: Vec<Vec<Past>>,
-    /// For each window what its instances held that closed before.
-    held: Vec<Held>,
     /// For each window around others the instances of those that closed within its open ones.
     inner: Vec<Inside>,
     /// Folds over every window.
@@ -163,8 +169,15 @@ impl Engine {
                 .map(|(window, folds)| open(window, folds, now))
                 .collect(),
             stream: Stream::default(),
+            desk: Desk::default(),
+            by_key: ByKey::of(&rule),
+            awaiting: VecDeque::new(),
+            contents: rule
+                .folds
+                .iter()
+                .map(|folds| Contents::new(Arc::clone(folds)))
+                .collect(),
             history: vec![Vec::new(); rule.windows.len()],
-            held: vec![Held::default(); rule.windows.len()],
             inner: vec![Inside::default(); rule.windows.len()],
             runs: rule.runs.iter().map(RunState::new).collect(),
             joiners: vec![Joiner::default(); rule.joins.len()],
@@ -304,8 +317,7 @@ impl Engine {
                 for running in &mut self.rules {
                     running.stream.lose(from, to);
                     running.joiners.iter_mut().for_each(Joiner::clear);
-                    let tracks = running.windows.iter_mut().filter_map(Open::track);
-                    tracks.for_each(|track| track.spoil(to, "hits were lost in it"));
+                    running.spoil(to, "hits were lost in it");
                 }
             }
             Observation::Counter { .. }
@@ -323,14 +335,18 @@ impl Engine {
             return;
         };
         if running.needs_order() {
-            let time = hit.time;
-            let arrived = Arrived {
-                probe: probe.0,
-                hit: hit.clone(),
-            };
-            if !running.stream.push(arrived) {
-                let tracks = running.windows.iter_mut().filter_map(Open::track);
-                tracks.for_each(|track| track.spoil(time, "a hit came late"));
+            let (time, process) = (hit.time, hit.process);
+            if running.stream.is_late(process, time) {
+                running.stream.dropped.late += 1;
+                running.spoil(time, "a hit came late");
+            } else {
+                let (probe, hit) = (probe.0, hit.clone());
+                let arrived = Arrived { probe, hit };
+                if !running.by_key.has(probe) {
+                    running.stream.push(arrived);
+                } else if !running.desk.push(arrived) {
+                    running.stream.overflow(time);
+                }
             }
         }
         if running
@@ -361,7 +377,7 @@ impl Engine {
             time: Time(0),
             process,
             rank: facts.and_then(|facts| facts.rank),
-            host: facts.and_then(|facts| facts.host.clone()),
+            host: facts.and_then(|facts| facts.host.as_deref().map(Arc::from)),
             thread: 0,
             duration_ns: 0,
             captures: probe.map_or_else(Vec::new, |probe| probe.captures.iter().map(captured).collect()),
@@ -510,6 +526,17 @@ impl Running {
     fn needs_order(&self) -> bool {
         let probed = self.rule.windows.iter().any(|window| window.borders().is_some());
         probed || !self.rule.joins.is_empty()
+    }
+
+    /// Something is missing of this time: the instances that it could belong to are not complete.
+    fn spoil(&mut self, time: Time, reason: &str) {
+        let tracks = self.windows.iter_mut().filter_map(Open::track);
+        tracks.for_each(|track| track.spoil(time, reason));
+        for Awaiting { closed, .. } in &mut self.awaiting {
+            if closed.instance.start() <= time {
+                closed.instance.spoil(reason);
+            }
+        }
     }
 
     /// Since when samples are needed; none if by no window.

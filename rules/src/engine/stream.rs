@@ -4,14 +4,14 @@
 //! released by time. All that follows sees them in that order, so that the order of delivery decides nothing.
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::output::Dropped;
 use crate::hit::Hit;
 use crate::value::{ProcessId, Time};
 
 /// Hits that may wait; what is beyond is dropped, and the windows it would belong to are partial.
-const MOST_PENDING: usize = 262_144;
+pub(super) const MOST_PENDING: usize = 262_144;
 
 /// A hit of a probe, by its place in the rule.
 #[derive(Clone, Debug)]
@@ -43,10 +43,22 @@ impl PartialEq for Arrived {
 
 impl Eq for Arrived {}
 
+/// Takes the hits up to `reach` out, in their order, each once; gives how many were there twice.
+pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (Vec<Arrived>, u64) {
+    // What one process hands in is in order mostly, and a stable sort finds runs that are.
+    pending.sort();
+    let before = pending.len();
+    pending.dedup();
+    let doubled = (before - pending.len()) as u64;
+    let upto = pending.partition_point(|arrived| arrived.hit.time <= reach);
+    let rest = pending.split_off(upto);
+    (std::mem::replace(pending, rest), doubled)
+}
+
 /// Hits that wait for their release.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
-    pending: BTreeSet<Arrived>,
+    pending: Vec<Arrived>,
     watermarks: BTreeMap<ProcessId, Time>,
     /// Everything up to here was released.
     frontier: Option<Time>,
@@ -56,22 +68,24 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Takes a hit; false if it came too late to be put into its place.
-    pub(super) fn push(&mut self, arrived: Arrived) -> bool {
-        let time = arrived.hit.time;
-        if self.frontier.is_some_and(|frontier| time <= frontier) {
-            self.dropped.late += 1;
-            return false;
-        }
+    /// Whether a hit of a process comes too late to be put into its place.
+    pub(super) fn is_late(&self, process: ProcessId, time: Time) -> bool {
+        self.frontier.max(self.heard_of(process)) >= Some(time)
+    }
+
+    /// Takes a hit that is not late.
+    pub(super) fn push(&mut self, arrived: Arrived) {
         if self.pending.len() >= MOST_PENDING {
-            self.dropped.overflow += 1;
-            self.lose(time, time);
-            return true;
+            self.overflow(arrived.hit.time);
+        } else {
+            self.pending.push(arrived);
         }
-        if !self.pending.insert(arrived) {
-            self.dropped.duplicate += 1;
-        }
-        true
+    }
+
+    /// There was no room for a hit of this time.
+    pub(super) fn overflow(&mut self, time: Time) {
+        self.dropped.overflow += 1;
+        self.lose(time, time);
     }
 
     /// Hits between two times will never come.
@@ -102,23 +116,26 @@ impl Stream {
     }
 
     /// How far hits can be released, given the processes that may still send some and when they joined; with `latest`
-    /// nobody is waited for longer.
-    pub(super) fn reach(&self, concerned: &BTreeMap<ProcessId, Time>, latest: Option<Time>) -> Option<Time> {
+    /// nobody is waited for longer. `last` is the last hit that waits elsewhere.
+    pub(super) fn reach(
+        &self,
+        concerned: &BTreeMap<ProcessId, Time>,
+        latest: Option<Time>,
+        last: Option<Time>,
+    ) -> Option<Time> {
         let heard = |(process, joined): (&ProcessId, &Time)| self.heard_of(*process).unwrap_or(*joined);
         let slowest = concerned.iter().map(heard).min();
         // Nobody is left who could send more: what has come is all there is.
-        let reach = slowest.or_else(|| self.pending.last().map(|last| last.hit.time));
+        let reach = slowest.or_else(|| last.max(self.pending.iter().map(|arrived| arrived.hit.time).max()));
         reach.max(latest).max(self.frontier)
     }
 
-    /// The next hit up to `reach`, in order.
-    pub(super) fn next(&mut self, reach: Time) -> Option<Arrived> {
-        let next = self.pending.first().filter(|next| next.hit.time <= reach);
-        if next.is_none() {
-            self.frontier = Some(reach);
-            return None;
-        }
-        self.pending.pop_first()
+    /// The hits up to `reach`, in order.
+    pub(super) fn release(&mut self, reach: Time) -> Vec<Arrived> {
+        self.frontier = Some(reach);
+        let (released, doubled) = in_order(&mut self.pending, reach);
+        self.dropped.duplicate += doubled;
+        released
     }
 
     /// Forgets losses before `floor`.

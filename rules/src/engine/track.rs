@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::instance::{Frame, Instance, Surroundings};
+use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::Dropped;
 use super::stream::Arrived;
@@ -32,6 +33,16 @@ pub(super) struct Closed {
     pub(super) missing: Option<String>,
 }
 
+/// The first open instance, which is over.
+#[derive(Clone, Debug)]
+pub(super) struct Over {
+    pub(super) number: u64,
+    /// The last moment at which something could belong to it.
+    pub(super) time: Time,
+    /// What it lacks.
+    missing: Option<String>,
+}
+
 /// A key tells instances apart within the enclosing one.
 type Name = (Option<u64>, Key);
 
@@ -46,6 +57,8 @@ pub(super) struct Track {
     /// Hits whose instance has not begun, each with how many instances had begun when it came.
     waiting: VecDeque<(u64, Name, Arrived)>,
     closed_keys: VecDeque<Name>,
+    /// The same for hits that need no order.
+    pub(super) ledger: Ledger,
 }
 
 /// A hit on its way into a window.
@@ -94,6 +107,7 @@ impl Track {
             open: VecDeque::new(),
             waiting: VecDeque::new(),
             closed_keys: VecDeque::new(),
+            ledger: Ledger::default(),
         }
     }
 
@@ -105,6 +119,17 @@ impl Track {
     /// Processes may have come or gone: what is lacking is to be looked at again.
     pub(super) fn look_again(&mut self) {
         self.open.iter_mut().for_each(|instance| instance.lacked = None);
+    }
+
+    /// An instance that is open.
+    pub(super) fn open(&mut self, number: u64) -> Option<&mut Instance> {
+        let place = number.checked_sub(self.open.front()?.frame.number)? as usize;
+        // They began in a row, and mostly all of them are still there.
+        let there = |instance: &Instance| instance.frame.number == number;
+        if self.open.get(place).is_some_and(there) {
+            return self.open.get_mut(place);
+        }
+        self.open.iter_mut().find(|instance| there(instance))
     }
 
     /// A hit of this time came too late: the instances it could belong to are not complete.
@@ -173,16 +198,16 @@ impl Track {
         } else {
             self.belong(&passing, dropped);
         }
-        self.make_room()
+        self.make_room(time)
     }
 
-    fn make_room(&mut self) -> Vec<Closed> {
+    fn make_room(&mut self, time: Time) -> Vec<Closed> {
         let mut out = Vec::new();
         while self.open.len() > MOST_OPEN
             && let Some(oldest) = self.open.pop_front()
         {
             let missing = format!("{MOST_OPEN} later ones had begun before it was complete");
-            out.push(self.closed(oldest, Some(missing)));
+            out.push(self.closed(oldest, Some(missing), time));
         }
         out
     }
@@ -249,9 +274,12 @@ impl Track {
             borders: [(process, (start, None))].into(),
             content: Arc::new(Content::new(Arc::clone(&self.folds))),
             spoiled: None,
+            last: start,
             lacked: None,
             key,
         };
+        self.ledger
+            .begun(instance.frame.number, instance.key.clone(), start);
         if let Some(begin) = begin {
             instance.take(begin);
         }
@@ -273,6 +301,7 @@ impl Track {
                     before.spoil("the next began before its end");
                 }
                 before.lacked = None;
+                before.last = before.last.max(time);
                 if let Some((_, end)) = before.borders.get_mut(&process) {
                     *end = Some(time);
                 }
@@ -468,7 +497,7 @@ impl Track {
         inclusive: bool,
         borders: &Borders,
         around: &Surroundings<'_>,
-    ) -> Option<(u64, Option<String>)> {
+    ) -> Option<Over> {
         let waits = matches!(borders.straddle, Straddle::Begin | Straddle::Split);
         let passed = |end: Time| end < time || (inclusive && end == time);
         let successor = self.open.get(1).and_then(Instance::end);
@@ -492,13 +521,19 @@ impl Track {
             first.lacked = Some((first.content.len(), missing));
             return None;
         }
-        Some((first.frame.number, missing))
+        // Complete at the last hit it waited for; given up at its deadline.
+        let patience = borders.timeout.filter(|_| missing.is_some()).unwrap_or(0);
+        Some(Over {
+            number: first.frame.number,
+            time: Time(end.0.saturating_add(patience)).max(first.last),
+            missing,
+        })
     }
 
     /// Closes the first instance.
-    pub(super) fn close(&mut self, missing: Option<String>) -> Option<Closed> {
+    pub(super) fn close(&mut self, over: Over) -> Option<Closed> {
         let first = self.open.pop_front()?;
-        Some(self.closed(first, missing))
+        Some(self.closed(first, over.missing, over.time))
     }
 
     /// Closes what lies within an instance that closes. One that began of itself and got no hit is none.
@@ -519,19 +554,20 @@ impl Track {
                 None if instance.content.len() == 0 => continue,
                 None => Some("the window around it ended before".to_string()),
             };
-            out.push(self.closed(instance, missing));
+            let over = instance.end().unwrap_or(instance.last);
+            out.push(self.closed(instance, missing, over));
         }
         out
     }
 
-    fn closed(&mut self, instance: Instance, missing: Option<String>) -> Closed {
+    fn closed(&mut self, instance: Instance, missing: Option<String>, over: Time) -> Closed {
+        self.ledger.over(instance.frame.number, over);
         if let Some(key) = &instance.key {
             self.closed_keys.push_back((instance.enclosing(), key.clone()));
             if self.closed_keys.len() > MOST_CLOSED {
                 self.closed_keys.pop_front();
             }
         }
-        let missing = instance.spoiled.clone().or(missing);
         Closed { instance, missing }
     }
 }

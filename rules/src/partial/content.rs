@@ -82,8 +82,8 @@ impl Content {
         self.hits
     }
 
-    /// Takes a hit; false if there is no room for it.
-    pub(crate) fn take(&mut self, probe: usize, hit: &Hit) -> bool {
+    /// Takes a hit.
+    pub(crate) fn take(&mut self, probe: usize, hit: &Hit) {
         self.hits += 1;
         if self.folds.keeps.get(probe) == Some(&true) {
             self.hits_kept += 1;
@@ -91,36 +91,20 @@ impl Content {
                 kept.push(hit.clone());
             }
         }
-        let folds = Arc::clone(&self.folds);
-        let of_probe = folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
+        let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if !of_probe.is_empty() {
-            let row = self.row(hit.process);
-            let mut more = 0;
+            let row = row(&mut self.rows, &self.folds, hit.process);
             for place in of_probe {
-                if let (Some(row), Some(fold)) = (row.get_mut(*place), folds.folds.get(*place)) {
-                    more += row.take(fold, hit);
+                if let (Some(row), Some(fold)) = (row.get_mut(*place), self.folds.folds.get(*place)) {
+                    self.states += row.take(fold, hit);
                 }
             }
-            self.states += more;
         }
-        self.has_room()
     }
 
+    /// False if not all that it was given is in it.
     pub(crate) fn has_room(&self) -> bool {
         self.states <= MOST_ROWS && self.hits_kept <= MOST_HITS
-    }
-
-    fn row(&mut self, process: ProcessId) -> &mut Vec<Row> {
-        let known = match self.rows.last() {
-            Some((last, _)) if *last == process => Ok(self.rows.len() - 1),
-            _ => self.rows.binary_search_by_key(&process, |(known, _)| *known),
-        };
-        let place = known.unwrap_or_else(|place| {
-            let row = self.folds.folds.iter().map(Row::new).collect();
-            self.rows.insert(place, (process, row));
-            place
-        });
-        &mut self.rows[place].1
     }
 
     /// Takes in what was made of other hits.
@@ -132,11 +116,10 @@ impl Content {
             kept.extend(more.iter().take(room).cloned());
         }
         for (process, rows) in &other.rows {
-            let mut more = 0;
-            for (row, other) in self.row(*process).iter_mut().zip(rows) {
-                more += row.merge(other);
+            let own = row(&mut self.rows, &self.folds, *process);
+            for (row, other) in own.iter_mut().zip(rows) {
+                self.states += row.merge(other);
             }
-            self.states += more;
         }
     }
 
@@ -154,6 +137,24 @@ impl Content {
         let kept = self.kept.iter().flatten().map(|hit| hit.process);
         self.rows.iter().map(|(process, _)| *process).chain(kept)
     }
+}
+
+/// What the folds have of a process.
+fn row<'r>(
+    rows: &'r mut Vec<(ProcessId, Vec<Row>)>,
+    folds: &WindowFolds,
+    process: ProcessId,
+) -> &'r mut Vec<Row> {
+    let known = match rows.last() {
+        Some((last, _)) if *last == process => Ok(rows.len() - 1),
+        _ => rows.binary_search_by_key(&process, |(known, _)| *known),
+    };
+    let place = known.unwrap_or_else(|place| {
+        let row = folds.folds.iter().map(Row::new).collect();
+        rows.insert(place, (process, row));
+        place
+    });
+    &mut rows[place].1
 }
 
 impl Row {

@@ -35,10 +35,22 @@ pub(crate) struct WindowFolds {
     pub(super) of_probe: Vec<Vec<usize>>,
     /// For each probe whether its hits are kept.
     pub(super) keeps: Vec<bool>,
-    /// For each fold that looks back over whole instances its place, its probe, and for how many hits.
-    pub(crate) newest: Vec<(usize, usize, u32)>,
+    /// The folds that look back: place, probe, and for how many hits.
+    pub(super) newest: Vec<(usize, usize, u32)>,
     /// There is a fold over every instance.
-    pub(crate) runs: bool,
+    pub(super) runs: bool,
+}
+
+impl WindowFolds {
+    /// Whether a fold of the window goes over hits of the probe.
+    pub(crate) fn uses(&self, probe: usize) -> bool {
+        self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())
+    }
+
+    /// Whether the probe's hits are kept until the close.
+    pub(crate) fn keeps(&self, probe: usize) -> bool {
+        self.keeps.get(probe) == Some(&true)
+    }
 }
 
 impl Intake {
@@ -150,17 +162,17 @@ impl Gathered {
     fn place(&mut self, fold: &Fold) -> usize {
         let key = key(fold);
         let known = self.keys.iter().position(|known| *known == key);
-        let slot = known.unwrap_or_else(|| {
+        let place = known.unwrap_or_else(|| {
             self.keys.push(key);
             self.folds.push(fold.clone());
             self.keys.len() - 1
         });
         match fold.reach {
-            Reach::Newest(hits) => self.newest.push((slot, fold.probe, hits)),
+            Reach::Newest(hits) => self.newest.push((place, fold.probe, hits)),
             Reach::Run => self.runs = true,
             Reach::Instance | Reach::Enclosing(_) => {}
         }
-        slot
+        place
     }
 
     fn table(self, names: &[String]) -> WindowFolds {

@@ -8,11 +8,13 @@
 
 mod content;
 mod gather;
+mod past;
 mod read;
 mod source;
 mod state;
 
 pub(crate) use content::Content;
 pub(crate) use gather::{NOWHERE, WindowFolds};
+pub(crate) use past::Past;
 pub(crate) use read::{of_values, value};
 pub(crate) use state::{Place, State};

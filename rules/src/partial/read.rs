@@ -74,12 +74,12 @@ pub(crate) fn value(context: Context<'_>, window: &WindowData, fold: &Fold) -> V
 }
 
 impl Content {
-    /// How many hits the fold at a place has, or those of its probe that are kept for it.
-    pub(crate) fn hits_of(&self, place: usize, probe: usize) -> u64 {
-        if self.folds.folds.get(place).is_some_and(|fold| fold.waits) {
+    /// How many hits a fold has.
+    pub(super) fn hits_of(&self, slot: usize, probe: usize) -> u64 {
+        if self.folds.folds.get(slot).is_some_and(|fold| fold.waits) {
             return self.kept.get(probe).map_or(0, |kept| kept.len() as u64);
         }
-        let rows = self.rows.iter().filter_map(|(_, rows)| rows.get(place));
+        let rows = self.rows.iter().filter_map(|(_, rows)| rows.get(slot));
         rows.map(|row| match &row.groups {
             Groups::One(state) => state.values(),
             Groups::Keyed(groups) => groups.values().map(State::values).sum(),

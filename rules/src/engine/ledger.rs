@@ -1,0 +1,118 @@
+//! When the instances of a window began and were over, by their keys: what is needed to place a hit by its key, and
+//! nothing else. A node is told it by the coordinator, and so places hits of its processes as one evaluator would.
+
+use std::collections::VecDeque;
+
+use crate::value::{Key, Time};
+
+/// Instances that are over and remembered, to tell late hits from early ones.
+const MOST_CLOSED: usize = 1024;
+/// How many other instances may begin between a hit and the begin of its own.
+const PATIENCE: usize = 2;
+
+/// One instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) index: u64,
+    pub(super) key: Option<Key>,
+    pub(super) begun: Time,
+    /// The last moment at which something could belong to it, once it is over.
+    pub(super) over: Option<Time>,
+}
+
+/// The instances of a window in the order in which they began.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    entries: VecDeque<Entry>,
+    /// The place that was found last: hits of one key come in a row.
+    hint: usize,
+}
+
+/// To what a hit belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belongs {
+    To(u64),
+    /// Its instance is over.
+    Late,
+    /// Its instance is not among those that began behind it.
+    Outside,
+    /// Its instance may begin yet.
+    Waits,
+}
+
+impl Ledger {
+    pub(super) fn begun(&mut self, index: u64, key: Option<Key>, begun: Time) {
+        self.entries.push_back(Entry {
+            index,
+            key,
+            begun,
+            over: None,
+        });
+    }
+
+    pub(super) fn over(&mut self, index: u64, time: Time) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.index == index) {
+            entry.over = Some(time);
+        }
+        while self.entries.len() > MOST_CLOSED
+            && self.entries.front().is_some_and(|entry| entry.over.is_some())
+        {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Takes what another ledger knows of an instance.
+    pub(super) fn learn(&mut self, entry: &Entry) {
+        match self.entries.iter_mut().find(|known| known.index == entry.index) {
+            Some(known) => known.over = known.over.max(entry.over),
+            None => {
+                let place = self.entries.partition_point(|known| known.index < entry.index);
+                self.entries.insert(place, entry.clone());
+            }
+        }
+        if let Some(over) = entry.over {
+            self.over(entry.index, over);
+        }
+    }
+
+    /// The instances that go on, or were not over before `since`.
+    pub(super) fn since(&self, since: Option<Time>) -> Vec<Entry> {
+        let recent = |entry: &&Entry| entry.over.is_none_or(|over| Some(over) >= since);
+        self.entries.iter().filter(recent).cloned().collect()
+    }
+
+    /// Where a hit of this key and time belongs.
+    pub(super) fn find(&mut self, key: &Key, time: Time) -> Belongs {
+        let is_it = |entry: &Entry| entry.key.as_ref() == Some(key);
+        let place = match self.entries.get(self.hint) {
+            Some(entry) if is_it(entry) => Some(self.hint),
+            _ => self.entries.iter().rposition(is_it),
+        };
+        let first_behind = || self.entries.partition_point(|entry| entry.begun <= time);
+        let Some(place) = place else {
+            let behind = self.entries.len() - first_behind();
+            return if behind > PATIENCE {
+                Belongs::Outside
+            } else {
+                Belongs::Waits
+            };
+        };
+        self.hint = place;
+        let Some(entry) = self.entries.get(place) else {
+            return Belongs::Waits;
+        };
+        if entry.over.is_some_and(|over| time > over) {
+            Belongs::Late
+        } else if time < entry.begun && place.saturating_sub(first_behind()) > PATIENCE {
+            Belongs::Outside
+        } else {
+            Belongs::To(entry.index)
+        }
+    }
+
+    /// The instances that went on at a time.
+    pub(super) fn at(&self, time: Time) -> impl Iterator<Item = u64> {
+        let went_on = move |entry: &&Entry| entry.begun <= time && entry.over.is_none_or(|over| time <= over);
+        self.entries.iter().filter(went_on).map(|entry| entry.index)
+    }
+}
