@@ -1,10 +1,10 @@
 //! Values of metrics that are called, of ranges, of rows, and of earlier windows.
 
-use crate::eval::Context;
+use crate::eval::{Context, boolean};
 use crate::fold::for_each;
 use crate::run::RunState;
 use crate::term::{KeyKind, Term, Typed};
-use crate::value::{Cell, Key, Scalar, Value};
+use crate::value::{Cell, Key, Rows, Scalar, Value};
 
 /// An instance that closed, with its metrics and their names.
 #[derive(Clone, Debug)]
@@ -46,6 +46,15 @@ impl<'a> Context<'a> {
             Term::Row { of, key } => Value::Single(self.row(of, key)),
             Term::Over { metric, count } => self.over(*metric, *count),
             Term::Earlier { metric, back } => self.earlier(*metric, *back),
+            Term::Chosen { of, condition } => self.chosen(of, condition),
+            Term::Keys(of) => match self.eval(of) {
+                Value::Single(Err(reason)) => Value::none(reason),
+                Value::Single(_) => Value::none("it is not a table"),
+                Value::Table(rows) => {
+                    let keys = rows.into_keys().map(|key| (key.clone(), self.key(&key)));
+                    Value::Table(keys.collect())
+                }
+            },
             _ => Value::none("it is not a call"),
         }
     }
@@ -70,6 +79,30 @@ impl<'a> Context<'a> {
 
     fn history(self, window: usize) -> &'a [Past] {
         self.memory.windows.get(window).map_or(&[], Vec::as_slice)
+    }
+
+    /// The rows for which a condition holds; none of one of them is none of all, for it could belong to them.
+    fn chosen(self, of: &Typed, condition: &Typed) -> Value {
+        let (rows, mut conditions) = match (self.eval(of), self.eval(condition)) {
+            (Value::Table(rows), Value::Table(conditions)) => (rows, conditions),
+            (Value::Single(Err(reason)), _) | (_, Value::Single(Err(reason))) => return Value::none(reason),
+            _ => return Value::none("it is not a table"),
+        };
+        let mut chosen = Rows::new();
+        for (key, cell) in rows {
+            let holds = match conditions.remove(&key) {
+                Some(holds) => holds.and_then(|holds| boolean(&holds)),
+                None => Ok(false),
+            };
+            match holds {
+                Ok(true) => {
+                    chosen.insert(key, cell);
+                }
+                Ok(false) => {}
+                Err(reason) => return Value::none(reason),
+            }
+        }
+        Value::Table(chosen)
     }
 
     /// A row for each of the last windows, this one among them, as many as there are.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::calls::{Memory, Past};
 use crate::facts::ProcessFacts;
 use crate::fold::fold_rows;
-use crate::function::{Reduction, ScalarFunction};
+use crate::function::{Reduction, ScalarFunction, factoring};
 use crate::hit::Hit;
 use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
@@ -184,7 +184,9 @@ impl<'a> Context<'a> {
             Term::Call { .. } | Term::Variable(_) | Term::Each { .. } | Term::Row { .. } => {
                 self.called(&of.term)
             }
-            Term::Over { .. } | Term::Earlier { .. } => self.called(&of.term),
+            Term::Over { .. } | Term::Earlier { .. } | Term::Chosen { .. } | Term::Keys(_) => {
+                self.called(&of.term)
+            }
             Term::Field(field) => Value::Single(match self.hit {
                 Some(hit) => hit.field(*field),
                 None => Err("it is of each hit".to_string()),
@@ -314,6 +316,7 @@ impl<'a> Context<'a> {
                 value if value < 0.0 => Err("it is the root of a negative number".to_string()),
                 value => finite(value.sqrt()),
             }),
+            ScalarFunction::FactoringX => factoring_x(first, values.collect()),
             ScalarFunction::Min => values.fold(first, fold(f64::min)),
             ScalarFunction::Max => values.fold(first, fold(f64::max)),
             ScalarFunction::Clamp => {
@@ -332,6 +335,19 @@ impl<'a> Context<'a> {
             }
         }
     }
+}
+
+fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
+    let Ok([mean, stddev, workers]) = <[Value; 3]>::try_from(others) else {
+        return Value::none("factoring_x lacks an argument");
+    };
+    let step = |f: fn(f64, f64) -> Result<f64, String>| {
+        move |a: Scalar, b: Scalar| finite(f(number(&a)?, number(&b)?)?)
+    };
+    let spread = mean
+        .zip(stddev, step(factoring::variation))
+        .zip(workers, step(factoring::spread));
+    batch.zip(spread, step(factoring::factor))
 }
 
 /// The checker has seen to the kinds; a wrong one here is none rather than a panic.

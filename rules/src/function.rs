@@ -37,6 +37,7 @@ pub(crate) enum ScalarFunction {
     Abs,
     Sqrt,
     Clamp,
+    FactoringX,
 }
 
 /// Where a function may be used and what it does there.
@@ -47,6 +48,8 @@ pub(crate) enum Meaning {
     /// With one argument a reduction, with several a function of single values.
     Both(Reduction, ScalarFunction),
     Scalar(ScalarFunction),
+    /// Over the run.
+    Ewma,
     /// About a process: in roles only.
     Loads,
     Has,
@@ -254,6 +257,22 @@ pub const FUNCTIONS: &[Function] = &[
         meaning: Meaning::Scalar(ScalarFunction::Clamp),
     },
     Function {
+        name: "factoring_x",
+        usage: "factoring_x(batch, mean, stddev, workers)",
+        doc: "The factor of the factoring model: a batch of the tasks that are left is divided by it and the workers. It is 1 + v for batch 0, for which all workers wait, and 2 + v for those behind it, with v = stddev / mean * sqrt(workers / 2) of the time a task takes.",
+        example: "factoring_x(0, mean(send.duration), stddev(send.duration), count(worker))",
+        arguments: 4..=4,
+        meaning: Meaning::Scalar(ScalarFunction::FactoringX),
+    },
+    Function {
+        name: "ewma",
+        usage: "ewma(x, weight [by key] [over run])",
+        doc: "The exponentially weighted mean over all instances of the window so far, with this weight of the newest; with a key one for each of its values.",
+        example: "ewma(sum(cpu.time), 40%)",
+        arguments: 2..=2,
+        meaning: Meaning::Ewma,
+    },
+    Function {
         name: "loads",
         usage: "loads(\"glob\")",
         doc: "In roles: whether the process has a library mapped whose file name fits the pattern (`*`, `?`).",
@@ -274,4 +293,83 @@ pub const FUNCTIONS: &[Function] = &[
 /// The function called `name`.
 pub(crate) fn function_named(name: &str) -> Option<&'static Function> {
     FUNCTIONS.iter().find(|function| function.name == name)
+}
+
+/// The three steps of the factoring model: how much task times vary, what that means for so many workers, and the
+/// factor of a batch. The errors say why there is none.
+pub(crate) mod factoring {
+    pub(crate) fn variation(mean: f64, stddev: f64) -> Result<f64, String> {
+        if mean <= 0.0 || stddev < 0.0 {
+            return Err("factoring needs a mean above 0 and a spread that is not below it".to_string());
+        }
+        Ok(stddev / mean)
+    }
+
+    pub(crate) fn spread(variation: f64, workers: f64) -> Result<f64, String> {
+        if workers < 1.0 {
+            return Err("factoring needs a worker".to_string());
+        }
+        Ok(variation * (workers / 2.0).sqrt())
+    }
+
+    pub(crate) fn factor(batch: f64, spread: f64) -> Result<f64, String> {
+        if batch < 0.0 {
+            return Err("batches are numbered from 0".to_string());
+        }
+        Ok(if batch < 1.0 { 1.0 + spread } else { 2.0 + spread })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::factoring::{factor, spread, variation};
+
+    fn factoring_x(batch: f64, mean: f64, stddev: f64, workers: f64) -> Result<f64, String> {
+        factor(batch, spread(variation(mean, stddev)?, workers)?)
+    }
+
+    /// Tasks for each worker, batch by batch, until few are left.
+    fn batches(tasks: f64, workers: f64, mean: f64, stddev: f64) -> (Vec<f64>, f64) {
+        let mut sizes = Vec::new();
+        let mut left = tasks;
+        while sizes.len() < 10 && left > 2.0 * workers {
+            let x = factoring_x(sizes.len() as f64, mean, stddev, workers).unwrap();
+            let size = (left / (x * workers)).floor().max(1.0);
+            left -= size * workers;
+            sizes.push(size);
+        }
+        (sizes, left)
+    }
+
+    #[test]
+    fn factoring_gives_the_batches_of_the_corrected_model() {
+        let cases: &[(f64, f64, f64, &[f64], f64)] = &[
+            (1000.0, 8.0, 0.0, &[125.0], 0.0),
+            (1000.0, 8.0, 2.0, &[89.0, 15.0, 8.0, 5.0, 3.0, 2.0, 1.0], 16.0),
+            (
+                1000.0,
+                8.0,
+                5.0,
+                &[62.0, 21.0, 14.0, 9.0, 6.0, 4.0, 3.0, 2.0, 1.0, 1.0],
+                16.0,
+            ),
+            (
+                10000.0,
+                25.0,
+                10.0,
+                &[88.0, 56.0, 46.0, 37.0, 31.0, 25.0, 21.0, 17.0, 14.0, 11.0],
+                1350.0,
+            ),
+        ];
+        for (tasks, workers, stddev, sizes, left) in cases {
+            let found = batches(*tasks, *workers, 10.0, *stddev);
+            assert_eq!(found, (sizes.to_vec(), *left));
+        }
+    }
+
+    #[test]
+    fn factoring_of_nothing_is_none() {
+        assert!(factoring_x(0.0, 0.0, 1.0, 8.0).is_err());
+        assert!(factoring_x(0.0, 1.0, 1.0, 0.0).is_err());
+    }
 }

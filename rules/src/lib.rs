@@ -55,7 +55,7 @@
 //! let outputs = engine.tick(Time(500_000_000));
 //! let [Output::FindingOpened(finding), Output::Decision(decision)] = outputs.as_slice() else { panic!() };
 //! assert_eq!(finding.text, "60 % of the time is spent waiting for a CPU");
-//! assert_eq!(decision.changes[0].value, rules::Scalar::Number(2.0));
+//! assert_eq!(decision.changes[0].action.to_string(), "set number_of_threads = 2");
 //! assert_eq!(decision.because[0], ("waiting".to_string(), "60 %".to_string()));
 //!
 //! // Once it is told that the change was made, the guard's trial begins.
@@ -64,10 +64,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod action;
 pub mod aggregate;
 mod calls;
 mod check;
 mod codes;
+mod deed;
 mod diag;
 mod engine;
 mod eval;
@@ -82,13 +84,16 @@ mod library;
 mod measure;
 mod partial;
 mod plan;
+mod read;
 pub mod recording;
 mod rule;
 mod run;
+mod target;
 mod term;
 mod unit;
 mod value;
 
+pub use action::{Action, Affinity, Argument, Computed, SyncPoint};
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
@@ -96,14 +101,13 @@ pub use engine::{
     Observation, Outcome, Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
-pub use file::{RuleFile, Site};
+pub use file::{Bindings, RuleFile, Site};
 pub use function::{FUNCTIONS, Function};
 pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};
-pub use plan::{
-    Delivery, Layout, Plan, PlannedCapture, PlannedProbe, PlannedVariable, PlannedWindow, Source,
-    VariableKind,
-};
+pub use plan::{Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind};
+pub use read::{Base, Known, Layout, PlannedCapture, Source, Step};
 pub use rule::CheckedRule;
+pub use target::{Set, Target};
 pub use unit::{Dimension, human};
 pub use value::{ProcessId, Scalar, Time};

@@ -4,9 +4,12 @@
 
 use std::collections::BTreeSet;
 
+use crate::deed::{Change, Deed, Given};
 use crate::file::Site;
 use crate::measure::Measure;
-use crate::rule::{Join, Metric, Probe, Role, Tune, Window, WindowKind};
+use crate::read::{Base, PlannedCapture, Source};
+use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune, Window, WindowKind};
+use crate::target::Target;
 use crate::term::{Kind, Statistic, Term, Typed};
 
 /// What a rule needs before it can run.
@@ -26,6 +29,8 @@ pub struct Plan {
     pub libraries: BTreeSet<String>,
     /// What the rule would write.
     pub variables: Vec<PlannedVariable>,
+    /// What else it would do to a process: the keyword and what it acts on.
+    pub actions: Vec<PlannedAction>,
     /// What the rule does to a program, a sentence each.
     pub effects: Vec<String>,
 }
@@ -48,60 +53,18 @@ pub struct PlannedProbe {
     pub role: String,
     /// Entry, return or span.
     pub site: Site,
-    /// The function.
+    /// Where it sits.
+    pub target: Target,
+    /// Of a span between two functions, from the entry of one to the return of the other in the same thread, the latter.
+    pub to: Option<Target>,
+    /// Where it sits, for people.
     pub function: String,
+    /// It is off until a tune of the rule switches it on.
+    pub off_at_first: bool,
     /// What it must deliver.
     pub delivers: Delivery,
     /// What each [`crate::Observation::Hit`] brings along, in this order.
     pub captures: Vec<PlannedCapture>,
-}
-
-/// A value to be read in the program at a hit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlannedCapture {
-    /// Where it is read.
-    pub source: Source,
-    /// How it lies there; none is for the program's debug information to say.
-    pub layout: Option<Layout>,
-}
-
-/// Where a capture is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// An argument of the function, the first is 0.
-    Argument(u8),
-    /// What the function returns.
-    ReturnValue,
-    /// A global variable.
-    Global(String),
-}
-
-macro_rules! layouts {
-    ($($variant:ident $name:literal;)*) => {
-        /// How a value lies in memory, little-endian.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Layout {
-            $(#[doc = concat!("As ", $name, ".")] $variant,)*
-        }
-
-        impl Layout {
-            /// Every layout with its name.
-            pub const ALL: &'static [(&'static str, Layout)] = &[$(($name, Layout::$variant),)*];
-        }
-    };
-}
-
-layouts! {
-    I8 "i8"; I16 "i16"; I32 "i32"; I64 "i64"; U8 "u8"; U16 "u16"; U32 "u32"; U64 "u64"; F32 "f32"; F64 "f64";
-    Bool "bool"; Char "char";
-}
-
-impl Layout {
-    /// The layout called `name`.
-    pub fn named(name: &str) -> Option<Layout> {
-        let found = Layout::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, layout)| *layout)
-    }
 }
 
 /// What a probe must deliver, the cheapest that is enough.
@@ -120,14 +83,31 @@ pub enum Delivery {
 /// A variable a rule would write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedVariable {
-    /// Its symbol.
+    /// Its symbol, or the way to a part of it.
     pub name: String,
+    /// Where it lies.
+    pub source: Source,
+    /// In every library that has a variable of this name.
+    pub everywhere: bool,
     /// The role in whose processes it is written.
     pub role: String,
     /// What is written to it.
     pub kind: VariableKind,
     /// The condition on the value, as written, with `value` for the value.
     pub range: Option<String>,
+}
+
+/// What a rule would do to a process, writing a variable apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedAction {
+    /// The keyword of the rule.
+    pub keyword: &'static str,
+    /// What it acts on.
+    pub target: String,
+    /// The role in whose processes it is done.
+    pub role: String,
+    /// It changes the program's code or loads a library: only a rule that is named may do it.
+    pub changes_code: bool,
 }
 
 /// What is written to a variable.
@@ -139,80 +119,99 @@ pub enum VariableKind {
     Number,
 }
 
-impl PlannedCapture {
-    fn describe(&self) -> String {
-        match &self.source {
-            Source::Argument(number) => format!("arg({number})"),
-            Source::ReturnValue => "what it returns".to_string(),
-            Source::Global(name) => name.clone(),
-        }
-    }
+/// What a plan is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) rule: &'a str,
+    pub(crate) roles: &'a [Role],
+    pub(crate) probes: &'a [Probe],
+    pub(crate) joins: &'a [Join],
+    pub(crate) windows: &'a [Window],
+    pub(crate) metrics: &'a [Metric],
+    pub(crate) runs: &'a [Run],
+    pub(crate) tunes: &'a [Tune],
 }
 
-pub(crate) fn plan(
-    rule: &str,
-    roles: &[Role],
-    (probes, joins): (&[Probe], &[Join]),
-    windows: &[Window],
-    metrics: &[Metric],
-    tunes: &[Tune],
-) -> Plan {
-    let role_name = |role: usize| roles.get(role).map_or(String::new(), |role| role.name.clone());
-    let planned = |probe: &Probe| PlannedProbe {
-        name: probe.name.clone(),
-        role: role_name(probe.role),
-        site: probe.site,
-        function: probe.function.clone(),
-        delivers: Delivery::Nothing,
-        captures: probe.reads.clone(),
+pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
+    let role_name = |role: usize| {
+        parts
+            .roles
+            .get(role)
+            .map_or(String::new(), |role| role.name.clone())
     };
     let mut plan = Plan {
-        rule: rule.to_string(),
-        windows: windows.iter().map(planned_window).collect(),
-        probes: probes.iter().map(planned).collect(),
+        rule: parts.rule.to_string(),
+        windows: parts.windows.iter().map(planned_window).collect(),
+        probes: parts
+            .probes
+            .iter()
+            .map(|probe| planned_probe(probe, role_name(probe.role)))
+            .collect(),
         measures: BTreeSet::new(),
         symbols: BTreeSet::new(),
         libraries: BTreeSet::new(),
         variables: Vec::new(),
+        actions: Vec::new(),
         effects: Vec::new(),
     };
-    for join in joins {
+    for join in parts.joins {
         plan.need_hits(join.of.0);
         plan.need_hits(join.of.1);
     }
-    let formulas = roles
-        .iter()
-        .map(|role| &role.condition)
-        .chain(metrics.iter().map(|metric| &metric.value));
-    formulas
-        .chain(tunes.iter().flat_map(Tune::formulas))
-        .for_each(|formula| plan.need(formula));
-    for borders in windows.iter().filter_map(Window::borders) {
-        let borders_of = borders.begins_at().into_iter();
-        borders_of.for_each(|probe| plan.need_hits(probe));
-        borders.until.iter().for_each(|condition| plan.need(condition));
-        borders.to.into_iter().for_each(|probe| plan.need_hits(probe));
-        borders
-            .complete
+    let formulas = parts.roles.iter().flat_map(|role| &role.conditions);
+    let formulas = formulas.chain(parts.metrics.iter().map(|metric| &metric.value));
+    let formulas = formulas.chain(
+        parts
+            .runs
             .iter()
-            .for_each(|(_, condition)| plan.need(condition));
-        borders.discard.iter().for_each(|condition| plan.need(condition));
+            .flat_map(|run| std::iter::once(&run.of).chain(&run.by)),
+    );
+    formulas
+        .chain(parts.tunes.iter().flat_map(Tune::formulas))
+        .for_each(|formula| plan.need(formula));
+    for borders in parts.windows.iter().filter_map(Window::borders) {
+        borders
+            .begins_at()
+            .into_iter()
+            .for_each(|probe| plan.need_hits(probe));
+        borders.to.into_iter().for_each(|probe| plan.need_hits(probe));
+        let conditions = borders.complete.iter().map(|(_, condition)| condition);
+        conditions
+            .chain(&borders.until)
+            .chain(&borders.discard)
+            .for_each(|condition| plan.need(condition));
     }
-    for action in tunes.iter().filter_map(|tune| tune.action.as_ref()) {
-        let kind = match action.value.of.kind {
-            Kind::Boolean => VariableKind::Boolean,
-            Kind::Number(_) | Kind::Text => VariableKind::Number,
-        };
-        let range = action.range.as_ref().map(|(_, text)| text.clone());
-        plan.variables.push(PlannedVariable {
-            name: action.variable.clone(),
-            role: role_name(action.role),
-            kind,
-            range,
-        });
+    for tune in parts.tunes {
+        if let Trigger::Hit { probe, .. } = tune.trigger {
+            plan.need_hits(probe);
+        }
+        if let Some(change) = &tune.action {
+            plan.act(change, role_name(change.role));
+        }
     }
     plan.effects = plan.describe();
+    plan.effects.extend(parts.tunes.iter().filter_map(|tune| {
+        let change = tune.action.as_ref()?;
+        Some(effect(change, &role_name(change.role)))
+    }));
     plan
+}
+
+fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
+    let function = match &probe.to {
+        Some(to) => format!("{} to {to}", probe.target),
+        None => probe.target.to_string(),
+    };
+    PlannedProbe {
+        name: probe.name.clone(),
+        role,
+        site: probe.site,
+        target: probe.target.clone(),
+        to: probe.to.clone(),
+        function,
+        off_at_first: false,
+        delivers: Delivery::Nothing,
+        captures: probe.reads.clone(),
+    }
 }
 
 fn planned_window(window: &Window) -> PlannedWindow {
@@ -234,7 +233,7 @@ impl Plan {
 
     fn need(&mut self, formula: &Typed) {
         formula.visit(&mut |term| match term {
-            Term::Measure(measure) => {
+            Term::Measure(measure) | Term::At { measure, .. } | Term::OfCalls { measure, .. } => {
                 self.measures.insert(*measure);
             }
             Term::Has(symbol) => {
@@ -258,37 +257,40 @@ impl Plan {
         });
     }
 
+    fn act(&mut self, change: &Change, role: String) {
+        let (target, keyword) = (change.deed.target(), change.deed.keyword().name());
+        match &change.deed {
+            Deed::Set {
+                variable,
+                everywhere,
+                value,
+            } => self.variables.push(PlannedVariable {
+                name: target,
+                source: variable.clone(),
+                everywhere: *everywhere,
+                role,
+                kind: match value.of.kind {
+                    Kind::Boolean => VariableKind::Boolean,
+                    Kind::Number(_) | Kind::Text => VariableKind::Number,
+                },
+                range: change.range.as_ref().map(|(_, text)| text.clone()),
+            }),
+            Deed::Enable { probe, .. } => {
+                if let Some(probe) = self.probes.get_mut(*probe) {
+                    probe.off_at_first = true;
+                }
+            }
+            Deed::Disable { .. } => {}
+            _ => self.actions.push(PlannedAction {
+                keyword,
+                target,
+                role,
+                changes_code: change.deed.changes_code(),
+            }),
+        }
+    }
+
     fn describe(&self) -> Vec<String> {
-        let probe = |probe: &PlannedProbe| {
-            let site = match probe.site {
-                Site::Entry => "entry",
-                Site::Return => "return",
-                Site::Span => "entry and return",
-            };
-            let captures: Vec<String> = probe.captures.iter().map(PlannedCapture::describe).collect();
-            let reads = match captures.is_empty() {
-                true => String::new(),
-                false => format!(", reads {}", captures.join(", ")),
-            };
-            format!(
-                "probes {site} of {} in every {}{reads}",
-                probe.function, probe.role
-            )
-        };
-        let variable = |variable: &PlannedVariable| {
-            let kind = match variable.kind {
-                VariableKind::Boolean => "a boolean",
-                VariableKind::Number => "a number",
-            };
-            let range = variable
-                .range
-                .as_ref()
-                .map_or(String::new(), |range| format!(", only where {range}"));
-            format!(
-                "writes {} ({kind}{range}) in every {}",
-                variable.name, variable.role
-            )
-        };
         let mut out: Vec<String> = Vec::new();
         if !self.measures.is_empty() {
             let names: Vec<&str> = self.measures.iter().map(|measure| measure.name()).collect();
@@ -298,8 +300,93 @@ impl Plan {
             .probes
             .iter()
             .filter(|probe| probe.delivers != Delivery::Nothing);
-        out.extend(armed.map(probe));
-        out.extend(self.variables.iter().map(variable));
+        out.extend(armed.map(probed));
         out
     }
+}
+
+fn probed(probe: &PlannedProbe) -> String {
+    let site = match probe.site {
+        Site::Entry => "entry of",
+        Site::Return => "return of",
+        Site::Span if probe.to.is_some() => "what runs from",
+        Site::Span => "entry and return of",
+    };
+    let captures = probe.captures.iter().map(|capture| &capture.source);
+    // What is known of a hit anyway is not read in the program.
+    let captures = captures.filter(|source| !matches!(source.base, Base::Known(_)));
+    let captures: Vec<String> = captures.map(Source::to_string).collect();
+    let reads = match captures.is_empty() {
+        true => String::new(),
+        false => format!(", reads {}", captures.join(", ")),
+    };
+    let off = if probe.off_at_first { ", off at first" } else { "" };
+    format!(
+        "probes {site} {} in every {}{reads}{off}",
+        probe.function, probe.role
+    )
+}
+
+/// What a change does to a program, in a sentence.
+fn effect(change: &Change, role: &str) -> String {
+    let given = |arguments: &[Given]| {
+        let given = |argument: &Given| match argument {
+            Given::Value(value) => value.of.what(),
+            Given::Variable(source) => source.to_string(),
+        };
+        arguments.iter().map(given).collect::<Vec<_>>().join(", ")
+    };
+    let range = change
+        .range
+        .as_ref()
+        .map_or(String::new(), |(_, range)| format!(", only where {range}"));
+    let what = |value: &Typed| match value.of.kind {
+        Kind::Boolean => "a boolean",
+        Kind::Number(_) | Kind::Text => "a number",
+    };
+    let does = match &change.deed {
+        Deed::Set {
+            variable,
+            everywhere,
+            value,
+        } => {
+            let copies = if *everywhere { ", every copy of it" } else { "" };
+            format!("writes {variable} ({}{range}{copies})", what(value))
+        }
+        Deed::Call { function, arguments } => format!("calls {function}({})", given(arguments)),
+        Deed::Load { library } => format!("loads {library}"),
+        Deed::Replace { function, with } => format!("patches {function} so that {with} runs instead"),
+        Deed::InsertCall {
+            function,
+            arguments,
+            inside,
+            place,
+        } => {
+            let place = if *place == Site::Return { "return" } else { "entry" };
+            format!(
+                "patches {inside} so that {function}({}) is called at every {place}",
+                given(arguments)
+            )
+        }
+        Deed::RemoveCall { function, inside } => match inside {
+            Some(inside) => format!("patches {inside} so that {function} is not called in it"),
+            None => format!("patches {function} so that no call of it does anything"),
+        },
+        Deed::SetArgument {
+            function,
+            argument,
+            value,
+        } => format!(
+            "patches {function} so that argument {argument} becomes {}{range}",
+            what(value)
+        ),
+        Deed::Affinity(_) => "binds the threads to cores".to_string(),
+        Deed::Enable { name, .. } => format!("switches the probe {name} on"),
+        Deed::Disable { name, .. } => format!("switches the probe {name} off"),
+    };
+    let judged = match (&change.guard, &change.deed) {
+        (None, Deed::Enable { .. } | Deed::Disable { .. }) | (Some(_), _) => "",
+        (None, _) => "; not guarded",
+    };
+    format!("{does} in every {role}{judged}")
 }

@@ -3,16 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::action::SyncPoint;
 use crate::calls::Memory;
+use crate::deed::Change;
 use crate::diag::Diagnostic;
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::function::Reduction;
 use crate::partial::WindowFolds;
-use crate::plan::{Plan, PlannedCapture};
+use crate::plan::Plan;
+use crate::read::PlannedCapture;
+use crate::target::Target;
 use crate::term::{Field, Term, Typed};
-use crate::value::{Scalar, Value};
+use crate::value::{ProcessId, Scalar, Value};
 
 /// A rule that can run: every name means something and every unit is right.
 #[derive(Clone, Debug)]
@@ -40,7 +44,12 @@ pub struct CheckedRule {
 #[derive(Clone, Debug)]
 pub(crate) struct Role {
     pub(crate) name: String,
-    pub(crate) condition: Typed,
+    /// A process has the role if one of them holds.
+    pub(crate) conditions: Vec<Typed>,
+    /// How many processes must have it for the rule to be evaluated.
+    pub(crate) least: u32,
+    /// How many may have it.
+    pub(crate) most: Option<u32>,
 }
 
 impl Role {
@@ -50,7 +59,8 @@ impl Role {
             facts: Some(facts),
             ..Context::default()
         };
-        context.eval(&self.condition).single() == Ok(Scalar::Boolean(true))
+        let holds = |condition| context.eval(condition).single() == Ok(Scalar::Boolean(true));
+        self.conditions.iter().any(holds)
     }
 }
 
@@ -59,7 +69,9 @@ pub(crate) struct Probe {
     pub(crate) name: String,
     pub(crate) role: usize,
     pub(crate) site: Site,
-    pub(crate) function: String,
+    pub(crate) target: Target,
+    /// Of a span between two functions the one at whose return it ends.
+    pub(crate) to: Option<Target>,
     /// What is read in the program at a hit.
     pub(crate) reads: Vec<PlannedCapture>,
     /// What is made of it, with names.
@@ -105,6 +117,16 @@ pub(crate) enum Begin {
     Itself,
 }
 
+impl Begin {
+    /// The probe whose hits begin instances.
+    pub(crate) fn probe(self) -> Option<usize> {
+        match self {
+            Begin::Hit(probe) => Some(probe),
+            Begin::Enclosing(_) | Begin::Itself => None,
+        }
+    }
+}
+
 /// To which instance a span belongs that goes across a border.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Straddle {
@@ -144,10 +166,7 @@ pub(crate) struct Borders {
 impl Borders {
     /// The probe whose hits begin instances, if one does.
     pub(crate) fn begins_at(&self) -> Option<usize> {
-        self.from.iter().find_map(|begin| match begin {
-            Begin::Hit(probe) => Some(*probe),
-            Begin::Enclosing(_) | Begin::Itself => None,
-        })
+        self.from.iter().find_map(|begin| begin.probe())
     }
 }
 
@@ -191,16 +210,16 @@ pub(crate) struct Metric {
 /// A checked tune: advice, or advice and a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Tune {
-    /// The window at whose close it is looked at.
-    pub(crate) window: usize,
-    pub(crate) when: Typed,
+    pub(crate) trigger: Trigger,
+    /// Without it the tune acts at every look at which its value differs from the last one.
+    pub(crate) when: Option<Typed>,
     /// Windows in a row.
     pub(crate) holds_for: u32,
     /// Nanoseconds.
     pub(crate) cooldown: u64,
     pub(crate) finding: Option<Filled>,
     pub(crate) next_start: Option<Filled>,
-    pub(crate) action: Option<Action>,
+    pub(crate) action: Option<Change>,
     /// What was done is undone when the condition no longer holds.
     pub(crate) undo_after: bool,
     /// Written at the start, until its first window.
@@ -212,20 +231,57 @@ pub(crate) struct Tune {
     /// The tune that must have been applied before, by its place.
     pub(crate) after: Option<usize>,
     /// Where a change takes effect.
-    pub(crate) at: Option<(Site, String)>,
+    pub(crate) at: Option<SyncPoint>,
     /// The window at whose begin all processes change.
     pub(crate) together: Option<String>,
     /// It is on trial beside others.
     pub(crate) independent: bool,
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct Action {
-    pub(crate) variable: String,
-    pub(crate) role: usize,
-    pub(crate) value: Typed,
-    pub(crate) range: Option<(Typed, String)>,
-    pub(crate) guard: Guard,
+/// What makes a tune be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// The close of an instance of a window, by its place.
+    Window(usize),
+    /// A hit of a probe, with the values that its window has so far, up to that hit.
+    Hit { probe: usize, window: usize },
+}
+
+impl Trigger {
+    /// The window that the formulas live in.
+    pub(crate) fn window(self) -> usize {
+        match self {
+            Trigger::Window(window) | Trigger::Hit { window, .. } => window,
+        }
+    }
+}
+
+impl Tune {
+    pub(crate) fn guard(&self) -> Option<&Guard> {
+        self.action.as_ref().and_then(|change| change.guard.as_ref())
+    }
+
+    /// Every formula of the tune.
+    pub(crate) fn formulas(&self) -> Vec<&Typed> {
+        let mut out: Vec<&Typed> = self.when.iter().chain(&self.expect).collect();
+        for template in [&self.finding, &self.next_start].into_iter().flatten() {
+            out.extend(template.0.iter().filter_map(|part| match part {
+                FilledPart::Value(typed) => Some(typed),
+                FilledPart::Literal(_) => None,
+            }));
+        }
+        if let Some(change) = &self.action {
+            out.extend(change.deed.formulas());
+            out.extend(change.guard.iter().map(|guard| &guard.objective));
+            out.extend(change.range.iter().map(|(condition, _)| condition));
+        }
+        out
+    }
+
+    /// Whether it is judged beside no other change.
+    pub(crate) fn occupies_the_trial(&self) -> bool {
+        self.guard().is_some() && !self.independent
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -288,6 +344,26 @@ impl CheckedRule {
         &self.warnings
     }
 
+    /// Why the rule must wait, if a role has too few processes or too many.
+    pub(crate) fn lacks_processes(&self, roles: &[BTreeSet<ProcessId>]) -> Option<String> {
+        let lacking = |(role, members): (&Role, &BTreeSet<ProcessId>)| {
+            let (name, count) = (&role.name, members.len());
+            let few = count < role.least as usize;
+            let many = role.most.filter(|most| count > *most as usize);
+            match (few, many) {
+                (true, _) => Some(format!(
+                    "waits for processes: {count} of at least {} have the role {name}",
+                    role.least
+                )),
+                (false, Some(most)) => Some(format!(
+                    "waits: {count} processes have the role {name}, it is for at most {most}"
+                )),
+                (false, None) => None,
+            }
+        };
+        self.roles.iter().zip(roles).find_map(lacking)
+    }
+
     /// For each probe, and each join behind them, the role of the processes whose hits it has.
     pub(crate) fn probe_roles(&self) -> Vec<usize> {
         let count = self.probes.len() + self.joins.len();
@@ -315,7 +391,7 @@ impl CheckedRule {
             out.extend(borders.complete.iter().map(|(_, condition)| condition));
             out.extend(borders.until.iter().chain(&borders.discard));
         }
-        let tunes = self.tunes.iter().filter(|tune| tune.window == place);
+        let tunes = self.tunes.iter().filter(|tune| tune.trigger.window() == place);
         out.extend(tunes.flat_map(Tune::formulas));
         out
     }
@@ -392,12 +468,20 @@ impl CheckedRule {
     pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
         let mut found = BTreeSet::new();
         let mut open: Vec<&Typed> = terms.to_vec();
+        let mut runs = BTreeSet::new();
         while let Some(typed) = open.pop() {
             typed.visit(&mut |term| {
+                if let Term::Run(place) = term
+                    && runs.insert(*place)
+                {
+                    open.extend(self.runs.get(*place).map(|run| &run.of));
+                }
                 if let Term::Metric(index)
                 | Term::Call { metric: index, .. }
                 | Term::Over { metric: index, .. }
-                | Term::Earlier { metric: index, .. } = term
+                | Term::Earlier { metric: index, .. }
+                | Term::Inner { metric: index, .. }
+                | Term::Enclosing { metric: index, .. } = term
                     && found.insert(*index)
                 {
                     open.extend(self.metrics.get(*index).map(|metric| &metric.value));

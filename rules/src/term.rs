@@ -228,6 +228,13 @@ pub(crate) enum Term {
     },
     /// In what a trampoline computes: the value that was passed.
     Original,
+    /// The rows of a table for which a condition with the same rows holds.
+    Chosen {
+        of: Box<Typed>,
+        condition: Box<Typed>,
+    },
+    /// The keys of the rows of a table, each in its row: a process by its rank.
+    Keys(Box<Typed>),
     /// A row of a table.
     Row {
         of: Box<Typed>,
@@ -283,6 +290,8 @@ impl Typed {
             Term::Each { of, from, to, .. } => vec![of, from, to],
             Term::Row { of, key } => vec![of, key],
             Term::OfCalls { filter, .. } => vec![filter],
+            Term::Chosen { of, condition } => vec![of, condition],
+            Term::Keys(of) => vec![of],
             Term::Inner { .. }
             | Term::InnerCount(_)
             | Term::Enclosing { .. }
@@ -322,6 +331,8 @@ impl Typed {
             Term::Call { argument, .. } => vec![argument],
             Term::Each { of, from, to, .. } => vec![of, from, to],
             Term::Row { of, key } => vec![of, key],
+            Term::Chosen { of, condition } => vec![of, condition],
+            Term::Keys(of) => vec![of],
             _ => Vec::new(),
         }
     }

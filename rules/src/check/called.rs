@@ -1,4 +1,5 @@
-//! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`.
+//! Metrics with a parameter, ranges of numbers and rows of tables: `T(3)`, `T(n) for n in 1 to 8`, `busy[2]`. Earlier
+//! values are in [`super::past`].
 
 use super::infer::{Infer, MetricNames};
 use crate::diag::{Diagnostic, Span};
@@ -78,7 +79,7 @@ impl Infer<'_> {
             return self.report(Diagnostic::error("E0143", message).at(table.span, ""));
         }
         let names = self.names;
-        let taken = names.metrics.contains_key(name) || names.parameters.contains_key(name);
+        let taken = names.homes.contains_key(name) || names.parameters.contains_key(name);
         if taken || self.variables.iter().any(|variable| variable == name) {
             let message = format!("`{name}` is the name of something else already");
             return self.report(Diagnostic::error("E0132", message).at(name_span, ""));
@@ -107,78 +108,17 @@ impl Infer<'_> {
         })
     }
 
-    /// A metric of this window that has a value by itself: earlier values are kept of these.
-    fn kept(&mut self, of: &Expr) -> Option<(usize, Type)> {
-        if let Term::Metric(metric) = self.infer(of)?.term
-            && let Some(names) = self
-                .names
-                .metrics
-                .values()
-                .flatten()
-                .find(|names| names.index == metric)
-        {
-            return Some((metric, names.of));
-        }
-        let message = "only metrics have earlier values";
-        let help = "give it a name under `metrics`";
-        self.report(Diagnostic::error("E0134", message).at(of.span, "").help(help));
-        None
-    }
-
-    pub(super) fn over(&mut self, of: &Expr, count: &Expr, span: Span) -> Option<Typed> {
-        if let Node::Name(name) = &count.node
-            && (name == "run" || self.names.window_named(name).is_some())
-        {
-            let message = format!("`over {name}` is not in this version");
-            return self.report(Diagnostic::error("E0105", message).at(count.span, ""));
-        }
-        let (metric, of) = self.kept(of)?;
-        let count_of = self.infer(count)?;
-        if of.table.is_some() {
-            let message = "earlier values of a table in one table are not in this version";
-            let help = "fold it under a name of its own, or take one window: `x[-1]`";
-            return self.report(Diagnostic::error("E0105", message).at(span, "").help(help));
-        }
-        match &count_of.term {
-            Term::Constant(Scalar::Number(count))
-                if whole(*count) && count_of.of.kind == Type::PLAIN.kind =>
-            {
-                let result = Type {
-                    table: Some(KeyKind::Of(Type::PLAIN.kind)),
-                    ..of
-                };
-                Some(Typed {
-                    term: Term::Over {
-                        metric,
-                        count: *count as u32,
-                    },
-                    of: result,
-                    span,
-                })
-            }
-            _ => {
-                let message = "`over` is a constant number of windows: a whole number of 1 to 1000";
-                self.report(Diagnostic::error("E0145", message).at(count.span, ""))
-            }
-        }
-    }
-
-    /// `x[-1]`.
-    fn earlier(&mut self, of: &Expr, back: f64, span: Span) -> Option<Typed> {
-        let (metric, of) = self.kept(of)?;
-        if !whole(back) {
-            let message = "a metric is kept for 1 to 1000 windows: `x[-1]` is the one before";
-            return self.report(Diagnostic::error("E0145", message).at(span, ""));
-        }
-        let back = back as u32;
-        Some(Typed {
-            term: Term::Earlier { metric, back },
-            of,
-            span,
-        })
-    }
-
     pub(super) fn row(&mut self, of: &Expr, key: &Expr, span: Span) -> Option<Typed> {
+        if self.place == super::infer::Place::Capture {
+            let element = Expr {
+                node: Node::Index {
+                    of: Box::new(of.clone()),
+                    index: Box::new(key.clone()),
+                },
+                span,
+            };
+            return self.read(&element, None);
+        }
         if let Node::Negate(back) = &key.node
             && let Node::Number { digits, unit: None } = &back.node
             && let Ok(back) = digits.parse()
@@ -219,11 +159,6 @@ impl Infer<'_> {
             span,
         })
     }
-}
-
-/// Whether values of so many windows are kept.
-fn whole(count: f64) -> bool {
-    count.fract() == 0.0 && (1.0..=1000.0).contains(&count)
 }
 
 /// How many numbers a range has at most.

@@ -1,21 +1,27 @@
 //! Captures: formulas over what a probe reads in the program. What a read yields is a plain number unless its layout
-//! says that it is a boolean; units come in as factors.
+//! says that it is a boolean or a text; units come in as factors.
 
 use super::infer::{Infer, Place, ProbeNames};
+use super::source::source;
 use super::{Checker, infer::Reads};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::Site;
-use crate::lang::ast::{Expr, Node};
-use crate::plan::{Layout, PlannedCapture, Source};
+use crate::lang::ast::Expr;
+use crate::read::{Base, Known, Layout, PlannedCapture, Source};
 use crate::rule::Probe;
+use crate::target::{Set, Target};
 use crate::term::{Term, Type, Typed};
+use crate::unit::Dimension;
 
-/// Arguments that are passed in registers: the others are not read.
-const ARGUMENTS: u8 = 6;
+/// How many values a probe reads at a hit.
+pub(crate) const MOST_READS: usize = 6;
 
 impl Checker<'_> {
     /// Adds to every probe what is captured at it.
     pub(super) fn captures(&mut self, probes: &mut [Probe]) {
+        for probe in probes.iter_mut() {
+            self.known_of(probe);
+        }
         let file = self.file;
         for entry in &file.captures {
             let (probe, field) = (entry.probe.raw.as_str(), entry.field.raw.as_str());
@@ -28,15 +34,15 @@ impl Checker<'_> {
                 }
                 continue;
             };
-            if ProbeNames::is_part(field) {
+            let Some(probe) = probes.get_mut(index) else {
+                continue;
+            };
+            if ProbeNames::is_part(field) || probe.captures.iter().any(|(known, _)| known == field) {
                 let message = format!("every hit has `{field}` already");
                 self.wrong
                     .push(Diagnostic::error("E0132", message).at(entry.field.span, ""));
                 continue;
             }
-            let Some(probe) = probes.get_mut(index) else {
-                continue;
-            };
             let mut infer = self.infer(Place::Capture);
             infer.reads = Some(Reads {
                 site: probe.site,
@@ -45,14 +51,60 @@ impl Checker<'_> {
             });
             let value = infer.infer(&entry.expr);
             probe.reads = infer.reads.take().map_or_else(Vec::new, |reads| reads.planned);
-            if let Some(names) = self.names.probes.get_mut(&probe.name) {
-                names
-                    .captures
-                    .push((field.to_string(), value.as_ref().map(|value| value.of)));
-            }
-            if let Some(value) = value {
-                probe.captures.push((field.to_string(), value));
-            }
+            self.not_too_many(probe, entry.field.span);
+            self.add_capture(probe, field, value);
+        }
+    }
+
+    fn add_capture(&mut self, probe: &mut Probe, field: &str, value: Option<Typed>) {
+        if let Some(names) = self.names.probes.get_mut(&probe.name) {
+            let of = value.as_ref().map(|value| value.of);
+            names.captures.push((field.to_string(), of));
+        }
+        if let Some(value) = value {
+            probe.captures.push((field.to_string(), value));
+        }
+    }
+
+    /// What every hit of a pattern or a set has: which function was called, and what else is known of it.
+    fn known_of(&mut self, probe: &mut Probe) {
+        let known: &[(&str, Known, Type)] = match &probe.target {
+            Target::Function(_) => &[],
+            Target::Pattern(_) => &[("function", Known::Function, Type::TEXT)],
+            Target::Set(Set::Mpi(_)) => &[
+                ("function", Known::Function, Type::TEXT),
+                ("bytes", Known::Bytes, Type::number(Dimension::BYTES)),
+            ],
+            Target::Set(Set::OpenmpRegion) => &[
+                ("function", Known::Function, Type::TEXT),
+                ("threads", Known::Threads, Type::PLAIN),
+            ],
+        };
+        for (name, known, of) in known {
+            let value = Typed {
+                term: Term::Read(probe.reads.len()),
+                of: *of,
+                span: Span::default(),
+            };
+            probe.reads.push(PlannedCapture {
+                source: Source {
+                    base: Base::Known(*known),
+                    steps: Vec::new(),
+                },
+                layout: None,
+            });
+            self.add_capture(probe, name, Some(value));
+        }
+    }
+
+    fn not_too_many(&mut self, probe: &Probe, place: Span) {
+        let reads = probe.reads.iter();
+        let read = reads.filter(|read| !matches!(read.source.base, Base::Known(_)));
+        if read.count() == MOST_READS + 1 {
+            let message = format!("a probe reads at most {MOST_READS} values at a hit");
+            let help = "capture what the model needs; a second probe of the same function can read more";
+            self.wrong
+                .push(Diagnostic::error("E0154", message).at(place, "").help(help));
         }
     }
 }
@@ -60,27 +112,15 @@ impl Checker<'_> {
 impl Infer<'_> {
     /// A read of the program in a capture.
     pub(super) fn read(&mut self, expr: &Expr, layout: Option<(&str, Span)>) -> Option<Typed> {
-        let site = self.reads.as_ref()?.site;
-        let source = match &expr.node {
-            Node::Name(name) if name == "ret" => self.returned(site, expr.span)?,
-            Node::Name(name) if name.contains('.') => {
-                let message = "reading a field is not in this version";
-                let wrong = Diagnostic::error("E0105", message).at(expr.span, "");
-                return self.report(wrong.help("name a global variable of the program, `arg(0)`, or `ret`"));
-            }
-            Node::Name(name) => {
-                let reads = self.reads.as_ref()?;
-                Source::Global(reads.bindings.get(name).cloned().unwrap_or_else(|| name.clone()))
-            }
-            Node::Call {
-                function, arguments, ..
-            } if function == "arg" => self.argument(site, arguments, expr.span)?,
-            _ => {
-                let message = "only what is read has a type in memory";
-                let help = "write it behind what is read: `arg(1) as i32 * 1B`";
-                return self.report(Diagnostic::error("E0134", message).at(expr.span, "").help(help));
-            }
+        let (site, found) = {
+            let reads = self.reads.as_ref()?;
+            (reads.site, source(expr, &reads.bindings))
         };
+        let source = match found {
+            Ok(source) => source,
+            Err(wrong) => return self.report(wrong),
+        };
+        self.known_at(site, &source, expr.span)?;
         let layout = match layout {
             Some((name, span)) => Some(self.layout(name, span, &source)?),
             None => None,
@@ -92,10 +132,10 @@ impl Infer<'_> {
         if known.is_none() {
             reads.planned.push(planned);
         }
-        let of = if layout == Some(Layout::Bool) {
-            Type::BOOLEAN
-        } else {
-            Type::PLAIN
+        let of = match layout {
+            Some(Layout::Bool) => Type::BOOLEAN,
+            Some(Layout::Str(_)) => Type::TEXT,
+            _ => Type::PLAIN,
         };
         Some(Typed {
             term: Term::Read(place),
@@ -104,35 +144,20 @@ impl Infer<'_> {
         })
     }
 
-    fn returned(&mut self, site: Site, span: Span) -> Option<Source> {
-        if site != Site::Entry {
-            return Some(Source::ReturnValue);
-        }
-        let message = "at the entry of a function nothing is returned yet";
-        let wrong = Diagnostic::error("E0134", message).at(span, "");
-        self.report(wrong.help("declare the probe with `return:` or `span:`"));
-        None
-    }
-
-    fn argument(&mut self, site: Site, arguments: &[Expr], span: Span) -> Option<Source> {
-        if site == Site::Return {
-            let message = "at the return of a function its arguments are no longer known";
-            let wrong = Diagnostic::error("E0134", message).at(span, "");
-            self.report(wrong.help("declare the probe with `entry:`, or with `span:`, which keeps them"));
-            return None;
-        }
-        if let [argument] = arguments
-            && let Node::Number { digits, unit: None } = &argument.node
-            && let Some(number) = digits.parse::<u8>().ok().filter(|number| *number < ARGUMENTS)
-        {
-            return Some(Source::Argument(number));
-        }
-        let message = format!("an argument is named by its number, 0 to {}", ARGUMENTS - 1);
-        self.report(
-            Diagnostic::error("E0153", message)
-                .at(span, "")
-                .help("the first is `arg(0)`"),
-        );
+    /// Whether what the way begins at can be had at the site.
+    fn known_at(&mut self, site: Site, source: &Source, span: Span) -> Option<()> {
+        let (message, help) = match (&source.base, site) {
+            (Base::ReturnValue, Site::Entry) => (
+                "at the entry of a function nothing is returned yet",
+                "declare the probe with `return:` or `span:`",
+            ),
+            (Base::Argument(_) | Base::NamedArgument(_), Site::Return) => (
+                "at the return of a function its arguments are no longer known",
+                "declare the probe with `entry:`, or with `span:`, which keeps them",
+            ),
+            _ => return Some(()),
+        };
+        self.report(Diagnostic::error("E0134", message).at(span, "").help(help));
         None
     }
 
@@ -141,13 +166,17 @@ impl Infer<'_> {
             let names: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
             let near = did_you_mean(name, names.iter().copied());
             let wrong = Diagnostic::error("E0153", format!("there is no type `{name}`")).at(span, "");
-            self.report(wrong.help(near.unwrap_or_else(|| format!("the types are {}", names.join(" ")))));
+            let all = format!("the types are {} and str(1) to str(64)", names.join(" "));
+            self.report(wrong.help(near.unwrap_or(all)));
             return None;
         };
-        let register = !matches!(source, Source::Global(_));
-        if register && matches!(layout, Layout::F32 | Layout::F64) {
+        let in_register = !matches!(source.base, Base::Global(_) | Base::Known(_)) && source.depth() == 0;
+        if in_register && matches!(layout, Layout::F32 | Layout::F64) {
             let message = "a real number is passed in a register that a probe cannot read";
-            let help = "let the program keep it in a global variable, and name that";
+            let help = format!(
+                "name a global variable that has it; or what a pointer points to: `*{source} as f64`; or hand it over\n        \
+                 with the mark macro of `include/tuneagent.h`"
+            );
             self.report(Diagnostic::error("E0153", message).at(span, "").help(help));
             return None;
         }

@@ -28,8 +28,7 @@ impl Infer<'_> {
     }
 
     pub(super) fn is_border(&self, probe: usize) -> bool {
-        let home = self.names.windows.get(self.home);
-        home.is_some_and(|window| window.borders.contains(&probe))
+        self.reach_of_border(probe).is_some()
     }
 
     fn streams_of(&self, expr: &Expr, out: &mut Vec<usize>) {
@@ -42,7 +41,7 @@ impl Infer<'_> {
         }
         if let Node::Name(name) = &expr.node {
             let base = name.split('.').next().unwrap_or(name);
-            let metric = self.names.metrics.get(name.as_str()).and_then(Option::as_ref);
+            let metric = self.metric(name).flatten();
             out.extend(metric.and_then(|metric| metric.stream));
             out.extend(self.names.probes.get(base).map(|probe| probe.index));
         }
@@ -53,7 +52,7 @@ impl Infer<'_> {
 
     /// A metric that has a value for each hit, in a formula about each of these hits.
     fn metric_of_hit(&self, name: &str, stream: usize, span: Span) -> Option<Typed> {
-        let metric = self.names.metrics.get(name)?.as_ref()?;
+        let metric = self.metric(name)??;
         let body = metric.body.as_ref().filter(|_| metric.stream == Some(stream))?;
         Some(Typed {
             span,
@@ -61,7 +60,7 @@ impl Infer<'_> {
         })
     }
 
-    fn probe(&self, index: usize) -> Option<(&String, &ProbeNames)> {
+    pub(super) fn probe(&self, index: usize) -> Option<(&String, &ProbeNames)> {
         self.names.probes.iter().find(|(_, probe)| probe.index == index)
     }
 
@@ -179,10 +178,11 @@ impl Infer<'_> {
             Some(expr) => Some(self.of_each(probe, expr).and_then(|typed| self.boolean(typed))?),
             None => None,
         };
+        let reach = self.reach_of_call(call, probe)?;
         let fold = Fold {
             slot: NOWHERE,
             probe,
-            reach: Reach::Instance,
+            reach,
             reduction: call.reduction,
             of,
             second,
@@ -194,6 +194,55 @@ impl Infer<'_> {
             of: Type { table: key, ..result },
             span: call.span,
         })
+    }
+
+    /// Which hits a formula about each of them is over, if a metric in it says so.
+    pub(super) fn reach_inside(&self, of: &Expr) -> Option<Reach> {
+        let mut found = None;
+        self.names.outside_reductions(of, &mut |name| {
+            let reach = self.metric(name).flatten().and_then(|metric| metric.reach);
+            found = found.or(reach);
+        });
+        found
+    }
+
+    /// Which hits a reduction takes: what it says itself, or what the metrics of each hit in it say.
+    fn reach_of_call(&mut self, call: &Call<'_>, probe: usize) -> Option<Reach> {
+        let mut said: Option<Reach> = None;
+        let parts = [Some(call.of), call.second, call.filter].into_iter().flatten();
+        let mut reaches = Vec::new();
+        for part in parts {
+            self.names.outside_reductions(part, &mut |name| {
+                let reach = self.metric(name).flatten().and_then(|metric| metric.reach);
+                reaches.push((reach, part.span));
+            });
+        }
+        for (reach, span) in reaches {
+            if reach.is_some() && said.is_some_and(|said| Some(said) != reach) {
+                let message = "two parts of this formula are over different hits";
+                self.report(Diagnostic::error("E0134", message).at(span, ""));
+                return None;
+            }
+            said = said.or(reach);
+        }
+        if let Some(over) = call.over {
+            let reach = self.reach(probe, over.count, over.unit, over.span)?;
+            if said.is_some_and(|said| said != reach) {
+                let message = "what is reduced says already which hits it is over";
+                self.report(Diagnostic::error("E0134", message).at(over.span, ""));
+                return None;
+            }
+            said = Some(reach);
+        }
+        let reach = said.unwrap_or(Reach::Instance);
+        let kept = matches!(reach, Reach::Newest(_) | Reach::Run);
+        if let (true, Reduction::Quantile(_)) = (kept, call.reduction) {
+            let message = "a quantile cannot be carried on from instance to instance";
+            let help = "mean, stddev, min, max, sum, count and the others can";
+            self.report(Diagnostic::error("E0144", message).at(call.span, "").help(help));
+            return None;
+        }
+        Some(reach)
     }
 
     /// Why hits cannot be folded so; `whole` is the probe's name, where the hits themselves are to be folded.
@@ -261,9 +310,7 @@ impl Infer<'_> {
     pub(super) fn of_border(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let (base, _) = name.split_once('.')?;
         let probe = self.names.probes.get(base)?.index;
-        if !self.is_border(probe) {
-            return None;
-        }
+        let reach = self.reach_of_border(probe)?;
         let outer = self.stream.replace(probe);
         let part = self.part_of_hit(name, span);
         self.stream = outer;
@@ -276,7 +323,7 @@ impl Infer<'_> {
         let fold = Fold {
             slot: NOWHERE,
             probe,
-            reach: Reach::Instance,
+            reach,
             reduction: Reduction::Only,
             of: Some(of),
             second: None,
@@ -292,12 +339,12 @@ impl Infer<'_> {
 
     /// What the totals of a probe tell need not be told hit by hit; totals are told at any time, not at borders.
     fn cheapest(&self, fold: Fold) -> Term {
-        if !self
+        let timed = self
             .names
             .windows
             .get(self.home)
-            .is_none_or(|window| window.timed)
-        {
+            .is_none_or(|window| window.timed);
+        if !timed || fold.reach != Reach::Instance {
             return Term::Fold(Box::new(fold));
         }
         let statistic = match (fold.reduction, fold.of.as_ref().map(|of| &of.term)) {

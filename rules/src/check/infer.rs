@@ -3,14 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::calls::{CallIs, Calls};
+use super::homes::Home;
 use super::operators::different;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::Site;
 use crate::function::{FUNCTIONS, Function, Meaning, ScalarFunction, function_named};
 use crate::lang::ast::{Expr, Node, Operator};
 use crate::measure::{Measure, Scope as MeasureScope};
-use crate::plan::PlannedCapture;
-use crate::term::{Fact, KeyKind, Kind, Term, Type, Typed};
+use crate::read::PlannedCapture;
+use crate::rule::Run;
+use crate::term::{Fact, KeyKind, Kind, Reach, Term, Type, Typed};
 use crate::unit::unit_named;
 use crate::value::Scalar;
 
@@ -36,8 +39,10 @@ pub(crate) struct Names {
     pub(crate) roles: BTreeMap<String, usize>,
     pub(crate) probes: BTreeMap<String, ProbeNames>,
     pub(crate) windows: Vec<WindowNames>,
-    /// `None` stands for a metric that is wrong itself and was reported.
-    pub(crate) metrics: BTreeMap<String, Option<MetricNames>>,
+    /// Where each metric lives. Every name of a metric is in it.
+    pub(crate) homes: BTreeMap<String, Home>,
+    /// By name and window. `None` stands for a metric that is wrong itself and was reported.
+    pub(crate) metrics: BTreeMap<(String, usize), Option<MetricNames>>,
 }
 
 /// A window, and the probes that are its borders; a timed one has none.
@@ -45,6 +50,13 @@ pub(crate) struct WindowNames {
     pub(crate) name: String,
     pub(crate) timed: bool,
     pub(crate) borders: Vec<usize>,
+    /// The probes at which its instances begin and end.
+    pub(crate) begin: Option<usize>,
+    pub(crate) end: Option<usize>,
+    /// The window it lies in.
+    pub(crate) within: Option<usize>,
+    /// For each probe the capture that places its hits; nothing for a key that is wrong and was reported.
+    pub(crate) keys: Option<Vec<Option<usize>>>,
 }
 
 /// A metric that was read.
@@ -60,6 +72,8 @@ pub(crate) struct MetricNames {
     pub(crate) body: Option<Arc<Typed>>,
     /// The probe, if it has a value for each of its hits.
     pub(crate) stream: Option<usize>,
+    /// Which hits these are, where it says so.
+    pub(crate) reach: Option<Reach>,
 }
 
 /// What formulas may say of a probe's hits.
@@ -95,6 +109,16 @@ pub(crate) struct Infer<'a> {
     pub(crate) cost: u64,
     /// Where a capture is read.
     pub(crate) reads: Option<Reads>,
+    /// `original` is the value that is passed, where a trampoline computes.
+    pub(crate) original: bool,
+    /// The table whose rows are chosen.
+    pub(crate) rows: Option<Typed>,
+    /// The MPI calls that measures are of.
+    pub(crate) calls: Option<Calls>,
+    /// What `call` stands for.
+    pub(crate) call_is: Option<CallIs>,
+    /// Folds over the run.
+    pub(crate) runs: &'a mut Vec<Run>,
     pub(crate) wrong: &'a mut Vec<Diagnostic>,
 }
 
@@ -102,6 +126,16 @@ impl Infer<'_> {
     pub(crate) fn report(&mut self, diagnostic: Diagnostic) -> Option<Typed> {
         self.wrong.push(diagnostic);
         None
+    }
+
+    /// The metric `name` as this formula sees it; the inner nothing stands for one that is wrong and was reported.
+    pub(crate) fn metric(&self, name: &str) -> Option<Option<MetricNames>> {
+        let home = match self.names.homes.get(name)? {
+            Home::Fixed(home) => *home,
+            Home::Floating { .. } => self.home,
+        };
+        let found = self.names.metrics.get(&(name.to_string(), home));
+        Some(found.cloned().flatten())
     }
 
     pub(crate) fn infer(&mut self, expr: &Expr) -> Option<Typed> {
@@ -139,6 +173,9 @@ impl Infer<'_> {
                 left,
                 right,
             } => {
+                if *operator == Operator::Divide {
+                    self.half_keyed(left, right);
+                }
                 let (left, right) = (self.infer_number(left), self.infer_number(right));
                 self.arithmetic(*operator, left?, right?, span)
             }
@@ -157,7 +194,18 @@ impl Infer<'_> {
                 self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
             }
             Node::Index { of, index } => self.row(of, index, span),
-            Node::Over { of, count } => self.over(of, count, span),
+            Node::Over { of, count, unit } => self.over(of, count, unit.as_ref(), span),
+            Node::At {
+                of,
+                place,
+                place_span,
+            } => self.at(of, place, *place_span, span),
+            Node::In { of, list } => self.in_list(of, list, span),
+            Node::Member { .. } | Node::Pointed(_) if self.place == Place::Capture => self.read(expr, None),
+            Node::Member { .. } | Node::Pointed(_) => {
+                let message = "members and pointers are read in the program, under `capture`";
+                self.report(Diagnostic::error("E0134", message).at(span, ""))
+            }
             Node::Each {
                 of,
                 name,
@@ -269,6 +317,17 @@ impl Infer<'_> {
         if let (Some(of), "value") = (self.proposed, name) {
             return typed(Term::Proposed, of);
         }
+        if self.original && name == "original" {
+            return typed(Term::Original, Type::PLAIN);
+        }
+        if name == "call"
+            && let Some(call) = self.call_name(span)
+        {
+            return call;
+        }
+        if let Some(key) = self.key_of_row(name, span) {
+            return key;
+        }
         if self.place == Place::Role
             && let Some((fact, of)) = fact(name)
         {
@@ -299,8 +358,8 @@ impl Infer<'_> {
     /// What was measured or computed in the window; nothing if `name` is none of it.
     fn of_window(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
         let typed = |term, of| Some(Some(Typed { term, of, span }));
-        if let Some(metric) = self.names.metrics.get(name) {
-            let Some(metric) = metric.clone() else {
+        if let Some(metric) = self.metric(name) {
+            let Some(metric) = metric else {
                 return Some(None);
             };
             if metric.stream.is_some() {
@@ -314,11 +373,14 @@ impl Infer<'_> {
                 return Some(self.report(wrong.help(format!("call it: `{name}(3)`"))));
             }
             if metric.window != self.home {
-                return Some(self.of_another_window(name, metric.window, span));
+                return Some(self.metric_elsewhere(name, &metric, span));
             }
             return typed(Term::Metric(metric.index), metric.of);
         }
         if let Some(measure) = Measure::named(name) {
+            if let Some(of_calls) = self.measure_of_calls(measure, span) {
+                return Some(of_calls);
+            }
             let table = (measure.scope() == MeasureScope::Process).then_some(KeyKind::Process);
             let of = Type {
                 table,
@@ -326,19 +388,8 @@ impl Infer<'_> {
             };
             return typed(Term::Measure(measure), of);
         }
-        if let Some((window, part)) = name.split_once('.')
-            && let Some(place) = self.names.window_named(window)
-        {
-            let known = match part {
-                "duration" => Some((Term::WindowDuration, Type::TIME)),
-                "index" => Some((Term::WindowIndex, Type::PLAIN)),
-                _ => None,
-            };
-            match known {
-                Some(_) if place != self.home => return Some(self.of_another_window(name, place, span)),
-                Some((term, of)) => return typed(term, of),
-                None => {}
-            }
+        if let Some(of_window) = self.of_window_itself(name, span) {
+            return Some(of_window);
         }
         self.of_border(name, span)
     }
@@ -350,6 +401,24 @@ impl Infer<'_> {
                 .help(help)
         };
         let base = name.split('.').next().unwrap_or(name);
+        if let "peer" | "communicator" = name {
+            let message = format!("`{name}` of an MPI call is not in this version");
+            return Diagnostic::error("E0105", message)
+                .at(span, "")
+                .help("this version has `call`, the name of the function");
+        }
+        if name == "call" {
+            return elsewhere(
+                "is which MPI function was called, in the `where` of a measure of MPI",
+                "`sum(mpi.time where call == \"MPI_Barrier\")`",
+            );
+        }
+        if self.place == Place::Window && self.names.window_named(name).is_some() {
+            return elsewhere(
+                "is a window and has no value of its own",
+                &format!("`{name}.duration`, `{name}.index`, or its instances: `count({name})`"),
+            );
+        }
         if self.place == Place::Window && self.names.roles.contains_key(name) {
             return elsewhere(
                 "is a role and has no value of its own",
@@ -374,7 +443,7 @@ impl Infer<'_> {
                 "declare a role with it",
             );
         }
-        let measured = Measure::named(name).is_some() || self.names.metrics.contains_key(name);
+        let measured = Measure::named(name).is_some() || self.names.homes.contains_key(name);
         if self.place == Place::Role && measured {
             return elsewhere(
                 "is measured, and roles are decided before",
@@ -393,13 +462,13 @@ impl Infer<'_> {
             .help_if(near)
     }
 
-    fn known(&self) -> Vec<String> {
+    pub(super) fn known(&self) -> Vec<String> {
         let mut known: Vec<String> = self.names.parameters.keys().cloned().collect();
         match self.place {
             Place::Constant | Place::Capture => {}
             Place::Role => known.extend(["mpi", "rank", "size", "exe"].map(String::from)),
             Place::Window => {
-                known.extend(self.names.metrics.keys().cloned());
+                known.extend(self.names.homes.keys().cloned());
                 known.extend(Measure::ALL.iter().map(|measure| measure.name().to_string()));
                 let windows = self.names.windows.iter().map(|window| &window.name);
                 known.extend(
@@ -419,9 +488,9 @@ impl Infer<'_> {
             return self.read(expr, None);
         }
         if self.place == Place::Window
-            && let Some(metric) = self.names.metrics.get(name)
+            && let Some(metric) = self.metric(name)
         {
-            let metric = metric.clone()?;
+            let metric = metric?;
             return self.call_metric((name, name_span), metric, arguments, expr.span);
         }
         let Some(function) = function_named(name) else {
@@ -441,8 +510,17 @@ impl Infer<'_> {
         match function.meaning {
             Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => self.apply(scalar, arguments, expr.span),
             Meaning::Loads | Meaning::Has => self.about_process(function, arguments.first()?, expr.span),
+            Meaning::Ewma => self.ewma(arguments, expr.span),
             Meaning::Reduction(_) => None,
         }
+    }
+
+    fn at(&mut self, of: &Expr, place: &str, place_span: Span, span: Span) -> Option<Typed> {
+        if self.place == Place::Window {
+            return self.at_border(of, place, place_span, span);
+        }
+        let message = "values at a hit are measured; they belong under `metrics` and `tune`";
+        self.report(Diagnostic::error("E0134", message).at(span, ""))
     }
 
     fn about_process(&mut self, function: &Function, argument: &Expr, span: Span) -> Option<Typed> {
@@ -476,6 +554,9 @@ impl Infer<'_> {
             .map(|argument| self.infer_number(argument))
             .collect();
         let typed: Vec<Typed> = typed.into_iter().collect::<Option<_>>()?;
+        if function == ScalarFunction::FactoringX {
+            return self.factoring(typed, span);
+        }
         let first = typed.first()?;
         let mut of = first.of;
         if matches!(

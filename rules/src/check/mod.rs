@@ -3,13 +3,21 @@
 //! Whatever passes here can be evaluated without a further check; what cannot is reported with its place.
 
 mod called;
+mod calls;
 mod capture;
+mod deed;
 mod hits;
+mod homes;
+mod implied;
 mod infer;
 mod join;
 mod operators;
 mod order;
+mod past;
 mod reduce;
+mod roles;
+mod seen;
+mod source;
 #[cfg(test)]
 mod tests;
 mod tune;
@@ -23,14 +31,15 @@ use infer::{Infer, MetricNames, Names, Place, ProbeNames};
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
 use crate::file::template::{Part, Template};
+use crate::file::used::not_taken;
 use crate::file::{MetricEntry, Named, RuleFile};
 use crate::function::function_named;
-use crate::lang::ast::Expr;
+use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
 use crate::measure::Measure;
 use crate::plan::{self, Plan};
-use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Tune, Window};
+use crate::rule::{CheckedRule, Filled, FilledPart, Metric, Probe, Role, Run, Tune, Window};
 use crate::term::{Kind, Term, Type, Typed};
 use crate::unit::Dimension;
 use crate::value::{Scalar, show_cell};
@@ -42,14 +51,25 @@ impl RuleFile {
     /// Everything found wrong with its names, types, units and settings, in the order of the file; an override that
     /// is wrong is reported at the parameter it replaces.
     pub fn check(&self, overrides: &BTreeMap<String, String>) -> Result<CheckedRule, Vec<Diagnostic>> {
+        let file = self.with_implied();
         let mut checker = Checker {
-            file: self,
+            file: &file,
             names: Names::default(),
+            probe_roles: Vec::new(),
+            runs: Vec::new(),
             wrong: Vec::new(),
         };
+        checker.wrong.extend(not_taken(&file.uses));
         let rule = checker.rule(overrides);
         let mut wrong = checker.wrong;
         wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
+        // What is read in several windows is wrong in each of them, and said once.
+        let mut said: Vec<Diagnostic> = Vec::new();
+        wrong.retain(|one| {
+            let is_new = !said.contains(one);
+            said.extend(is_new.then(|| one.clone()));
+            is_new
+        });
         match rule {
             Some(mut rule) if !has_errors(&wrong) => {
                 rule.warnings = wrong;
@@ -64,6 +84,10 @@ impl RuleFile {
 pub(crate) struct Checker<'a> {
     file: &'a RuleFile,
     names: Names,
+    /// For each probe its role.
+    probe_roles: Vec<usize>,
+    /// Folds over the run, each after those it uses.
+    runs: Vec<Run>,
     wrong: Vec<Diagnostic>,
 }
 
@@ -79,8 +103,16 @@ impl Checker<'_> {
         let named_roles = file.roles.iter().enumerate();
         self.names.roles = named_roles.map(|(i, role)| (role.name.raw.clone(), i)).collect();
         let parameters = self.parameters(overrides);
-        let roles: Vec<Role> = file.roles.iter().filter_map(|named| self.role(named)).collect();
-        let mut probes: Vec<Probe> = file.probes.iter().filter_map(|probe| self.probe(probe)).collect();
+        let mut roles: Vec<Role> = file.roles.iter().filter_map(|entry| self.role(entry)).collect();
+        if file.roles.is_empty() {
+            roles.push(Role::everybody());
+            self.names.roles.insert(roles::EVERYBODY.to_string(), 0);
+        }
+        let mut probes: Vec<Probe> = Vec::new();
+        for entry in &file.probes {
+            probes.extend(self.probe(entry, &mut roles));
+        }
+        self.probe_roles = probes.iter().map(|probe| probe.role).collect();
         let named_probes = file.probes.iter().enumerate();
         let names = |(index, probe): (usize, &crate::file::ProbeEntry)| ProbeNames {
             index,
@@ -94,30 +126,28 @@ impl Checker<'_> {
         let joins = self.joins();
         let mut windows = self.windows();
         let mut metrics = self.metrics();
+        self.conditions(&mut windows);
         let tunes = self.tunes();
         show_shares_in_percent(&mut metrics, &tunes);
-        if file.roles.is_empty() {
-            let help = "measures are taken of the processes that have a role";
-            let wrong = Diagnostic::error("E0111", "a rule must have `roles`")
-                .at(file.name.span, "")
-                .help(help);
-            self.wrong.push(wrong);
-        }
         if has_errors(&self.wrong) {
             return None;
         }
-        keep_history(&mut windows, &metrics, &tunes);
-        let plan = plan::plan(
-            &file.name.raw,
-            &roles,
-            (&probes, &joins),
-            &windows,
-            &metrics,
-            &tunes,
-        );
+        let runs = std::mem::take(&mut self.runs);
+        keep_history(&mut windows, &metrics, &tunes, &runs);
+        let name = file.name();
+        let plan = plan::plan(&plan::Parts {
+            rule: &name,
+            roles: &roles,
+            probes: &probes,
+            joins: &joins,
+            windows: &windows,
+            metrics: &metrics,
+            runs: &runs,
+            tunes: &tunes,
+        });
         self.unused_probes(&plan);
         Some(CheckedRule {
-            name: file.name.raw.clone(),
+            name,
             about: file.about.clone(),
             source: file.source.clone(),
             parameters,
@@ -126,7 +156,7 @@ impl Checker<'_> {
             joins,
             windows,
             metrics,
-            runs: Vec::new(),
+            runs,
             tunes,
             folds: Vec::new(),
             plan,
@@ -145,6 +175,11 @@ impl Checker<'_> {
             variables: Vec::new(),
             cost: 0,
             reads: None,
+            original: false,
+            rows: None,
+            calls: None,
+            call_is: None,
+            runs: &mut self.runs,
             wrong: &mut self.wrong,
         }
     }
@@ -164,7 +199,14 @@ impl Checker<'_> {
         let sections: [(&str, Vec<&Text>); 6] = [
             ("a parameter", file.parameters.iter().map(|n| &n.name).collect()),
             ("a role", file.roles.iter().map(|n| &n.name).collect()),
-            ("a probe", file.probes.iter().map(|n| &n.name).collect()),
+            (
+                "a probe",
+                file.probes
+                    .iter()
+                    .filter(|n| !n.implied)
+                    .map(|n| &n.name)
+                    .collect(),
+            ),
             ("a join", file.joins.iter().map(|n| &n.name).collect()),
             ("a window", file.windows.iter().map(|n| &n.name).collect()),
             ("a metric", file.metrics.iter().map(|n| &n.named.name).collect()),
@@ -294,92 +336,68 @@ impl Checker<'_> {
         }
     }
 
-    fn role(&mut self, named: &Named) -> Option<Role> {
-        let condition = self.infer(Place::Role).infer_boolean(&named.expr)?;
-        Some(Role {
-            name: named.name.raw.clone(),
-            condition,
-        })
-    }
-
-    fn role_named(&mut self, name: &Text) -> Option<usize> {
-        if let Some(&role) = self.names.roles.get(&name.raw) {
-            return Some(role);
-        }
-        let near = crate::diag::did_you_mean(&name.raw, self.names.roles.keys().map(String::as_str));
-        let message = format!("there is no role `{}`", name.raw);
-        self.report(
-            Diagnostic::error("E0130", message)
-                .at(name.span, "")
-                .help_if(near),
-        )
-    }
-
-    fn probe(&mut self, probe: &crate::file::ProbeEntry) -> Option<Probe> {
-        let role = self.role_named(&probe.role)?;
-        let function = self.file.bound(&probe.function.raw);
-        if function.contains(['*', '?']) {
-            let message = "a pattern of functions is not in this version";
-            let wrong = Diagnostic::error("E0105", message).at(probe.function.span, "");
-            return self.report(wrong.help("name one function in each probe"));
-        }
-        Some(Probe {
-            name: probe.name.raw.clone(),
-            role,
-            site: probe.site,
-            function,
-            reads: Vec::new(),
-            captures: Vec::new(),
-        })
-    }
-
     fn metrics(&mut self) -> Vec<Metric> {
         let file = self.file;
-        for entry in &file.metrics {
-            self.names.metrics.insert(entry.named.name.raw.clone(), None);
-        }
         let definitions: Vec<Named> = file.metrics.iter().map(|entry| entry.named.clone()).collect();
+        let order = order::order(&definitions, &mut self.wrong);
+        for entry in &file.metrics {
+            // What is in a circle has no value anywhere; that was reported.
+            let home = homes::Home::Fixed(usize::MAX);
+            self.names.homes.insert(entry.named.name.raw.clone(), home);
+        }
+        let homes = self.homes(&order);
         let mut metrics: Vec<Metric> = Vec::new();
-        for i in order::order(&definitions, &mut self.wrong) {
-            let Some(entry) = file.metrics.get(i) else {
-                continue;
-            };
-            let named = &entry.named;
-            let Some(window) = self.home(entry.window.as_ref(), &[&named.expr], named.name.span) else {
-                continue;
-            };
-            let mut infer = self.in_window(window);
-            infer
-                .variables
-                .extend(entry.parameter.iter().map(|name| name.raw.clone()));
-            let stream = infer
-                .stream_of(&named.expr)
-                .filter(|probe| !infer.is_border(*probe));
-            infer.stream = stream;
-            let value = infer.infer(&named.expr);
-            let cost = infer.cost;
+        for entry in order.into_iter().filter_map(|place| file.metrics.get(place)) {
             self.parameter_clash(entry);
-            if let Some(value) = value {
-                let is_called = entry.parameter.is_some() || stream.is_some();
-                let body = is_called.then(|| Arc::new(value.clone()));
-                let names = MetricNames {
-                    index: metrics.len(),
-                    window,
-                    of: value.of,
-                    cost,
-                    body,
-                    stream,
-                };
-                self.names.metrics.insert(named.name.raw.clone(), Some(names));
-                metrics.push(Metric {
-                    name: named.name.raw.clone(),
-                    window,
-                    is_called,
-                    value,
-                });
+            for window in homes.get(&entry.named.name.raw).into_iter().flatten() {
+                self.metric(entry, *window, &mut metrics);
             }
         }
         metrics
+    }
+
+    /// Reads a metric as it is in a window.
+    fn metric(&mut self, entry: &MetricEntry, window: usize, metrics: &mut Vec<Metric>) {
+        let named = &entry.named;
+        let key = (named.name.raw.clone(), window);
+        self.names.metrics.insert(key.clone(), None);
+        let mut infer = self.in_window(window);
+        infer
+            .variables
+            .extend(entry.parameter.iter().map(|name| name.raw.clone()));
+        let stream = infer
+            .stream_of(&named.expr)
+            .filter(|probe| !infer.is_border(*probe));
+        let (of, reach) = match (&named.expr.node, stream) {
+            (Node::Over { of, count, unit }, Some(probe)) => {
+                match infer.reach(probe, count, unit.as_ref(), named.expr.span) {
+                    Some(reach) => (&**of, Some(reach)),
+                    None => return,
+                }
+            }
+            _ => (&named.expr, stream.and_then(|_| infer.reach_inside(&named.expr))),
+        };
+        infer.stream = stream;
+        let value = infer.infer(of);
+        let cost = infer.cost;
+        let Some(value) = value else { return };
+        let is_called = entry.parameter.is_some() || stream.is_some();
+        let names = MetricNames {
+            index: metrics.len(),
+            window,
+            of: value.of,
+            cost,
+            body: is_called.then(|| Arc::new(value.clone())),
+            stream,
+            reach,
+        };
+        self.names.metrics.insert(key, Some(names));
+        metrics.push(Metric {
+            name: named.name.raw.clone(),
+            window,
+            is_called,
+            value,
+        });
     }
 
     /// A parameter hides nothing: else a formula would mean one thing in a metric and another outside.
@@ -428,7 +446,7 @@ impl Checker<'_> {
 
     fn unused_probes(&mut self, plan: &Plan) {
         for (entry, planned) in self.file.probes.iter().zip(&plan.probes) {
-            if planned.delivers == plan::Delivery::Nothing {
+            if !entry.implied && planned.delivers == plan::Delivery::Nothing {
                 let message = format!("the probe `{}` is used by no metric and no tune", entry.name.raw);
                 self.wrong
                     .push(Diagnostic::warning("E0152", message).at(entry.name.span, ""));
@@ -438,22 +456,23 @@ impl Checker<'_> {
 }
 
 /// How far back the formulas of each window look.
-fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune]) {
+fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune], runs: &[Run]) {
     let of_metrics = metrics.iter().map(|metric| (metric.window, &metric.value));
     let of_tunes = tunes
         .iter()
-        .flat_map(|tune| tune.formulas().into_iter().map(|of| (tune.window, of)));
-    for (window, formula) in of_metrics.chain(of_tunes) {
-        let Some(window) = windows.get_mut(window) else {
-            continue;
-        };
+        .flat_map(|tune| tune.formulas().into_iter().map(|of| (tune.trigger.window(), of)));
+    let of_runs = runs.iter().map(|run| (run.window, &run.of));
+    for (home, formula) in of_metrics.chain(of_tunes).chain(of_runs) {
         formula.visit(&mut |term| {
-            let back = match term {
-                Term::Over { count, .. } => count.saturating_sub(1),
-                Term::Earlier { back, .. } => *back,
-                _ => 0,
+            let (window, back) = match term {
+                Term::Over { count, .. } => (home, count.saturating_sub(1)),
+                Term::Earlier { back, .. } => (home, *back),
+                Term::Enclosing { window, back, .. } => (*window, *back),
+                _ => return,
             };
-            window.history = window.history.max(back as usize);
+            if let Some(window) = windows.get_mut(window) {
+                window.history = window.history.max(back as usize);
+            }
         });
     }
 }
@@ -462,7 +481,8 @@ fn keep_history(windows: &mut [Window], metrics: &[Metric], tunes: &[Tune]) {
 fn show_shares_in_percent(metrics: &mut [Metric], tunes: &[Tune]) {
     let mut shares = Vec::new();
     for tune in tunes {
-        tune.when.visit(&mut |term| {
+        let Some(when) = &tune.when else { continue };
+        when.visit(&mut |term| {
             if let Term::Compare { left, right, .. } = term {
                 for (side, other) in [(left, right), (right, left)] {
                     if let (Term::Metric(index), true) = (&side.term, other.of.percent) {

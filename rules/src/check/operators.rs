@@ -1,9 +1,10 @@
 //! The types of operators between values, and what is said when two values cannot meet.
 
+use super::homes::is_reduction;
 use super::infer::Infer;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::facts::MPI_LIBRARIES;
-use crate::lang::ast::{Comparison, Expr, Operator};
+use crate::lang::ast::{Comparison, Expr, Node, Operator};
 use crate::term::{Fact, Kind, Term, Type, Typed};
 use crate::unit::Dimension;
 use crate::value::Scalar;
@@ -81,6 +82,76 @@ impl Infer<'_> {
             of,
             span,
         })
+    }
+
+    /// `x in [1, 2]` is `x == 1 or x == 2`.
+    pub(super) fn in_list(&mut self, of: &Expr, list: &[Expr], span: Span) -> Option<Typed> {
+        let mut whole: Option<Typed> = None;
+        for part in list {
+            let one = self.comparisons(of, &[(Comparison::Equal, part.clone())], span)?;
+            whole = Some(match whole {
+                None => one,
+                Some(before) => {
+                    let table = self.rows(&before, &one)?;
+                    Typed {
+                        term: Term::Either(Box::new(before), Box::new(one)),
+                        of: Type {
+                            table,
+                            ..Type::BOOLEAN
+                        },
+                        span,
+                    }
+                }
+            });
+        }
+        whole
+    }
+
+    /// `factoring_x(batch, mean, stddev, workers)`.
+    pub(super) fn factoring(&mut self, typed: Vec<Typed>, span: Span) -> Option<Typed> {
+        let [batch, mean, stddev, workers] = typed.as_slice() else {
+            return None;
+        };
+        for plain in [batch, workers] {
+            if plain.of.kind != Type::PLAIN.kind {
+                let message = format!("a plain number is needed here, this is {}", plain.of.what());
+                return self.report(Diagnostic::error("E0141", message).at(plain.span, ""));
+            }
+        }
+        if mean.of.kind != stddev.of.kind {
+            let wrong = different("compare", mean, stddev, span);
+            return self.report(wrong);
+        }
+        let mut of = Type::PLAIN;
+        for part in &typed {
+            of.table = self.rows(&Typed { of, ..part.clone() }, part)?;
+        }
+        let term = Term::Apply(crate::function::ScalarFunction::FactoringX, typed);
+        Some(Typed { term, of, span })
+    }
+
+    /// Warns of `sum(a) / sum(b) by key`, where the key is the second reduction's alone.
+    pub(super) fn half_keyed(&mut self, left: &Expr, right: &Expr) {
+        let probe = |expr: &Expr| match &expr.node {
+            Node::Call {
+                function, arguments, ..
+            } if is_reduction(function, arguments.len()) => {
+                arguments.first().and_then(|argument| self.stream_of(argument))
+            }
+            _ => None,
+        };
+        let Node::By { of, key, key_span } = &right.node else {
+            return;
+        };
+        if probe(left).is_none() || probe(left) != probe(of) {
+            return;
+        }
+        let message = format!("`by {key}` belongs to the second of these reductions alone");
+        let wrong = Diagnostic::warning("E0157", message)
+            .at(*key_span, "")
+            .at(left.span, "this is one value for all rows");
+        let help = format!("to divide row by row write `({left} by {key}) / ({of} by {key})`");
+        self.wrong.push(wrong.help(help));
     }
 
     /// `a <= b < c` is `a <= b and b < c`.

@@ -1,6 +1,7 @@
 //! The types of reductions: `sum(x)`, `count(role)`, `mean(send.duration) by process`. What is folded are the rows of
 //! a table or, in [`super::hits`], the hits of a probe.
 
+use super::implied::speaks_of_calls;
 use super::infer::{Infer, Place};
 use crate::diag::{Diagnostic, Span};
 use crate::function::{Meaning, Reduction, function_named};
@@ -14,8 +15,18 @@ pub(super) struct Call<'e> {
     pub(super) of: &'e Expr,
     pub(super) second: Option<&'e Expr>,
     pub(super) filter: Option<&'e Expr>,
+    /// Which hits are folded.
+    pub(super) over: Option<Over<'e>>,
     /// The key behind `by`.
     pub(super) by: Option<(&'e str, Span)>,
+    pub(super) span: Span,
+}
+
+/// `over count unit`.
+#[derive(Clone, Copy)]
+pub(super) struct Over<'e> {
+    pub(super) count: &'e Expr,
+    pub(super) unit: Option<&'e (String, Span)>,
     pub(super) span: Span,
 }
 
@@ -57,23 +68,59 @@ impl Infer<'_> {
         } else if let Reduction::Slope | Reduction::Intercept = reduction {
             second = arguments.get(1);
         }
+        let (inner, over) = match &of.node {
+            Node::Over {
+                of: inner,
+                count,
+                unit,
+            } => {
+                let (unit, span) = (unit.as_ref(), of.span);
+                (&**inner, Some(Over { count, unit, span }))
+            }
+            _ => (of, None),
+        };
         let call = Call {
             reduction,
             of,
             second,
             filter,
+            over: None,
             by,
             span,
         };
         if self.place == Place::Window {
             if let Node::Name(name) = &of.node
                 && let Some(&role) = self.names.roles.get(name.as_str())
-                && !self.names.metrics.contains_key(name.as_str())
+                && !self.names.homes.contains_key(name.as_str())
             {
                 return self.role(&call, role);
             }
-            if let Some(probe) = self.stream_of(of) {
+            if let Node::Name(name) = &of.node
+                && let (Some(window), Reduction::Count, None, None) =
+                    (self.names.window_named(name), reduction, filter, by)
+            {
+                return self.count_of_instances(window, span);
+            }
+            if let Some(probe) = self.stream_of(inner) {
+                let call = Call {
+                    of: inner,
+                    over,
+                    ..call
+                };
                 return self.hits(&call, probe);
+            }
+            if let Some(Over {
+                count, unit: None, ..
+            }) = over
+                && matches!(&count.node, Node::Name(name) if name == "run")
+                && filter.is_none()
+                && by.is_none()
+            {
+                return self.over_run(reduction, inner, span);
+            }
+            if let Some(filter) = filter.filter(|filter| speaks_of_calls(filter)) {
+                let of = self.of_calls(of, filter)?;
+                return self.table(&Call { filter: None, ..call }, of);
             }
         }
         let of = self.infer(of)?;
@@ -122,23 +169,20 @@ impl Infer<'_> {
                     .help("leave the reduction out"),
             );
         };
-        if let Some(filter) = call.filter {
-            let message = "`where` for the rows of a table is not in this version";
-            return self.report(
-                Diagnostic::error("E0105", message)
-                    .at(filter.span, "")
-                    .help("this version has it for the hits of a probe"),
-            );
-        }
+        let of = match call.filter {
+            Some(filter) => self.chosen_rows(of, filter)?,
+            None => of,
+        };
         if let Reduction::Slope | Reduction::Intercept = reduction {
             let message = "a line goes through the hits of a probe, this is a table";
             return self.report(Diagnostic::error("E0134", message).at(of.span, ""));
         }
         if let Some((key, place)) = call.by {
             if key != "process" || rows != KeyKind::Process {
-                let message = format!("`by {key}` of a table is not in this version");
-                let help = "the rows of a table by process are kept by `by process`";
-                return self.report(Diagnostic::error("E0105", message).at(place, "").help(help));
+                let message = format!("the rows of this table are told {}", rows.what());
+                let help = "hits are put into rows where they are reduced: `sum(send.size) by send.to`";
+                let wrong = Diagnostic::error("E0146", message).at(of.span, "").at(place, "");
+                return self.report(wrong.help(help));
             }
             if reduction == Reduction::Count {
                 let message = "counted by process, a table by process has 1 in every row";
@@ -166,6 +210,53 @@ impl Infer<'_> {
             of: result,
             span: call.span,
         })
+    }
+
+    /// The rows for which a condition holds that speaks of each row: of its value, of other tables with the same keys,
+    /// of its `key`, or of its `process`.
+    fn chosen_rows(&mut self, of: Typed, filter: &Expr) -> Option<Typed> {
+        let outer = self.rows.replace(of.clone());
+        let condition = self.infer_boolean(filter);
+        self.rows = outer;
+        let condition = condition?;
+        if condition.of.table.is_none() {
+            let message = "this condition is the same for every row";
+            let wrong = Diagnostic::error("E0144", message).at(condition.span, "");
+            return self
+                .report(wrong.help("compare the rows: `sum(x where x > 1ms)`, `sum(x where process > 0)`"));
+        }
+        self.rows(&of, &condition)?;
+        let (type_of, span) = (of.of, of.span);
+        let (of, condition) = (Box::new(of), Box::new(condition));
+        Some(Typed {
+            term: Term::Chosen { of, condition },
+            of: type_of,
+            span,
+        })
+    }
+
+    /// `process` or `key`, where the rows of a table are chosen.
+    pub(super) fn key_of_row(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
+        let of = self.rows.clone()?;
+        let kind = match (name, of.of.table?) {
+            ("key" | "process", KeyKind::Process) => Type::PLAIN.kind,
+            ("key", KeyKind::Of(kind)) => kind,
+            ("process", KeyKind::Of(_)) => {
+                let message = "the rows of this table are not processes";
+                let wrong = Diagnostic::error("E0146", message).at(of.span, "").at(span, "");
+                return Some(self.report(wrong.help("what tells them apart is `key`")));
+            }
+            _ => return None,
+        };
+        let type_of = Type {
+            table: of.of.table,
+            ..Type::single(kind)
+        };
+        Some(Some(Typed {
+            term: Term::Keys(Box::new(of)),
+            of: type_of,
+            span,
+        }))
     }
 
     /// The type of a fold of values like `of`.

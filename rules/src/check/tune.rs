@@ -1,12 +1,13 @@
-//! Tunes: what each must have, and that its settings are sane.
+//! Tunes: when each is looked at, and that its settings are sane. What it does is in [`super::deed`].
 
 use super::Checker;
+use crate::action::SyncPoint;
 use crate::diag::{Diagnostic, did_you_mean};
-use crate::file::{GuardEntry, TuneEntry};
+use crate::file::{GuardEntry, Keyword, SyncEntry, TuneEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
-use crate::rule::{Action, FilledPart, Guard, Tune};
-use crate::term::{Kind, Type, Typed};
+use crate::rule::{Guard, Trigger, Tune};
+use crate::term::{KeyKind, Kind, Term, Typed};
 use crate::unit::Dimension;
 use crate::value::Scalar;
 
@@ -19,6 +20,7 @@ struct More {
     expect: Option<Typed>,
     stale: Option<u32>,
     after: Option<usize>,
+    at: Option<SyncPoint>,
     independent: bool,
 }
 
@@ -29,16 +31,24 @@ impl Checker<'_> {
         file.tunes.iter().filter_map(|entry| self.tune(entry)).collect()
     }
 
+    /// Probes may be switched on by one tune and off by another, and a function called by several.
     fn same_target(&mut self) {
-        let targets: Vec<&Text> = self
-            .file
-            .tunes
-            .iter()
-            .filter_map(|tune| tune.set.as_ref())
+        let shared = [
+            Keyword::Call,
+            Keyword::Load,
+            Keyword::InsertCall,
+            Keyword::Enable,
+            Keyword::Disable,
+        ];
+        let actions = self.file.tunes.iter().filter_map(|tune| tune.action.as_ref());
+        let targets: Vec<(Keyword, &Text)> = actions
+            .filter(|action| !shared.contains(&action.keyword))
+            .map(|action| (action.keyword, &action.target))
             .collect();
-        for (i, target) in targets.iter().enumerate() {
-            if let Some(first) = targets[..i].iter().find(|other| other.raw == target.raw) {
-                let message = format!("two tunes set `{}`", target.raw);
+        for (i, (keyword, target)) in targets.iter().enumerate() {
+            let same = |(other, first): &&(Keyword, &Text)| other == keyword && first.raw == target.raw;
+            if let Some((_, first)) = targets.iter().take(i).find(same) {
+                let message = format!("two tunes {} `{}`", keyword.name(), target.raw);
                 let wrong = Diagnostic::error("E0151", message)
                     .at(target.span, "again here")
                     .at(first.span, "first here");
@@ -50,7 +60,8 @@ impl Checker<'_> {
 
     fn tune(&mut self, entry: &TuneEntry) -> Option<Tune> {
         // What is wrong with the window has been reported; the rest may be right.
-        let home = self.home_of_tune(entry).unwrap_or(0);
+        let trigger = self.trigger(entry).unwrap_or(Trigger::Window(0));
+        let home = trigger.window();
         let when = self.when(entry, home);
         let holds_for = match &entry.holds_for {
             Some(expr) => self.count_of_windows(expr, "for"),
@@ -71,8 +82,8 @@ impl Checker<'_> {
             .as_ref()
             .map(|template| self.template(template, home));
         let more = self.more(entry, home);
-        let action = match &entry.set {
-            Some(set) => Some(self.action(entry, set, home)),
+        let action = match &entry.action {
+            Some(action) => Some(self.change(entry, action, home)),
             None => {
                 self.advice(entry);
                 None
@@ -82,28 +93,74 @@ impl Checker<'_> {
             Some(action) => Some(action?),
             None => None,
         };
-        let cooldown = (cooldown? * 1e9).round() as u64;
         let more = more?;
-        Some(Tune {
+        let tune = Tune {
             undo_after: entry.while_holds.is_some(),
             initial: more.initial,
             expect: more.expect,
             stale: more.stale,
             after: more.after,
-            at: entry
-                .at
-                .as_ref()
-                .map(|(site, function)| (*site, self.file.bound(&function.raw))),
+            at: more.at,
             together: entry.together.as_ref().map(|window| window.raw.clone()),
             independent: more.independent,
-            window: home,
+            trigger,
             when: when?,
             holds_for: holds_for?,
-            cooldown,
+            cooldown: (cooldown? * 1e9).round() as u64,
             finding,
             next_start,
             action,
-        })
+        };
+        self.at_once(&tune, entry)?;
+        Some(tune)
+    }
+
+    /// The window at whose close the tune is looked at, or the probe at whose hits.
+    pub(super) fn trigger(&mut self, entry: &TuneEntry) -> Option<Trigger> {
+        let probe = entry
+            .every
+            .as_ref()
+            .and_then(|name| self.names.probes.get(&name.raw));
+        let (Some(probe), Some(name)) = (probe.map(|probe| probe.index), &entry.every) else {
+            return self.home_of_tune(entry).map(Trigger::Window);
+        };
+        match self.innermost_of(&[probe]) {
+            Some(window) if self.names.windows.get(window).is_some_and(|window| !window.timed) => {
+                Some(Trigger::Hit { probe, window })
+            }
+            _ => {
+                let message = format!(
+                    "the hits of `{}` belong to no window from probe to probe",
+                    name.raw
+                );
+                let help = "a tune that is looked at at hits uses what the window has so far";
+                self.report(Diagnostic::error("E0147", message).at(name.span, "").help(help))
+            }
+        }
+    }
+
+    /// Where a process waits for the decision, hits of others cannot be waited for.
+    fn at_once(&mut self, tune: &Tune, entry: &TuneEntry) -> Option<()> {
+        let Trigger::Hit { probe, .. } = tune.trigger else {
+            return Some(());
+        };
+        let immediate = tune.at.as_ref().is_some_and(|at| at.decide);
+        let role = self.probe_roles.get(probe).copied();
+        let mut foreign = None;
+        for formula in tune.formulas().into_iter().filter(|_| immediate) {
+            formula.visit(&mut |term| {
+                if let Term::Fold(fold) = term
+                    && self.role_of_hits(fold.probe) != role
+                {
+                    foreign = Some(formula.span);
+                }
+            });
+        }
+        let Some(span) = foreign else { return Some(()) };
+        let message = "this uses hits of other processes, and the process that is held cannot wait for them";
+        let wrong = Diagnostic::error("E0156", message).at(span, "");
+        let at = entry.at.as_ref().map_or(entry.span, |at| at.function.span);
+        self.report(wrong.at(at, "`decide: true` here"))
     }
 
     fn more(&mut self, entry: &TuneEntry, home: usize) -> Option<More> {
@@ -121,12 +178,16 @@ impl Checker<'_> {
         };
         if let Some(window) = &entry.together {
             self.window_named(window)?;
-            if let Some((_, function)) = &entry.at {
+            if let Some(at) = &entry.at {
                 let message =
                     "`at` is for each process by itself, `together` for all at once: a tune has one of them";
-                return self.report(Diagnostic::error("E0150", message).at(function.span, ""));
+                return self.report(Diagnostic::error("E0150", message).at(at.function.span, ""));
             }
         }
+        let at = match &entry.at {
+            Some(at) => Some(self.sync_point(at)?),
+            None => None,
+        };
         let independent = match &entry.independent {
             Some(expr) => self.switch(expr, "independent")?,
             None => false,
@@ -140,7 +201,20 @@ impl Checker<'_> {
             expect,
             stale,
             after,
+            at,
             independent,
+        })
+    }
+
+    fn sync_point(&mut self, at: &SyncEntry) -> Option<SyncPoint> {
+        let decide = match &at.decide {
+            Some(expr) => self.switch(expr, "decide")?,
+            None => false,
+        };
+        Some(SyncPoint {
+            site: at.site,
+            target: self.target(&at.function)?,
+            decide,
         })
     }
 
@@ -158,17 +232,17 @@ impl Checker<'_> {
         self.report(Diagnostic::error("E0140", message).at(expr.span, ""))
     }
 
-    /// The tune that sets the variable `name`, which is another one and does not itself wait for this.
+    /// The tune that acts on `name`, which is another one and does not itself wait for this.
     fn before(&mut self, entry: &TuneEntry, name: &Text) -> Option<usize> {
         let tunes = &self.file.tunes;
         let sets = |name: &str| {
-            let named = |tune: &TuneEntry| tune.set.as_ref().is_some_and(|set| set.raw == name);
+            let named = |tune: &TuneEntry| tune.target().is_some_and(|target| target == name);
             tunes.iter().position(named)
         };
         let Some(place) = sets(&name.raw) else {
-            let known = tunes.iter().filter_map(|tune| tune.set.as_ref());
-            let near = did_you_mean(&name.raw, known.map(|set| set.raw.as_str()));
-            let wrong = Diagnostic::error("E0130", format!("no tune of this rule sets `{}`", name.raw));
+            let known: Vec<String> = tunes.iter().filter_map(TuneEntry::target).collect();
+            let near = did_you_mean(&name.raw, known.iter().map(String::as_str));
+            let wrong = Diagnostic::error("E0130", format!("no tune of this rule acts on `{}`", name.raw));
             return self.report(wrong.at(name.span, "").help_if(near));
         };
         let mut next = tunes.get(place);
@@ -193,25 +267,34 @@ impl Checker<'_> {
         }
     }
 
-    fn when(&mut self, entry: &TuneEntry, home: usize) -> Option<Typed> {
+    /// The condition, for all processes or for each; the outer nothing stands for what was reported.
+    fn when(&mut self, entry: &TuneEntry, home: usize) -> Option<Option<Typed>> {
         let expr = match (&entry.when, &entry.while_holds) {
             (Some(expr), None) | (None, Some(expr)) => expr,
             (Some(_), Some(wrong)) => {
                 let message = "`when` acts once and `while` as long as it holds: a tune has one of them";
                 return self.report(Diagnostic::error("E0150", message).at(wrong.span, ""));
             }
+            (None, None) if entry.guard.is_none() && entry.action.is_some() => return Some(None),
             (None, None) => {
                 let wrong = Diagnostic::error("E0111", "a tune must have `when`").at(entry.span, "");
-                return self.report(wrong.help("the condition under which it acts or advises"));
+                return self.report(wrong.help(
+                    "the condition under which it acts or advises; only a change without a guard may lack it",
+                ));
             }
         };
         let typed = self.in_window(home).infer_boolean(expr)?;
-        if typed.of.table.is_some() {
-            let message = "a condition for each process is not in this version";
-            let wrong = Diagnostic::error("E0105", message).at(typed.span, "a table by process");
-            return self.report(wrong.help("fold what is compared: `max(x) > 3`"));
+        match typed.of.table {
+            None => Some(Some(typed)),
+            Some(KeyKind::Process) if entry.action.is_some() => Some(Some(typed)),
+            Some(_) => {
+                let message = "one condition is needed here, this has several";
+                let wrong = Diagnostic::error("E0143", message).at(typed.span, "a table");
+                self.report(
+                    wrong.help("fold what is compared: `max(x) > 3`; a change may have one by process"),
+                )
+            }
         }
-        Some(typed)
     }
 
     fn not_negative(&mut self, value: f64, expr: &Expr) -> Option<f64> {
@@ -230,118 +313,20 @@ impl Checker<'_> {
         self.report(Diagnostic::error("E0145", message).at(expr.span, ""))
     }
 
-    /// A tune without `set` only advises: what belongs to a change has no place in it.
+    /// A tune without a change only advises: what belongs to a change has no place in it.
     fn advice(&mut self, entry: &TuneEntry) {
-        let of_a_change = [
-            ("role", entry.role.as_ref().map(|text| text.span)),
-            ("value", entry.value.as_ref().map(|expr| expr.span)),
-            ("range", entry.range.as_ref().map(|expr| expr.span)),
-            ("guard", entry.guard.as_ref().map(|guard| guard.span)),
-            ("cooldown", entry.cooldown.as_ref().map(|expr| expr.span)),
-            ("while", entry.while_holds.as_ref().map(|expr| expr.span)),
-            ("initial", entry.initial.as_ref().map(|expr| expr.span)),
-            ("expect", entry.expect.as_ref().map(|expr| expr.span)),
-            ("stale", entry.stale.as_ref().map(|expr| expr.span)),
-            ("after", entry.after.as_ref().map(|text| text.span)),
-            ("at", entry.at.as_ref().map(|(_, text)| text.span)),
-            ("together", entry.together.as_ref().map(|text| text.span)),
-            ("independent", entry.independent.as_ref().map(|expr| expr.span)),
-        ];
-        for (key, span) in of_a_change {
-            if let Some(span) = span {
-                let message = format!("`{key}` belongs to a change, and this tune has no `set`");
-                self.wrong.push(Diagnostic::error("E0150", message).at(span, ""));
-            }
+        for (key, span) in entry.special_keys() {
+            let message = format!("`{key}` belongs to a change, and this tune makes none");
+            self.wrong.push(Diagnostic::error("E0150", message).at(span, ""));
         }
         if entry.finding.is_none() {
-            let message = "a tune must have `set` or `finding`: this one does nothing";
+            let message = "a tune must change something or have a `finding`: this one does nothing";
             self.wrong
                 .push(Diagnostic::error("E0150", message).at(entry.span, ""));
         }
     }
 
-    fn action(&mut self, entry: &TuneEntry, set: &Text, home: usize) -> Option<Action> {
-        self.variable_name(set);
-        let role = match &entry.role {
-            Some(role) => self.role_named(role),
-            None => self.lacks(entry, "role", "which processes are changed"),
-        };
-        let value = match &entry.value {
-            Some(expr) => self.value(expr, home),
-            None => self.lacks(entry, "value", "what the variable is set to"),
-        };
-        let guard = match &entry.guard {
-            Some(guard) => self.guard(guard, home),
-            None => self.lacks(entry, "guard", "a change is undone unless it is seen to help"),
-        };
-        let value = value?;
-        let range = match &entry.range {
-            Some(expr) => Some((self.range(expr, &value, home)?, expr.to_string())),
-            None => None,
-        };
-        Some(Action {
-            variable: self.file.bound(&set.raw),
-            role: role?,
-            value,
-            range,
-            guard: guard?,
-        })
-    }
-
-    fn lacks<T>(&mut self, entry: &TuneEntry, key: &str, help: &str) -> Option<T> {
-        let message = format!("a tune that sets a variable must have `{key}`");
-        self.report(Diagnostic::error("E0111", message).at(entry.span, "").help(help))
-    }
-
-    fn variable_name(&mut self, set: &Text) {
-        let raw = set.raw.as_str();
-        if raw.contains(['.', '[', '*']) || raw.contains("->") {
-            let message = "setting a field or an element is not in this version";
-            self.wrong.push(
-                Diagnostic::error("E0105", message)
-                    .at(set.span, "")
-                    .help("name a global variable"),
-            );
-        } else if raw.is_empty() || raw.contains(char::is_whitespace) {
-            let message = "this cannot be the name of a variable";
-            self.wrong
-                .push(Diagnostic::error("E0113", message).at(set.span, ""));
-        }
-    }
-
-    /// A boolean or a plain number, for all processes or for each: the program knows no units.
-    fn value(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
-        let typed = self.in_window(home).infer(expr)?;
-        match typed.of.kind {
-            Kind::Boolean => Some(typed),
-            Kind::Number(Dimension::NONE) => Some(typed),
-            Kind::Number(dimension) => {
-                let message = format!("a variable is set to a plain number, this is {dimension}");
-                let help = format!(
-                    "say the unit the program counts in: `({expr}) / ({})`",
-                    dimension.as_factor()
-                );
-                self.report(Diagnostic::error("E0141", message).at(typed.span, "").help(help))
-            }
-            Kind::Text => {
-                let message = "setting a text is not in this version";
-                self.report(Diagnostic::error("E0105", message).at(typed.span, ""))
-            }
-        }
-    }
-
-    fn range(&mut self, expr: &Expr, value: &Typed, home: usize) -> Option<Typed> {
-        let mut infer = self.in_window(home);
-        infer.proposed = Some(Type::single(value.of.kind));
-        let typed = infer.infer_boolean(expr)?;
-        if typed.of.table.is_some() {
-            let message = "one condition is needed here, this has several";
-            return self.report(Diagnostic::error("E0143", message).at(typed.span, "a table"));
-        }
-        Some(typed)
-    }
-
-    fn guard(&mut self, entry: &GuardEntry, home: usize) -> Option<Guard> {
+    pub(super) fn guard(&mut self, entry: &GuardEntry, home: usize) -> Option<Guard> {
         let objective = self.single(&entry.objective, home);
         let over = match &entry.over {
             Some(expr) => self.count_of_windows(expr, "over"),
@@ -380,21 +365,17 @@ impl Checker<'_> {
     }
 }
 
-impl Tune {
-    /// Every formula of the tune.
-    pub(crate) fn formulas(&self) -> Vec<&Typed> {
-        let mut out = vec![&self.when];
-        out.extend(&self.expect);
-        for template in [&self.finding, &self.next_start].into_iter().flatten() {
-            out.extend(template.0.iter().filter_map(|part| match part {
-                FilledPart::Value(typed) => Some(typed),
-                FilledPart::Literal(_) => None,
-            }));
-        }
-        if let Some(action) = &self.action {
-            out.extend([&action.value, &action.guard.objective]);
-            out.extend(action.range.iter().map(|(condition, _)| condition));
-        }
-        out
+impl TuneEntry {
+    /// What it acts on, as `after` names it.
+    fn target(&self) -> Option<String> {
+        let action = self.action.as_ref()?;
+        let raw = action.target.raw.as_str();
+        // Of a call the function without its brackets.
+        let end = if action.call.is_some() {
+            raw.find('(')
+        } else {
+            None
+        };
+        Some(raw.get(..end.unwrap_or(raw.len())).unwrap_or(raw).to_string())
     }
 }

@@ -1,19 +1,21 @@
-//! Windows: every so long, or from hit to hit; and which window a formula lives in.
+//! Windows: every so long, or from hit to hit, and windows within others. In which a formula lives is in [`super::homes`].
 
 use super::Checker;
-use super::infer::{Infer, WindowNames};
-use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::{KeyEntry, TuneEntry, WindowEntry};
+use super::infer::WindowNames;
+use crate::diag::{Diagnostic, did_you_mean};
+use crate::file::{KeyEntry, Site, WindowEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 use crate::rule::{Begin, Borders, Straddle, Window, WindowKind};
-use crate::term::{Kind, Typed};
+use crate::term::{Kind, Reach, Term, Typed};
 use crate::unit::Dimension;
 
 /// The shortest and the longest time window, in nanoseconds: 10 ms and an hour.
 const WINDOW_LIMITS: (f64, f64) = (1e7, 3.6e12);
 /// How many windows a rule may have.
 const MOST_WINDOWS: usize = 16;
+/// How many windows a window may lie in.
+const MOST_AROUND: usize = 4;
 /// How many instances may be skipped.
 const MOST_SKIPPED: f64 = 1e6;
 
@@ -31,16 +33,24 @@ impl Checker<'_> {
                 .push(Diagnostic::error("E0123", message).at(beyond.name.span, ""));
             return Vec::new();
         }
-        // Names first: a condition of one window may not speak of another, and must say so.
+        // What each is called first: borders, keys and conditions speak of other windows.
         for entry in &file.windows {
-            let probe = |text: &Text| self.names.probes.get(&text.raw).map(|probe| probe.index);
-            let borders = [&entry.from, &entry.to].into_iter().flatten().filter_map(probe);
             let names = WindowNames {
                 name: entry.name.raw.clone(),
                 timed: entry.every.is_some(),
-                borders: borders.collect(),
+                borders: Vec::new(),
+                begin: None,
+                end: None,
+                within: None,
+                keys: None,
             };
             self.names.windows.push(names);
+        }
+        for (place, entry) in file.windows.iter().enumerate() {
+            let within = self.within(place, entry);
+            if let Some(names) = self.names.windows.get_mut(place) {
+                names.within = within;
+            }
         }
         let windows = file.windows.iter().enumerate();
         windows
@@ -48,13 +58,33 @@ impl Checker<'_> {
             .collect()
     }
 
+    /// The window that a window lies in.
+    fn within(&mut self, place: usize, entry: &WindowEntry) -> Option<usize> {
+        let name = entry.within.as_ref()?;
+        let outer = self.window_named(name)?;
+        if self.names.is_timed(outer) {
+            let message = "only a window from probe to probe has others in it";
+            return self.report(Diagnostic::error("E0148", message).at(name.span, ""));
+        }
+        let around = self.names.around(outer);
+        if outer == place || around.contains(&place) {
+            let message = "a window cannot lie in itself";
+            return self.report(Diagnostic::error("E0131", message).at(name.span, ""));
+        }
+        if around.len() + 1 > MOST_AROUND {
+            let message = format!("a window lies in at most {MOST_AROUND} others");
+            return self.report(Diagnostic::error("E0123", message).at(name.span, ""));
+        }
+        Some(outer)
+    }
+
     fn window(&mut self, place: usize, entry: &WindowEntry) -> Option<Window> {
-        let kind = match (&entry.every, &entry.from) {
-            (Some(every), None) => {
+        let kind = match (&entry.every, entry.from.as_slice()) {
+            (Some(every), []) => {
                 self.only_of_probed(entry);
                 WindowKind::Timed(self.every(every)?)
             }
-            (None, Some(from)) => WindowKind::Probed(Box::new(self.borders(place, entry, from)?)),
+            (None, [_, ..]) => WindowKind::Probed(Box::new(self.borders(place, entry)?)),
             _ => {
                 let message = "a window must have one of `every` and `from`";
                 let wrong = Diagnostic::error("E0111", message).at(entry.name.span, "");
@@ -85,6 +115,8 @@ impl Checker<'_> {
         });
         let of_probed = [
             ("to", entry.to.as_ref().map(|text| text.span)),
+            ("within", entry.within.as_ref().map(|text| text.span)),
+            ("until", entry.until.as_ref().map(|expr| expr.span)),
             ("key", key),
             ("complete", entry.complete.first().map(|named| named.name.span)),
             ("timeout", entry.timeout.as_ref().map(|expr| expr.span)),
@@ -100,18 +132,29 @@ impl Checker<'_> {
         }
     }
 
-    fn borders(&mut self, place: usize, entry: &WindowEntry, from: &Text) -> Option<Borders> {
-        let from = self.border(from);
+    /// Where instances begin and end; what must hold of them is read when the metrics are known.
+    fn borders(&mut self, place: usize, entry: &WindowEntry) -> Option<Borders> {
+        let begins: Vec<Option<Begin>> = entry.from.iter().map(|from| self.begin(place, from)).collect();
         let to = match &entry.to {
             Some(to) => Some(self.border(to)?),
             None => None,
         };
-        let keys = self.keys(entry, from);
-        let mut complete = Vec::new();
-        for named in &entry.complete {
-            let role = self.role_named(&named.name);
-            let condition = self.condition(place, &named.expr);
-            complete.extend(role.zip(condition));
+        let from = begins.into_iter().collect::<Option<Vec<Begin>>>()?;
+        self.ends(entry, &from)?;
+        let hits: Vec<usize> = from.iter().filter_map(|begin| begin.probe()).collect();
+        if let ([_, _, ..], Some(second)) = (hits.as_slice(), entry.from.get(1)) {
+            let message = "the hits of one probe begin a window, these are two";
+            return self.report(Diagnostic::error("E0148", message).at(second.span, ""));
+        }
+        let begin = hits.first().copied();
+        // A span is at its border when it begins or ends, and its other probe is what stands for it elsewhere.
+        let borders = [begin, to].into_iter().flatten().collect();
+        let keys = self.keys(entry, begin);
+        if let Some(names) = self.names.windows.get_mut(place) {
+            names.borders = borders;
+            names.begin = begin;
+            names.end = to.or(begin.filter(|_| entry.until.is_none()));
+            names.keys = keys.clone();
         }
         let timeout = match &entry.timeout {
             Some(expr) => Some(self.setting(expr, Dimension::TIME, "timeout")?),
@@ -127,36 +170,125 @@ impl Checker<'_> {
             Some(expr) => self.skip(expr)?,
             None => 0,
         };
-        let discard = match &entry.discard {
-            Some(expr) => Some(self.condition(place, expr)?),
-            None => None,
-        };
         let straddle = self.straddle(entry.straddle.as_ref())?;
         Some(Borders {
-            from: vec![Begin::Hit(from?)],
+            from,
             to,
             until: None,
-            within: None,
+            within: self.names.windows.get(place).and_then(|names| names.within),
             keys: keys?,
-            complete,
+            complete: Vec::new(),
             timeout: timeout.map(|seconds| (seconds * 1e9).round() as u64),
             skip,
-            discard,
+            discard: None,
             straddle,
         })
     }
 
+    /// A hit of a probe, the begin of the window around, or the end of the last instance.
+    fn begin(&mut self, place: usize, from: &Text) -> Option<Begin> {
+        let Some(window) = self.names.window_named(&from.raw) else {
+            return self.border(from).map(Begin::Hit);
+        };
+        let within = self.names.windows.get(place).and_then(|names| names.within);
+        if within == Some(window) {
+            return Some(Begin::Enclosing(window));
+        }
+        if window == place && within.is_some() {
+            return Some(Begin::Itself);
+        }
+        let message = if window == place {
+            "a window begins again when its last instance closed only within another one"
+        } else {
+            "a window begins with the one it lies in, and this is another"
+        };
+        let wrong = Diagnostic::error("E0148", message).at(from.span, "");
+        self.report(wrong.help("`within: iteration` and `from: [iteration, batch]`"))
+    }
+
+    /// An instance must end somehow, and in one way.
+    fn ends(&mut self, entry: &WindowEntry, from: &[Begin]) -> Option<()> {
+        let (message, place) = match (&entry.to, &entry.until) {
+            (Some(to), Some(_)) => ("a window ends at `to` or when `until` holds, not both", to.span),
+            (None, None) if !matches!(from, [Begin::Hit(_)]) => (
+                "nothing ends this window: only one that begins at the hits of a probe ends where the next begins",
+                entry.name.span,
+            ),
+            _ => return Some(()),
+        };
+        self.report(Diagnostic::error("E0148", message).at(place, ""))
+    }
+
+    /// What must hold of the instances of a window: when it is over, complete, to be left out.
+    pub(super) fn conditions(&mut self, windows: &mut [Window]) {
+        let file = self.file;
+        for (place, entry) in file.windows.iter().enumerate() {
+            let mut complete = Vec::new();
+            for named in &entry.complete {
+                let role = self.role_named(&named.name);
+                let condition = self.condition(place, &named.expr);
+                complete.extend(role.zip(condition));
+            }
+            let discard = entry
+                .discard
+                .as_ref()
+                .and_then(|expr| self.condition(place, expr));
+            let until = entry.until.as_ref().and_then(|expr| self.until(place, expr));
+            let window = windows.iter_mut().find(|window| window.name == entry.name.raw);
+            if let Some(WindowKind::Probed(borders)) = window.map(|window| &mut window.kind) {
+                borders.complete = complete;
+                borders.discard = discard;
+                borders.until = until;
+            }
+        }
+    }
+
+    /// A condition on what an open instance has so far: its hits and borders.
+    fn until(&mut self, place: usize, expr: &Expr) -> Option<Typed> {
+        let condition = self.condition(place, expr)?;
+        let mut unknown = None;
+        condition.visit(&mut |term| {
+            let message = match term {
+                Term::Measure(_) | Term::At { .. } | Term::OfCalls { .. } => "measures are known at its end",
+                Term::WindowDuration => "its duration is known at its end",
+                Term::Metric(_) | Term::Call { .. } | Term::Over { .. } | Term::Earlier { .. } => {
+                    "metrics are evaluated at its end: write the formula out"
+                }
+                Term::Run(_) | Term::Inner { .. } => "what instances come to is known at their end",
+                Term::Fold(fold) if !matches!(fold.reach, Reach::Instance | Reach::Enclosing(_)) => {
+                    "a history is of closed instances"
+                }
+                _ => return,
+            };
+            unknown = Some(message);
+        });
+        let Some(reason) = unknown else {
+            return Some(condition);
+        };
+        let message = format!("`until` is about the hits that the open instance has so far, and {reason}");
+        self.report(Diagnostic::error("E0148", message).at(condition.span, ""))
+    }
+
+    /// A probe, or one end of a span: `loop.entry`, `loop.return`.
     fn border(&mut self, name: &Text) -> Option<usize> {
         if let Some(probe) = self.names.probes.get(&name.raw) {
             return Some(probe.index);
         }
-        let base = name.raw.split('.').next().unwrap_or("");
-        if self.names.probes.contains_key(base) {
-            let message = "one end of a span as a border is not in this version";
-            let wrong = Diagnostic::error("E0105", message).at(name.span, "");
-            return self.report(
-                wrong.help("a span's hit is at its return; for the entry declare a probe with `entry:`"),
-            );
+        let end = name.raw.split_once('.');
+        let of_end = end.and_then(|(base, end)| Some((self.names.probes.get(base)?, end)));
+        match of_end {
+            // A span's own hit is at its return; a probe at its only place is that place.
+            Some((probe, "return")) if probe.site != Site::Entry => return Some(probe.index),
+            Some((probe, "entry")) if probe.site == Site::Entry => return Some(probe.index),
+            Some((_, end)) => {
+                let message = match end {
+                    "entry" | "return" => format!("`{}` is not probed there", name.raw),
+                    _ => format!("a border is a probe, or one end of a span, and there is no end `{end}`"),
+                };
+                let help = "the ends of a span `p` are `p.entry` and `p.return`";
+                return self.report(Diagnostic::error("E0148", message).at(name.span, "").help(help));
+            }
+            None => {}
         }
         let near = did_you_mean(&name.raw, self.names.probes.keys().map(String::as_str));
         let wrong = Diagnostic::error("E0130", format!("there is no probe `{}`", name.raw));
@@ -179,7 +311,7 @@ impl Checker<'_> {
             Some(KeyEntry::Each(each)) => {
                 for (probe, field) in each {
                     let index = self.border(probe)?;
-                    let names = self.names.probes.get(&probe.raw)?;
+                    let names = self.names.probes.values().find(|names| names.index == index)?;
                     let Some(place) = names.capture(&field.raw) else {
                         let message = format!("`{}` captures no `{}`", probe.raw, field.raw);
                         return self.report(Diagnostic::error("E0130", message).at(field.span, ""));
@@ -192,7 +324,12 @@ impl Checker<'_> {
             }
         };
         // An end without a key ends what goes on in its process.
-        let missing = from.filter(|probe| keys.get(*probe) == Some(&None));
+        let Some(from) = from else {
+            let message = "this window begins at no hit, and a key is captured at a hit";
+            let help = "without a key its hits belong by their times";
+            return self.report(Diagnostic::error("E0148", message).at(place, "").help(help));
+        };
+        let missing = Some(from).filter(|probe| keys.get(*probe) == Some(&None));
         if let Some(missing) = missing {
             let probe = self
                 .file
@@ -230,14 +367,9 @@ impl Checker<'_> {
         };
         match text.raw.as_str() {
             "end" => Some(Straddle::End),
+            "begin" => Some(Straddle::Begin),
+            "split" => Some(Straddle::Split),
             "drop" => Some(Straddle::Drop),
-            "begin" | "split" => {
-                let message = format!("`straddle: {}` is not in this version", text.raw);
-                let wrong = Diagnostic::error("E0105", message).at(text.span, "");
-                self.report(wrong.help(
-                    "this version has `end`, where a span belongs to the instance it ends in, and `drop`",
-                ))
-            }
             _ => {
                 let message = "`straddle` is one of end, begin, split and drop";
                 self.report(Diagnostic::error("E0145", message).at(text.span, ""))
@@ -263,68 +395,6 @@ impl Checker<'_> {
                 .at(name.span, "")
                 .help_if(help),
         )
-    }
-
-    /// The window that formulas live in: the one they name, else that of the metrics they use and the windows they
-    /// speak of, else the only one.
-    pub(super) fn home(&mut self, named: Option<&Text>, formulas: &[&Expr], place: Span) -> Option<usize> {
-        if let Some(name) = named {
-            return self.window_named(name);
-        }
-        if self.names.windows.len() <= 1 {
-            return Some(0);
-        }
-        let mut homes: Vec<usize> = Vec::new();
-        for (name, _) in formulas.iter().flat_map(|expr| expr.names()) {
-            let base = name.split('.').next().unwrap_or(name);
-            homes.extend(match self.names.metrics.get(name) {
-                Some(metric) => metric.as_ref().map(|metric| metric.window),
-                None => self.names.window_named(base),
-            });
-        }
-        if let Some(first) = homes.first() {
-            return Some(*first);
-        }
-        let windows: Vec<&str> = self
-            .names
-            .windows
-            .iter()
-            .map(|window| window.name.as_str())
-            .collect();
-        let message = format!("this could be in any of the windows {}", windows.join(", "));
-        let help = "say it: `name: {in: window, value: …}` for a metric, `every: window` in a tune";
-        self.report(Diagnostic::error("E0147", message).at(place, "").help(help))
-    }
-
-    pub(super) fn home_of_tune(&mut self, entry: &TuneEntry) -> Option<usize> {
-        let formulas: Vec<&Expr> = [&entry.when, &entry.while_holds, &entry.value]
-            .into_iter()
-            .flatten()
-            .collect();
-        self.home(entry.every.as_ref(), &formulas, entry.span)
-    }
-}
-
-impl Infer<'_> {
-    pub(super) fn of_another_window(&mut self, name: &str, window: usize, span: Span) -> Option<Typed> {
-        let called = |place: usize| {
-            self.names
-                .windows
-                .get(place)
-                .map_or("", |window| window.name.as_str())
-        };
-        let message = format!(
-            "`{name}` is of the window {}, and this formula of {}",
-            called(window),
-            called(self.home)
-        );
-        self.report(Diagnostic::error("E0147", message).at(span, ""))
-    }
-}
-
-impl super::infer::Names {
-    pub(super) fn window_named(&self, name: &str) -> Option<usize> {
-        self.windows.iter().position(|window| window.name == name)
     }
 }
 

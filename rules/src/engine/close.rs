@@ -23,7 +23,7 @@ impl Engine {
             .rules
             .iter()
             .flat_map(|running| running.tunes.iter().zip(&running.rule.tunes))
-            .any(|(tune, checked)| !checked.independent && tune.is_busy());
+            .any(|(tune, checked)| checked.occupies_the_trial() && tune.is_busy());
         let mut decisions = self.decisions;
         let mut outbox = Outbox {
             busy,
@@ -263,7 +263,12 @@ impl Running {
         self.rule.show(place, &metrics, &mut self.metrics);
         let applied: Vec<bool> = self.tunes.iter().map(TuneState::is_applied).collect();
         for (at, tune) in self.tunes.iter_mut().enumerate() {
-            let Some(checked) = self.rule.tunes.get(at).filter(|tune| tune.window == place) else {
+            let Some(checked) = self
+                .rule
+                .tunes
+                .get(at)
+                .filter(|tune| tune.trigger.window() == place)
+            else {
                 continue;
             };
             let first = checked.after.filter(|first| applied.get(*first) != Some(&true));
@@ -276,7 +281,7 @@ impl Running {
                 window: &window,
                 metrics: &metrics,
                 memory,
-                first: first.map(|action| action.variable.clone()),
+                first: first.map(|change| change.deed.target()),
                 now,
             };
             tune.window_closed(&turn, outbox);

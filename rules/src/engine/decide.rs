@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use super::holds::Condition;
 use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, Standing};
 use super::tune::{Outbox, Phase, TuneState, Turn};
-use crate::eval::{Context, boolean};
+use crate::deed::Change as Wanted;
 use crate::explain::why_false;
-use crate::rule::{Action, Tune};
+use crate::rule::Tune;
 use crate::unit::{Dimension, human};
-use crate::value::{Cell, Key, Value};
+use crate::value::Cell;
 
 impl TuneState {
     /// Why the condition alone keeps the tune from acting, if it does.
@@ -20,12 +21,13 @@ impl TuneState {
     ) -> Option<(Standing, String)> {
         match condition {
             Err(reason) => Some((Standing::NoValue, format!("no value: {reason}"))),
-            Ok(_) if self.held == 0 => {
-                Some((Standing::Quiet, why_false(turn.rule, &tune.when, turn.context())))
+            Ok(_) if self.held.held() == 0 => {
+                let why = |when| why_false(turn.rule, when, turn.context());
+                Some((Standing::Quiet, tune.when.as_ref().map_or_else(String::new, why)))
             }
-            Ok(_) if self.held < tune.holds_for => Some((
+            Ok(_) if self.held.held() < tune.holds_for => Some((
                 Standing::Waiting,
-                format!("for: {} of {} windows", self.held, tune.holds_for),
+                format!("for: {} of {} windows", self.held.held(), tune.holds_for),
             )),
             Ok(_) => None,
         }
@@ -36,22 +38,22 @@ impl TuneState {
         &mut self,
         turn: &Turn<'_>,
         tune: &Tune,
-        action: &Action,
-        condition: &Cell,
+        action: &Wanted,
+        condition: &Condition,
         outbox: &mut Outbox<'_>,
     ) {
         let applied = self
             .finding
             .as_ref()
             .is_some_and(|finding| finding.state == FindingState::Applied);
-        if let Some((standing, why)) = self.not_yet(turn, tune, condition) {
+        if let Some((standing, why)) = self.not_yet(turn, tune, &condition.whole) {
             return if applied {
                 self.stand(Standing::Applied, "applied")
             } else {
                 self.stand(standing, why)
             };
         }
-        let changes = match self.changes(turn, action) {
+        let changes = match self.changes(turn, tune, action) {
             Ok(changes) if changes.is_empty() && applied => return self.stand(Standing::Applied, "applied"),
             Ok(changes) if changes.is_empty() => {
                 let role = turn
@@ -59,10 +61,16 @@ impl TuneState {
                     .roles
                     .get(action.role)
                     .map_or("", |role| role.name.as_str());
-                return self.stand(
-                    Standing::NoValue,
-                    format!("nothing to change: no new process has the role {role}"),
-                );
+                let why = match self.done.is_empty() {
+                    true => format!("nothing to change: no new process has the role {role}"),
+                    false => "what it would do is in force".to_string(),
+                };
+                let standing = if self.done.is_empty() {
+                    Standing::NoValue
+                } else {
+                    Standing::Applied
+                };
+                return self.stand(standing, why);
             }
             Ok(changes) => changes,
             Err(reason) => return self.stand(Standing::NoValue, format!("no value: {reason}")),
@@ -70,10 +78,10 @@ impl TuneState {
         if turn.mode != Mode::Applying {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
-        if let Some(why) = self.must_wait(turn, action, outbox.busy && !tune.independent) {
+        if let Some(why) = self.must_wait(turn, tune, outbox.busy && tune.occupies_the_trial()) {
             return self.stand(Standing::Waiting, why);
         }
-        outbox.busy |= !tune.independent;
+        outbox.busy |= tune.occupies_the_trial();
         *outbox.decisions += 1;
         let decision = DecisionId(*outbox.decisions);
         outbox.outputs.push(Output::Decision(Decision {
@@ -98,7 +106,7 @@ impl TuneState {
         };
     }
 
-    fn must_wait(&self, turn: &Turn<'_>, action: &Action, busy: bool) -> Option<String> {
+    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune, busy: bool) -> Option<String> {
         if let Some(first) = &turn.first {
             return Some(format!("after {first}, which has not been applied"));
         }
@@ -106,9 +114,12 @@ impl TuneState {
             let left = self.quiet_until.since(turn.now) as f64 / 1e9;
             return Some(format!("cooldown: {} left", human(left, Dimension::TIME, false)));
         }
-        let (known, wanted) = (self.before.len(), action.guard.over as usize);
-        if known < wanted {
-            let objective = &action.guard.objective_text;
+        if tune.undo_after && !self.has_room() {
+            return Some("it has as many changes in force as can be undone together".to_string());
+        }
+        let known = self.before.len();
+        if let Some(guard) = tune.guard().filter(|guard| known < guard.over as usize) {
+            let (objective, wanted) = (&guard.objective_text, guard.over);
             return Some(format!(
                 "the guard needs {objective} before the change: {known} of {wanted} windows"
             ));
@@ -116,35 +127,23 @@ impl TuneState {
         busy.then(|| "another change is on trial".to_string())
     }
 
-    /// What is to be written, or why it cannot be said. A value for a process that was changed already is left out.
-    fn changes(&self, turn: &Turn<'_>, action: &Action) -> Result<Vec<Change>, String> {
+    /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so is one
+    /// for which the condition has not held for long enough.
+    fn changes(&self, turn: &Turn<'_>, tune: &Tune, wanted: &Wanted) -> Result<Vec<Change>, String> {
         let nobody = BTreeSet::new();
-        let members = turn.window.roles.get(action.role).unwrap_or(&nobody);
-        let value = turn.context().eval(&action.value);
+        let members = turn.window.roles.get(wanted.role).unwrap_or(&nobody);
+        let values = wanted.deed.values(turn.context());
+        let acts_once = wanted.guard.is_some();
         let mut changes = Vec::new();
         for &process in members {
-            let wanted = match &value {
-                Value::Single(cell) => cell.clone()?,
-                Value::Table(rows) => rows
-                    .get(&Key::Process(process))
-                    .cloned()
-                    .ok_or("a process has no row")??,
-            };
-            if let Some((range, text)) = &action.range {
-                let context = Context {
-                    proposed: Some(&wanted),
-                    ..turn.context()
-                };
-                if !boolean(&context.eval(range).single()?)? {
-                    return Err(format!("{wanted} is outside the range {text}"));
-                }
+            if self.held.held_for(process) < tune.holds_for {
+                continue;
             }
-            if !self.acted.contains(&process) && self.written.get(&process) != Some(&wanted) {
-                changes.push(Change {
-                    process,
-                    variable: action.variable.clone(),
-                    value: wanted,
-                });
+            let action = wanted.deed.action(turn.context(), &values, process)?;
+            wanted.permits(turn.context(), &action)?;
+            let again = acts_once && self.acted.contains(&process);
+            if !again && self.done.get(&process) != Some(&action) {
+                changes.push(Change { process, action });
             }
         }
         Ok(changes)

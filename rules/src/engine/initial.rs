@@ -4,9 +4,11 @@
 use super::output::{Change, Decision, DecisionId, Mode, Output, RuleId};
 use super::tune::TuneState;
 use super::{Engine, Running};
-use crate::eval::{Context, WindowData, boolean};
-use crate::rule::{Action, Tune};
-use crate::value::{ProcessId, Scalar};
+use crate::action::Action;
+use crate::deed::Deed;
+use crate::eval::{Context, WindowData};
+use crate::rule::Tune;
+use crate::value::ProcessId;
 
 impl Engine {
     /// The first values of the tunes that have one and no window yet.
@@ -67,36 +69,38 @@ impl Engine {
 
 impl Running {
     fn initial(&self, tune: &Tune, state: &TuneState, there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
-        let (Some(action), Some(value)) = (&tune.action, &tune.initial) else {
+        let (Some(wanted), Some(value)) = (&tune.action, &tune.initial) else {
             return Vec::new();
         };
-        if !self.in_range(action, value) {
+        let Deed::Set {
+            variable, everywhere, ..
+        } = &wanted.deed
+        else {
             return Vec::new();
-        }
-        let members = self.roles.get(action.role).into_iter().flatten();
-        let members = members.filter(|process| there(process) && state.needs_initial(**process));
-        let change = |process: &ProcessId| Change {
-            process: *process,
-            variable: action.variable.clone(),
+        };
+        let action = Action::Set {
+            variable: variable.clone(),
+            everywhere: *everywhere,
             value: value.clone(),
         };
-        members.map(change).collect()
-    }
-
-    /// A range may speak of counts of roles, which are known before any window.
-    fn in_range(&self, action: &Action, value: &Scalar) -> bool {
-        let Some((range, _)) = &action.range else {
-            return true;
-        };
+        // A range may speak of counts of roles, which are known before any window.
         let window = WindowData {
             roles: self.roles.clone(),
             ..WindowData::default()
         };
         let context = Context {
             window: Some(&window),
-            proposed: Some(value),
             ..Context::default()
         };
-        context.eval(range).single().and_then(|holds| boolean(&holds)) == Ok(true)
+        if wanted.permits(context, &action).is_err() {
+            return Vec::new();
+        }
+        let members = self.roles.get(wanted.role).into_iter().flatten();
+        let members = members.filter(|process| there(process) && state.needs_initial(**process));
+        let change = |process: &ProcessId| Change {
+            process: *process,
+            action: action.clone(),
+        };
+        members.map(change).collect()
     }
 }

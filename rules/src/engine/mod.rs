@@ -9,6 +9,7 @@ mod close;
 mod content;
 mod decide;
 mod desk;
+mod holds;
 mod initial;
 mod instance;
 mod join;
@@ -119,7 +120,7 @@ const MOST_CLOSED: usize = 1024;
 /// Two rules that cannot run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What both claim: a name, or a variable to set.
+    /// What both claim: a name, or what they would change.
     pub claim: String,
     /// The names of the two rules.
     pub rules: (String, String),
@@ -142,16 +143,14 @@ impl Engine {
     /// An engine for `rules`, all of them advising, whose first windows begin at `now`.
     ///
     /// # Errors
-    /// When two rules have one name or set the same variable.
+    /// When two rules have one name or change the same thing.
     pub fn new(rules: Vec<CheckedRule>, now: Time) -> Result<Engine, Conflict> {
         let mut claims: BTreeMap<String, String> = BTreeMap::new();
         for rule in &rules {
-            let variables = rule
-                .plan()
-                .variables
-                .iter()
-                .map(|variable| format!("the variable {}", variable.name));
-            for claim in variables.chain([format!("the name {}", rule.name())]) {
+            let changes = rule.tunes.iter().filter_map(|tune| tune.action.as_ref());
+            // The same twice in one rule is for its author to say.
+            let changed: BTreeSet<String> = changes.filter_map(|change| change.deed.claim()).collect();
+            for claim in changed.into_iter().chain([format!("the name {}", rule.name())]) {
                 if let Some(first) = claims.insert(claim.clone(), rule.name().to_string()) {
                     return Err(Conflict {
                         claim,
@@ -420,7 +419,7 @@ impl Engine {
     pub fn receipt(&mut self, decision: DecisionId, outcome: Outcome, now: Time) -> bool {
         for running in &mut self.rules {
             for (tune, checked) in running.tunes.iter_mut().zip(&running.rule.tunes) {
-                if tune.receipt(decision, &outcome, checked.cooldown, now) {
+                if tune.receipt(decision, &outcome, checked, now) {
                     return true;
                 }
             }
@@ -433,10 +432,7 @@ impl Engine {
         let mut out = Vec::new();
         for (index, running) in self.rules.iter().enumerate() {
             for (place, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
-                let label = checked
-                    .action
-                    .as_ref()
-                    .map(|action| format!("set {}", action.variable));
+                let label = checked.action.as_ref().map(|change| change.deed.label());
                 let (standing, why) = tune.status(running.mode, checked);
                 out.push(TuneStatus {
                     rule: RuleId(index),

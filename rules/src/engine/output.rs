@@ -1,6 +1,8 @@
 //! What goes into the engine and what comes out of it, as plain data.
 
-use crate::file::Site;
+use std::collections::BTreeSet;
+
+use crate::action::{Action, SyncPoint};
 use crate::measure::Measure;
 use crate::unit::Dimension;
 use crate::value::{ProcessId, Scalar, Time};
@@ -171,25 +173,23 @@ pub struct Decision {
     pub tune: usize,
     /// The numbers it was made from, as people read them: metrics, then the sides of the condition.
     pub because: Vec<(String, String)>,
-    /// What is to be written, in the order of the processes.
+    /// What is to be done, in the order of the processes.
     pub changes: Vec<Change>,
     /// What the model promises of the objective or another value, as people read it.
     pub expect: Option<String>,
-    /// The function at whose entry or return each process takes the change.
-    pub at: Option<(Site, String)>,
+    /// Where each process takes the change.
+    pub at: Option<SyncPoint>,
     /// The window at whose begin all processes take the change, all of them or none.
     pub together: Option<String>,
 }
 
-/// One variable of one process.
+/// What is done to one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
     /// The process.
     pub process: ProcessId,
-    /// The variable's symbol.
-    pub variable: String,
-    /// A boolean or a plain number.
-    pub value: Scalar,
+    /// What is done.
+    pub action: Action,
 }
 
 /// A condition that holds.
@@ -233,6 +233,8 @@ pub struct Verdict {
     pub tune: usize,
     /// Whether the change stays; if not, it is to be undone now.
     pub keep: bool,
+    /// The processes of which that is said; none is all of the decision.
+    pub processes: Option<BTreeSet<ProcessId>>,
     /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.
     pub means: Option<(f64, f64)>,
     /// Dimension of the means.
@@ -263,7 +265,7 @@ pub struct TuneStatus {
     pub rule_name: String,
     /// The tune, by its place in the file.
     pub tune: usize,
-    /// `set opal_progress_yield_when_idle`, or `advice`.
+    /// `set opal_progress_yield_when_idle`, `call f`, or `advice`.
     pub label: String,
     /// In one word.
     pub standing: Standing,

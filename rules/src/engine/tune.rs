@@ -1,22 +1,27 @@
 //! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a verdict.
 //!
-//! A tune acts once while its condition remains; what it wrote to a process it does not write again.
+//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again. One
+//! without acts whenever what it would do differs from what it did last, and nothing is judged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use super::holds::{Condition, Held};
 use super::output::{
     Change, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
 };
 use super::trial::judge;
+use crate::action::Action;
 use crate::calls::Memory;
-use crate::eval::{Context, WindowData, boolean};
+use crate::eval::{Context, WindowData};
 use crate::explain::comparisons;
-use crate::rule::{CheckedRule, Filled, Guard, Tune};
+use crate::rule::{CheckedRule, Filled, Guard, Trigger, Tune};
 use crate::unit::Dimension;
 use crate::value::{Cell, ProcessId, Scalar, Time, Value};
 
 /// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
 const PATIENCE: u32 = 3;
+/// Decisions in force that are to be undone together; with more a tune decides no further.
+const MOST_KEPT: usize = 1000;
 
 /// What one tune is told of a closed window.
 pub(super) struct Turn<'a> {
@@ -54,9 +59,10 @@ impl<'a> Turn<'a> {
 
     /// The metrics behind the tune, then the sides of its condition, then who was left out.
     pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
-        let mut terms = vec![&tune.when];
-        if let Some(action) = &tune.action {
-            terms.extend([&action.value, &action.guard.objective]);
+        let mut terms: Vec<_> = tune.when.iter().collect();
+        if let Some(change) = &tune.action {
+            terms.extend(change.deed.formulas());
+            terms.extend(change.guard.iter().map(|guard| &guard.objective));
         }
         let metric = |index: usize| {
             let metric = self.rule.metrics.get(index)?;
@@ -69,8 +75,9 @@ impl<'a> Turn<'a> {
             .into_iter()
             .filter_map(metric)
             .collect();
-        let compared = comparisons(self.rule, &tune.when, self.context());
-        out.extend(compared.into_iter().map(|one| (one.written, one.values)));
+        let compared = tune.when.iter();
+        let compared = compared.flat_map(|when| comparisons(self.rule, when, self.context()));
+        out.extend(compared.map(|one| (one.written, one.values)));
         out.extend(
             self.window
                 .left_out
@@ -100,7 +107,7 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
     decision: DecisionId,
-    changed: Vec<ProcessId>,
+    changed: BTreeSet<ProcessId>,
     /// The objective in the windows before and after.
     before: Vec<f64>,
     after: Vec<f64>,
@@ -114,24 +121,25 @@ pub(super) struct Trial {
 #[derive(Clone, Debug)]
 pub(super) struct TuneState {
     pub(super) phase: Phase,
-    /// Windows in a row in which the condition was true, or false.
-    pub(super) held: u32,
-    failed: u32,
+    /// For how many looks in a row the condition was true, or false.
+    pub(super) held: Held,
     pub(super) finding: Option<Finding>,
     /// The objective in the last windows of watching, the newest last.
     pub(super) before: VecDeque<f64>,
     /// Changed since the condition became true.
     pub(super) acted: BTreeSet<ProcessId>,
-    /// What was written and kept.
-    pub(super) written: BTreeMap<ProcessId, Scalar>,
+    /// What was done and kept.
+    pub(super) done: BTreeMap<ProcessId, Action>,
     /// Decisions of first values, and what they write; empty once a receipt has come.
     begun: BTreeMap<DecisionId, Vec<Change>>,
     /// Processes that were given their first value, or need none any more.
     initial: BTreeSet<ProcessId>,
     /// A window has closed for it.
     has_turned: bool,
-    /// Decisions whose changes were kept.
-    kept: Vec<DecisionId>,
+    /// A change of it was kept and is in force.
+    applied: bool,
+    /// What is in force while the condition holds, to be undone: decisions with the processes they changed.
+    kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
     /// Decisions given up because they were stale.
     given_up: u64,
     pub(super) quiet_until: Time,
@@ -143,15 +151,15 @@ impl TuneState {
     pub(super) fn new() -> TuneState {
         TuneState {
             phase: Phase::Watching,
-            held: 0,
-            failed: 0,
+            held: Held::default(),
             finding: None,
             before: VecDeque::new(),
             acted: BTreeSet::new(),
-            written: BTreeMap::new(),
+            done: BTreeMap::new(),
             begun: BTreeMap::new(),
             initial: BTreeSet::new(),
             has_turned: false,
+            applied: false,
             kept: Vec::new(),
             given_up: 0,
             quiet_until: Time(0),
@@ -172,7 +180,7 @@ impl TuneState {
 
     /// What it decided is in force, first values apart.
     pub(super) fn is_applied(&self) -> bool {
-        matches!(self.phase, Phase::Trial(_)) || !self.kept.is_empty()
+        matches!(self.phase, Phase::Trial(_)) || self.applied
     }
 
     pub(super) fn is_busy(&self) -> bool {
@@ -185,12 +193,13 @@ impl TuneState {
 
     pub(super) fn forget(&mut self, process: ProcessId) {
         self.acted.remove(&process);
-        self.written.remove(&process);
+        self.done.remove(&process);
         self.initial.remove(&process);
+        self.held.forget(process);
     }
 
     pub(super) fn status(&self, mode: Mode, tune: &Tune) -> (Standing, String) {
-        let over = tune.action.as_ref().map_or(0, |action| action.guard.over);
+        let over = tune.guard().map_or(0, |guard| guard.over);
         match (&self.phase, mode) {
             (Phase::Pending { decision, .. }, _) => (
                 Standing::Pending,
@@ -210,35 +219,74 @@ impl TuneState {
         }
     }
 
+    /// A window has closed in which the formulas of the tune live.
     pub(super) fn window_closed(&mut self, turn: &Turn<'_>, outbox: &mut Outbox<'_>) {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;
         };
-        // A window without a value has shown nothing better yet.
-        let condition = turn.context().eval(&tune.when).single();
-        self.has_turned |= condition.is_ok();
-        self.count(&condition);
-        self.update_finding(turn, tune, &condition, &mut outbox.outputs);
-        let Some(action) = &tune.action else {
-            return self.advise(turn, tune, &condition);
-        };
-        let objective = turn.context().eval(&action.guard.objective).single();
-        match self.phase {
-            Phase::Watching => {
-                self.remember(&action.guard, &objective);
-                self.decide(turn, tune, action, &condition, outbox);
+        let looked = matches!(tune.trigger, Trigger::Window(_)).then(|| self.look(turn, tune, outbox));
+        let Some(change) = &tune.action else { return };
+        let objective = tune
+            .guard()
+            .map(|guard| turn.context().eval(&guard.objective).single());
+        match (&self.phase, tune.guard().zip(objective)) {
+            (Phase::Watching, guarded) => {
+                if let Some((guard, objective)) = guarded {
+                    self.remember(guard, &objective);
+                }
+                if let Some(Some(condition)) = &looked {
+                    self.decide(turn, tune, change, condition, outbox);
+                }
             }
-            Phase::Trial(_) => {
-                let over = self.try_on(turn, &action.guard, &objective, &mut outbox.outputs);
-                outbox.busy &= !over || tune.independent;
+            (Phase::Trial(_), Some((guard, objective))) => {
+                let over = self.try_on(turn, guard, &objective, &mut outbox.outputs);
+                outbox.busy &= !over || !tune.occupies_the_trial();
             }
-            Phase::Pending { .. } => {
+            (Phase::Pending { .. }, _) => {
                 let over = self.grow_stale(tune.stale);
-                outbox.busy &= !over || tune.independent;
+                outbox.busy &= !over || !tune.occupies_the_trial();
             }
-            Phase::OnHold(_) => {}
+            (Phase::OnHold(_) | Phase::Trial(_), _) => {}
+        }
+        if looked.is_some() {
+            self.undo_after(turn, tune, &mut outbox.outputs);
+        }
+    }
+
+    /// The probe was hit that makes the tune be looked at; the window has its values up to that hit.
+    #[expect(dead_code, reason = "called by the windows that hand out values so far")]
+    pub(super) fn hit(&mut self, turn: &Turn<'_>, outbox: &mut Outbox<'_>) {
+        let Some(tune) = turn.rule.tunes.get(turn.place) else {
+            return;
+        };
+        let condition = self.look(turn, tune, outbox);
+        if let (Some(change), Some(condition), Phase::Watching) = (&tune.action, &condition, &self.phase) {
+            self.decide(turn, tune, change, condition, outbox);
         }
         self.undo_after(turn, tune, &mut outbox.outputs);
+    }
+
+    /// Looks at the condition: what it is, and the finding that follows. Nothing while processes are missing.
+    fn look(&mut self, turn: &Turn<'_>, tune: &Tune, outbox: &mut Outbox<'_>) -> Option<Condition> {
+        if let Some(why) = turn.rule.lacks_processes(&turn.window.roles) {
+            self.held = Held::default();
+            self.stand(Standing::Waiting, why);
+            return None;
+        }
+        let condition = Condition::of(tune, turn.context());
+        // A window without a value has shown nothing better yet.
+        self.has_turned |= condition.whole.is_ok();
+        self.held.count(&condition);
+        if !self.is_busy() {
+            self.acted.retain(|process| !condition.fails_for(*process));
+        }
+        if tune.when.is_some() || tune.finding.is_some() {
+            self.update_finding(turn, tune, &condition.whole, &mut outbox.outputs);
+        }
+        if tune.action.is_none() {
+            self.advise(turn, tune, &condition.whole);
+        }
+        Some(condition)
     }
 
     /// A decision made from numbers that are old by now is given up: its receipt finds nobody waiting. True if so.
@@ -260,47 +308,48 @@ impl TuneState {
         true
     }
 
-    /// What is in force while a condition holds is undone when it has failed as long as it had to hold.
+    /// What is in force while a condition holds is undone when it has failed as long as it had to hold; of a
+    /// condition for each process, in those in which it failed.
     fn undo_after(&mut self, turn: &Turn<'_>, tune: &Tune, out: &mut Vec<Output>) {
-        let over = tune.undo_after && self.failed >= tune.holds_for && matches!(self.phase, Phase::Watching);
-        if !over || self.kept.is_empty() {
+        if !tune.undo_after || !matches!(self.phase, Phase::Watching) {
             return;
         }
-        for decision in std::mem::take(&mut self.kept) {
-            let guard = tune.action.as_ref().map(|action| &action.guard);
-            let mut verdict = Verdict::undo(decision, turn.id, turn.place, guard);
+        let mut undone = BTreeSet::new();
+        // The newest first: each change is put back to what it found.
+        for (decision, processes) in self.kept.iter_mut().rev() {
+            let failed = |process: &ProcessId| self.held.failed_for(*process) >= tune.holds_for;
+            let failed: BTreeSet<ProcessId> = processes.iter().copied().filter(failed).collect();
+            if failed.is_empty() {
+                continue;
+            }
+            let mut verdict = Verdict::undo(*decision, turn.id, turn.place, tune.guard());
+            verdict.processes = (failed.len() < processes.len()).then(|| failed.clone());
             verdict.text = "its condition no longer holds; undone".to_string();
             out.push(Output::Verdict(verdict));
+            processes.retain(|process| !failed.contains(process));
+            undone.extend(failed);
         }
-        self.written.clear();
-        self.acted.clear();
+        if undone.is_empty() {
+            return;
+        }
+        self.kept.retain(|(_, processes)| !processes.is_empty());
+        self.done.retain(|process, _| !undone.contains(process));
+        self.acted.retain(|process| !undone.contains(process));
         self.before.clear();
-        self.finding = None;
-        out.push(Output::FindingClosed {
-            rule: turn.id,
-            tune: turn.place,
-        });
+        if !self.kept.is_empty() {
+            return;
+        }
+        self.applied = false;
+        if self.finding.take().is_some() {
+            out.push(Output::FindingClosed {
+                rule: turn.id,
+                tune: turn.place,
+            });
+        }
         self.stand(
             Standing::Quiet,
             "its condition no longer holds, and what it did was undone",
         );
-    }
-
-    fn count(&mut self, condition: &Cell) {
-        let known = condition.as_ref().ok().and_then(|value| boolean(value).ok());
-        self.held = if known == Some(true) {
-            self.held.saturating_add(1)
-        } else {
-            0
-        };
-        self.failed = if known == Some(false) {
-            self.failed.saturating_add(1)
-        } else {
-            0
-        };
-        if known == Some(false) && !self.is_busy() {
-            self.acted.clear();
-        }
     }
 
     /// Opens after the condition held `for` windows, and closes after as many without; none changes nothing. What
@@ -311,7 +360,7 @@ impl TuneState {
         if matches!(state, Some(FindingState::OnTrial | FindingState::Applied)) || condition.is_err() {
             return;
         }
-        if self.held >= tune.holds_for {
+        if self.held.held() >= tune.holds_for {
             let fill = |template: &Filled| template.fill(turn.context());
             let finding = Finding {
                 rule: turn.id,
@@ -329,7 +378,7 @@ impl TuneState {
                 out.push(Output::FindingOpened(finding.clone()));
             }
             self.finding = Some(finding);
-        } else if self.finding.is_some() && self.failed >= tune.holds_for {
+        } else if self.finding.is_some() && self.held.failed() >= tune.holds_for {
             self.finding = None;
             out.push(Output::FindingClosed {
                 rule: turn.id,
@@ -359,18 +408,19 @@ impl TuneState {
         self.why = why.into();
     }
 
-    /// Starts the trial, or puts the tune on hold. True if the decision was this tune's.
+    /// Starts the trial, keeps a change that nobody judges, or puts the tune on hold. True if the decision was this
+    /// tune's.
     pub(super) fn receipt(
         &mut self,
         decision: DecisionId,
         outcome: &Outcome,
-        cooldown: u64,
+        tune: &Tune,
         now: Time,
     ) -> bool {
         if let Some(changes) = self.begun.remove(&decision) {
             if *outcome == Outcome::Applied {
-                let written = changes.into_iter().map(|change| (change.process, change.value));
-                self.written.extend(written);
+                let done = changes.into_iter().map(|change| (change.process, change.action));
+                self.done.extend(done);
             }
             return true;
         }
@@ -390,25 +440,50 @@ impl TuneState {
         let changes = std::mem::take(changes);
         self.phase = match outcome {
             Outcome::Applied => {
-                let changed: Vec<ProcessId> = changes.iter().map(|change| change.process).collect();
+                let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
                 self.acted.extend(&changed);
-                self.written
-                    .extend(changes.into_iter().map(|change| (change.process, change.value)));
-                self.quiet_until = Time(now.0.saturating_add(cooldown));
-                self.set_finding(FindingState::OnTrial);
-                Phase::Trial(Trial {
-                    decision,
-                    changed,
-                    before,
-                    after: Vec::new(),
-                    disturbed: true,
-                    without: 0,
-                })
+                self.done
+                    .extend(changes.into_iter().map(|change| (change.process, change.action)));
+                self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
+                self.applied(decision, changed, before, tune)
             }
             Outcome::Refused(reason) => Phase::OnHold(format!("refused: {reason}")),
             Outcome::Failed(reason) => Phase::OnHold(format!("failed: {reason}")),
         };
         true
+    }
+
+    /// What follows when a change was made: a trial, or nothing where nobody judges.
+    fn applied(
+        &mut self,
+        decision: DecisionId,
+        changed: BTreeSet<ProcessId>,
+        before: Vec<f64>,
+        tune: &Tune,
+    ) -> Phase {
+        if tune.guard().is_some() {
+            self.set_finding(FindingState::OnTrial);
+            return Phase::Trial(Trial {
+                decision,
+                changed,
+                before,
+                after: Vec::new(),
+                disturbed: true,
+                without: 0,
+            });
+        }
+        self.applied = true;
+        if tune.undo_after {
+            self.kept.push((decision, changed));
+        }
+        self.set_finding(FindingState::Applied);
+        self.stand(Standing::Applied, "applied; nothing judges it");
+        Phase::Watching
+    }
+
+    /// Whether there is room to remember one more decision that is to be undone.
+    pub(super) fn has_room(&self) -> bool {
+        self.kept.len() < MOST_KEPT
     }
 
     fn set_finding(&mut self, state: FindingState) {
@@ -447,17 +522,23 @@ impl TuneState {
         } else if trial.without < guard.over.saturating_mul(PATIENCE) {
             return false;
         }
-        self.end_trial(verdict.keep, verdict.text.clone());
+        let undo_after = turn
+            .rule
+            .tunes
+            .get(turn.place)
+            .is_some_and(|tune| tune.undo_after);
+        self.end_trial(verdict.keep, undo_after, verdict.text.clone());
         out.push(Output::Verdict(verdict));
         true
     }
 
-    fn end_trial(&mut self, keep: bool, text: String) {
+    fn end_trial(&mut self, keep: bool, undo_after: bool, text: String) {
         let phase = std::mem::replace(&mut self.phase, Phase::Watching);
         self.before.clear();
         if keep {
-            if let Phase::Trial(trial) = &phase {
-                self.kept.push(trial.decision);
+            self.applied = true;
+            if let (Phase::Trial(trial), true) = (phase, undo_after) {
+                self.kept.push((trial.decision, trial.changed));
             }
             self.set_finding(FindingState::Applied);
             self.stand(Standing::Applied, "applied");
@@ -465,7 +546,7 @@ impl TuneState {
         }
         if let Phase::Trial(trial) = phase {
             trial.changed.iter().for_each(|process| {
-                self.written.remove(process);
+                self.done.remove(process);
             });
         }
         self.set_finding(FindingState::Open);
@@ -481,14 +562,9 @@ impl TuneState {
             Phase::Watching | Phase::OnHold(_) => None,
         };
         if let Some(decision) = open.filter(|_| mode != Mode::Applying) {
-            let mut verdict = Verdict::undo(
-                decision,
-                rule,
-                place,
-                tune.action.as_ref().map(|action| &action.guard),
-            );
+            let mut verdict = Verdict::undo(decision, rule, place, tune.guard());
             verdict.text = "the rule was switched before its change was judged; undone".to_string();
-            self.end_trial(false, verdict.text.clone());
+            self.end_trial(false, false, verdict.text.clone());
             out.push(Output::Verdict(verdict));
         }
         if mode == Mode::Applying && matches!(self.phase, Phase::OnHold(_)) {
@@ -496,7 +572,7 @@ impl TuneState {
             self.acted.clear();
         }
         if mode == Mode::Off {
-            (self.held, self.failed) = (0, 0);
+            self.held = Held::default();
             self.before.clear();
             let applied = self
                 .finding
@@ -519,6 +595,7 @@ impl Verdict {
             rule,
             tune,
             keep: false,
+            processes: None,
             means: None,
             dimension,
             ratio: None,

@@ -15,6 +15,7 @@ pub(crate) const RULE: Keys = Keys {
         "rule",
         "about",
         "source",
+        "use",
         "names",
         "parameters",
         "roles",
@@ -25,21 +26,27 @@ pub(crate) const RULE: Keys = Keys {
         "metrics",
         "tune",
     ],
-    later: &["use", "for"],
+    later: &[],
+};
+
+pub(crate) const ROLE: Keys = Keys {
+    place: "a role",
+    known: &["if", "count"],
+    later: &[],
 };
 
 pub(crate) const PROBE: Keys = Keys {
     place: "a probe",
     known: &["role", "entry", "return", "span"],
-    later: &["mark", "in", "from", "to"],
+    later: &["mark"],
 };
 
 pub(crate) const WINDOW: Keys = Keys {
     place: "a window",
     known: &[
-        "every", "from", "to", "key", "complete", "timeout", "skip", "discard", "straddle",
+        "every", "from", "to", "until", "within", "key", "complete", "timeout", "skip", "discard", "straddle",
     ],
-    later: &["detect", "within", "until"],
+    later: &["detect"],
 };
 
 pub(crate) const METRIC: Keys = Keys {
@@ -52,6 +59,18 @@ pub(crate) const TUNE: Keys = Keys {
     place: "a tune",
     known: &[
         "set",
+        "call",
+        "load",
+        "replace",
+        "with",
+        "insert_call",
+        "remove_call",
+        "set_arg",
+        "affinity",
+        "enable",
+        "disable",
+        "in",
+        "place",
         "role",
         "value",
         "when",
@@ -71,20 +90,7 @@ pub(crate) const TUNE: Keys = Keys {
         "finding",
         "next_start",
     ],
-    later: &[
-        "call",
-        "load",
-        "replace",
-        "with",
-        "insert_call",
-        "remove_call",
-        "set_arg",
-        "affinity",
-        "enable",
-        "disable",
-        "place",
-        "in",
-    ],
+    later: &[],
 };
 
 pub(crate) const JOIN: Keys = Keys {
@@ -95,12 +101,19 @@ pub(crate) const JOIN: Keys = Keys {
 
 pub(crate) const SYNC: Keys = Keys {
     place: "`at`",
-    known: &["entry", "return"],
-    later: &["decide"],
+    known: &["entry", "return", "decide"],
+    later: &[],
 };
 
 pub(crate) const GUARD: Keys = Keys {
     place: "a guard",
     known: &["maximize", "minimize", "over", "undo_if_worse_by"],
+    later: &[],
+};
+
+/// The keys of a file that says what a program calls the names of a rule.
+pub(crate) const BINDINGS: Keys = Keys {
+    place: "a bindings file",
+    known: &["for", "names"],
     later: &[],
 };

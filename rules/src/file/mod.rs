@@ -3,9 +3,12 @@
 
 mod keys;
 mod lower;
+mod sections;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
+mod tunes;
+pub(crate) mod used;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -19,14 +22,18 @@ use template::Template;
 #[derive(Clone, Debug)]
 pub struct RuleFile {
     pub(crate) name: Text,
+    /// What tells it apart where the rule runs several times.
+    pub(crate) instance: Option<String>,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    /// The rules whose definitions it uses; empty once they are there.
+    pub(crate) uses: Vec<Text>,
     /// Names of the program that may be bound to others, each with what it is.
     pub(crate) names: Vec<(Text, String)>,
     /// What they are bound to.
     pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) parameters: Vec<Named>,
-    pub(crate) roles: Vec<Named>,
+    pub(crate) roles: Vec<RoleEntry>,
     pub(crate) probes: Vec<ProbeEntry>,
     pub(crate) captures: Vec<CaptureEntry>,
     pub(crate) joins: Vec<JoinEntry>,
@@ -40,6 +47,16 @@ pub struct RuleFile {
 pub(crate) struct Named {
     pub(crate) name: Text,
     pub(crate) expr: Expr,
+}
+
+/// A role, and how many processes it is for.
+#[derive(Clone, Debug)]
+pub(crate) struct RoleEntry {
+    pub(crate) name: Text,
+    /// Without it, every process.
+    pub(crate) expr: Option<Expr>,
+    pub(crate) least: u32,
+    pub(crate) most: Option<u32>,
 }
 
 /// A metric, and the window it says it lives in.
@@ -65,9 +82,14 @@ pub enum Site {
 #[derive(Clone, Debug)]
 pub(crate) struct ProbeEntry {
     pub(crate) name: Text,
-    pub(crate) role: Text,
+    /// Without it the only one there is.
+    pub(crate) role: Option<Text>,
     pub(crate) site: Site,
     pub(crate) function: Text,
+    /// Where a span between two functions ends.
+    pub(crate) to: Option<Text>,
+    /// It stands nowhere in the file, but something in it needs it.
+    pub(crate) implied: bool,
 }
 
 /// Pairs of the hits of two probes.
@@ -91,8 +113,10 @@ pub(crate) struct CaptureEntry {
 pub(crate) struct WindowEntry {
     pub(crate) name: Text,
     pub(crate) every: Option<Expr>,
-    pub(crate) from: Option<Text>,
+    pub(crate) from: Vec<Text>,
     pub(crate) to: Option<Text>,
+    pub(crate) within: Option<Text>,
+    pub(crate) until: Option<Expr>,
     pub(crate) key: Option<KeyEntry>,
     /// For each role the condition on each of its processes.
     pub(crate) complete: Vec<Named>,
@@ -115,7 +139,11 @@ pub(crate) enum KeyEntry {
 pub(crate) struct TuneEntry {
     /// The dash's entry as a whole, for what is missing in it.
     pub(crate) span: Span,
-    pub(crate) set: Option<Text>,
+    /// What it does; without it, it only advises.
+    pub(crate) action: Option<ActionEntry>,
+    pub(crate) with: Option<Text>,
+    pub(crate) inside: Option<Text>,
+    pub(crate) place: Option<Text>,
     pub(crate) role: Option<Text>,
     pub(crate) value: Option<Expr>,
     pub(crate) when: Option<Expr>,
@@ -125,7 +153,7 @@ pub(crate) struct TuneEntry {
     pub(crate) expect: Option<Expr>,
     pub(crate) stale: Option<Expr>,
     pub(crate) after: Option<Text>,
-    pub(crate) at: Option<(Site, Text)>,
+    pub(crate) at: Option<SyncEntry>,
     pub(crate) together: Option<Text>,
     pub(crate) independent: Option<Expr>,
     pub(crate) holds_for: Option<Expr>,
@@ -135,6 +163,85 @@ pub(crate) struct TuneEntry {
     pub(crate) cooldown: Option<Expr>,
     pub(crate) finding: Option<Template>,
     pub(crate) next_start: Option<Template>,
+}
+
+/// What a tune does, by its keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keyword {
+    Set,
+    Call,
+    Load,
+    Replace,
+    InsertCall,
+    RemoveCall,
+    SetArgument,
+    Affinity,
+    Enable,
+    Disable,
+}
+
+impl Keyword {
+    pub(crate) const ALL: &'static [(&'static str, Keyword)] = &[
+        ("set", Keyword::Set),
+        ("call", Keyword::Call),
+        ("load", Keyword::Load),
+        ("replace", Keyword::Replace),
+        ("insert_call", Keyword::InsertCall),
+        ("remove_call", Keyword::RemoveCall),
+        ("set_arg", Keyword::SetArgument),
+        ("affinity", Keyword::Affinity),
+        ("enable", Keyword::Enable),
+        ("disable", Keyword::Disable),
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        let found = Keyword::ALL.iter().find(|(_, keyword)| *keyword == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+impl TuneEntry {
+    /// Every formula of the tune that is evaluated in its window.
+    pub(crate) fn exprs(&self) -> Vec<&Expr> {
+        let mut out: Vec<&Expr> = Vec::new();
+        out.extend(self.action.iter().filter_map(|action| action.call.as_ref()));
+        out.extend(
+            [
+                &self.value,
+                &self.when,
+                &self.while_holds,
+                &self.expect,
+                &self.range,
+            ]
+            .into_iter()
+            .flatten(),
+        );
+        out.extend(self.guard.iter().map(|guard| &guard.objective));
+        for template in [&self.finding, &self.next_start].into_iter().flatten() {
+            out.extend(template.parts.iter().filter_map(|part| match part {
+                template::Part::Formula { expr, .. } => Some(expr),
+                template::Part::Literal(_) => None,
+            }));
+        }
+        out
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ActionEntry {
+    pub(crate) keyword: Keyword,
+    /// What stands behind the keyword.
+    pub(crate) target: Text,
+    /// The same as a formula, where it is a function with what is in its brackets.
+    pub(crate) call: Option<Expr>,
+}
+
+/// Where each process takes a change.
+#[derive(Clone, Debug)]
+pub(crate) struct SyncEntry {
+    pub(crate) site: Site,
+    pub(crate) function: Text,
+    pub(crate) decide: Option<Expr>,
 }
 
 #[derive(Clone, Debug)]
@@ -152,13 +259,31 @@ impl RuleFile {
     /// # Errors
     /// Everything found wrong with its YAML, its keys and the form of its formulas, in the order of the file.
     pub fn parse(source: &str) -> Result<RuleFile, Vec<Diagnostic>> {
-        let (tree, mut wrong) = yaml::read(source);
-        let file = tree.and_then(|tree| lower::lower(&tree, &mut wrong));
-        wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
-        match file {
-            Some(file) if !has_errors(&wrong) => Ok(file),
-            _ => Err(wrong),
+        read(source, None, |tree, wrong| {
+            if lower::is_bindings(tree) {
+                let message = "this file binds names and holds no rule";
+                let wrong_one = Diagnostic::error("E0111", message).at(tree.span, "");
+                wrong.push(wrong_one.help("give it with `--bind`"));
+                return None;
+            }
+            lower::lower(tree, wrong)
+        })
+    }
+
+    /// The rule under a name of its own, so that it can run several times with different parameters: `rule@left`.
+    ///
+    /// # Errors
+    /// When the name has more than small letters, digits and single dashes.
+    pub fn instance(mut self, name: &str) -> Result<RuleFile, Vec<Diagnostic>> {
+        if lower::is_rule_name(name) {
+            self.instance = Some(name.to_string());
+            return Ok(self);
         }
+        let message = format!("`{name}` cannot be the name of an instance of the rule");
+        let wrong = Diagnostic::error("E0113", message).at(self.name.span, "");
+        Err(vec![
+            wrong.help("small letters, digits and single dashes: `rule@left`"),
+        ])
     }
 
     /// The same rule for a program that calls things otherwise: `bindings` takes names that the rule declares under
@@ -200,8 +325,52 @@ impl RuleFile {
         self.bindings.get(name).map_or(name, String::as_str).to_string()
     }
 
-    /// The rule's name, as in `rule: openmpi-busy-wait`.
-    pub fn name(&self) -> &str {
-        &self.name.raw
+    /// The rule's name, as in `rule: openmpi-busy-wait`, with that of its instance if it has one.
+    pub fn name(&self) -> String {
+        match &self.instance {
+            None => self.name.raw.clone(),
+            Some(instance) => format!("{}@{instance}", self.name.raw),
+        }
+    }
+}
+
+/// What a program calls the names of a rule: a file with `for` and `names`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bindings {
+    /// The rule's name.
+    pub rule: String,
+    /// From names that the rule declares to those of the program.
+    pub names: BTreeMap<String, String>,
+}
+
+impl Bindings {
+    /// Whether a text is a bindings file rather than a rule.
+    pub fn is_bindings(source: &str) -> bool {
+        yaml::read(source, None)
+            .0
+            .is_some_and(|tree| lower::is_bindings(&tree))
+    }
+
+    /// Reads the text of a bindings file.
+    ///
+    /// # Errors
+    /// Everything found wrong with it, in the order of the file.
+    pub fn parse(source: &str) -> Result<Bindings, Vec<Diagnostic>> {
+        read(source, None, lower::bindings)
+    }
+}
+
+/// Reads a file; all of it is taken to stand at `place`, if one is given.
+fn read<T>(
+    source: &str,
+    place: Option<Span>,
+    lower: impl Fn(&yaml::Tree, &mut Vec<Diagnostic>) -> Option<T>,
+) -> Result<T, Vec<Diagnostic>> {
+    let (tree, mut wrong) = yaml::read(source, place);
+    let file = tree.and_then(|tree| lower(&tree, &mut wrong));
+    wrong.sort_by_key(|d| d.labels.first().map_or(0, |(span, _)| span.start));
+    match file {
+        Some(file) if !has_errors(&wrong) => Ok(file),
+        _ => Err(wrong),
     }
 }

@@ -46,7 +46,9 @@ impl Tree {
 }
 
 /// The tree of `source`, with what is wrong with its YAML; the tree is there whenever there is something to go on.
-pub(crate) fn read(source: &str) -> (Option<Tree>, Vec<Diagnostic>) {
+///
+/// All of it is taken to stand at `place`, if one is given: the file is not the one that places are shown of.
+pub(crate) fn read(source: &str, place: Option<Span>) -> (Option<Tree>, Vec<Diagnostic>) {
     if source.len() > LONGEST_FILE {
         let message = format!(
             "a rule file may have at most {LONGEST_FILE} bytes, this one has {}",
@@ -63,6 +65,7 @@ pub(crate) fn read(source: &str) -> (Option<Tree>, Vec<Diagnostic>) {
     let mut reader = Reader {
         source,
         bytes,
+        place,
         events: Parser::new_from_str(source),
         wrong: Vec::new(),
     };
@@ -77,6 +80,8 @@ struct Stop;
 struct Reader<'a> {
     source: &'a str,
     bytes: Vec<usize>,
+    /// Where everything is taken to stand.
+    place: Option<Span>,
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     wrong: Vec<Diagnostic>,
 }
@@ -92,7 +97,8 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Span), Stop> {
         match self.events.next_event() {
             Some(Ok((event, Marked { start, end }))) => {
-                Ok((event, Span::new(self.byte(&start), self.byte(&end))))
+                let span = Span::new(self.byte(&start), self.byte(&end));
+                Ok((event, self.place.unwrap_or(span)))
             }
             Some(Err(error)) => {
                 let wrong = self.scan_error(&error);
@@ -179,6 +185,9 @@ impl<'a> Reader<'a> {
                 "write `false`, or put the word into quotes if it is a text"
             };
             self.switch(raw, span, help);
+        }
+        if let Some(place) = self.place {
+            return Node::Scalar(Text::elsewhere(raw, place));
         }
         let quoted = matches!(style, ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted);
         Node::Scalar(Text::locate(
@@ -288,7 +297,7 @@ impl<'a> Reader<'a> {
             .get(at..)
             .and_then(|rest| rest.chars().next())
             .map_or(0, char::len_utf8);
-        let place = Span::new(at, at + next);
+        let place = self.place.unwrap_or(Span::new(at, at + next));
         if error.info().starts_with("mapping values are not allowed") {
             return Diagnostic::error("E0102", "YAML takes this colon for the end of a key")
                 .at(place, "a colon with a space behind it")

@@ -59,11 +59,33 @@ pub(crate) enum Node {
         of: Box<Expr>,
         index: Box<Expr>,
     },
-    /// `x over 5`: the values of the last windows.
+    /// `x over 5`, `x over run`, `x over 256 chunks`: earlier values.
     Over {
         of: Box<Expr>,
         count: Box<Expr>,
+        /// What is counted.
+        unit: Option<(String, Span)>,
     },
+    /// `x at iteration.end`: the value at a hit.
+    At {
+        of: Box<Expr>,
+        place: String,
+        place_span: Span,
+    },
+    /// `x in [1, 2]`.
+    In {
+        of: Box<Expr>,
+        list: Vec<Expr>,
+    },
+    /// `head->next` or `arg(0).x`: a member of a structure.
+    Member {
+        of: Box<Expr>,
+        field: String,
+        /// Of the structure that is pointed to.
+        arrow: bool,
+    },
+    /// `*arg(1)`: what is pointed to.
+    Pointed(Box<Expr>),
     /// `T(n) for n in 1 to 8`: an argument of a reduction, for every whole number of a range.
     Each {
         of: Box<Expr>,
@@ -135,7 +157,8 @@ pub(crate) mod binding {
     pub(crate) const NEGATE: u8 = 7;
     pub(crate) const POWER: u8 = 8;
     pub(crate) const BY: u8 = 9;
-    pub(crate) const ATOM: u8 = 10;
+    pub(crate) const PATH: u8 = 10;
+    pub(crate) const ATOM: u8 = 11;
 }
 
 /// A comparison.
@@ -185,11 +208,18 @@ impl Expr {
         match &self.node {
             Node::Number { .. } | Node::Text(_) | Node::Boolean(_) | Node::Name(_) => Vec::new(),
             Node::Call { arguments, .. } => arguments.iter().collect(),
-            Node::Negate(of) | Node::Not(of) | Node::By { of, .. } | Node::As { of, .. } => vec![of],
+            Node::Negate(of)
+            | Node::Not(of)
+            | Node::Pointed(of)
+            | Node::By { of, .. }
+            | Node::As { of, .. }
+            | Node::At { of, .. }
+            | Node::Member { of, .. } => vec![of],
+            Node::In { of, list } => std::iter::once(&**of).chain(list).collect(),
             Node::Binary { left, right, .. } => vec![left, right],
             Node::Where { of, condition } => vec![of, condition],
             Node::Index { of, index } => vec![of, index],
-            Node::Over { of, count } => vec![of, count],
+            Node::Over { of, count, .. } => vec![of, count],
             Node::Each { of, from, to, .. } => vec![of, from, to],
             Node::Compare { first, rest } => std::iter::once(&**first)
                 .chain(rest.iter().map(|(_, part)| part))
@@ -202,6 +232,10 @@ impl Expr {
         let mut out: Vec<(&str, Span)> = self.children().into_iter().flat_map(Expr::names).collect();
         match &self.node {
             Node::Name(name) => out.push((name, self.span)),
+            Node::By { key, key_span, .. } => out.push((key, *key_span)),
+            Node::At {
+                place, place_span, ..
+            } => out.push((place, *place_span)),
             Node::Call {
                 function,
                 function_span,

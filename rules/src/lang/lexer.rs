@@ -20,15 +20,15 @@ pub(crate) enum Token {
     End,
 }
 
-/// Words that are signs of the grammar, those of later versions included.
+/// Words that are signs of the grammar.
 pub(crate) const WORDS: &[&str] = &[
     "or", "and", "not", "by", "where", "in", "at", "over", "for", "to", "as", "true", "false",
 ];
 
 /// Longest first, so that `<=` is never read as `<` and `=`.
 const SIGNS: &[&str] = &[
-    "==", "!=", "<=", ">=", "&&", "||", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ",", "=",
-    "!",
+    "==", "!=", "<=", ">=", "&&", "||", "->", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]",
+    ",", ".", "=", "!",
 ];
 
 /// The tokens of `text`, each with its place in the file; the last is always [`Token::End`].
@@ -129,15 +129,19 @@ impl<'a> Lexer<'a> {
         Ok(Token::Text(inside.to_string()))
     }
 
+    /// The length of `.` or `::` where a further word of the name stands behind it.
+    fn joint(&self) -> Option<usize> {
+        let begins = |after: &str| after.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        let joints = [".", "::"].into_iter();
+        let mut joints = joints.filter(|joint| self.rest().strip_prefix(joint).is_some_and(begins));
+        joints.next().map(str::len)
+    }
+
     fn name(&mut self) -> Token {
         let start = self.at;
         self.take(|c| c.is_alphanumeric() || c == '_');
-        while self
-            .rest()
-            .strip_prefix('.')
-            .is_some_and(|after| after.starts_with(|c: char| c.is_alphabetic()))
-        {
-            self.at += 1;
+        while let Some(joint) = self.joint() {
+            self.at += joint;
             self.take(|c| c.is_alphanumeric() || c == '_');
         }
         let name = &self.text.raw[start..self.at];

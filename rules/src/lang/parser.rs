@@ -5,20 +5,23 @@
 //! or         = and , { "or" , and } ;
 //! and        = not , { "and" , not } ;
 //! not        = "not" , not | comparison ;
-//! comparison = sum , { ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) , sum } ;
+//! comparison = sum , ( { ( "==" | "!=" | "<" | "<=" | ">" | ">=" ) , sum } | "in" , list ) ;
+//! list       = "[" , formula , { "," , formula } , "]" ;
 //! sum        = product , { ( "+" | "-" ) , product } ;
 //! product    = negation , { ( "*" | "/" | "%" ) , negation } ;
 //! negation   = "-" , negation | power ;
 //! power      = keyed , [ "^" , negation ] ;
-//! keyed      = atom , { "by" , NAME | "as" , LAYOUT | "over" , atom | "[" , formula , "]" } ;
+//! keyed      = path , { "by" , NAME | "as" , LAYOUT | "at" , NAME | "over" , atom , [ NAME ] | "[" , formula , "]" } ;
+//! path       = "*" , path | atom , { "[" , formula , "]" | ( "->" | "." ) , NAME } ;
 //! atom       = NUMBER | TEXT | "true" | "false" | NAME | call | "(" , formula , ")" ;
 //! call       = NAME , "(" , [ argument , { "," , argument } ] , ")" ;
 //! argument   = formula , [ "where" , formula | "for" , NAME , "in" , formula , "to" , formula ] ;
 //! NUMBER     = digits , [ "." , digits ] , [ "e" , [ "+" | "-" ] , digits ] , [ UNIT ] ;   (* no space before UNIT *)
 //! UNIT       = "%" | "ns" | "us" | "ms" | "s" | "min" | "B" | "KB" | "MB" | "GB" | "KiB" | "MiB" | "GiB" ;
 //! TEXT       = '"' , { any character but '"' } , '"' ;
-//! NAME       = word , { "." , word } ;
-//! LAYOUT     = "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "f32" | "f64" | "bool" | "char" ;
+//! NAME       = word , { ( "." | "::" ) , word } ;
+//! LAYOUT     = "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64" | "f32" | "f64" | "bool" | "char"
+//!            | "str" , "(" , digits , ")" ;
 //! ```
 //! A comparison of more than two values must run one way: `1 <= value <= 8`. A `%` straight after a number is the
 //! percent sign; the remainder has a space before it. Bracketed: `by` binds tighter than `^`, which binds tighter
@@ -99,8 +102,13 @@ impl Parser {
                 left = self.layout(left)?;
             } else if sign == "over" {
                 left = self.over(left)?;
+            } else if sign == "at" {
+                left = self.at_hit(left)?;
             } else if sign == "[" {
                 left = self.index(left)?;
+            } else if sign == "in" && least <= binding::COMPARE {
+                left = self.member_of(left)?;
+                self.end_of_comparison()?;
             } else if let Some(operator) = Operator::ALL.into_iter().find(|o| o.sign() == sign) {
                 if operator.binding() < least {
                     return Ok(left);
@@ -124,6 +132,7 @@ impl Parser {
                 };
             } else if comparison(sign).is_some() && least <= binding::COMPARE {
                 left = self.comparison(left)?;
+                self.end_of_comparison()?;
             } else {
                 return Ok(left);
             }
@@ -148,7 +157,78 @@ impl Parser {
                 span,
             });
         }
-        self.atom()
+        self.path()
+    }
+
+    fn path(&mut self) -> Result<Expr, Diagnostic> {
+        let start = self.span();
+        if self.accept("*") {
+            let of = self.path()?;
+            let span = start.to(of.span);
+            let node = Node::Pointed(Box::new(of));
+            return Ok(Expr { node, span });
+        }
+        let mut of = self.atom()?;
+        loop {
+            let arrow = match self.peek() {
+                Token::Sign("[") => {
+                    of = self.index(of)?;
+                    continue;
+                }
+                Token::Sign("->") => true,
+                Token::Sign(".") => false,
+                _ => return Ok(of),
+            };
+            self.at += 1;
+            let (Token::Name(field), place) = self.advance() else {
+                self.at -= 1;
+                return Err(self.unexpected("the name of a member"));
+            };
+            let span = of.span.to(place);
+            let of_it = Box::new(of);
+            let node = Node::Member {
+                of: of_it,
+                field,
+                arrow,
+            };
+            of = Expr { node, span };
+        }
+    }
+
+    /// `x in [1, 2]`.
+    fn member_of(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
+        self.at += 1;
+        let opened = self.span();
+        self.expect("[")?;
+        let mut list = Vec::new();
+        loop {
+            list.push(self.expression(binding::OR)?);
+            if !self.accept(",") {
+                break;
+            }
+        }
+        self.close("]", opened)?;
+        let span = of.span.to(self.previous_span());
+        let of = Box::new(of);
+        let node = Node::In { of, list };
+        Ok(Expr { node, span })
+    }
+
+    /// `x at iteration.end`.
+    fn at_hit(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
+        self.at += 1;
+        let (Token::Name(place), place_span) = self.advance() else {
+            self.at -= 1;
+            return Err(self.unexpected("a probe or a border such as `iteration.end` after `at`"));
+        };
+        let span = of.span.to(place_span);
+        let of = Box::new(of);
+        let node = Node::At {
+            of,
+            place,
+            place_span,
+        };
+        Ok(Expr { node, span })
     }
 
     fn comparison(&mut self, first: Expr) -> Result<Expr, Diagnostic> {
@@ -178,6 +258,19 @@ impl Parser {
         })
     }
 
+    /// Behind a comparison no other one may stand.
+    fn end_of_comparison(&self) -> Result<(), Diagnostic> {
+        match self.peek() {
+            Token::Sign(sign) if *sign == "in" || comparison(sign).is_some() => Err(Diagnostic::error(
+                "E0120",
+                "`in` and other comparisons do not stand in a row",
+            )
+            .at(self.span(), "")
+            .help("join two comparisons with `and`")),
+            _ => Ok(()),
+        }
+    }
+
     fn by(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
         self.at += 1;
         let (Token::Name(key), key_span) = self.advance() else {
@@ -197,10 +290,20 @@ impl Parser {
 
     fn layout(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
         self.at += 1;
-        let (Token::Name(layout), layout_span) = self.advance() else {
+        let (Token::Name(mut layout), mut layout_span) = self.advance() else {
             self.at -= 1;
             return Err(self.unexpected("a type such as `i32` after `as`"));
         };
+        if layout == "str" && self.accept("(") {
+            let opened = self.previous_span();
+            let (Token::Number { digits, unit: None }, _) = self.advance() else {
+                self.at -= 1;
+                return Err(self.unexpected("the longest length of a text: `str(32)`"));
+            };
+            self.close(")", opened)?;
+            layout = format!("str({digits})");
+            layout_span = layout_span.to(self.previous_span());
+        }
         let span = of.span.to(layout_span);
         let of = Box::new(of);
         let node = Node::As {
@@ -214,15 +317,15 @@ impl Parser {
     fn over(&mut self, of: Expr) -> Result<Expr, Diagnostic> {
         self.at += 1;
         let count = Box::new(self.atom()?);
-        if let Token::Name(unit) = self.peek() {
-            let message = format!("counting in `{unit}` is not in this version");
-            let help = "`x over 5` are the last five windows";
-            return Err(Diagnostic::error("E0105", message).at(self.span(), "").help(help));
-        }
-        let span = of.span.to(count.span);
+        let unit = match self.peek() {
+            Token::Name(unit) => Some((unit.clone(), self.span())),
+            _ => None,
+        };
+        self.at += usize::from(unit.is_some());
+        let span = of.span.to(self.previous_span());
         let of = Box::new(of);
         Ok(Expr {
-            node: Node::Over { of, count },
+            node: Node::Over { of, count, unit },
             span,
         })
     }
@@ -361,11 +464,6 @@ impl Parser {
         let span = self.span();
         let found = match self.peek() {
             Token::End => "the formula ends".to_string(),
-            Token::Sign(sign @ "at") => {
-                return Diagnostic::error("E0105", format!("`{sign}` in a formula is not in this version"))
-                    .at(span, "")
-                    .help("see `tuneagent explain E0105` for what this version has");
-            }
             Token::Sign(sign) => format!("`{sign}` stands here"),
             Token::Name(name) => format!("`{name}` stands here"),
             Token::Text(text) => format!("\"{text}\" stands here"),

@@ -11,7 +11,11 @@ impl Expr {
             Node::Compare { .. } => binding::COMPARE,
             Node::Not(_) => binding::NOT,
             Node::Negate(_) => binding::NEGATE,
-            Node::By { .. } | Node::As { .. } | Node::Index { .. } | Node::Over { .. } => binding::BY,
+            Node::In { .. } => binding::COMPARE,
+            Node::By { .. } | Node::As { .. } | Node::Over { .. } | Node::At { .. } | Node::Pointed(_) => {
+                binding::BY
+            }
+            Node::Index { .. } | Node::Member { .. } => binding::PATH,
             Node::Where { .. } | Node::Each { .. } => binding::OR,
             _ => binding::ATOM,
         }
@@ -37,14 +41,46 @@ impl Expr {
                 of.write(f, binding::BY)?;
                 write!(f, " as {layout}")
             }
-            Node::Over { of, count } => {
+            Node::Over { of, count, unit } => {
                 of.write(f, binding::BY)?;
                 write!(f, " over ")?;
-                count.write(f, binding::ATOM)
+                count.write(f, binding::ATOM)?;
+                match unit {
+                    Some((unit, _)) => write!(f, " {unit}"),
+                    None => Ok(()),
+                }
+            }
+            Node::At { of, place, .. } => {
+                of.write(f, binding::BY)?;
+                write!(f, " at {place}")
             }
             Node::Index { of, index } => {
-                of.write(f, binding::BY)?;
+                of.write(f, binding::PATH)?;
                 write!(f, "[{index}]")
+            }
+            Node::Member { of, field, arrow } => {
+                // With a dot behind it a number, a boolean or a name would swallow the member.
+                let swallows = match of.node {
+                    Node::Number { .. } | Node::Boolean(_) => true,
+                    Node::Name(_) => !*arrow,
+                    _ => false,
+                };
+                of.write(
+                    f,
+                    if swallows {
+                        binding::ATOM + 1
+                    } else {
+                        binding::PATH
+                    },
+                )?;
+                write!(f, "{}{field}", if *arrow { "->" } else { "." })
+            }
+            Node::Pointed(of) => {
+                write!(f, "*")?;
+                match of.node {
+                    Node::Pointed(_) => of.write_bare(f),
+                    _ => of.write(f, binding::PATH),
+                }
             }
             _ => self.write_bare(f),
         }
@@ -100,7 +136,21 @@ impl Expr {
                 }
                 Ok(())
             }
-            Node::By { .. } | Node::As { .. } | Node::Over { .. } | Node::Index { .. } => self.write_keyed(f),
+            Node::In { of, list } => {
+                of.write(f, binding::COMPARE + 1)?;
+                write!(f, " in [")?;
+                for (i, part) in list.iter().enumerate() {
+                    write!(f, "{}{part}", if i == 0 { "" } else { ", " })?;
+                }
+                write!(f, "]")
+            }
+            Node::By { .. }
+            | Node::As { .. }
+            | Node::Over { .. }
+            | Node::At { .. }
+            | Node::Index { .. }
+            | Node::Member { .. }
+            | Node::Pointed(_) => self.write_keyed(f),
             Node::Where { of, condition } => write!(f, "{of} where {condition}"),
             Node::Each {
                 of, name, from, to, ..

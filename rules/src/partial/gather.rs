@@ -113,7 +113,7 @@ impl CheckedRule {
             f(metric.window, &mut metric.value);
         }
         for tune in &mut self.tunes {
-            let window = tune.window;
+            let window = tune.trigger.window();
             tune.each_formula(&mut |formula| f(window, formula));
         }
         for run in &mut self.runs {
@@ -128,7 +128,7 @@ impl CheckedRule {
 
 impl Tune {
     fn each_formula(&mut self, f: &mut impl FnMut(&mut Typed)) {
-        f(&mut self.when);
+        self.when.iter_mut().for_each(&mut *f);
         self.expect.iter_mut().for_each(&mut *f);
         for template in [&mut self.finding, &mut self.next_start].into_iter().flatten() {
             for part in &mut template.0 {
@@ -137,10 +137,10 @@ impl Tune {
                 }
             }
         }
-        if let Some(action) = &mut self.action {
-            f(&mut action.value);
-            f(&mut action.guard.objective);
-            action.range.iter_mut().for_each(|(condition, _)| f(condition));
+        if let Some(change) = &mut self.action {
+            change.deed.formulas_mut().into_iter().for_each(&mut *f);
+            change.guard.iter_mut().for_each(|guard| f(&mut guard.objective));
+            change.range.iter_mut().for_each(|(condition, _)| f(condition));
         }
     }
 }

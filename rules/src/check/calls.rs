@@ -1,0 +1,138 @@
+//! `sum(mpi.time where call == "MPI_Barrier")`: measures of some MPI calls only. In a window of time they are kept by
+//! function; in one from probe to probe they are folded from the calls themselves.
+
+use super::implied::MPI;
+use super::infer::Infer;
+use crate::diag::{Diagnostic, Span};
+use crate::function::Reduction;
+use crate::lang::ast::Expr;
+use crate::measure::Measure;
+use crate::partial::NOWHERE;
+use crate::term::{Field, Fold, KeyKind, Reach, Rowed, Term, Type, Typed};
+
+/// What `call` stands for in the condition that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallIs {
+    /// The innermost variable.
+    Variable(usize),
+    /// A part of the hit.
+    Function,
+}
+
+/// The calls that a measure is of, while a formula about them is read.
+#[derive(Clone, Debug)]
+pub(crate) struct Calls {
+    condition: Expr,
+    /// A measure was of them.
+    used: bool,
+}
+
+impl Infer<'_> {
+    /// A formula whose measures of MPI are those of the calls for which the condition holds.
+    pub(super) fn of_calls(&mut self, of: &Expr, condition: &Expr) -> Option<Typed> {
+        let calls = Calls {
+            condition: condition.clone(),
+            used: false,
+        };
+        let outer = self.calls.replace(calls);
+        let typed = self.infer(of);
+        let calls = std::mem::replace(&mut self.calls, outer);
+        let typed = typed?;
+        if calls.is_some_and(|calls| calls.used) {
+            return Some(typed);
+        }
+        let message = "`call` is which MPI function was called, and this is no measure of MPI";
+        let help = "mpi.time, mpi.calls, mpi.bytes; which function a hit is of is its `function`";
+        self.report(
+            Diagnostic::error("E0134", message)
+                .at(condition.span, "")
+                .help(help),
+        )
+    }
+
+    /// A measure of the calls that are chosen; nothing if none are, or it is no measure of MPI.
+    pub(super) fn measure_of_calls(&mut self, measure: Measure, span: Span) -> Option<Option<Typed>> {
+        let mpi = [Measure::MpiTime, Measure::MpiCalls, Measure::MpiBytes].contains(&measure);
+        let mut calls = self.calls.take().filter(|_| mpi)?;
+        calls.used = true;
+        let condition = calls.condition.clone();
+        let typed = if self.names.is_timed(self.home) {
+            self.counted_calls(measure, &condition, span)
+        } else {
+            self.folded_calls(measure, &condition, span)
+        };
+        self.calls = Some(calls);
+        Some(typed)
+    }
+
+    fn counted_calls(&mut self, measure: Measure, condition: &Expr, span: Span) -> Option<Typed> {
+        let depth = self.variables.len();
+        let outer = self.call_is.replace(CallIs::Variable(depth));
+        let filter = self.infer_boolean(condition);
+        self.call_is = outer;
+        let filter = filter?;
+        if filter.of.table.is_some() {
+            let message = "of each function called there is one condition, this is a table";
+            return self.report(Diagnostic::error("E0143", message).at(filter.span, ""));
+        }
+        let of = Type {
+            table: Some(KeyKind::Process),
+            ..Type::number(measure.dimension())
+        };
+        let filter = Box::new(filter);
+        Some(Typed {
+            term: Term::OfCalls { measure, filter },
+            of,
+            span,
+        })
+    }
+
+    fn folded_calls(&mut self, measure: Measure, condition: &Expr, span: Span) -> Option<Typed> {
+        let probe = self.names.probes.get(MPI)?.index;
+        let outer = (self.stream.replace(probe), self.call_is.replace(CallIs::Function));
+        let filter = self.infer_boolean(condition);
+        (self.stream, self.call_is) = outer;
+        let filter = filter?;
+        let (reduction, field, of) = match measure {
+            Measure::MpiTime => (Reduction::Sum, Some(Field::Duration), Type::TIME),
+            Measure::MpiBytes => {
+                let bytes = self.names.probes.get(MPI)?.field("bytes")??;
+                (Reduction::Sum, Some(bytes.0), bytes.1)
+            }
+            _ => (Reduction::Count, None, Type::PLAIN),
+        };
+        let part = |field: Field| Typed {
+            term: Term::Field(field),
+            of,
+            span,
+        };
+        let fold = Fold {
+            probe,
+            reach: Reach::Instance,
+            reduction,
+            of: field.map(part),
+            second: None,
+            filter: Some(filter),
+            by: Some(Rowed::ByProcess),
+            slot: NOWHERE,
+        };
+        let table = Some(KeyKind::Process);
+        Some(Typed {
+            term: Term::Fold(Box::new(fold)),
+            of: Type { table, ..of },
+            span,
+        })
+    }
+
+    /// `call` in such a condition.
+    pub(super) fn call_name(&mut self, span: Span) -> Option<Option<Typed>> {
+        match self.call_is? {
+            CallIs::Variable(depth) => Some(Some(Typed {
+                term: Term::Variable(depth),
+                of: Type::TEXT,
+                span,
+            })),
+            CallIs::Function => self.part_of_hit("function", span),
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! What a tune does: for each keyword the keys it may have, and what its target and values must be.
+
+use super::Checker;
+use super::source::{is_path, source};
+use crate::action::Affinity;
+use crate::deed::{Change, Deed, Given};
+use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::file::{ActionEntry, Keyword, Site, TuneEntry};
+use crate::lang::ast::{Expr, Node};
+use crate::lang::parser::parse;
+use crate::lang::text::Text;
+use crate::read::{Base, Source};
+use crate::term::{Kind, Term, Type, Typed};
+use crate::unit::Dimension;
+
+/// A keyword with the keys of its own: those it must have, and those it may have.
+struct Form {
+    keyword: Keyword,
+    must: &'static [&'static str],
+    may: &'static [&'static str],
+}
+
+const FORMS: &[Form] = &[
+    form(Keyword::Set, &["value"], &["range", "initial", "in"]),
+    form(Keyword::Call, &[], &[]),
+    form(Keyword::Load, &[], &[]),
+    form(Keyword::Replace, &["with"], &[]),
+    form(Keyword::InsertCall, &["in"], &["place"]),
+    form(Keyword::RemoveCall, &[], &["in"]),
+    form(Keyword::SetArgument, &["value"], &["range"]),
+    form(Keyword::Affinity, &[], &[]),
+    form(Keyword::Enable, &[], &[]),
+    form(Keyword::Disable, &[], &[]),
+];
+
+const fn form(keyword: Keyword, must: &'static [&'static str], may: &'static [&'static str]) -> Form {
+    Form { keyword, must, may }
+}
+
+/// Keys of a change of the program: switching a probe is none.
+const OF_A_CHANGE: &[&str] = &[
+    "role",
+    "guard",
+    "expect",
+    "at",
+    "together",
+    "independent",
+    "stale",
+    "cooldown",
+];
+
+impl TuneEntry {
+    /// The keys it has of those that belong to some kinds of tunes only, each with its place.
+    pub(super) fn special_keys(&self) -> Vec<(&'static str, Span)> {
+        let texts = [
+            ("with", &self.with),
+            ("in", &self.inside),
+            ("place", &self.place),
+            ("role", &self.role),
+            ("after", &self.after),
+            ("together", &self.together),
+        ];
+        let exprs = [
+            ("value", &self.value),
+            ("range", &self.range),
+            ("cooldown", &self.cooldown),
+            ("while", &self.while_holds),
+            ("initial", &self.initial),
+            ("expect", &self.expect),
+            ("stale", &self.stale),
+            ("independent", &self.independent),
+        ];
+        let texts = texts
+            .into_iter()
+            .filter_map(|(key, text)| Some((key, text.as_ref()?.span)));
+        let exprs = exprs
+            .into_iter()
+            .filter_map(|(key, expr)| Some((key, expr.as_ref()?.span)));
+        let guard = self.guard.as_ref().map(|guard| ("guard", guard.span));
+        let at = self.at.as_ref().map(|at| ("at", at.function.span));
+        texts.chain(exprs).chain(guard).chain(at).collect()
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn change(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<Change> {
+        self.keys_of(entry, action);
+        let probe = matches!(action.keyword, Keyword::Enable | Keyword::Disable);
+        let role = match (&entry.role, probe) {
+            (_, true) => Some(0),
+            (Some(role), _) => self.role_named(role),
+            (None, _) => self.only_role(
+                entry.span,
+                "a tune that changes a program",
+                "which processes are changed",
+            ),
+        };
+        let guard = match &entry.guard {
+            Some(guard) => Some(self.guard(guard, home)?),
+            None => None,
+        };
+        let (deed, of) = self.deed(entry, action, home)?;
+        let range = match (&entry.range, of) {
+            (Some(expr), Some(of)) => Some((self.range(expr, of, home)?, expr.to_string())),
+            _ => None,
+        };
+        let role = match &deed {
+            Deed::Enable { probe, .. } | Deed::Disable { probe, .. } => self.role_of_probe(*probe),
+            _ => role?,
+        };
+        Some(Change {
+            role,
+            deed,
+            range,
+            guard,
+        })
+    }
+
+    fn role_of_probe(&self, probe: usize) -> usize {
+        self.probe_roles.get(probe).copied().unwrap_or(0)
+    }
+
+    /// The keys that the keyword needs are there, and none that belongs to another.
+    fn keys_of(&mut self, entry: &TuneEntry, action: &ActionEntry) {
+        let Some(form) = FORMS.iter().find(|form| form.keyword == action.keyword) else {
+            return;
+        };
+        let keyword = action.keyword.name();
+        let given = entry.special_keys();
+        for must in form
+            .must
+            .iter()
+            .filter(|must| !given.iter().any(|(key, _)| key == *must))
+        {
+            let message = format!("`{keyword}` must have `{must}`");
+            self.wrong
+                .push(Diagnostic::error("E0111", message).at(action.target.span, ""));
+        }
+        let switches = matches!(action.keyword, Keyword::Enable | Keyword::Disable);
+        for (key, span) in given {
+            let own = FORMS
+                .iter()
+                .any(|form| form.must.contains(&key) || form.may.contains(&key));
+            let its = form.must.contains(&key) || form.may.contains(&key);
+            if (own && !its) || (switches && OF_A_CHANGE.contains(&key)) {
+                let message = format!("`{key}` does not belong to `{keyword}`");
+                self.wrong.push(Diagnostic::error("E0150", message).at(span, ""));
+            }
+        }
+    }
+
+    /// What is done, and the type of the value that a range is about.
+    fn deed(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<(Deed, Option<Type>)> {
+        let target = &action.target;
+        let deed = match action.keyword {
+            Keyword::Set => return self.set(entry, target, home),
+            Keyword::SetArgument => return self.set_argument(entry, action, home),
+            Keyword::Call => {
+                let (function, arguments) = self.called(action, home)?;
+                Deed::Call { function, arguments }
+            }
+            Keyword::Load => Deed::Load {
+                library: self.no_spaces(target, "a library")?,
+            },
+            Keyword::Replace => Deed::Replace {
+                function: self.function(target)?,
+                with: self.function(entry.with.as_ref()?)?,
+            },
+            Keyword::InsertCall => {
+                let (function, arguments) = self.called(action, home)?;
+                Deed::InsertCall {
+                    function,
+                    arguments,
+                    inside: self.function(entry.inside.as_ref()?)?,
+                    place: self.place_of_call(entry.place.as_ref())?,
+                }
+            }
+            Keyword::RemoveCall => Deed::RemoveCall {
+                function: self.function(target)?,
+                inside: match &entry.inside {
+                    Some(inside) => Some(self.function(inside)?),
+                    None => None,
+                },
+            },
+            Keyword::Affinity => Deed::Affinity(self.affinity(target)?),
+            Keyword::Enable | Keyword::Disable => {
+                let (probe, name) = (self.probe_named(target)?, target.raw.clone());
+                match action.keyword {
+                    Keyword::Enable => Deed::Enable { probe, name },
+                    _ => Deed::Disable { probe, name },
+                }
+            }
+        };
+        Some((deed, None))
+    }
+
+    fn set(&mut self, entry: &TuneEntry, target: &Text, home: usize) -> Option<(Deed, Option<Type>)> {
+        let variable = self.variable(target);
+        let everywhere = match &entry.inside {
+            None => Some(false),
+            Some(all) if all.raw == "all" => Some(true),
+            Some(other) => {
+                let message = "`in: all` writes every copy of a variable; a `set` has no other `in`";
+                self.report(Diagnostic::error("E0145", message).at(other.span, ""))
+            }
+        };
+        let value = self.value(entry.value.as_ref()?, home, false)?;
+        let of = Type::single(value.of.kind);
+        let deed = Deed::Set {
+            variable: variable?,
+            everywhere: everywhere?,
+            value,
+        };
+        Some((deed, Some(of)))
+    }
+
+    /// A global variable or a part of one. What has no form of a path is taken for the name of a symbol.
+    pub(super) fn variable(&mut self, set: &Text) -> Option<Source> {
+        let raw = set.raw.as_str();
+        if raw.is_empty() || raw.contains(char::is_whitespace) {
+            let message = "this cannot be the name of a variable";
+            return self.report(Diagnostic::error("E0113", message).at(set.span, ""));
+        }
+        let found = match parse(set) {
+            Ok(expr) if is_path(&expr) => source(&expr, &self.file.bindings),
+            _ => return Some(Source::global(self.file.bound(raw))),
+        };
+        match found {
+            Ok(found) if matches!(found.base, Base::Global(_)) => Some(found),
+            Ok(_) => {
+                let message = "arguments and return values are of a call, and `set` is at no call";
+                let wrong = Diagnostic::error("E0134", message).at(set.span, "");
+                self.report(wrong.help("`set_arg: f(0)` changes an argument"))
+            }
+            Err(wrong) => self.report(wrong),
+        }
+    }
+
+    fn set_argument(
+        &mut self,
+        entry: &TuneEntry,
+        action: &ActionEntry,
+        home: usize,
+    ) -> Option<(Deed, Option<Type>)> {
+        let call = action.call.as_ref()?;
+        let number = match &call.node {
+            Node::Call {
+                function,
+                arguments,
+                function_span,
+            } => match arguments.as_slice() {
+                [
+                    Expr {
+                        node: Node::Number { digits, unit: None },
+                        ..
+                    },
+                ] => {
+                    let number = digits
+                        .parse()
+                        .ok()
+                        .filter(|number| *number < super::source::ARGUMENTS);
+                    number.map(|number| (function.clone(), *function_span, number))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some((function, _, argument)) = number else {
+            let message = "an argument is named as `send_block(2)`: the function, and which, from 0 to 5";
+            return self.report(Diagnostic::error("E0153", message).at(call.span, ""));
+        };
+        let value = self.value(entry.value.as_ref()?, home, true)?;
+        self.can_be_compiled(&value)?;
+        let of = Type::single(value.of.kind);
+        let deed = Deed::SetArgument {
+            function: self.file.bound(&function),
+            argument,
+            value,
+        };
+        Some((deed, Some(of)))
+    }
+
+    /// What depends on the value that is passed is computed where it is passed, with what a trampoline can.
+    fn can_be_compiled(&mut self, value: &Typed) -> Option<()> {
+        use crate::function::ScalarFunction::{Clamp, Max, Min};
+        use crate::lang::ast::Operator::{Add, Divide, Multiply, Subtract};
+        let mut passed = false;
+        value.visit(&mut |term| passed |= matches!(term, Term::Original));
+        if !passed {
+            return Some(());
+        }
+        let can = match &value.term {
+            Term::Original | Term::Negate(_) => true,
+            Term::Arithmetic(operator, ..) => matches!(operator, Add | Subtract | Multiply | Divide),
+            Term::Apply(function, _) => matches!(function, Min | Max | Clamp),
+            _ => false,
+        };
+        if can {
+            return value
+                .children()
+                .into_iter()
+                .try_for_each(|part| self.can_be_compiled(part));
+        }
+        let message = "this cannot be computed where the argument is passed";
+        let help = "with `original` there are + - * / min max clamp; give the rest a name under `metrics`";
+        self.report(Diagnostic::error("E0155", message).at(value.span, "").help(help))
+    }
+
+    /// A function and what it is called with: values of the rule, or variables of the program.
+    fn called(&mut self, action: &ActionEntry, home: usize) -> Option<(String, Vec<Given>)> {
+        let call = action.call.as_ref()?;
+        let Node::Call {
+            function, arguments, ..
+        } = &call.node
+        else {
+            let message = "a call is written with its brackets";
+            let help = format!("`{}()`", action.target.raw);
+            return self.report(Diagnostic::error("E0153", message).at(call.span, "").help(help));
+        };
+        if arguments.len() > super::source::ARGUMENTS as usize {
+            let message = format!("a call has at most {} arguments", super::source::ARGUMENTS);
+            return self.report(Diagnostic::error("E0153", message).at(call.span, ""));
+        }
+        let given: Vec<Option<Given>> = arguments
+            .iter()
+            .map(|argument| self.given(argument, home))
+            .collect();
+        let given = given.into_iter().collect::<Option<Vec<Given>>>()?;
+        Some((self.file.bound(function), given))
+    }
+
+    fn given(&mut self, argument: &Expr, home: usize) -> Option<Given> {
+        if is_path(argument) && self.is_of_the_program(argument, home) {
+            return match source(argument, &self.file.bindings) {
+                Ok(source) if matches!(source.base, Base::Global(_)) => Some(Given::Variable(source)),
+                Ok(_) => {
+                    let message = "what is handed over is a value of the rule or a variable of the program";
+                    self.report(Diagnostic::error("E0134", message).at(argument.span, ""))
+                }
+                Err(wrong) => self.report(wrong),
+            };
+        }
+        self.value(argument, home, false).map(Given::Value)
+    }
+
+    /// Whether a path is none of the rule's names, nor near to one: then it is a variable of the program.
+    fn is_of_the_program(&mut self, path: &Expr, home: usize) -> bool {
+        let names = path.names();
+        let Some((name, _)) = names.first() else {
+            return false;
+        };
+        let base = name.split('.').next().unwrap_or(name).to_string();
+        let declared = self.file.names().any(|(known, _)| known == base);
+        let known = self.in_window(home).known();
+        let bases = || known.iter().map(|name| name.split('.').next().unwrap_or(name));
+        let ours = bases().chain(self.names.roles.keys().map(String::as_str));
+        declared || (!ours.into_iter().any(|ours| ours == base) && did_you_mean(&base, bases()).is_none())
+    }
+
+    fn place_of_call(&mut self, place: Option<&Text>) -> Option<Site> {
+        match place.map(|text| (text.raw.as_str(), text.span)) {
+            None | Some(("entry", _)) => Some(Site::Entry),
+            Some(("return", _)) => Some(Site::Return),
+            Some((_, span)) => {
+                let message = "`place` is `entry` or `return`";
+                self.report(Diagnostic::error("E0145", message).at(span, ""))
+            }
+        }
+    }
+
+    fn affinity(&mut self, text: &Text) -> Option<Affinity> {
+        let found = Affinity::ALL.iter().find(|(name, _)| *name == text.raw);
+        if let Some((_, affinity)) = found {
+            return Some(*affinity);
+        }
+        let names: Vec<&str> = Affinity::ALL.iter().map(|(name, _)| *name).collect();
+        let message = format!("`affinity` is one of {}", names.join(", "));
+        self.report(Diagnostic::error("E0145", message).at(text.span, ""))
+    }
+
+    fn function(&mut self, text: &Text) -> Option<String> {
+        let name = self.no_spaces(text, "a function")?;
+        if name.contains(['*', '?', '(']) {
+            let message = "one function is needed here, by its name";
+            return self.report(Diagnostic::error("E0113", message).at(text.span, ""));
+        }
+        Some(self.file.bound(&name))
+    }
+
+    fn no_spaces(&mut self, text: &Text, what: &str) -> Option<String> {
+        if !text.raw.is_empty() && !text.raw.contains(char::is_whitespace) {
+            return Some(text.raw.clone());
+        }
+        let message = format!("this cannot be the name of {what}");
+        self.report(Diagnostic::error("E0113", message).at(text.span, ""))
+    }
+
+    /// A boolean or a plain number, for all processes or for each: the program knows no units. An argument may be a
+    /// number of bytes too, which every program counts alike.
+    fn value(&mut self, expr: &Expr, home: usize, of_argument: bool) -> Option<Typed> {
+        let mut infer = self.in_window(home);
+        infer.original = of_argument;
+        let typed = infer.infer(expr)?;
+        match typed.of.kind {
+            Kind::Boolean | Kind::Number(Dimension::NONE) => Some(typed),
+            Kind::Number(Dimension::BYTES) if of_argument => Some(typed),
+            Kind::Number(dimension) => {
+                let what = if of_argument { "an argument" } else { "a variable" };
+                let message = format!("{what} is set to a plain number, this is {dimension}");
+                let help = format!(
+                    "say the unit the program counts in: `({expr}) / ({})`",
+                    dimension.as_factor()
+                );
+                self.report(Diagnostic::error("E0141", message).at(typed.span, "").help(help))
+            }
+            Kind::Text => {
+                let message = "setting a text is not in this version";
+                self.report(Diagnostic::error("E0105", message).at(typed.span, ""))
+            }
+        }
+    }
+
+    fn range(&mut self, expr: &Expr, of: Type, home: usize) -> Option<Typed> {
+        let mut infer = self.in_window(home);
+        infer.proposed = Some(of);
+        let typed = infer.infer_boolean(expr)?;
+        if typed.of.table.is_some() {
+            let message = "one condition is needed here, this has several";
+            return self.report(Diagnostic::error("E0143", message).at(typed.span, "a table"));
+        }
+        Some(typed)
+    }
+}

@@ -1,0 +1,95 @@
+//! Probes that a rule needs and does not write: the entry of a span that is a border, and the MPI calls behind
+//! `where call == …` in windows from probe to probe.
+
+use crate::file::{CaptureEntry, ProbeEntry, RuleFile, Site};
+use crate::lang::ast::{Expr, Node};
+use crate::lang::text::Text;
+
+/// The name of the implied probe of MPI calls. No name that is written can be the same.
+pub(super) const MPI: &str = "mpi.*";
+
+impl RuleFile {
+    /// The rule with the probes it implies.
+    pub(super) fn with_implied(&self) -> RuleFile {
+        let mut file = self.clone();
+        let borders = self
+            .windows
+            .iter()
+            .flat_map(|window| window.from.iter().chain(&window.to));
+        let mut entries: Vec<&Text> = borders.filter(|border| border.raw.ends_with(".entry")).collect();
+        entries.dedup_by_key(|border| border.raw.as_str());
+        for border in entries {
+            file.add_entry(border);
+        }
+        let probed = self.windows.iter().any(|window| window.every.is_none());
+        if probed && self.all_formulas().into_iter().any(chooses_calls) {
+            file.probes.push(ProbeEntry {
+                name: Text::elsewhere(MPI, self.name.span),
+                role: None,
+                site: Site::Span,
+                function: Text::elsewhere(MPI, self.name.span),
+                to: None,
+                implied: true,
+            });
+        }
+        file
+    }
+
+    /// A probe of its own at the entry of a span, with all that can be captured there.
+    fn add_entry(&mut self, border: &Text) {
+        let base = border.raw.trim_end_matches(".entry");
+        let span = self.probes.iter().find(|probe| probe.name.raw == base);
+        let Some(span) = span.filter(|probe| probe.site == Site::Span) else {
+            return;
+        };
+        if self.probes.iter().any(|probe| probe.name.raw == border.raw) {
+            return;
+        }
+        let entry = ProbeEntry {
+            name: border.clone(),
+            site: Site::Entry,
+            to: None,
+            implied: true,
+            ..span.clone()
+        };
+        let captured = self.captures.iter().filter(|capture| capture.probe.raw == base);
+        let known =
+            captured.filter(|capture| !capture.expr.names().iter().any(|(name, _)| is_returned(name)));
+        let known: Vec<CaptureEntry> = known
+            .map(|capture| CaptureEntry {
+                probe: border.clone(),
+                ..capture.clone()
+            })
+            .collect();
+        self.probes.push(entry);
+        self.captures.extend(known);
+    }
+
+    fn all_formulas(&self) -> Vec<&Expr> {
+        let metrics = self.metrics.iter().map(|metric| &metric.named.expr);
+        let windows = self.windows.iter().flat_map(|window| {
+            let complete = window.complete.iter().map(|named| &named.expr);
+            complete.chain(&window.discard)
+        });
+        let tunes = self.tunes.iter().flat_map(|tune| tune.exprs());
+        metrics.chain(windows).chain(tunes).collect()
+    }
+}
+
+fn is_returned(name: &str) -> bool {
+    name.split('.').next() == Some("ret")
+}
+
+/// Whether a condition in the formula is about which MPI function was called.
+fn chooses_calls(expr: &Expr) -> bool {
+    let condition = match &expr.node {
+        Node::Where { condition, .. } => speaks_of_calls(condition),
+        _ => false,
+    };
+    condition || expr.children().into_iter().any(chooses_calls)
+}
+
+/// Whether a condition is about which MPI function was called.
+pub(super) fn speaks_of_calls(condition: &Expr) -> bool {
+    condition.names().iter().any(|(name, _)| *name == "call")
+}

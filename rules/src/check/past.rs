@@ -1,0 +1,316 @@
+//! Values of earlier windows: `x over 5`, `x[-1]`, `mean(x over run)`, `ewma(x, 0.4)`, and which hits a fold takes:
+//! `sum(x over iteration)`, `mean(x over 256 chunks)`.
+
+use super::infer::{Infer, MetricNames};
+use crate::diag::{Diagnostic, Span};
+use crate::function::Reduction;
+use crate::lang::ast::{Expr, Node};
+use crate::rule::{Run, RunFold};
+use crate::term::{KeyKind, Kind, Reach, Term, Type, Typed};
+use crate::value::Scalar;
+
+/// How many hits a fold of the newest may take.
+const MOST_NEWEST: f64 = 1_000_000.0;
+/// How many folds over the run a rule may have.
+const MOST_RUNS: usize = 64;
+
+impl Infer<'_> {
+    /// A metric that has a value by itself: earlier values are kept of these.
+    fn kept(&mut self, of: &Expr) -> Option<MetricNames> {
+        let metric = match &of.node {
+            Node::Name(name) => self.metric(name),
+            _ => None,
+        };
+        match metric {
+            // What is wrong itself was reported.
+            Some(None) => None,
+            Some(Some(metric)) if metric.body.is_none() => Some(metric),
+            _ => {
+                let message = "only metrics have earlier values";
+                let help = "give it a name under `metrics`";
+                self.report(Diagnostic::error("E0134", message).at(of.span, "").help(help));
+                None
+            }
+        }
+    }
+
+    /// `x over 5`, where no reduction has taken it.
+    pub(super) fn over(
+        &mut self,
+        of: &Expr,
+        count: &Expr,
+        unit: Option<&(String, Span)>,
+        span: Span,
+    ) -> Option<Typed> {
+        if let Some(probe) = self.stream_of(of) {
+            return self.hits_over(probe, count, unit, span);
+        }
+        if let Some((unit, place)) = unit {
+            let message =
+                format!("`{unit}` cannot be counted: what stands before `over` has no value for each hit");
+            return self.report(Diagnostic::error("E0134", message).at(*place, ""));
+        }
+        if let Node::Name(name) = &count.node
+            && (name == "run" || self.names.window_named(name).is_some())
+        {
+            let message = format!("`over {name}` has no table of its own: it says what a reduction folds");
+            let wrong = Diagnostic::error("E0134", message).at(span, "");
+            return self.report(wrong.help(format!("for example `mean({of} over {name})`")));
+        }
+        let metric = self.kept(of)?;
+        let count_of = self.infer(count)?;
+        if metric.window != self.home {
+            return self.metric_elsewhere(&of.to_string(), &metric, of.span);
+        }
+        if metric.of.table.is_some() {
+            let message = "this has several values in each window, and earlier windows make one table of one value each";
+            let help = "fold it first, under a name of its own; or take one window: `x[-1]`";
+            return self.report(
+                Diagnostic::error("E0143", message)
+                    .at(of.span, "a table")
+                    .help(help),
+            );
+        }
+        let Some(count) = whole(&count_of, 1000.0) else {
+            let message = "`over` is a constant number of windows: a whole number of 1 to 1000";
+            return self.report(Diagnostic::error("E0145", message).at(count.span, ""));
+        };
+        let result = Type {
+            table: Some(KeyKind::Of(Type::PLAIN.kind)),
+            ..metric.of
+        };
+        let term = Term::Over {
+            metric: metric.index,
+            count,
+        };
+        Some(Typed {
+            term,
+            of: result,
+            span,
+        })
+    }
+
+    /// Hits are folded, and cannot be a table by themselves.
+    fn hits_over(
+        &mut self,
+        probe: usize,
+        count: &Expr,
+        unit: Option<&(String, Span)>,
+        span: Span,
+    ) -> Option<Typed> {
+        let (name, _) = self.probe(probe)?;
+        let message = match (unit, &count.node) {
+            (None, Node::Number { .. }) => {
+                format!("these are hits of `{name}`, and `over` with a number alone counts windows")
+            }
+            _ => "this has a value for each hit".to_string(),
+        };
+        let help = match (unit, &count.node) {
+            (None, Node::Number { .. }) => {
+                format!("fold them first, under a name of its own; or count hits: `over {count} {name}`")
+            }
+            _ => "reduce it: `mean(x over …)`".to_string(),
+        };
+        self.report(Diagnostic::error("E0134", message).at(span, "").help(help))
+    }
+
+    /// Which hits of a probe `over` means.
+    pub(super) fn reach(
+        &mut self,
+        probe: usize,
+        count: &Expr,
+        unit: Option<&(String, Span)>,
+        span: Span,
+    ) -> Option<Reach> {
+        if let Some((unit, place)) = unit {
+            let (name, _) = self.probe(probe)?;
+            if unit != name && unit.strip_suffix('s') != Some(name) {
+                let message = format!("`over` counts the hits that are folded, and these are of `{name}`");
+                let wrong = Diagnostic::error("E0134", message).at(*place, "");
+                self.report(wrong.help(format!("`over {count} {name}`")));
+                return None;
+            }
+            let count_of = self.infer(count)?;
+            let found = whole(&count_of, MOST_NEWEST);
+            if found.is_none() {
+                let message = "`over` is a constant number of hits: a whole number of 1 to 1000000";
+                self.report(Diagnostic::error("E0145", message).at(count.span, ""));
+            }
+            return found.map(Reach::Newest);
+        }
+        let Node::Name(name) = &count.node else {
+            self.hits_over(probe, count, unit, span);
+            return None;
+        };
+        match self.names.window_named(name) {
+            Some(window) if window == self.home => Some(Reach::Instance),
+            Some(window) if self.names.encloses(window, self.home) => Some(Reach::Enclosing(window)),
+            Some(_) => {
+                let home = self.names.window_name(self.home).to_string();
+                let message =
+                    format!("the window {home}, in which this is evaluated, does not lie in `{name}`");
+                self.report(Diagnostic::error("E0147", message).at(count.span, ""));
+                None
+            }
+            None if name == "run" => Some(Reach::Run),
+            None => {
+                let message = "`over` is a number of windows or hits, a window around this one, or `run`";
+                self.report(Diagnostic::error("E0145", message).at(count.span, ""));
+                None
+            }
+        }
+    }
+
+    /// `mean(x over run)`: a fold of what a formula was in every instance.
+    pub(super) fn over_run(&mut self, reduction: Reduction, of: &Expr, span: Span) -> Option<Typed> {
+        let of = self.once_each_instance(of)?;
+        if let Reduction::Quantile(_) | Reduction::Slope | Reduction::Intercept = reduction {
+            let message = "this cannot be carried on from instance to instance";
+            let help = "the last ones can be kept: `quantile(x over 100, 95%)`";
+            return self.report(Diagnostic::error("E0144", message).at(span, "").help(help));
+        }
+        if let Reduction::ArgMin | Reduction::ArgMax = reduction {
+            let message = "argmin and argmax give the key of a row; over the run there are no rows";
+            return self.report(Diagnostic::error("E0134", message).at(span, ""));
+        }
+        let result = self.folded(reduction, &of)?;
+        self.run(of, None, RunFold::Reduce(reduction), result, span)
+    }
+
+    /// `ewma(x, 0.4)`, `ewma(x, 0.4 by key over run)`.
+    pub(super) fn ewma(&mut self, arguments: &[Expr], span: Span) -> Option<Typed> {
+        let [of, second] = arguments else { return None };
+        let of = self.once_each_instance(of)?;
+        let Kind::Number(_) = of.of.kind else {
+            let message = format!("only numbers have a mean, this is {}", of.of.what());
+            return self.report(Diagnostic::error("E0140", message).at(of.span, ""));
+        };
+        let second = match &second.node {
+            Node::Over {
+                of,
+                count,
+                unit: None,
+            } if matches!(&count.node, Node::Name(name) if name == "run") => of,
+            _ => second,
+        };
+        let (weight, by) = match &second.node {
+            Node::By { of, key, key_span } => {
+                let key = Expr {
+                    node: Node::Name(key.clone()),
+                    span: *key_span,
+                };
+                (&**of, Some(self.once_each_instance(&key)?))
+            }
+            _ => (second, None),
+        };
+        let weight_of = self.infer(weight)?;
+        let weight = match weight_of.term {
+            Term::Constant(Scalar::Number(weight))
+                if weight_of.of.kind == Type::PLAIN.kind && weight > 0.0 && weight <= 1.0 =>
+            {
+                weight
+            }
+            _ => {
+                let message = "the weight of the newest is a constant above 0 and at most 1";
+                return self.report(Diagnostic::error("E0145", message).at(weight_of.span, ""));
+            }
+        };
+        let result = Type {
+            table: by.as_ref().map(|by| KeyKind::Of(by.of.kind)),
+            ..of.of
+        };
+        self.run(of, by, RunFold::Ewma(weight), result, span)
+    }
+
+    /// A formula that has one value in each instance of the window.
+    fn once_each_instance(&mut self, expr: &Expr) -> Option<Typed> {
+        let typed = self.infer(expr)?;
+        if typed.of.table.is_some() {
+            let message = "this has several values in each instance, and one is carried on";
+            let wrong = Diagnostic::error("E0143", message).at(typed.span, "a table");
+            return self.report(wrong.help("fold it first: sum, mean, min, max"));
+        }
+        if typed.varies() {
+            let message = "what is carried on over the run cannot depend on a parameter or a hit";
+            return self.report(Diagnostic::error("E0134", message).at(typed.span, ""));
+        }
+        Some(typed)
+    }
+
+    fn run(
+        &mut self,
+        of: Typed,
+        by: Option<Typed>,
+        fold: RunFold,
+        result: Type,
+        span: Span,
+    ) -> Option<Typed> {
+        if self.place != super::infer::Place::Window {
+            let message = "a constant is needed here";
+            return self.report(Diagnostic::error("E0134", message).at(span, ""));
+        }
+        if self.runs.len() == MOST_RUNS {
+            let message = format!("a rule may fold at most {MOST_RUNS} formulas over the run");
+            return self.report(Diagnostic::error("E0123", message).at(span, ""));
+        }
+        let place = self.runs.len();
+        self.runs.push(Run {
+            window: self.home,
+            of,
+            by,
+            fold,
+        });
+        Some(Typed {
+            term: Term::Run(place),
+            of: result,
+            span,
+        })
+    }
+
+    /// `x[-1]`, of this window or of one around it.
+    pub(super) fn earlier(&mut self, of: &Expr, back: f64, span: Span) -> Option<Typed> {
+        let metric = self.kept(of)?;
+        if back.fract() != 0.0 || !(1.0..=1000.0).contains(&back) {
+            let message = "a metric is kept for 1 to 1000 windows: `x[-1]` is the one before";
+            return self.report(Diagnostic::error("E0145", message).at(span, ""));
+        }
+        let back = back as u32;
+        let MetricNames {
+            index: metric_index,
+            window,
+            of: type_of,
+            ..
+        } = metric;
+        let term = if window == self.home {
+            Term::Earlier {
+                metric: metric_index,
+                back,
+            }
+        } else if self.names.encloses(window, self.home) {
+            Term::Enclosing {
+                metric: metric_index,
+                window,
+                back,
+            }
+        } else {
+            return self.of_another_window(&of.to_string(), window, span);
+        };
+        Some(Typed {
+            term,
+            of: type_of,
+            span,
+        })
+    }
+}
+
+/// A constant whole number of 1 to `most`.
+fn whole(of: &Typed, most: f64) -> Option<u32> {
+    match of.term {
+        Term::Constant(Scalar::Number(value))
+            if of.of.kind == Type::PLAIN.kind && value.fract() == 0.0 && (1.0..=most).contains(&value) =>
+        {
+            Some(value as u32)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,156 @@
+//! Roles, and the probes in their processes.
+
+use super::Checker;
+use super::infer::Place;
+use crate::diag::{Diagnostic, Span};
+use crate::file::{ProbeEntry, RoleEntry};
+use crate::lang::text::Text;
+use crate::rule::{Probe, Role};
+use crate::target::{SETS, Target};
+use crate::term::{Term, Type, Typed};
+use crate::value::Scalar;
+
+/// The role of a rule that has none: every process of the job.
+pub(super) const EVERYBODY: &str = "process";
+
+impl Role {
+    pub(super) fn everybody() -> Role {
+        Role {
+            name: EVERYBODY.to_string(),
+            conditions: vec![Typed {
+                term: Term::Constant(Scalar::Boolean(true)),
+                of: Type::BOOLEAN,
+                span: Span::default(),
+            }],
+            least: 0,
+            most: None,
+        }
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn role(&mut self, entry: &RoleEntry) -> Option<Role> {
+        let condition = match &entry.expr {
+            Some(expr) => self.infer(Place::Role).infer_boolean(expr)?,
+            None => return Some(Role::everybody()),
+        };
+        Some(Role {
+            name: entry.name.raw.clone(),
+            conditions: vec![condition],
+            least: entry.least,
+            most: entry.most,
+        })
+    }
+
+    pub(super) fn role_named(&mut self, name: &Text) -> Option<usize> {
+        if let Some(&role) = self.names.roles.get(&name.raw) {
+            return Some(role);
+        }
+        let near = crate::diag::did_you_mean(&name.raw, self.names.roles.keys().map(String::as_str));
+        let message = format!("there is no role `{}`", name.raw);
+        self.report(
+            Diagnostic::error("E0130", message)
+                .at(name.span, "")
+                .help_if(near),
+        )
+    }
+
+    /// The role that is meant where none is said: the only one.
+    pub(super) fn only_role(&mut self, place: Span, what: &str, which: &str) -> Option<usize> {
+        if self.file.roles.len() <= 1 {
+            return Some(0);
+        }
+        let message = format!("{what} must have `role`");
+        let help = format!("{which}; a rule with one role needs not say it");
+        self.report(Diagnostic::error("E0111", message).at(place, "").help(help))
+    }
+
+    pub(super) fn probe(&mut self, entry: &ProbeEntry, roles: &mut Vec<Role>) -> Option<Probe> {
+        let role = match &entry.role {
+            Some(name) => self.role_named(name),
+            None if entry.implied => Some(any_of(roles)),
+            None => self.only_role(entry.name.span, "a probe", "in which processes it sits"),
+        };
+        let target = self.target(&entry.function);
+        let to = match &entry.to {
+            Some(to) => Some(self.end_of_span(entry, to)?),
+            None => None,
+        };
+        Some(Probe {
+            name: entry.name.raw.clone(),
+            role: role?,
+            site: entry.site,
+            target: target?,
+            to,
+            reads: Vec::new(),
+            captures: Vec::new(),
+        })
+    }
+
+    /// A function, a pattern, or a set.
+    pub(super) fn target(&mut self, text: &Text) -> Option<Target> {
+        let bound = self.file.bound(&text.raw);
+        if bound.is_empty() || bound.contains(char::is_whitespace) {
+            let message = "this cannot be the name of a function";
+            return self.report(Diagnostic::error("E0113", message).at(text.span, ""));
+        }
+        let found = Target::named(&bound);
+        if found.is_none() {
+            let message = format!("there is no set of functions `{bound}`");
+            let help = format!("the sets are {}", SETS.join(", "));
+            return self.report(Diagnostic::error("E0130", message).at(text.span, "").help(help));
+        }
+        found
+    }
+
+    fn end_of_span(&mut self, entry: &ProbeEntry, to: &Text) -> Option<Target> {
+        let ends = [self.target(&entry.function)?, self.target(to)?];
+        if ends.iter().all(|end| end.function().is_some()) {
+            let [_, to] = ends;
+            return Some(to);
+        }
+        let message = "a span between functions goes from one function to one other";
+        let help = "a pattern or a set of functions has a span of its own: `span: solve_*`";
+        self.report(Diagnostic::error("E0134", message).at(to.span, "").help(help))
+    }
+
+    /// The role of the processes whose hits a probe or a join has.
+    pub(super) fn role_of_hits(&self, probe: usize) -> Option<usize> {
+        let join = probe.checked_sub(self.file.probes.len());
+        let second = join
+            .and_then(|join| self.file.joins.get(join))
+            .map(|join| &join.of.1.raw);
+        let probe = match second {
+            Some(name) => self.names.probes.get(name)?.index,
+            None => probe,
+        };
+        self.probe_roles.get(probe).copied()
+    }
+
+    pub(super) fn probe_named(&mut self, name: &Text) -> Option<usize> {
+        let probes = self.file.probes.iter().filter(|probe| !probe.implied);
+        let names: Vec<&str> = probes.map(|probe| probe.name.raw.as_str()).collect();
+        if let Some(place) = names.iter().position(|known| *known == name.raw) {
+            return Some(place);
+        }
+        let near = crate::diag::did_you_mean(&name.raw, names);
+        let wrong = Diagnostic::error("E0130", format!("there is no probe `{}`", name.raw));
+        self.report(wrong.at(name.span, "").help_if(near))
+    }
+}
+
+/// The processes that have any of the roles.
+fn any_of(roles: &mut Vec<Role>) -> usize {
+    if roles.len() <= 1 {
+        return 0;
+    }
+    let names: Vec<&str> = roles.iter().map(|role| role.name.as_str()).collect();
+    let all = Role {
+        name: names.join(" or "),
+        conditions: roles.iter().flat_map(|role| role.conditions.clone()).collect(),
+        least: 0,
+        most: None,
+    };
+    roles.push(all);
+    roles.len() - 1
+}

@@ -1,0 +1,177 @@
+//! What a formula sees of windows other than its own: metrics and instances of those within it, and of those around it
+//! what they have so far, their borders and their earlier instances; and values at a hit.
+
+use super::infer::{Infer, MetricNames, Names};
+use crate::diag::{Diagnostic, Span};
+use crate::lang::ast::{Expr, Node};
+use crate::measure::{Measure, Scope};
+use crate::term::{KeyKind, Reach, Term, Type, Typed};
+
+impl Infer<'_> {
+    /// A metric that lives in another window.
+    pub(super) fn metric_elsewhere(&mut self, name: &str, metric: &MetricNames, span: Span) -> Option<Typed> {
+        let (home, window) = (self.home, metric.window);
+        if self.names.encloses(home, window) {
+            if metric.of.table.is_some() {
+                let message =
+                    format!("`{name}` is a table in each of the instances, and they would be rows too");
+                let wrong = Diagnostic::error("E0143", message).at(span, "");
+                return self.report(wrong.help("fold it in its own window first, under a name of its own"));
+            }
+            let metric_of = Type {
+                table: Some(KeyKind::Of(Type::PLAIN.kind)),
+                ..metric.of
+            };
+            let term = Term::Inner {
+                metric: metric.index,
+                window,
+            };
+            return Some(Typed {
+                term,
+                of: metric_of,
+                span,
+            });
+        }
+        if self.names.encloses(window, home) {
+            let message = format!(
+                "`{name}` is of the window {}, whose instance is still open",
+                self.names.window_name(window)
+            );
+            let wrong = Diagnostic::error("E0147", message).at(span, "");
+            return self.report(wrong.help(format!("it is not closed yet: `{name}[-1]` is the one before")));
+        }
+        self.of_another_window(name, window, span)
+    }
+
+    pub(super) fn of_another_window(&mut self, name: &str, window: usize, span: Span) -> Option<Typed> {
+        let message = format!(
+            "`{name}` is of the window {}, and this formula of {}",
+            self.names.window_name(window),
+            self.names.window_name(self.home)
+        );
+        self.report(Diagnostic::error("E0147", message).at(span, ""))
+    }
+
+    /// `iteration.index`, `iteration.duration`; nothing if `name` is none of it.
+    pub(super) fn of_window_itself(&mut self, name: &str, span: Span) -> Option<Option<Typed>> {
+        let (window, part) = name.split_once('.')?;
+        let place = self.names.window_named(window)?;
+        let typed = |term, of| Some(Some(Typed { term, of, span }));
+        match (part, place == self.home, self.names.encloses(place, self.home)) {
+            ("duration", true, _) => typed(Term::WindowDuration, Type::TIME),
+            ("index", true, _) => typed(Term::WindowIndex, Type::PLAIN),
+            ("index", false, true) => typed(Term::EnclosingIndex(place), Type::PLAIN),
+            ("duration", false, true) => {
+                let message = format!("`{window}` is not closed yet, and its duration not known");
+                Some(self.report(Diagnostic::error("E0147", message).at(span, "")))
+            }
+            ("duration" | "index", false, false) => Some(self.of_another_window(name, place, span)),
+            _ => None,
+        }
+    }
+
+    /// The hits of a border that a formula may take as one value: those of its own window and of the ones around it.
+    pub(super) fn reach_of_border(&self, probe: usize) -> Option<Reach> {
+        let bordered = |window: usize| {
+            let window = self.names.windows.get(window);
+            window.is_some_and(|window| window.borders.contains(&probe))
+        };
+        if bordered(self.home) {
+            return Some(Reach::Instance);
+        }
+        let around = self.names.around(self.home).into_iter();
+        around
+            .map(Some)
+            .find(|window| window.is_some_and(bordered))
+            .flatten()
+            .map(Reach::Enclosing)
+    }
+
+    /// `count(batches)`: how many instances of a window within this one closed.
+    pub(super) fn count_of_instances(&mut self, window: usize, span: Span) -> Option<Typed> {
+        if self.names.encloses(self.home, window) {
+            return Some(Typed {
+                term: Term::InnerCount(window),
+                of: Type::PLAIN,
+                span,
+            });
+        }
+        let (name, home) = (self.names.window_name(window), self.names.window_name(self.home));
+        let message = format!(
+            "the instances of `{name}` are counted in a window that it lies in, and this formula is of {home}"
+        );
+        self.report(
+            Diagnostic::error("E0147", message)
+                .at(span, "")
+                .help("say the outer window: `{in: …, value: …}`"),
+        )
+    }
+
+    /// `cpu.time at iteration.end`.
+    pub(super) fn at_border(
+        &mut self,
+        of: &Expr,
+        place: &str,
+        place_span: Span,
+        span: Span,
+    ) -> Option<Typed> {
+        let measure = match &of.node {
+            Node::Name(name) => Measure::named(name),
+            _ => None,
+        };
+        let Some(measure) = measure else {
+            let message = "only a measure has a value at a hit";
+            let help =
+                "for example `memory.resident at iteration.end`; what a hit captures is one of its parts";
+            return self.report(Diagnostic::error("E0134", message).at(of.span, "").help(help));
+        };
+        let probe = match self.names.border_named(place, self.home) {
+            Some(probe) => probe,
+            None => {
+                let name = self.names.window_name(self.home);
+                let message = format!("`{place}` is no border of the window {name}");
+                let help = format!(
+                    "`{name}.begin`, `{name}.end`, or the name of the probe, if hits are its borders"
+                );
+                return self.report(Diagnostic::error("E0147", message).at(place_span, "").help(help));
+            }
+        };
+        let table = (measure.scope() == Scope::Process).then_some(KeyKind::Process);
+        let of = Type {
+            table,
+            ..Type::number(measure.dimension())
+        };
+        let term = Term::At { measure, probe };
+        Some(Typed { term, of, span })
+    }
+}
+
+impl Names {
+    pub(super) fn window_name(&self, window: usize) -> &str {
+        self.windows.get(window).map_or("", |window| window.name.as_str())
+    }
+
+    pub(super) fn window_named(&self, name: &str) -> Option<usize> {
+        self.windows.iter().position(|window| window.name == name)
+    }
+
+    /// The probe of a border of `home`: by its own name, or as `iteration.begin` and `iteration.end`.
+    fn border_named(&self, place: &str, home: usize) -> Option<usize> {
+        let window = self.windows.get(home)?;
+        if let Some((name, end)) = place.rsplit_once('.')
+            && name == window.name
+        {
+            return match end {
+                "begin" => window.begin,
+                "end" => window.end,
+                probe => self
+                    .probes
+                    .get(probe)
+                    .map(|probe| probe.index)
+                    .filter(|probe| window.borders.contains(probe)),
+            };
+        }
+        let probe = self.probes.get(place)?.index;
+        window.borders.contains(&probe).then_some(probe)
+    }
+}

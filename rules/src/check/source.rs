@@ -1,0 +1,149 @@
+//! The way to a value in the program's memory, as it is written: `cfg.chunk`, `arg(0)->count`, `*arg(1)`, `limits[2]`.
+
+use std::collections::BTreeMap;
+
+use crate::diag::Diagnostic;
+use crate::lang::ast::{Expr, Node};
+use crate::read::{Base, Source, Step};
+
+/// Arguments that are passed in registers: the others are not read.
+pub(super) const ARGUMENTS: u8 = 6;
+/// The greatest index of an element.
+const MOST_INDEX: u32 = 65_535;
+/// How many steps a way may have, and how many of them may follow a pointer.
+const MOST_STEPS: usize = 16;
+pub(super) const MOST_DEPTH: usize = 4;
+
+/// What the program calls the names that the rule declares.
+pub(super) type Bindings = BTreeMap<String, String>;
+
+/// Whether a formula has the form of a way to a value: whether it is one its names must say.
+pub(super) fn is_path(expr: &Expr) -> bool {
+    match &expr.node {
+        Node::Name(_) => true,
+        Node::Call { function, .. } => function == "arg",
+        Node::Member { of, .. } | Node::Pointed(of) => is_path(of),
+        Node::Index { of, index } => is_path(of) && matches!(index.node, Node::Number { .. }),
+        _ => false,
+    }
+}
+
+/// The way that `expr` is.
+pub(super) fn source(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
+    let found = walk(expr, bindings)?;
+    if found.steps.len() > MOST_STEPS || found.depth() > MOST_DEPTH {
+        let message = format!("a value is read over at most {MOST_DEPTH} pointers and {MOST_STEPS} steps");
+        let help = "let the program keep it in a global variable, and name that";
+        return Err(Diagnostic::error("E0154", message).at(expr.span, "").help(help));
+    }
+    Ok(found)
+}
+
+fn walk(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
+    match &expr.node {
+        Node::Name(name) => Ok(named(name, bindings)),
+        Node::Call {
+            function, arguments, ..
+        } if function == "arg" => argument(expr, arguments),
+        Node::Pointed(of) => {
+            let mut source = walk(of, bindings)?;
+            source.steps.push(Step::Dereference);
+            Ok(source)
+        }
+        Node::Member { of, field, arrow } => {
+            let mut source = walk(of, bindings)?;
+            source.steps.extend(arrow.then_some(Step::Dereference));
+            source
+                .steps
+                .extend(field.split('.').map(|field| Step::Field(field.to_string())));
+            Ok(source)
+        }
+        Node::Index { of, index } => {
+            let mut source = walk(of, bindings)?;
+            source.steps.push(Step::Index(element(index)?));
+            Ok(source)
+        }
+        _ => Err(
+            Diagnostic::error("E0134", "this is not what a program has in its memory")
+                .at(expr.span, "")
+                .help("a global variable, `arg(0)`, `ret`, and from there `.x`, `->x`, `[2]`, `*`"),
+        ),
+    }
+}
+
+/// `ret`, or a global variable with the members behind its dots. What a name is bound to may have such too; a part that
+/// begins with a digit belongs to the symbol.
+fn named(name: &str, bindings: &Bindings) -> Source {
+    if name == "ret" {
+        return Source {
+            base: Base::ReturnValue,
+            steps: Vec::new(),
+        };
+    }
+    let (first, rest) = name
+        .split_once('.')
+        .map_or((name, None), |(first, rest)| (first, Some(rest)));
+    let bound = bindings.get(first).map_or(first, String::as_str);
+    let mut symbol = String::new();
+    let mut steps = Vec::new();
+    for part in bound
+        .split('.')
+        .chain(rest.into_iter().flat_map(|rest| rest.split('.')))
+    {
+        let member = part.starts_with(|c: char| c.is_alphabetic() || c == '_');
+        if symbol.is_empty() {
+            symbol.push_str(part);
+        } else if member || !steps.is_empty() {
+            steps.push(Step::Field(part.to_string()));
+        } else {
+            symbol.push('.');
+            symbol.push_str(part);
+        }
+    }
+    Source {
+        base: Base::Global(symbol),
+        steps,
+    }
+}
+
+/// `arg(0)`, `arg(count)`.
+fn argument(expr: &Expr, arguments: &[Expr]) -> Result<Source, Diagnostic> {
+    let base = match arguments {
+        [
+            Expr {
+                node: Node::Name(name),
+                ..
+            },
+        ] => Some(Base::NamedArgument(name.clone())),
+        [
+            Expr {
+                node: Node::Number { digits, unit: None },
+                ..
+            },
+        ] => {
+            let number = digits.parse().ok().filter(|number| *number < ARGUMENTS);
+            number.map(Base::Argument)
+        }
+        _ => None,
+    };
+    let steps = Vec::new();
+    base.map(|base| Source { base, steps }).ok_or_else(|| {
+        let message = format!(
+            "an argument is named by its number, 0 to {}, or its name",
+            ARGUMENTS - 1
+        );
+        Diagnostic::error("E0153", message)
+            .at(expr.span, "")
+            .help("the first is `arg(0)`")
+    })
+}
+
+fn element(index: &Expr) -> Result<u32, Diagnostic> {
+    if let Node::Number { digits, unit: None } = &index.node
+        && let Some(index) = digits.parse().ok().filter(|index| *index <= MOST_INDEX)
+    {
+        return Ok(index);
+    }
+    let message = format!("an element is told by a number, 0 to {MOST_INDEX}");
+    Err(Diagnostic::error("E0153", message).at(index.span, ""))
+}

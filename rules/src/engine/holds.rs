@@ -1,0 +1,134 @@
+//! Whether the condition of a tune holds, for all processes or for each, and for how many looks in a row.
+
+use std::collections::BTreeMap;
+
+use crate::eval::{Context, boolean};
+use crate::rule::Tune;
+use crate::value::{Cell, Key, ProcessId, Scalar, Value};
+
+/// A condition as it was found.
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    /// Of a condition for each process: true if it is for one.
+    pub(super) whole: Cell,
+    /// For each process, if the condition is a table.
+    rows: Option<BTreeMap<ProcessId, Cell>>,
+}
+
+impl Condition {
+    /// That of `tune`; without one it always holds.
+    pub(super) fn of(tune: &Tune, context: Context<'_>) -> Condition {
+        let value = match &tune.when {
+            Some(when) => context.eval(when),
+            None => Value::Single(Ok(Scalar::Boolean(true))),
+        };
+        let rows = match value {
+            Value::Single(whole) => return Condition { whole, rows: None },
+            Value::Table(rows) => rows,
+        };
+        let process = |(key, cell): (Key, Cell)| match key {
+            Key::Process(process) => Some((process, cell)),
+            Key::Boolean(_) | Key::Number(_) | Key::Text(_) => None,
+        };
+        let rows: BTreeMap<ProcessId, Cell> = rows.into_iter().filter_map(process).collect();
+        let holds = rows.values().any(is_true);
+        let none = rows.values().find(|cell| cell.is_err()).cloned();
+        let whole = match (holds, rows.is_empty()) {
+            (true, _) => Ok(Scalar::Boolean(true)),
+            (false, true) => Err("it is of each process, and there is none".to_string()),
+            (false, false) => none.unwrap_or(Ok(Scalar::Boolean(false))),
+        };
+        let rows = Some(rows);
+        Condition { whole, rows }
+    }
+
+    /// Whether it is false for a process.
+    pub(super) fn fails_for(&self, process: ProcessId) -> bool {
+        let cell = match &self.rows {
+            None => Some(&self.whole),
+            Some(rows) => rows.get(&process),
+        };
+        cell.is_some_and(is_false)
+    }
+}
+
+fn is_true(cell: &Cell) -> bool {
+    cell.as_ref().is_ok_and(|value| boolean(value) == Ok(true))
+}
+
+fn is_false(cell: &Cell) -> bool {
+    cell.as_ref().is_ok_and(|value| boolean(value) == Ok(false))
+}
+
+/// Looks in a row in which a condition was true, and in which it was false. One without a value breaks both.
+#[derive(Clone, Copy, Debug, Default)]
+struct InARow {
+    held: u32,
+    failed: u32,
+}
+
+impl InARow {
+    fn count(&mut self, cell: &Cell) {
+        let next = |counts: bool, so_far: u32| if counts { so_far.saturating_add(1) } else { 0 };
+        self.held = next(is_true(cell), self.held);
+        self.failed = next(is_false(cell), self.failed);
+    }
+}
+
+/// The same for a condition of all processes or of each.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    whole: InARow,
+    rows: Option<BTreeMap<ProcessId, InARow>>,
+}
+
+impl Held {
+    pub(super) fn count(&mut self, condition: &Condition) {
+        self.whole.count(&condition.whole);
+        let Some(cells) = &condition.rows else {
+            self.rows = None;
+            return;
+        };
+        let before = self.rows.take().unwrap_or_default();
+        let row = |(process, cell): (&ProcessId, &Cell)| {
+            let mut row = before.get(process).copied().unwrap_or_default();
+            row.count(cell);
+            (*process, row)
+        };
+        self.rows = Some(cells.iter().map(row).collect());
+    }
+
+    /// How long it has held: of a condition for each process, for the one for which it has held longest.
+    pub(super) fn held(&self) -> u32 {
+        let rows = self.rows.as_ref();
+        rows.map_or(self.whole.held, |rows| {
+            rows.values().map(|row| row.held).max().unwrap_or(0)
+        })
+    }
+
+    /// How long it has failed: of a condition for each process, for all of them.
+    pub(super) fn failed(&self) -> u32 {
+        self.whole.failed
+    }
+
+    pub(super) fn held_for(&self, process: ProcessId) -> u32 {
+        self.row(process).held
+    }
+
+    pub(super) fn failed_for(&self, process: ProcessId) -> u32 {
+        self.row(process).failed
+    }
+
+    fn row(&self, process: ProcessId) -> InARow {
+        match &self.rows {
+            None => self.whole,
+            Some(rows) => rows.get(&process).copied().unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn forget(&mut self, process: ProcessId) {
+        if let Some(rows) = &mut self.rows {
+            rows.remove(&process);
+        }
+    }
+}

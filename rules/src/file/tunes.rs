@@ -1,0 +1,132 @@
+//! The entries of `tune`: what is done, when, and how it is judged.
+
+use super::keys;
+use super::lower::{Fields, MOST_ENTRIES, Wrong, formula, wrong_shape};
+use super::yaml::{Node, Tree};
+use super::{ActionEntry, GuardEntry, Keyword, Site, SyncEntry, TuneEntry};
+use crate::diag::{Diagnostic, Span};
+
+pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
+    match &tree.node {
+        Node::Sequence(items) if items.len() > MOST_ENTRIES => {
+            let message = format!(
+                "`tune` may have at most {MOST_ENTRIES} entries, here are {}",
+                items.len()
+            );
+            wrong.push(Diagnostic::error("E0123", message).at(tree.span, ""));
+            Vec::new()
+        }
+        Node::Sequence(items) => items.iter().filter_map(|item| tune(item, wrong)).collect(),
+        _ => {
+            wrong_shape(tree, "`tune`", "a list (`- set: …`)", wrong);
+            Vec::new()
+        }
+    }
+}
+
+fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
+    let fields = Fields::of(tree, &keys::TUNE, wrong)?;
+    let span = fields.entries.first().map_or(tree.span, |(key, _)| key.span);
+    let action = action(&fields, wrong)?;
+    Some(TuneEntry {
+        span,
+        action,
+        with: fields.text("with", wrong),
+        inside: fields.text("in", wrong),
+        place: fields.text("place", wrong),
+        role: fields.text("role", wrong),
+        value: fields.formula("value", wrong),
+        when: fields.formula("when", wrong),
+        while_holds: fields.formula("while", wrong),
+        initial: fields.formula("initial", wrong),
+        expect: fields.formula("expect", wrong),
+        stale: fields.formula("stale", wrong),
+        after: fields.text("after", wrong),
+        at: fields.get("at").and_then(|value| sync_point(value, span, wrong)),
+        together: fields.text("together", wrong),
+        independent: fields.formula("independent", wrong),
+        holds_for: fields.formula("for", wrong),
+        every: fields.text("every", wrong),
+        range: fields.formula("range", wrong),
+        guard: fields.get("guard").and_then(|value| guard(value, span, wrong)),
+        cooldown: fields.formula("cooldown", wrong),
+        finding: fields.template("finding", wrong),
+        next_start: fields.template("next_start", wrong),
+    })
+}
+
+/// What the tune does; the outer nothing stands for what was reported, the inner for advice.
+fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> {
+    let given = Keyword::ALL.iter().filter_map(|(name, keyword)| {
+        let (key, tree) = fields.entries.iter().find(|(key, _)| key.raw == *name)?;
+        Some((*keyword, *key, *tree))
+    });
+    let given: Vec<_> = given.collect();
+    let (keyword, tree) = match given.as_slice() {
+        [] => return Some(None),
+        [(keyword, _, tree)] => (*keyword, *tree),
+        [(_, first, _), (_, second, _), ..] => {
+            let message = format!(
+                "a tune does one thing, and this has `{}` and `{}`",
+                first.raw, second.raw
+            );
+            wrong.push(
+                Diagnostic::error("E0150", message)
+                    .at(second.span, "")
+                    .at(first.span, ""),
+            );
+            return None;
+        }
+    };
+    let target = super::lower::text(tree, wrong)?;
+    let call = match keyword {
+        Keyword::Call | Keyword::InsertCall | Keyword::SetArgument => Some(formula(tree, wrong)?),
+        _ => None,
+    };
+    Some(Some(ActionEntry {
+        keyword,
+        target,
+        call,
+    }))
+}
+
+fn sync_point(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<SyncEntry> {
+    let fields = Fields::of(tree, &keys::SYNC, wrong)?;
+    let (site, function) = match (fields.text("entry", wrong), fields.text("return", wrong)) {
+        (Some(function), None) => (Site::Entry, function),
+        (None, Some(function)) => (Site::Return, function),
+        _ => {
+            let message = "`at` must have one of `entry` and `return`";
+            wrong.push(Diagnostic::error("E0111", message).at(place, ""));
+            return None;
+        }
+    };
+    Some(SyncEntry {
+        site,
+        function,
+        decide: fields.formula("decide", wrong),
+    })
+}
+
+fn guard(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<GuardEntry> {
+    let fields = Fields::of(tree, &keys::GUARD, wrong)?;
+    let span = fields.entries.first().map_or(place, |(key, _)| key.span);
+    let maximize = fields.get("maximize");
+    let objective = match (maximize, fields.get("minimize")) {
+        (Some(of), None) | (None, Some(of)) => formula(of, wrong)?,
+        _ => {
+            let message = "a guard must have one of `maximize` and `minimize`";
+            wrong.push(Diagnostic::error("E0111", message).at(span, ""));
+            return None;
+        }
+    };
+    let over = fields.formula("over", wrong);
+    let margin = fields.formula("undo_if_worse_by", wrong);
+    Some(GuardEntry {
+        span,
+        maximize: maximize.is_some(),
+        objective,
+        over,
+        margin,
+    })
+}

@@ -1,0 +1,185 @@
+//! Values in the program's memory, as plain data: where they are found and how they lie there.
+//!
+//! How they are read or written is not known here.
+
+use std::fmt;
+
+/// A value to be read in the program at a hit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedCapture {
+    /// Where it is read.
+    pub source: Source,
+    /// How it lies there; none is for the program's debug information to say.
+    pub layout: Option<Layout>,
+}
+
+/// Where a value is found: where to begin, and the way from there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Where to begin.
+    pub base: Base,
+    /// The way from there, in order.
+    pub steps: Vec<Step>,
+}
+
+/// Where the way to a value begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// An argument of the function, the first is 0.
+    Argument(u8),
+    /// An argument by its name, which is for the program's debug information to find.
+    NamedArgument(String),
+    /// What the function returns.
+    ReturnValue,
+    /// A global variable, or a static member of a class with `::`.
+    Global(String),
+    /// What whoever probes the target knows of a hit without reading the program.
+    Known(Known),
+}
+
+/// What is known of each hit of a pattern or a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// The name of the function that was called.
+    Function,
+    /// The bytes an MPI call was handed for sending.
+    Bytes,
+    /// How many threads the team has that an OpenMP function starts.
+    Threads,
+}
+
+/// A step on the way to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To a member of a structure.
+    Field(String),
+    /// To an element of an array.
+    Index(u32),
+    /// To what a pointer points to.
+    Dereference,
+}
+
+impl Source {
+    /// The source that is a global variable as a whole.
+    pub fn global(name: impl Into<String>) -> Source {
+        Source {
+            base: Base::Global(name.into()),
+            steps: Vec::new(),
+        }
+    }
+
+    /// The name, if it is a global variable as a whole.
+    pub fn whole_global(&self) -> Option<&str> {
+        match (&self.base, self.steps.as_slice()) {
+            (Base::Global(name), []) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// How many pointers must be followed.
+    pub fn depth(&self) -> usize {
+        let follows = |step: &&Step| **step == Step::Dereference;
+        self.steps.iter().filter(follows).count()
+    }
+}
+
+/// As it is written in a rule.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = match &self.base {
+            Base::Argument(number) => format!("arg({number})"),
+            Base::NamedArgument(name) => format!("arg({name})"),
+            Base::ReturnValue => "what it returns".to_string(),
+            Base::Global(name) => name.clone(),
+            Base::Known(Known::Function) => "the name of the function".to_string(),
+            Base::Known(Known::Bytes) => "the bytes to send".to_string(),
+            Base::Known(Known::Threads) => "the size of the team".to_string(),
+        };
+        let mut steps = self.steps.iter().peekable();
+        while let Some(step) = steps.next() {
+            match (step, steps.peek()) {
+                (Step::Dereference, Some(Step::Field(name))) => {
+                    out.push_str("->");
+                    out.push_str(name);
+                    steps.next();
+                }
+                (Step::Dereference, _) => out = format!("(*{out})"),
+                (Step::Field(name), _) => {
+                    out.push('.');
+                    out.push_str(name);
+                }
+                (Step::Index(index), _) => out.push_str(&format!("[{index}]")),
+            }
+        }
+        f.write_str(&out)
+    }
+}
+
+macro_rules! layouts {
+    ($($variant:ident $name:literal;)*) => {
+        /// How a value lies in memory, little-endian.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Layout {
+            $(#[doc = concat!("As ", $name, ".")] $variant,)*
+            /// A text of at most so many bytes that ends with a zero.
+            Str(u8),
+        }
+
+        impl Layout {
+            /// Every layout of one number or boolean, with its name.
+            pub const ALL: &'static [(&'static str, Layout)] = &[$(($name, Layout::$variant),)*];
+        }
+    };
+}
+
+layouts! {
+    I8 "i8"; I16 "i16"; I32 "i32"; I64 "i64"; U8 "u8"; U16 "u16"; U32 "u32"; U64 "u64"; F32 "f32"; F64 "f64";
+    Bool "bool"; Char "char";
+}
+
+/// The longest text that is read, in bytes.
+const LONGEST_TEXT: u8 = 64;
+
+impl Layout {
+    /// The layout called `name`: `i32`, `str(16)`.
+    pub fn named(name: &str) -> Option<Layout> {
+        let text = name.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
+        if let Some(length) = text {
+            let length = length.parse().ok();
+            return length
+                .filter(|length| (1..=LONGEST_TEXT).contains(length))
+                .map(Layout::Str);
+        }
+        let found = Layout::ALL.iter().find(|(known, _)| *known == name);
+        found.map(|(_, layout)| *layout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_to_a_value_is_printed_as_it_is_written() {
+        let source = |base, steps| Source { base, steps }.to_string();
+        let field = |name: &str| Step::Field(name.to_string());
+        let head = || Base::Global("head".to_string());
+        assert_eq!(
+            source(
+                head(),
+                vec![Step::Dereference, field("next"), Step::Dereference, field("n")]
+            ),
+            "head->next->n"
+        );
+        assert_eq!(source(Base::Argument(1), vec![Step::Dereference]), "(*arg(1))");
+        assert_eq!(source(head(), vec![field("a"), Step::Index(2)]), "head.a[2]");
+    }
+
+    #[test]
+    fn a_text_has_a_length() {
+        assert_eq!(Layout::named("str(32)"), Some(Layout::Str(32)));
+        for wrong in ["str", "str(0)", "str(65)", "str(999)", "str(x)"] {
+            assert_eq!(Layout::named(wrong), None);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a probe sits in: a function, all whose names fit a pattern, or a set that is built in.
+//!
+//! Which functions of a program these are is not known here.
+
+use std::fmt;
+
+use crate::facts::fits;
+
+/// What a probe sits in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Target {
+    /// The function of this name, with `::` for a member of a class or a namespace.
+    Function(String),
+    /// Every function whose name fits the pattern (`*`, `?`).
+    Pattern(String),
+    /// A set of functions that is built in.
+    Set(Set),
+}
+
+/// A set of functions that is built in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Set {
+    /// The MPI functions whose names fit the pattern; those called by other MPI functions are left out.
+    Mpi(String),
+    /// Every function of an OpenMP library that starts a team of threads.
+    OpenmpRegion,
+}
+
+/// How sets are written, for messages.
+pub(crate) const SETS: &[&str] = &["mpi.*", "mpi.MPI_Send", "openmp.region"];
+
+impl Target {
+    /// What `text` names; nothing if it speaks of a set that there is not.
+    pub(crate) fn named(text: &str) -> Option<Target> {
+        if let Some(set) = text.strip_prefix("openmp.") {
+            return (set == "region").then_some(Target::Set(Set::OpenmpRegion));
+        }
+        if let Some(names) = text.strip_prefix("mpi.") {
+            return (!names.is_empty()).then(|| Target::Set(Set::Mpi(names.to_string())));
+        }
+        Some(if text.contains(['*', '?']) {
+            Target::Pattern(text.to_string())
+        } else {
+            Target::Function(text.to_string())
+        })
+    }
+
+    /// The one function it is, if it is one.
+    pub fn function(&self) -> Option<&str> {
+        match self {
+            Target::Function(name) => Some(name),
+            Target::Pattern(_) | Target::Set(_) => None,
+        }
+    }
+
+    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's, whose names are known
+    /// elsewhere.
+    pub fn fits(&self, name: &str) -> bool {
+        match self {
+            Target::Function(function) => function == name,
+            Target::Pattern(pattern) => fits(pattern, name),
+            Target::Set(Set::Mpi(pattern)) => fits(pattern, name),
+            Target::Set(Set::OpenmpRegion) => false,
+        }
+    }
+}
+
+/// As it is written in a rule.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Function(name) | Target::Pattern(name) => f.write_str(name),
+            Target::Set(Set::Mpi(pattern)) => write!(f, "mpi.{pattern}"),
+            Target::Set(Set::OpenmpRegion) => f.write_str("openmp.region"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_printed_as_it_is_written() {
+        for text in ["f", "solve_*", "A::b", "mpi.*", "mpi.MPI_Send", "openmp.region"] {
+            assert_eq!(
+                Target::named(text).map(|target| target.to_string()).as_deref(),
+                Some(text)
+            );
+        }
+        assert_eq!(Target::named("openmp.regoin"), None);
+        assert_eq!(Target::named("mpi."), None);
+    }
+
+    #[test]
+    fn a_name_fits_its_target() {
+        let fits = |target: &str, name: &str| Target::named(target).is_some_and(|target| target.fits(name));
+        assert!(fits("solve_*", "solve_fast") && !fits("solve_*", "resolve_fast"));
+        assert!(fits("mpi.MPI_?send", "MPI_Isend") && !fits("mpi.MPI_Send", "MPI_Isend"));
+        assert!(fits("f", "f") && !fits("f", "ff"));
+    }
+}
