@@ -172,6 +172,10 @@ impl Track {
             return Vec::new();
         };
         let time = arrived.hit.time;
+        let is_border = borders.to == Some(arrived.probe) || borders.begins_at() == Some(arrived.probe);
+        if !is_border && !self.folds.uses(arrived.probe) {
+            return Vec::new();
+        }
         let Some(key) = key_of(arrived, borders) else {
             // It could belong to any: none of them is known to be complete.
             dropped.unplaced += 1;

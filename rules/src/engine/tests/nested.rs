@@ -176,9 +176,9 @@ metrics:
 fn a_span_across_a_border_belongs_where_the_rule_says() {
     for (straddle, first, second) in [
         ("end", "hits 1, time 10 ms", "hits 1, time 40 ms"),
-        ("begin", "hits 2, time 50 ms", "hits 0, time 0 ms"),
+        ("begin", "hits 2, time 50 ms", "hits 0, time 0 s"),
         ("split", "hits 2, time 20 ms", "hits 1, time 30 ms"),
-        ("drop", "hits 1, time 10 ms", "hits 0, time 0 ms"),
+        ("drop", "hits 1, time 10 ms", "hits 0, time 0 s"),
     ] {
         let mut farm = Farm::new(&across(straddle), 1);
         farm.hits(&[
