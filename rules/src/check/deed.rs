@@ -79,8 +79,8 @@ impl Checker<'_> {
             (None, _) => self.only_role(entry.span, "a tune that changes a program", "which processes are changed"),
         };
         let guard = match &entry.guard {
-            Some(guard) => Some(self.guard(guard, home)?),
-            None => None,
+            Some(guard) => self.guard(guard, home).map(Some),
+            None => Some(None),
         };
         let (deed, of) = self.deed(entry, action, home)?;
         let range = match (&entry.range, of) {
@@ -95,7 +95,7 @@ impl Checker<'_> {
             role,
             deed,
             range,
-            guard,
+            guard: guard?,
         })
     }
 
