@@ -41,7 +41,12 @@ fn steps(lengths: &[(f64, &[u64])]) -> Vec<Sent> {
 #[test]
 fn folds_go_over_the_whole_run_and_over_whole_instances_until_there_are_enough_hits() {
     let mut farm = Farm::new(STEPS, 1);
-    farm.hits(&steps(&[(1.0, &[2, 4]), (2.0, &[10]), (1.0, &[8, 4]), (2.0, &[2])]));
+    farm.hits(&steps(&[
+        (1.0, &[2, 4]),
+        (2.0, &[10]),
+        (1.0, &[8, 4]),
+        (2.0, &[2]),
+    ]));
     farm.all_until(1000);
     let closed = farm.closed();
     // Halves: 6; (6+10)/2 = 8; (8+12)/2 = 10; (10+2)/2 = 6. With 1 thread 6 and 12, with 2 threads 10 and 2.
@@ -120,12 +125,16 @@ metrics:
         }
     }
     farm.engine.tick(Time(500 * MS));
-    assert_eq!(farm.closed(), ["pulse 0: barrier 40 ms to 100 ms over 2 processes, sends 7"]);
+    assert_eq!(
+        farm.closed(),
+        ["pulse 0: barrier 40 ms to 100 ms over 2 processes, sends 7"]
+    );
 }
 
 #[test]
 fn a_level_is_known_at_the_borders_of_an_instance() {
-    let metrics = "  grown: sum(memory.resident at iteration.end) - sum(memory.resident at iteration.begin)\n";
+    let metrics =
+        "  grown: sum(memory.resident at iteration.end) - sum(memory.resident at iteration.begin)\n";
     let mut farm = Farm::new(&format!("{FRAME}{metrics}"), 3);
     for process in 0..3 {
         for (ms, value) in [(50, 1e6), (150, 2e6), (250, 5e6)] {
