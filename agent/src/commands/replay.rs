@@ -102,15 +102,7 @@ fn line(act: &Act) -> Option<String> {
         Act::Found { .. } => None,
         Act::Gone { rule } => Some(format!("gone     {rule}")),
         Act::Decided(decision) => {
-            let writes = decision
-                .changes
-                .iter()
-                .map(|write| format!("{} = {} in process {}", write.variable, write.value, write.slot));
-            Some(format!(
-                "decision {}   {}",
-                decision.rule,
-                writes.collect::<Vec<_>>().join(", ")
-            ))
+            Some(format!("decision {}   {}", decision.rule, decision.asked.join(", ")))
         }
         Act::Judged { rule, guard, .. } => Some(format!("guard    {rule}   {}", guard.text)),
     }
