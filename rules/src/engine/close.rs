@@ -117,14 +117,13 @@ impl Engine {
         let reach = running.stream.reach(&concerned, latest, running.desk.last());
         if let (true, Some(reach)) = (tracked, reach) {
             let closed = running.release(reach, &joined, &ranks);
-            let awaiting = |(place, closed)| Awaiting { place, closed };
+            let awaiting = |(place, closed)| Awaiting { place, closed, reach };
             running.awaiting.extend(closed.into_iter().map(awaiting));
         }
-        let ready = std::mem::take(&mut running.awaiting);
-        ready
-            .into_iter()
-            .map(|Awaiting { place, closed }| (place, closed))
-            .collect()
+        let settled = self.settled(id);
+        self.rules
+            .get_mut(id.0)
+            .map_or_else(Vec::new, |running| running.ready(settled, latest))
     }
 
     /// When each process that has not left joined.
@@ -192,6 +191,8 @@ impl Engine {
 pub(super) struct Awaiting {
     pub(super) place: usize,
     pub(super) closed: Closed,
+    /// How far nodes must have placed their hits before it is evaluated.
+    reach: Time,
 }
 
 /// The instances of a rule, the open ones and those that are over.
@@ -298,6 +299,21 @@ impl Running {
             }
         }
         self.settle(reach, &mut out);
+        out
+    }
+
+    /// The instances that every node has handed in its part of, or that are not waited for any longer.
+    fn ready(&mut self, settled: Option<Option<Time>>, latest: Option<Time>) -> Vec<(usize, Closed)> {
+        let mut out = Vec::new();
+        while let Some(Awaiting { closed, reach, .. }) = self.awaiting.front_mut() {
+            if settled.is_some_and(|settled| settled < Some(*reach)) {
+                if latest <= Some(*reach) {
+                    break;
+                }
+                closed.instance.spoil("a node has not handed in its part");
+            }
+            out.extend(self.awaiting.pop_front().map(|ready| (ready.place, ready.closed)));
+        }
         out
     }
 

@@ -4,6 +4,7 @@
 //! and nothing is done but to say what should be. A window closes at the first tick on or after its end and lasts
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 
+mod capture;
 mod close;
 mod content;
 mod decide;
@@ -11,7 +12,9 @@ mod desk;
 mod initial;
 mod join;
 mod ledger;
+mod node;
 mod output;
+mod remote;
 mod samples;
 mod stream;
 #[cfg(test)]
@@ -25,32 +28,35 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
+use capture::Captures;
 use close::Awaiting;
 use desk::{ByKey, Desk};
 use join::Joiner;
+pub use node::{Node, NodeId, Partial, Report, Schedule};
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
     Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
 };
+use remote::Remote;
 use samples::Samples;
 use stream::{Arrived, Stream};
 use track::Track;
 use tune::TuneState;
 
 use crate::calls::Past;
-use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::partial::{Past as Contents, WindowFolds};
 use crate::rule::{CheckedRule, Window, WindowKind};
-use crate::term::Typed;
-use crate::value::{Cell, ProcessId, Time};
+use crate::value::{ProcessId, Time};
 
 /// Evaluates rules on what is observed of a job.
 #[derive(Clone, Debug)]
 pub struct Engine {
     rules: Vec<Running>,
     processes: BTreeMap<ProcessId, Process>,
+    /// The nodes that hand in what they fold by themselves.
+    nodes: BTreeMap<NodeId, Remote>,
     samples: Samples,
     decisions: u64,
     /// The windows that closed and were not asked for yet, the newest last.
@@ -64,10 +70,15 @@ struct Running {
     mode: Mode,
     /// For each window what of it is open.
     windows: Vec<Open>,
+    /// There is a window of a length, and one from probe to probe.
+    timed: bool,
+    probed: bool,
     /// Hits that windows from probe to probe wait for, and those that need no order.
     stream: Stream,
     desk: Desk,
     by_key: ByKey,
+    /// For each probe what is made of what it reads.
+    captures: Vec<Captures>,
     /// Instances that are over and wait for what nodes have of them.
     awaiting: VecDeque<Awaiting>,
     /// For each window what is kept of its closed instances.
@@ -94,6 +105,7 @@ enum Open {
 #[derive(Clone, Debug)]
 struct Process {
     facts: ProcessFacts,
+    host: Option<Arc<str>>,
     joined: Time,
     left: Option<Time>,
 }
@@ -153,9 +165,12 @@ impl Engine {
                 .zip(&rule.folds)
                 .map(|(window, folds)| open(window, folds, now))
                 .collect(),
+            timed: rule.windows.iter().any(|window| window.borders().is_none()),
+            probed: rule.windows.iter().any(|window| window.borders().is_some()),
             stream: Stream::default(),
             desk: Desk::default(),
             by_key: ByKey::of(&rule),
+            captures: rule.probes.iter().map(Captures::of).collect(),
             awaiting: VecDeque::new(),
             contents: rule
                 .folds
@@ -174,6 +189,7 @@ impl Engine {
         Ok(Engine {
             rules,
             processes: BTreeMap::new(),
+            nodes: BTreeMap::new(),
             samples: Samples::default(),
             decisions: 0,
             closed: VecDeque::new(),
@@ -188,6 +204,7 @@ impl Engine {
         self.processes.insert(
             process,
             Process {
+                host: facts.host.as_deref().map(Arc::from),
                 facts: facts.clone(),
                 joined: now,
                 left: None,
@@ -200,6 +217,7 @@ impl Engine {
     pub fn process_learned(&mut self, process: ProcessId, facts: ProcessFacts) {
         if let Some(known) = self.processes.get_mut(&process) {
             known.facts = facts.clone();
+            known.host = facts.host.as_deref().map(Arc::from);
             self.assign(process, &facts);
         }
     }
@@ -237,6 +255,11 @@ impl Engine {
 
     /// Takes a measurement. One of a process or a probe that is not known is ignored.
     pub fn observe(&mut self, observation: Observation) {
+        self.observe_of(observation, false);
+    }
+
+    /// `elsewhere` if a node handed it on, which folds by itself what it can.
+    fn observe_of(&mut self, observation: Observation, elsewhere: bool) {
         let known =
             |process: Option<ProcessId>| process.is_none_or(|process| self.processes.contains_key(&process));
         let probed = |rule: RuleId, probe: ProbeId, process: ProcessId| {
@@ -274,24 +297,7 @@ impl Engine {
                 self.samples
                     .totals((rule, probe, process), time, (count, duration_sum_ns));
             }
-            Observation::Hit {
-                rule,
-                probe,
-                process,
-                thread,
-                time,
-                duration_ns,
-                captures,
-            } if probed(rule, probe, process) => {
-                let hit = self.hit(rule, probe, process, &captures);
-                let hit = Hit {
-                    time,
-                    thread,
-                    duration_ns,
-                    ..hit
-                };
-                self.take(rule, probe, hit);
-            }
+            Observation::Hit { .. } => self.hit(observation, elsewhere),
             Observation::Watermark { process, time } if known(Some(process)) => {
                 let streams = self.rules.iter_mut().map(|running| &mut running.stream);
                 streams.for_each(|stream| stream.watermark(process, time));
@@ -306,64 +312,45 @@ impl Engine {
             Observation::Counter { .. }
             | Observation::Gauge { .. }
             | Observation::ProbeTotals { .. }
-            | Observation::Hit { .. }
             | Observation::Watermark { .. }
             | Observation::Lost { .. } => {}
         }
     }
 
     /// Puts a hit where the windows of its rule look for it.
-    fn take(&mut self, rule: RuleId, probe: ProbeId, hit: Hit) {
-        let Some(running) = self.rules.get_mut(rule.0) else {
+    fn hit(&mut self, hit: Observation, elsewhere: bool) {
+        let Observation::Hit {
+            rule,
+            probe,
+            process,
+            thread,
+            time,
+            duration_ns,
+            captures,
+        } = hit
+        else {
             return;
         };
-        if running.windows.iter_mut().any(|open| open.track().is_some()) {
-            let (time, process) = (hit.time, hit.process);
-            if running.stream.is_late(process, time) {
-                running.stream.dropped.late += 1;
-                running.spoil(time, "a hit came late");
-            } else {
-                let (probe, hit) = (probe.0, hit.clone());
-                let arrived = Arrived { probe, hit };
-                if !running.by_key.has(probe) {
-                    running.stream.push(arrived);
-                } else if !running.desk.push(arrived) {
-                    running.stream.overflow(time);
-                }
-            }
-        }
-        if running
-            .windows
-            .iter()
-            .any(|open| matches!(open, Open::Timed { .. }))
-        {
-            self.samples.hit((rule, probe, hit.process), hit);
-        }
-    }
-
-    /// A hit of a process with what its captures make of what was read.
-    fn hit(&self, rule: RuleId, probe: ProbeId, process: ProcessId, reads: &[Cell]) -> Hit {
-        let context = Context {
-            reads,
-            ..Context::default()
+        let (Some(running), Some(known)) = (self.rules.get_mut(rule.0), self.processes.get(&process)) else {
+            return;
         };
-        let probe = self
-            .rules
-            .get(rule.0)
-            .and_then(|running| running.rule.probes.get(probe.0));
-        let captured = |(name, value): &(String, Typed)| {
-            let cell = context.eval(value).single();
-            cell.map_err(|reason| format!("{name} was not captured: {reason}"))
+        let Some(made) = running.captures.get(probe.0) else {
+            return;
         };
-        let facts = self.processes.get(&process).map(|known| &known.facts);
-        Hit {
-            time: Time(0),
+        let hit = Hit {
+            time,
             process,
-            rank: facts.and_then(|facts| facts.rank),
-            host: facts.and_then(|facts| facts.host.as_deref().map(Arc::from)),
-            thread: 0,
-            duration_ns: 0,
-            captures: probe.map_or_else(Vec::new, |probe| probe.captures.iter().map(captured).collect()),
+            rank: known.facts.rank,
+            host: known.host.clone(),
+            thread,
+            duration_ns,
+            captures: made.made(captures),
+        };
+        if running.timed {
+            self.samples.hit((rule, probe, process), hit.clone());
+        }
+        if running.probed {
+            running.take(probe.0, hit, elsewhere);
         }
     }
 
@@ -501,6 +488,25 @@ impl Open {
 }
 
 impl Running {
+    /// Puts a hit where windows from probe to probe look for it.
+    fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool) {
+        let by_key = self.by_key.has(probe);
+        if by_key && elsewhere {
+            return;
+        }
+        let time = hit.time;
+        if self.stream.is_late(hit.process, time) {
+            self.stream.dropped.late += 1;
+            return self.spoil(time, "a hit came late");
+        }
+        let arrived = Arrived { probe, hit };
+        if !by_key {
+            self.stream.push(arrived);
+        } else if !self.desk.push(arrived) {
+            self.stream.overflow(time);
+        }
+    }
+
     /// Something is missing of this time: the instances that it could belong to are not complete.
     fn spoil(&mut self, time: Time, reason: &str) {
         let tracks = self.windows.iter_mut().filter_map(Open::track);
@@ -518,6 +524,10 @@ impl Running {
             Open::Timed { since, .. } => Some(*since),
             Open::Probed(track) => track.floor().or(self.stream.frontier()),
         };
-        self.windows.iter().filter_map(floor).min()
+        let awaiting = self
+            .awaiting
+            .iter()
+            .map(|awaiting| awaiting.closed.instance.start());
+        self.windows.iter().filter_map(floor).chain(awaiting).min()
     }
 }
