@@ -97,8 +97,9 @@ pub use action::{Action, Affinity, Argument, Computed, SyncPoint};
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode,
-    Observation, Outcome, Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode, Node,
+    NodeId, Observation, Outcome, Output, Partial, ProbeId, Report, RuleId, Schedule, Standing, TuneStatus,
+    Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, Site};
