@@ -89,7 +89,8 @@ impl fmt::Display for Source {
         let mut out = match &self.base {
             Base::Argument(number) => format!("arg({number})"),
             Base::NamedArgument(name) => format!("arg({name})"),
-            Base::ReturnValue => "what it returns".to_string(),
+            Base::ReturnValue if self.steps.is_empty() => "what it returns".to_string(),
+            Base::ReturnValue => "ret".to_string(),
             Base::Global(name) => name.clone(),
             Base::Known(Known::Function) => "the name of the function".to_string(),
             Base::Known(Known::Bytes) => "the bytes to send".to_string(),
