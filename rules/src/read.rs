@@ -104,7 +104,8 @@ impl fmt::Display for Source {
                     out.push_str(name);
                     steps.next();
                 }
-                (Step::Dereference, _) => out = format!("(*{out})"),
+                (Step::Dereference, None) => out = format!("*{out}"),
+                (Step::Dereference, Some(_)) => out = format!("(*{out})"),
                 (Step::Field(name), _) => {
                     out.push('.');
                     out.push_str(name);
@@ -169,7 +170,8 @@ mod tests {
             source(head(), vec![Step::Dereference, field("next"), Step::Dereference, field("n")]),
             "head->next->n"
         );
-        assert_eq!(source(Base::Argument(1), vec![Step::Dereference]), "(*arg(1))");
+        assert_eq!(source(Base::Argument(1), vec![Step::Dereference]), "*arg(1)");
+        assert_eq!(source(head(), vec![Step::Dereference, Step::Index(1)]), "(*head)[1]");
         assert_eq!(source(head(), vec![field("a"), Step::Index(2)]), "head.a[2]");
     }
 

@@ -196,7 +196,7 @@ fn captures_say_the_way_to_a_value() {
         ("arg(0)->count", "arg(0)->count"),
         ("arg(count)", "arg(count)"),
         ("arg(0).x", "arg(0).x"),
-        ("*arg(1) as f64", "(*arg(1))"),
+        ("*arg(1) as f64", "*arg(1)"),
         ("cfg.chunk", "cfg.chunk"),
         ("limits[2]", "limits[2]"),
         ("head->next->n", "head->next->n"),
