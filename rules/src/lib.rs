@@ -78,6 +78,7 @@ mod facts;
 mod file;
 mod fold;
 mod function;
+mod graph;
 mod hit;
 mod lang;
 mod library;
@@ -104,6 +105,7 @@ pub use engine::{
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, Site};
 pub use function::{FUNCTIONS, Function};
+pub use graph::{Graph, GraphNode, Named, Placement, SharedProbe, graph};
 pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};
 pub use plan::{Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind};
