@@ -94,7 +94,7 @@ pub use engine::{
     Observation, Outcome, Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
-pub use file::{RuleFile, Site};
+pub use file::{RuleFile, Site, schema};
 pub use function::{FUNCTIONS, Function};
 pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};

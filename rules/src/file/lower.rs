@@ -84,7 +84,7 @@ impl<'a> Fields<'a> {
         let entries = mapping(tree, keys.place, wrong)?;
         let mut known = Vec::new();
         for (key, value) in entries {
-            if keys.known.contains(&key.raw.as_str()) {
+            if keys.known.iter().any(|known| known.name == key.raw) {
                 known.push((key, value));
             } else {
                 wrong.push(unknown_key(key, keys));
@@ -174,12 +174,12 @@ fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
             format!("`{name}` in {} is not in this version", keys.place),
         )
         .at(key.span, "")
-        .help(format!("this version has {}", keys.known.join(", ")));
+        .help(format!("this version has {}", keys.names().join(", ")));
     }
-    let help = did_you_mean(name, keys.known.iter().copied());
+    let help = did_you_mean(name, keys.names().into_iter());
     Diagnostic::error("E0110", format!("{} has no `{name}`", keys.place))
         .at(key.span, "")
-        .help(help.unwrap_or_else(|| format!("it may have {}", keys.known.join(", "))))
+        .help(help.unwrap_or_else(|| format!("it may have {}", keys.names().join(", "))))
 }
 
 fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'_>) {

@@ -3,6 +3,7 @@
 
 mod keys;
 mod lower;
+mod schema;
 pub(crate) mod template;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use crate::diag::{Diagnostic, Span, did_you_mean, has_errors};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
+pub use schema::schema;
 use template::Template;
 
 /// A rule as written: well-formed, every formula read; nothing is known yet of its names and types.
