@@ -33,7 +33,7 @@ pub enum Command {
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
     Journal(JournalArgs),
-    /// Rules: list, show, check
+    /// Rules: list, show, check, schema
     #[command(subcommand)]
     Rule(RuleCommand),
     /// Rules on recordings: needs no program, no root, no kernel
@@ -150,6 +150,8 @@ pub enum RuleCommand {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
+    Schema,
 }
 
 /// `tuneagent replay`

@@ -1,4 +1,4 @@
-//! `tuneagent rule list|show|check`: the built-in rules, and mistakes in rule files. Attaches nothing.
+//! `tuneagent rule list|show|check|schema`: the built-in rules, and mistakes in rule files. Attaches nothing.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -22,6 +22,10 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
                 }
             }
             Ok(code)
+        }
+        RuleCommand::Schema => {
+            say!("{}", rules::schema());
+            Ok(Code::Done)
         }
     }
 }

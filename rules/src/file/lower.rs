@@ -176,7 +176,7 @@ fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
         .at(key.span, "")
         .help(format!("this version has {}", keys.names().join(", ")));
     }
-    let help = did_you_mean(name, keys.names().into_iter());
+    let help = did_you_mean(name, keys.names());
     Diagnostic::error("E0110", format!("{} has no `{name}`", keys.place))
         .at(key.span, "")
         .help(help.unwrap_or_else(|| format!("it may have {}", keys.names().join(", "))))

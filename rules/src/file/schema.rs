@@ -279,8 +279,31 @@ mod tests {
         }
     }
 
-    #[test]
+    /// Compares a file with what it should be, or writes it where that is asked for.
     #[expect(clippy::disallowed_methods, reason = "a test may look at the documents")]
+    fn kept(name: &str, should: impl FnOnce(&str) -> String) {
+        let file = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+        let is = std::fs::read_to_string(&file).unwrap_or_default();
+        let should = should(&is);
+        if std::env::var_os("TUNEAGENT_UPDATE").is_some() {
+            std::fs::write(file, should).unwrap();
+        } else {
+            let help =
+                "is not what the table of keys makes: TUNEAGENT_UPDATE=1 cargo test -p tuneagent-rules";
+            assert_eq!(is, should, "{name} {help}");
+        }
+    }
+
+    #[test]
+    fn the_schema_beside_the_shipped_rules_is_made_of_the_table_and_each_of_them_names_it() {
+        kept("library/rule.schema.json", |_| schema() + "\n");
+        for (name, text) in crate::library().iter().chain(crate::models()) {
+            let first = "# yaml-language-server: $schema=../rule.schema.json\n";
+            assert!(text.starts_with(first), "{name}");
+        }
+    }
+
+    #[test]
     fn the_page_of_the_language_has_every_key() {
         let mut tables = String::new();
         for keys in ALL {
@@ -291,18 +314,10 @@ mod tests {
             tables.extend(keys.known.iter().map(|key| row(key) + "\n"));
             tables += "\n";
         }
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/LANGUAGE.md");
-        let page = std::fs::read_to_string(file).unwrap();
-        let (before, rest) = page.split_once("<!-- keys -->\n").unwrap();
-        let (old, after) = rest.split_once("<!-- end of keys -->").unwrap();
-        if std::env::var_os("TUNEAGENT_UPDATE").is_some() {
-            let page = format!("{before}<!-- keys -->\n{tables}<!-- end of keys -->{after}");
-            std::fs::write(file, page).unwrap();
-        } else {
-            assert_eq!(
-                old, tables,
-                "LANGUAGE.md is behind the table of keys: TUNEAGENT_UPDATE=1 cargo test -p tuneagent-rules"
-            );
-        }
+        kept("LANGUAGE.md", |page| {
+            let (before, rest) = page.split_once("<!-- keys -->\n").unwrap();
+            let (_, after) = rest.split_once("<!-- end of keys -->").unwrap();
+            format!("{before}<!-- keys -->\n{tables}<!-- end of keys -->{after}")
+        });
     }
 }
