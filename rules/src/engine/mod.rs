@@ -24,7 +24,7 @@ use std::fmt;
 use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
-    Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
+    Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
 };
 use samples::Samples;
 use stream::{Arrived, Stream};
