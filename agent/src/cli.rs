@@ -33,7 +33,7 @@ pub enum Command {
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
     Journal(JournalArgs),
-    /// Rules: list, show, check, schema
+    /// Rules: list, show, new, check, schema
     #[command(subcommand)]
     Rule(RuleCommand),
     /// Rules on recordings: needs no program, no root, no kernel
@@ -144,6 +144,8 @@ pub enum RuleCommand {
         /// Its name.
         name: String,
     },
+    /// A rule to begin with, from the symbols of a program
+    New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
     Check {
         /// The files.
@@ -152,6 +154,22 @@ pub enum RuleCommand {
     },
     /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
     Schema,
+}
+
+/// `tuneagent rule new`
+#[derive(Debug, Args)]
+pub struct NewRuleArgs {
+    /// Its name; it is written to NAME.yaml in this folder
+    pub name: String,
+    /// A running program to look at: a process of it, its launcher, or its name
+    #[arg(short = 'p', long, value_name = "PID", conflicts_with = "file")]
+    pub pid: Option<String>,
+    /// The file of a program to look at
+    #[arg(long, value_name = "PROGRAM")]
+    pub file: Option<PathBuf>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
 }
 
 /// `tuneagent replay`

@@ -261,3 +261,63 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
     assert!(text.contains("/metrics cannot be served"), "{text}");
     Ok(())
 }
+
+/// Runs the agent in a folder; its exit code and what it printed.
+fn in_folder(folder: &std::path::Path, arguments: &[&str]) -> Outcome<(i32, String)> {
+    let output = Command::new(binary()?)
+        .args(arguments)
+        .current_dir(folder)
+        .output()?;
+    let text = [output.stdout, output.stderr].concat();
+    let code = output.status.code().ok_or("killed by a signal")?;
+    Ok((code, String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[test]
+fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing() -> Outcome {
+    require!(Root, Cc, Mpich);
+    let folder = tempfile::tempdir()?;
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["10".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let workers = programs::mpi("workers", Mpi::Mpich)?;
+    let pid = job.pid().to_string();
+    let cases = [
+        (
+            vec!["busy", "--pid", &pid],
+            vec!["span: step_", "outer_calls ", "i64, now 0"],
+        ),
+        (
+            vec!["farm", "--file", workers.to_str().ok_or("no text")?],
+            vec![
+                "master:   rank == 0",
+                "{role: master, entry: begin_iteration}",
+                "span: compute_task",
+                "NOptWorkers ",
+            ],
+        ),
+        (vec!["plain"], vec!["#probes:"]),
+    ];
+    for (arguments, expected) in cases {
+        let (code, text) = in_folder(folder.path(), &[&["rule", "new"], arguments.as_slice()].concat())?;
+        assert_eq!(code, 0, "{text}");
+        let name = format!("{}.yaml", arguments[0]);
+        let rule = std::fs::read_to_string(folder.path().join(&name))?;
+        for part in expected {
+            assert!(rule.contains(part), "{part} is not in\n{rule}");
+        }
+        let (code, text) = in_folder(folder.path(), &["rule", "check", &name])?;
+        assert_eq!(code, 0, "{text}");
+        let (code, text) = in_folder(folder.path(), &["rule", "new", arguments[0]])?;
+        assert!(
+            code == 1 && text.contains("is there already; nothing was written"),
+            "{text}"
+        );
+        assert_eq!(std::fs::read_to_string(folder.path().join(&name))?, rule);
+    }
+    job.open("go")?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok(())
+}

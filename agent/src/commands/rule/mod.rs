@@ -1,4 +1,9 @@
-//! `tuneagent rule list|show|check|schema`: the built-in rules, and mistakes in rule files. Attaches nothing.
+//! `tuneagent rule list|show|new|check|schema`: the built-in rules, rules to begin with, and mistakes in rule files. Attaches
+//! nothing.
+
+mod candidates;
+mod new;
+mod skeleton;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -23,6 +28,7 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
             }
             Ok(code)
         }
+        RuleCommand::New(args) => new::run(args),
         RuleCommand::Schema => {
             say!("{}", rules::schema());
             Ok(Code::Done)
