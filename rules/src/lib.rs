@@ -74,6 +74,7 @@ mod eval;
 mod explain;
 mod facts;
 mod file;
+mod fit;
 mod fold;
 mod function;
 mod hit;
@@ -95,6 +96,7 @@ pub use engine::{
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{RuleFile, Site, schema};
+pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenProcess, SeenVariable, Sought, fit};
 pub use function::{FUNCTIONS, Function};
 pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};

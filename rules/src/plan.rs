@@ -97,6 +97,12 @@ layouts! {
 }
 
 impl Layout {
+    /// What rules call it.
+    pub fn name(self) -> &'static str {
+        let found = Layout::ALL.iter().find(|(_, known)| *known == self);
+        found.map_or("", |(name, _)| name)
+    }
+
     /// The layout called `name`.
     pub fn named(name: &str) -> Option<Layout> {
         let found = Layout::ALL.iter().find(|(known, _)| *known == name);
