@@ -147,13 +147,29 @@ pub enum RuleCommand {
     /// A rule to begin with, from the symbols of a program
     New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
-    Check {
-        /// The files.
-        #[arg(required = true)]
-        files: Vec<PathBuf>,
-    },
+    Check(CheckRuleArgs),
     /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
     Schema,
+}
+
+/// `tuneagent rule check`
+#[derive(Debug, Args)]
+pub struct CheckRuleArgs {
+    /// The files, or names of built-in rules
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// A running program that they should fit: a process of it, its launcher, or its name
+    #[arg(short = 'p', long, value_name = "PID")]
+    pub pid: Option<String>,
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
 }
 
 /// `tuneagent rule new`

@@ -2,16 +2,13 @@
 //! nothing.
 
 mod candidates;
+mod check;
+mod fit;
 mod new;
 mod skeleton;
 
-use std::{collections::BTreeMap, fs, path::Path};
-
-use rules::RuleFile;
-
 use crate::{
     cli::RuleCommand,
-    diagnostics,
     exit::{Code, Failure, Outcome},
 };
 
@@ -19,15 +16,7 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
     match command {
         RuleCommand::List => list(),
         RuleCommand::Show { name } => show(name),
-        RuleCommand::Check { files } => {
-            let mut code = Code::Done;
-            for file in files {
-                if !check(file)? {
-                    code = Code::No;
-                }
-            }
-            Ok(code)
-        }
+        RuleCommand::Check(args) => check::run(args),
         RuleCommand::New(args) => new::run(args),
         RuleCommand::Schema => {
             say!("{}", rules::schema());
@@ -57,24 +46,4 @@ fn show(name: &str) -> Outcome {
     };
     say!("{}", text.trim_end());
     Ok(Code::Done)
-}
-
-/// Says what is wrong, or what the rule would do; true when it can run.
-fn check(path: &Path) -> Result<bool, Failure> {
-    let name = path.display().to_string();
-    let text = fs::read_to_string(path)
-        .map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
-    match RuleFile::parse(&text).and_then(|file| file.check(&BTreeMap::new())) {
-        Ok(rule) => {
-            eprint!("{}", diagnostics::render(&name, &text, rule.warnings()));
-            say!("{name}: the rule {} can run", rule.name());
-            rule.plan().effects.iter().for_each(|effect| say!("    {effect}"));
-            Ok(true)
-        }
-        Err(wrong) => {
-            eprint!("{}", diagnostics::render(&name, &text, &wrong));
-            say!("{name}: {} found", crate::format::plural(wrong.len(), "mistake"));
-            Ok(false)
-        }
-    }
 }
