@@ -1,12 +1,13 @@
 //! The project's own chores, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `demo` shows the product on a real program. Nothing here is
+//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `demo` shows the product on a real program. Nothing here is
 //! part of the product, and nothing of the product depends on it.
 
 mod ci;
 mod demo;
 mod ebpf;
+mod fuzz;
 mod process;
 mod setup;
 
@@ -20,6 +21,7 @@ const USAGE: &str = "\
 cargo xtask setup [--yes] [--only build|test|ebpf|demo]   install what this machine lacks, saying why
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
 cargo xtask test [--long]                                 everything that continuous integration checks
+cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
         Some((&"setup", rest)) => setup::main(rest),
         Some((&"ebpf", rest)) => ebpf::main(rest),
         Some((&"test", rest)) => ci::main(rest),
+        Some((&"fuzz", rest)) => fuzz::main(rest),
         Some((&"demo", rest)) => demo::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");

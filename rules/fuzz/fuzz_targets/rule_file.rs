@@ -1,4 +1,4 @@
-//! Rule files: `cargo +nightly fuzz run rule_file` in the folder `rules`. The law is in `oracles/rule_file.rs`, and
+//! Rule files: run by `cargo xtask fuzz`. The law is in `oracles/rule_file.rs`, and
 //! `cargo test` holds it too.
 #![no_main]
 

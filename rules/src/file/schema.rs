@@ -304,6 +304,34 @@ mod tests {
     }
 
     #[test]
+    fn the_dictionary_of_the_fuzz_target_has_the_words_of_the_language() {
+        let keys = ALL.iter().flat_map(|keys| keys.names());
+        let functions = crate::FUNCTIONS.iter().map(|function| function.name);
+        let measures = crate::Measure::ALL.iter().map(|measure| measure.name());
+        let others = [
+            "by process",
+            " where ",
+            " for ",
+            " in ",
+            " to ",
+            " over ",
+            " as i32",
+            " as bool",
+            "500ms",
+            "1KiB",
+            "5%",
+        ];
+        let words: std::collections::BTreeSet<&str> = keys
+            .chain(functions)
+            .chain(measures)
+            .chain(crate::lang::lexer::WORDS.iter().copied())
+            .chain(others)
+            .collect();
+        let lines = words.iter().map(|word| format!("\"{word}\"\n"));
+        kept("fuzz/rule_file.dict", |_| lines.collect());
+    }
+
+    #[test]
     fn the_page_of_the_language_has_every_key() {
         let mut tables = String::new();
         for keys in ALL {
