@@ -81,6 +81,7 @@ mod hit;
 mod lang;
 mod library;
 mod measure;
+mod page;
 mod plan;
 pub mod recording;
 mod rule;
@@ -100,6 +101,7 @@ pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenProcess, SeenVariable, Sou
 pub use function::{FUNCTIONS, Function};
 pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};
+pub use page::page;
 pub use plan::{
     Delivery, Layout, Plan, PlannedCapture, PlannedProbe, PlannedVariable, PlannedWindow, Source,
     VariableKind,

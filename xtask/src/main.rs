@@ -22,6 +22,7 @@ cargo xtask setup [--yes] [--only build|test|ebpf|demo]   install what this mach
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
 cargo xtask test [--long]                                 everything that continuous integration checks
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
+cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Some((&"ebpf", rest)) => ebpf::main(rest),
         Some((&"test", rest)) => ci::main(rest),
         Some((&"fuzz", rest)) => fuzz::main(rest),
+        Some((&"docs", rest)) => docs(rest),
         Some((&"demo", rest)) => demo::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");
@@ -50,6 +52,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The tests that compare these documents with their sources write them where this is asked for.
+fn docs(flags: &[&str]) -> Result<()> {
+    only_flags("docs", flags, &[])?;
+    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args("test --quiet --package tuneagent-rules --lib -- page:: file::schema::".split_whitespace());
+    process::run(command.current_dir(root()).env("TUNEAGENT_UPDATE", "1"))
 }
 
 /// The folder of the checkout, whichever folder the command was given in.

@@ -2,6 +2,9 @@
 //! `cargo test` holds it too.
 #![no_main]
 
+// Without them values are not compared with their types.
+const _: () = assert!(cfg!(debug_assertions));
+
 include!("../oracles/rule_file.rs");
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| rule_file(bytes));

@@ -100,13 +100,26 @@ pub(crate) const RULE: Keys = Keys {
         key("about", Shape::Text, "What the rule is for, in a sentence.").required(),
         key("source", Shape::Text, "Where the idea comes from."),
         key(
+            "assumptions",
+            Shape::List(&Shape::Text),
+            "What must hold of a program for the model to be right, a sentence each.",
+        ),
+        key(
+            "corrections",
+            Shape::List(&Shape::Text),
+            "Where the rule departs from its source, and why, a sentence each.",
+        ),
+        key(
             "names",
             Shape::Entries(Names::Plain, &Shape::Text),
             "Names of the program that may be bound to others, each with what it is.",
         ),
         key(
             "parameters",
-            Shape::Entries(Names::Plain, &Shape::Formula),
+            Shape::Entries(
+                Names::Plain,
+                &Shape::Either(&[Shape::Formula, Shape::Mapping(&PARAMETER)]),
+            ),
             "Constants and counts of roles; a user may replace each by another formula.",
         ),
         key(
@@ -152,6 +165,21 @@ pub(crate) const RULE: Keys = Keys {
     ],
     one_of: &[],
     later: &["use", "for"],
+};
+
+pub(crate) const PARAMETER: Keys = Keys {
+    place: "a parameter",
+    known: &[
+        key(
+            "value",
+            Shape::Formula,
+            "The value it has if nobody sets another.",
+        )
+        .required(),
+        key("about", Shape::Text, "What it means.").required(),
+    ],
+    one_of: &[],
+    later: &[],
 };
 
 pub(crate) const PROBE: Keys = Keys {
@@ -404,4 +432,6 @@ pub(crate) const GUARD: Keys = Keys {
 
 /// Every kind of mapping, in the order of the documents.
 #[cfg(test)]
-pub(crate) const ALL: &[&Keys] = &[&RULE, &PROBE, &JOIN, &WINDOW, &METRIC, &TUNE, &SYNC, &GUARD];
+pub(crate) const ALL: &[&Keys] = &[
+    &RULE, &PARAMETER, &PROBE, &JOIN, &WINDOW, &METRIC, &TUNE, &SYNC, &GUARD,
+];

@@ -30,7 +30,9 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         .and_then(|value| text(value, wrong));
     let source = fields.get("source").and_then(|value| text(value, wrong));
     let names = fields.section("names", wrong, declared);
-    let parameters = fields.section("parameters", wrong, named);
+    let assumptions = fields.sentences("assumptions", wrong);
+    let corrections = fields.sentences("corrections", wrong);
+    let (parameters, meanings) = fields.parameters(wrong);
     let roles = fields.section("roles", wrong, named);
     let probes = fields.section("probes", wrong, probe);
     let captures = fields.captures(wrong);
@@ -60,9 +62,12 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         name,
         about,
         source,
+        assumptions,
+        corrections,
         names,
         bindings: BTreeMap::new(),
         parameters,
+        meanings,
         roles,
         probes,
         captures,
@@ -121,6 +126,27 @@ impl<'a> Fields<'a> {
         };
         let entries = self.entries_of(name, wrong).into_iter();
         entries.filter_map(|entry| checked(entry, wrong)).collect()
+    }
+
+    fn sentences(&self, name: &str, wrong: Wrong<'_>) -> Vec<String> {
+        let found = self
+            .get(name)
+            .map(|value| texts(value, wrong))
+            .unwrap_or_default();
+        found
+            .into_iter()
+            .map(|text| text.raw.trim_end().to_string())
+            .collect()
+    }
+
+    fn parameters(&self, wrong: Wrong<'_>) -> (Vec<Named>, BTreeMap<String, String>) {
+        let found = self.section("parameters", wrong, parameter);
+        let meaning = |(named, about): &(Named, Option<Text>)| {
+            let about = about.as_ref()?.raw.trim_end().to_string();
+            Some((named.name.raw.clone(), about))
+        };
+        let meanings = found.iter().filter_map(meaning).collect();
+        (found.into_iter().map(|(named, _)| named).collect(), meanings)
     }
 
     fn metrics(&self, wrong: Wrong<'_>) -> Vec<MetricEntry> {
@@ -248,6 +274,20 @@ fn named(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Named> {
         name: name.clone(),
         expr: formula(tree, wrong)?,
     })
+}
+
+fn parameter(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Named, Option<Text>)> {
+    if !matches!(tree.node, Node::Mapping(_)) {
+        return Some((named(name, tree, wrong)?, None));
+    }
+    let fields = Fields::of(tree, &keys::PARAMETER, wrong)?;
+    let about = fields
+        .required("about", name.span, wrong)
+        .and_then(|value| text(value, wrong));
+    fields.required("value", name.span, wrong)?;
+    let expr = fields.formula("value", wrong)?;
+    let name = name.clone();
+    Some((Named { name, expr }, about))
 }
 
 fn declared(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Text, String)> {

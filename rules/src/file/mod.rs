@@ -23,11 +23,15 @@ pub struct RuleFile {
     pub(crate) name: Text,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    pub(crate) assumptions: Vec<String>,
+    pub(crate) corrections: Vec<String>,
     /// Names of the program that may be bound to others, each with what it is.
     pub(crate) names: Vec<(Text, String)>,
     /// What they are bound to.
     pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) parameters: Vec<Named>,
+    /// What parameters mean, where the rule says so.
+    pub(crate) meanings: BTreeMap<String, String>,
     pub(crate) roles: Vec<Named>,
     pub(crate) probes: Vec<ProbeEntry>,
     pub(crate) captures: Vec<CaptureEntry>,

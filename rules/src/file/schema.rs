@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_the_table_calls_required_the_reader_and_the_check_require() {
-        let rule = "rule: a\nabout: b\nroles: {r: rank == 0}\nprobes: {p: {role: r, entry: f}, q: {role: r, entry: f}}\n\
+        let rule = "rule: a\nabout: b\nparameters: {l: {value: 3, about: c}}\nroles: {r: rank == 0}\nprobes: {p: {role: r, entry: f}, q: {role: r, entry: f}}\n\
             join: {j: {of: [p, q], by: [p.process = q.process]}}\nwindows: {w: {every: 1s}}\n\
             metrics: {m: {in: w, value: sum(cpu.time)}}\n\
             tune: [{set: x, role: r, value: 1, when: m > 1s, guard: {maximize: m, over: 1, undo_if_worse_by: 1%}}]\n";
@@ -233,6 +233,7 @@ mod tests {
         assert!(check(&whole) && accepted(rule).is_ok());
         let places = [
             ("a rule", ""),
+            ("a parameter", "/parameters/l"),
             ("a probe", "/probes/p"),
             ("a join", "/join/j"),
             ("a metric", "/metrics/m"),
