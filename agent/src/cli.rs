@@ -33,7 +33,7 @@ pub enum Command {
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
     Journal(JournalArgs),
-    /// Rules: list, show, new, check, schema
+    /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
     /// Rules on recordings: needs no program, no root, no kernel
@@ -148,6 +148,12 @@ pub enum RuleCommand {
     New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
     Check(CheckRuleArgs),
+    /// What rules need measured, probed and written, and what is sent for each hit
+    Plan {
+        /// The files, or names of built-in rules
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+    },
     /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
     Schema,
 }

@@ -1,6 +1,6 @@
 //! Whether a rule fits a program: what it names is there, once, of a type that it can use.
 //!
-//! What the program has is handed in as data; it is not looked at here. Which names are of interest, [`RuleFile::sought`]
+//! What the program has is handed in as data; it is not looked at here. Which names are of interest, [`CheckedRule::sought`]
 //! tells.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,6 +11,10 @@
 //! same decisions. Numbers are in seconds and bytes inside the language; what the agent hands in is in nanoseconds and
 //! bytes, as the kernel counts. A value may be *none*, with a reason: it spreads, never becomes 0 and never acts.
 //!
+//! Beside this way: [`schema()`] is the JSON Schema of a rule file and [`page()`] a rule's page for people, both made of what the
+//! language declares; [`fit()`] compares a rule with what a program has before anything is attached; [`recording`] stores what an
+//! engine was told, so that rules can be replayed on it; [`explain()`] has a page for every error.
+//!
 //! The language itself is described in `LANGUAGE.md` of this folder. Where to read: `lang` (formulas: text to tree),
 //! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows, findings, trials).
 //!
@@ -63,6 +67,7 @@
 //! assert!(engine.status()[0].why.starts_with("on trial"));
 //! ```
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 pub mod aggregate;
 mod calls;

@@ -76,14 +76,14 @@ fn compare(
     Ok(true)
 }
 
-fn refuse(name: &str, text: &str, wrong: &[Diagnostic]) -> bool {
+pub(super) fn refuse(name: &str, text: &str, wrong: &[Diagnostic]) -> bool {
     eprint!("{}", diagnostics::render(name, text, wrong));
     say!("{name}: {} found", plural(wrong.len(), "mistake"));
     false
 }
 
 /// The text of a file, or of a built-in rule.
-fn text(path: &Path, name: &str) -> Result<String, Failure> {
+pub(super) fn text(path: &Path, name: &str) -> Result<String, Failure> {
     let built_in = rules::library()
         .iter()
         .chain(rules::models())

@@ -1,10 +1,11 @@
-//! `tuneagent rule list|show|new|check|schema`: the built-in rules, rules to begin with, and mistakes in rule files. Attaches
+//! `tuneagent rule list|show|new|check|plan|schema`: the built-in rules, rules to begin with, and mistakes in rule files. Attaches
 //! nothing.
 
 mod candidates;
 mod check;
 mod fit;
 mod new;
+mod plan;
 mod skeleton;
 
 use crate::{
@@ -18,6 +19,7 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
         RuleCommand::Show { name } => show(name),
         RuleCommand::Check(args) => check::run(args),
         RuleCommand::New(args) => new::run(args),
+        RuleCommand::Plan { files } => plan::run(files),
         RuleCommand::Schema => {
             say!("{}", rules::schema());
             Ok(Code::Done)
