@@ -13,6 +13,8 @@ use crate::{Result, target_folder};
 const TARGETS: [&str; 2] = ["rule_file", "recording"];
 const SMOKE_SECONDS: u32 = 10;
 const LONG_SECONDS: u32 = 300;
+/// Of what a target says that fails.
+const LAST_LINES: usize = 40;
 
 /// What cargo-fuzz gives to the compiler, without a sanitizer. Debug assertions compare values with their types.
 const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -99,16 +101,29 @@ fn fuzz(root: &Path, name: &str, seconds: u32) -> Result<()> {
             "-max_len=4096",
             "-print_final_stats=1",
         ])
-        // What is found every second is of no interest; the figures at the end are.
-        .args(["-verbosity=0", "-close_fd_mask=1"])
         .arg(format!("-artifact_prefix={}/{name}-", folder(root).display()));
     let dictionary = root.join("rules/fuzz").join(format!("{name}.dict"));
     if dictionary.exists() {
         command.arg(format!("-dict={}", dictionary.display()));
     }
-    run(&mut command).map_err(|error| {
-        format!("{error}\nthe input is kept beside the target: run the target on it alone to see why, then make it a test")
-    })
+    let output = command
+        .output()
+        .map_err(|error| format!("{name} cannot be started: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        let figures = said.lines().filter_map(|line| line.strip_prefix("stat::"));
+        let figures: Vec<String> = figures
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        println!("    {name}: {}", figures.join(", "));
+        return Ok(());
+    }
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+    Err(format!(
+        "{last}\n{name} ended with {}; the input is kept where the lines above say: make it a test, then mend it",
+        output.status
+    ))
 }
 
 /// Adds to the committed corpus the fewest inputs that reach what it does not reach yet; how often does not count.
