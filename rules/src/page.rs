@@ -19,15 +19,29 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
     if let Some(source) = rule.source() {
         line!(out, "Source: {}\n", sentence(source));
     }
-    list(&mut out, "Assumptions", &file.assumptions);
-    list(&mut out, "Corrections to the source", &file.corrections);
+    settings(&mut out, file);
+    observations(&mut out, file, rule);
+    if !file.tunes.is_empty() {
+        line!(out, "## Tunes\n");
+        file.tunes.iter().for_each(|entry| tune(&mut out, entry));
+    }
+    let effects: Vec<String> = rule.plan().effects.iter().map(|effect| upper(effect)).collect();
+    list(&mut out, "Effects", &effects);
+    out.truncate(out.trim_end().len());
+    out + "\n"
+}
+
+/// What a user should know and may set.
+fn settings(out: &mut String, file: &RuleFile) {
+    list(out, "Assumptions", &file.assumptions);
+    list(out, "Corrections to the source", &file.corrections);
     let parameters = file.parameters.iter().map(|named| {
         let name = &named.name.raw;
         let meaning = file.meanings.get(name).map_or("", String::as_str);
         vec![code(name), code(&named.expr.to_string()), meaning.to_string()]
     });
     table(
-        &mut out,
+        out,
         "Parameters",
         &["`--param`", "default", "meaning"],
         parameters,
@@ -36,19 +50,18 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
         .names
         .iter()
         .map(|(name, what)| vec![code(&name.raw), what.trim_end().to_string()]);
-    table(
-        &mut out,
-        "Names of the program",
-        &["`--bind`", "what it is"],
-        names,
-    );
+    table(out, "Names of the program", &["`--bind`", "what it is"], names);
+}
+
+/// What the rule looks at.
+fn observations(out: &mut String, file: &RuleFile, rule: &CheckedRule) {
     let roles = file
         .roles
         .iter()
         .map(|role| vec![code(&role.name.raw), code(&role.expr.to_string())]);
-    table(&mut out, "Roles", &["role", "processes with"], roles);
+    table(out, "Roles", &["role", "processes with"], roles);
     table(
-        &mut out,
+        out,
         "Probes",
         &["probe", "in every", "at", "captures"],
         file.probes.iter().map(|entry| probe(file, entry)),
@@ -65,31 +78,13 @@ pub fn page(file: &RuleFile, rule: &CheckedRule) -> String {
             by.collect::<Vec<_>>().join(", "),
         ]
     });
-    table(
-        &mut out,
-        "Joins",
-        &["join", "each", "with the", "of equal"],
-        joins,
-    );
+    table(out, "Joins", &["join", "each", "with the", "of equal"], joins);
     let windows = file
         .windows
         .iter()
         .map(|entry| vec![code(&entry.name.raw), window(entry)]);
-    table(&mut out, "Windows", &["window", ""], windows);
-    table(
-        &mut out,
-        "Metrics",
-        &["metric", "formula", "is"],
-        metrics(file, rule),
-    );
-    if !file.tunes.is_empty() {
-        line!(out, "## Tunes\n");
-        file.tunes.iter().for_each(|entry| tune(&mut out, entry));
-    }
-    let effects: Vec<String> = rule.plan().effects.iter().map(|effect| upper(effect)).collect();
-    list(&mut out, "Effects", &effects);
-    out.truncate(out.trim_end().len());
-    out + "\n"
+    table(out, "Windows", &["window", ""], windows);
+    table(out, "Metrics", &["metric", "formula", "is"], metrics(file, rule));
 }
 
 fn list(out: &mut String, title: &str, items: &[String]) {
