@@ -286,6 +286,57 @@ pub const PAGES: &[Page] = &[
         "A warning: `by` binds tighter than `/`. In `sum(a) / sum(b) by process` the first sum is one value for all\n\
          rows. To divide row by row give both the key: `(sum(a) by process) / (sum(b) by process)`.",
     ),
+    page(
+        "E0160",
+        "a role that no process has",
+        "The condition of the role is false of every process of the program, or speaks of facts that are not known: `rank`\n\
+         of a program without MPI, or an `exe` that is written otherwise. What the rule measures and changes in that role\n\
+         it does when a process takes the role. A rule of whose roles nobody has any is about another program.",
+    ),
+    page(
+        "E0161",
+        "the program has no such function",
+        "No file of the process defines a function of this name. It may be inlined wherever it is called (`noinline` keeps\n\
+         it), static in a file without symbols, or C++, whose names the linker writes otherwise. `--bind` gives a\n\
+         name of the rule another name in the program.",
+    ),
+    page(
+        "E0162",
+        "the program has no such variable",
+        "No file of the process defines a global variable of this name. It may be local to a function, optimised away, or\n\
+         static in a file without symbols. `--bind` gives a name of the rule another name in the program.",
+    ),
+    page(
+        "E0163",
+        "a name that means several things",
+        "Several files of the process define the name. Of a function every copy is probed. Of a variable nobody can say\n\
+         which is meant, and none is read or written.",
+    ),
+    page(
+        "E0164",
+        "a type that is not known",
+        "The program has no debug information on what is read, so its size and kind are not known. State them in the rule:\n\n    \
+         step.rows: number_of_rows as i64",
+    ),
+    page(
+        "E0165",
+        "another type than the rule needs",
+        "What the debug information says of the variable or parameter does not go with what the rule does with it. A\n\
+         number is not written to a boolean, and no value to a variable of another size; numbers with a fraction are\n\
+         passed in registers that a probe cannot read.",
+    ),
+    page(
+        "E0166",
+        "a variable that is read-only",
+        "The compiler or the loader has put the variable where the program itself cannot write it, and the program relies on it\n\
+         not to change. It is never written.",
+    ),
+    page(
+        "E0167",
+        "a variable that cannot be used",
+        "The name means something that cannot be read or written from outside, such as a thread-local variable, of which every\n\
+         thread has its own, or the process could not be looked into.",
+    ),
 ];
 
 #[cfg(test)]

@@ -143,6 +143,15 @@ layouts! {
 const LONGEST_TEXT: u8 = 64;
 
 impl Layout {
+    /// What rules call it.
+    pub fn name(self) -> String {
+        if let Layout::Str(length) = self {
+            return format!("str({length})");
+        }
+        let found = Layout::ALL.iter().find(|(_, known)| *known == self);
+        found.map_or_else(String::new, |(name, _)| (*name).to_string())
+    }
+
     /// The layout called `name`: `i32`, `str(16)`.
     pub fn named(name: &str) -> Option<Layout> {
         let text = name.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
@@ -174,7 +183,10 @@ mod tests {
             "head->next->n"
         );
         assert_eq!(source(Base::Argument(1), vec![Step::Dereference]), "*arg(1)");
-        assert_eq!(source(head(), vec![Step::Dereference, Step::Index(1)]), "(*head)[1]");
+        assert_eq!(
+            source(head(), vec![Step::Dereference, Step::Index(1)]),
+            "(*head)[1]"
+        );
         assert_eq!(source(head(), vec![field("a"), Step::Index(2)]), "head.a[2]");
     }
 

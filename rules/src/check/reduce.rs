@@ -163,7 +163,11 @@ impl Infer<'_> {
         let reduction = call.reduction;
         let Some(rows) = of.of.table else {
             let message = "this is a single value already: there is nothing to fold";
-            let around = self.names.around(self.home).first().map(|outer| self.names.window_name(*outer));
+            let around = self
+                .names
+                .around(self.home)
+                .first()
+                .map(|outer| self.names.window_name(*outer));
             let help = match (&of.term, around) {
                 (Term::Metric(_), Some(outer)) => {
                     format!("in the window around it, it is a table: `{{in: {outer}, value: …}}`")

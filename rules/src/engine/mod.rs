@@ -39,7 +39,7 @@ use join::Joiner;
 pub use node::{Node, NodeId, Partial, Report, Schedule};
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
-    Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
+    Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
 };
 use remote::Remote;
 use samples::Samples;
