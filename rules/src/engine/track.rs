@@ -333,12 +333,14 @@ impl Track {
     ) -> Vec<Closed> {
         let mut out = Vec::new();
         while let Some(first) = self.open.front_mut() {
-            let end = first.end().unwrap_or_else(|| first.start());
+            let known_end = first.end();
+            let end = known_end.unwrap_or_else(|| first.start());
             let over = end < time || (inclusive && end == time);
             let given_up = borders
                 .timeout
                 .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
-            if !over && !given_up {
+            // While it goes on there is no need to look at what it lacks.
+            if (!over || known_end.is_none()) && !given_up {
                 return out;
             }
             // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.

@@ -47,6 +47,11 @@ impl WindowFolds {
         self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())
     }
 
+    /// The place of a fold among those of its probe that are made as hits come.
+    pub(super) fn at(&self, probe: usize, slot: usize) -> Option<usize> {
+        self.of_probe.get(probe)?.iter().position(|place| *place == slot)
+    }
+
     /// Whether the probe's hits are kept until the close.
     pub(crate) fn keeps(&self, probe: usize) -> bool {
         self.keeps.get(probe) == Some(&true)
