@@ -92,8 +92,8 @@ pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
     Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode, Node,
-    NodeId, Observation, Outcome, Output, Partial, ProbeId, Report, RuleId, Schedule, Standing, TuneStatus,
-    Verdict,
+    NodeId, Observation, Outcome, Output, Partial, PlacedFold, Placement, ProbeId, Report, RuleId, Schedule,
+    Standing, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{RuleFile, Site};

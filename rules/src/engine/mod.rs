@@ -14,6 +14,7 @@ mod join;
 mod ledger;
 mod node;
 mod output;
+mod placement;
 mod remote;
 mod samples;
 mod stream;
@@ -37,6 +38,7 @@ pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
     Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
 };
+pub use placement::{PlacedFold, Placement};
 use remote::Remote;
 use samples::Samples;
 use stream::{Arrived, Stream};

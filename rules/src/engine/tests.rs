@@ -643,6 +643,7 @@ fn the_same_stream_gives_the_same_outputs() {
 mod keywords;
 mod law;
 mod models;
+mod nodes;
 mod probed;
 
 mod laws {

@@ -17,3 +17,7 @@ pub(crate) use content::Content;
 pub(crate) use gather::{NOWHERE, WindowFolds};
 pub(crate) use past::Past;
 pub(crate) use read::{of_values, value};
+pub(crate) use source::waits;
+
+#[cfg(test)]
+mod tests;
