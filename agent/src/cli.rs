@@ -150,6 +150,15 @@ pub enum RuleCommand {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// What rules compute and where: parts they share, probes they share, kernel, node or coordinator
+    Plan {
+        /// Built-in rules by their names, files, folders
+        #[arg(required = true)]
+        rules: Vec<String>,
+        /// For Graphviz
+        #[arg(long)]
+        dot: bool,
+    },
 }
 
 /// `tuneagent replay`

@@ -14,6 +14,7 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
     match command {
         RuleCommand::List => list(),
         RuleCommand::Show { name } => show(name),
+        RuleCommand::Plan { rules, dot } => super::graph::run(rules, *dot),
         RuleCommand::Check { files } => {
             let mut code = Code::Done;
             for file in files {
@@ -54,7 +55,9 @@ fn check(path: &Path) -> Result<bool, Failure> {
     let name = path.display().to_string();
     let text = fs::read_to_string(path)
         .map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
-    match RuleFile::parse(&text).and_then(|file| file.check(&BTreeMap::new())) {
+    let library = |used: &str| crate::rulebook::beside(&name, used);
+    let file = RuleFile::parse(&text).and_then(|file| file.with_library(&library));
+    match file.and_then(|file| file.check(&BTreeMap::new())) {
         Ok(rule) => {
             eprint!("{}", diagnostics::render(&name, &text, rule.warnings()));
             say!("{name}: the rule {} can run", rule.name());
