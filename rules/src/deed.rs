@@ -186,7 +186,11 @@ impl Deed {
         process: ProcessId,
     ) -> Result<Action, String> {
         let mut values = values.iter().map(|value| row(value, process));
-        let mut next = || values.next().unwrap_or_else(|| Err("it was not computed".to_string()));
+        let mut next = || {
+            values
+                .next()
+                .unwrap_or_else(|| Err("it was not computed".to_string()))
+        };
         Ok(match self {
             Deed::Set {
                 variable, everywhere, ..

@@ -272,7 +272,9 @@ fn factoring_x(batch: Value, others: Vec<Value>) -> Value {
     let step = |f: fn(f64, f64) -> Result<f64, String>| {
         move |a: Scalar, b: Scalar| finite(f(number(&a)?, number(&b)?)?)
     };
-    let spread = mean.zip(stddev, step(factoring::variation)).zip(workers, step(factoring::spread));
+    let spread = mean
+        .zip(stddev, step(factoring::variation))
+        .zip(workers, step(factoring::spread));
     batch.zip(spread, step(factoring::factor))
 }
 

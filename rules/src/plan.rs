@@ -42,6 +42,8 @@ pub struct PlannedWindow {
     pub name: String,
     /// Its length in nanoseconds; none where hits are its borders: then [`crate::Observation::Watermark`]s close it.
     pub every: Option<u64>,
+    /// The window it lies in.
+    pub within: Option<String>,
 }
 
 /// A place to be probed.
@@ -132,11 +134,24 @@ pub(crate) struct Parts<'a> {
 }
 
 pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
-    let role_name = |role: usize| parts.roles.get(role).map_or(String::new(), |role| role.name.clone());
+    let role_name = |role: usize| {
+        parts
+            .roles
+            .get(role)
+            .map_or(String::new(), |role| role.name.clone())
+    };
     let mut plan = Plan {
         rule: parts.rule.to_string(),
-        windows: parts.windows.iter().map(planned_window).collect(),
-        probes: parts.probes.iter().map(|probe| planned_probe(probe, role_name(probe.role))).collect(),
+        windows: parts
+            .windows
+            .iter()
+            .map(|window| planned_window(window, parts.windows))
+            .collect(),
+        probes: parts
+            .probes
+            .iter()
+            .map(|probe| planned_probe(probe, role_name(probe.role)))
+            .collect(),
         measures: BTreeSet::new(),
         symbols: BTreeSet::new(),
         libraries: BTreeSet::new(),
@@ -150,12 +165,20 @@ pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
     }
     let formulas = parts.roles.iter().flat_map(|role| &role.conditions);
     let formulas = formulas.chain(parts.metrics.iter().map(|metric| &metric.value));
-    let formulas = formulas.chain(parts.runs.iter().flat_map(|run| std::iter::once(&run.of).chain(&run.by)));
+    let formulas = formulas.chain(
+        parts
+            .runs
+            .iter()
+            .flat_map(|run| std::iter::once(&run.of).chain(&run.by)),
+    );
     formulas
         .chain(parts.tunes.iter().flat_map(Tune::formulas))
         .for_each(|formula| plan.need(formula));
     for borders in parts.windows.iter().filter_map(Window::borders) {
-        borders.begins_at().into_iter().for_each(|probe| plan.need_hits(probe));
+        borders
+            .begins_at()
+            .into_iter()
+            .for_each(|probe| plan.need_hits(probe));
         borders.to.into_iter().for_each(|probe| plan.need_hits(probe));
         let conditions = borders.complete.iter().map(|(_, condition)| condition);
         conditions
@@ -197,13 +220,15 @@ fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
     }
 }
 
-fn planned_window(window: &Window) -> PlannedWindow {
+fn planned_window(window: &Window, all: &[Window]) -> PlannedWindow {
+    let within = window.borders().and_then(|borders| all.get(borders.within?));
     PlannedWindow {
         name: window.name.clone(),
         every: match window.kind {
             WindowKind::Timed(every) => Some(every),
             WindowKind::Probed(_) => None,
         },
+        within: within.map(|window| window.name.clone()),
     }
 }
 
@@ -304,7 +329,10 @@ fn probed(probe: &PlannedProbe) -> String {
         false => format!(", reads {}", captures.join(", ")),
     };
     let off = if probe.off_at_first { ", off at first" } else { "" };
-    format!("probes {site} {} in every {}{reads}{off}", probe.function, probe.role)
+    format!(
+        "probes {site} {} in every {}{reads}{off}",
+        probe.function, probe.role
+    )
 }
 
 /// What a change does to a program, in a sentence.
@@ -356,7 +384,10 @@ fn effect(change: &Change, role: &str) -> String {
             function,
             argument,
             value,
-        } => format!("patches {function} so that argument {argument} becomes {}{range}", what(value)),
+        } => format!(
+            "patches {function} so that argument {argument} becomes {}{range}",
+            what(value)
+        ),
         Deed::Affinity(_) => "binds the threads to cores".to_string(),
         Deed::Enable { name, .. } => format!("switches the probe {name} on"),
         Deed::Disable { name, .. } => format!("switches the probe {name} off"),

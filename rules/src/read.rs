@@ -167,11 +167,17 @@ mod tests {
         let field = |name: &str| Step::Field(name.to_string());
         let head = || Base::Global("head".to_string());
         assert_eq!(
-            source(head(), vec![Step::Dereference, field("next"), Step::Dereference, field("n")]),
+            source(
+                head(),
+                vec![Step::Dereference, field("next"), Step::Dereference, field("n")]
+            ),
             "head->next->n"
         );
         assert_eq!(source(Base::Argument(1), vec![Step::Dereference]), "*arg(1)");
-        assert_eq!(source(head(), vec![Step::Dereference, Step::Index(1)]), "(*head)[1]");
+        assert_eq!(
+            source(head(), vec![Step::Dereference, Step::Index(1)]),
+            "(*head)[1]"
+        );
         assert_eq!(source(head(), vec![field("a"), Step::Index(2)]), "head.a[2]");
     }
 

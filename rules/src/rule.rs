@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::action::SyncPoint;
 use crate::calls::Past;
+use crate::deed::Change;
 use crate::diag::Diagnostic;
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::function::Reduction;
-use crate::action::SyncPoint;
-use crate::deed::Change;
 use crate::plan::Plan;
 use crate::read::PlannedCapture;
 use crate::target::Target;
@@ -351,9 +351,9 @@ impl CheckedRule {
                     "waits for processes: {count} of at least {} have the role {name}",
                     role.least
                 )),
-                (false, Some(most)) => {
-                    Some(format!("waits: {count} processes have the role {name}, it is for at most {most}"))
-                }
+                (false, Some(most)) => Some(format!(
+                    "waits: {count} processes have the role {name}, it is for at most {most}"
+                )),
                 (false, None) => None,
             }
         };

@@ -83,7 +83,10 @@ mod tests {
     #[test]
     fn a_target_is_printed_as_it_is_written() {
         for text in ["f", "solve_*", "A::b", "mpi.*", "mpi.MPI_Send", "openmp.region"] {
-            assert_eq!(Target::named(text).map(|target| target.to_string()).as_deref(), Some(text));
+            assert_eq!(
+                Target::named(text).map(|target| target.to_string()).as_deref(),
+                Some(text)
+            );
         }
         assert_eq!(Target::named("openmp.regoin"), None);
         assert_eq!(Target::named("mpi."), None);

@@ -101,9 +101,11 @@ fn line(act: &Act) -> Option<String> {
         } => Some(format!("finding  {rule}   {}", text.trim_end())),
         Act::Found { .. } => None,
         Act::Gone { rule } => Some(format!("gone     {rule}")),
-        Act::Decided(decision) => {
-            Some(format!("decision {}   {}", decision.rule, decision.asked.join(", ")))
-        }
+        Act::Decided(decision) => Some(format!(
+            "decision {}   {}",
+            decision.rule,
+            decision.asked.join(", ")
+        )),
         Act::Judged { rule, guard, .. } => Some(format!("guard    {rule}   {}", guard.text)),
     }
 }

@@ -137,7 +137,11 @@ fn chosen<'a>(
 pub fn beside(place: &str, name: &str) -> Option<String> {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
     let file = Path::new(place).with_file_name(format!("{name}.yaml"));
-    let text = if plain { fs::read_to_string(file).ok() } else { None };
+    let text = if plain {
+        fs::read_to_string(file).ok()
+    } else {
+        None
+    };
     let shipped = || rules::library().iter().chain(rules::models());
     text.or_else(|| {
         let found = shipped().find(|(known, _)| *known == name);
@@ -156,7 +160,10 @@ fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
         let (path, instance) = instance_of(path);
         if let Some(shipped) = shipped(path) {
             let new = Source { instance, ..shipped };
-            if !sources.iter().any(|known| known.name == new.name && known.instance == new.instance) {
+            if !sources
+                .iter()
+                .any(|known| known.name == new.name && known.instance == new.instance)
+            {
                 sources.push(new);
             }
             continue;
@@ -219,7 +226,8 @@ fn bind(sources: &mut Vec<Source>, name: &str, text: &str) -> Result<(), Failure
         Failure::not_there(format!("nothing was attached\n{text}"))
     };
     let bindings = Bindings::parse(text).map_err(refuse)?;
-    let is_for = |source: &Source| RuleFile::parse(&source.text).is_ok_and(|file| file.name() == bindings.rule);
+    let is_for =
+        |source: &Source| RuleFile::parse(&source.text).is_ok_and(|file| file.name() == bindings.rule);
     if !sources.iter().any(is_for) {
         let Some(shipped) = shipped(&bindings.rule) else {
             let message = format!("{name} is for the rule {}, which is not loaded", bindings.rule);
@@ -294,7 +302,10 @@ mod tests {
             .iter()
             .map(|rule| (rule.name(), rule.parameters()[1].1.as_str()))
             .collect();
-        assert_eq!(gains, [("optimal-workers@left", "4 %"), ("optimal-workers@right", "7 %")]);
+        assert_eq!(
+            gains,
+            [("optimal-workers@left", "4 %"), ("optimal-workers@right", "7 %")]
+        );
     }
 
     #[test]
@@ -313,7 +324,10 @@ mod tests {
             "base.yaml",
             "rule: base\nabout: b\nwindows:\n  w: {every: 1s}\nmetrics:\n  used: sum(cpu.time) / w.duration\n",
         );
-        let user = write("user.yaml", "rule: user\nabout: b\nuse: [base]\nmetrics:\n  half: used / 2\n");
+        let user = write(
+            "user.yaml",
+            "rule: user\nabout: b\nuse: [base]\nmetrics:\n  half: used / 2\n",
+        );
         assert_eq!(loaded(&["none", &user], &[])[0].name(), "user");
     }
 }

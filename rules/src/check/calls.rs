@@ -42,7 +42,11 @@ impl Infer<'_> {
         }
         let message = "`call` is which MPI function was called, and this is no measure of MPI";
         let help = "mpi.time, mpi.calls, mpi.bytes; which function a hit is of is its `function`";
-        self.report(Diagnostic::error("E0134", message).at(condition.span, "").help(help))
+        self.report(
+            Diagnostic::error("E0134", message)
+                .at(condition.span, "")
+                .help(help),
+        )
     }
 
     /// A measure of the calls that are chosen; nothing if none are, or it is no measure of MPI.

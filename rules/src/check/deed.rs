@@ -38,7 +38,16 @@ const fn form(keyword: Keyword, must: &'static [&'static str], may: &'static [&'
 }
 
 /// Keys of a change of the program: switching a probe is none.
-const OF_A_CHANGE: &[&str] = &["role", "guard", "expect", "at", "together", "independent", "stale", "cooldown"];
+const OF_A_CHANGE: &[&str] = &[
+    "role",
+    "guard",
+    "expect",
+    "at",
+    "together",
+    "independent",
+    "stale",
+    "cooldown",
+];
 
 impl TuneEntry {
     /// The keys it has of those that belong to some kinds of tunes only, each with its place.
@@ -61,8 +70,12 @@ impl TuneEntry {
             ("stale", &self.stale),
             ("independent", &self.independent),
         ];
-        let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text.as_ref()?.span)));
-        let exprs = exprs.into_iter().filter_map(|(key, expr)| Some((key, expr.as_ref()?.span)));
+        let texts = texts
+            .into_iter()
+            .filter_map(|(key, text)| Some((key, text.as_ref()?.span)));
+        let exprs = exprs
+            .into_iter()
+            .filter_map(|(key, expr)| Some((key, expr.as_ref()?.span)));
         let guard = self.guard.as_ref().map(|guard| ("guard", guard.span));
         let at = self.at.as_ref().map(|at| ("at", at.function.span));
         texts.chain(exprs).chain(guard).chain(at).collect()
@@ -76,7 +89,11 @@ impl Checker<'_> {
         let role = match (&entry.role, probe) {
             (_, true) => Some(0),
             (Some(role), _) => self.role_named(role),
-            (None, _) => self.only_role(entry.span, "a tune that changes a program", "which processes are changed"),
+            (None, _) => self.only_role(
+                entry.span,
+                "a tune that changes a program",
+                "which processes are changed",
+            ),
         };
         let guard = match &entry.guard {
             Some(guard) => self.guard(guard, home).map(Some),
@@ -110,14 +127,20 @@ impl Checker<'_> {
         };
         let keyword = action.keyword.name();
         let given = entry.special_keys();
-        for must in form.must.iter().filter(|must| !given.iter().any(|(key, _)| key == *must)) {
+        for must in form
+            .must
+            .iter()
+            .filter(|must| !given.iter().any(|(key, _)| key == *must))
+        {
             let message = format!("`{keyword}` must have `{must}`");
             self.wrong
                 .push(Diagnostic::error("E0111", message).at(action.target.span, ""));
         }
         let switches = matches!(action.keyword, Keyword::Enable | Keyword::Disable);
         for (key, span) in given {
-            let own = FORMS.iter().any(|form| form.must.contains(&key) || form.may.contains(&key));
+            let own = FORMS
+                .iter()
+                .any(|form| form.must.contains(&key) || form.may.contains(&key));
             let its = form.must.contains(&key) || form.may.contains(&key);
             if (own && !its) || (switches && OF_A_CHANGE.contains(&key)) {
                 let message = format!("`{key}` does not belong to `{keyword}`");
@@ -232,7 +255,10 @@ impl Checker<'_> {
                         ..
                     },
                 ] => {
-                    let number = digits.parse().ok().filter(|number| *number < super::source::ARGUMENTS);
+                    let number = digits
+                        .parse()
+                        .ok()
+                        .filter(|number| *number < super::source::ARGUMENTS);
                     number.map(|number| (function.clone(), *function_span, number))
                 }
                 _ => None,
@@ -270,7 +296,10 @@ impl Checker<'_> {
             _ => false,
         };
         if can {
-            return value.children().into_iter().try_for_each(|part| self.can_be_compiled(part));
+            return value
+                .children()
+                .into_iter()
+                .try_for_each(|part| self.can_be_compiled(part));
         }
         let message = "this cannot be computed where the argument is passed";
         let help = "with `original` there are + - * / min max clamp; give the rest a name under `metrics`";
@@ -292,7 +321,10 @@ impl Checker<'_> {
             let message = format!("a call has at most {} arguments", super::source::ARGUMENTS);
             return self.report(Diagnostic::error("E0153", message).at(call.span, ""));
         }
-        let given: Vec<Option<Given>> = arguments.iter().map(|argument| self.given(argument, home)).collect();
+        let given: Vec<Option<Given>> = arguments
+            .iter()
+            .map(|argument| self.given(argument, home))
+            .collect();
         let given = given.into_iter().collect::<Option<Vec<Given>>>()?;
         Some((self.file.bound(function), given))
     }

@@ -336,7 +336,11 @@ impl Infer<'_> {
 
     /// What the totals of a probe tell need not be told hit by hit; totals are told at any time, not at borders.
     fn cheapest(&self, fold: Fold) -> Term {
-        let timed = self.names.windows.get(self.home).is_none_or(|window| window.timed);
+        let timed = self
+            .names
+            .windows
+            .get(self.home)
+            .is_none_or(|window| window.timed);
         if !timed || fold.reach != Reach::Instance {
             return Term::Fold(Box::new(fold));
         }

@@ -172,7 +172,10 @@ impl Names {
     /// Whether hits of a probe are placed in a window by a key, or are its borders.
     fn places(&self, window: usize, probe: usize) -> bool {
         self.windows.get(window).is_some_and(|window| {
-            let keyed = window.keys.as_ref().and_then(|keys| keys.get(probe).copied().flatten());
+            let keyed = window
+                .keys
+                .as_ref()
+                .and_then(|keys| keys.get(probe).copied().flatten());
             window.borders.contains(&probe) || keyed.is_some()
         })
     }
@@ -246,11 +249,15 @@ impl Names {
             }
             _ => {}
         }
-        expr.children().into_iter().for_each(|child| self.windows_in(child, out));
+        expr.children()
+            .into_iter()
+            .for_each(|child| self.windows_in(child, out));
     }
 
     fn window_bordered_by(&self, probe: usize) -> Option<usize> {
-        self.windows.iter().position(|window| window.borders.contains(&probe))
+        self.windows
+            .iter()
+            .position(|window| window.borders.contains(&probe))
     }
 
     /// The probes of which a formula has a value for each hit; borders of any window have one value in it.
@@ -291,7 +298,8 @@ impl Names {
                 match whole_run && !self.hits_of(of).is_empty() {
                     true => seen.history = true,
                     false => {
-                        seen.pinned |= matches!(&count.node, Node::Name(name) if self.window_named(name).is_some());
+                        seen.pinned |=
+                            matches!(&count.node, Node::Name(name) if self.window_named(name).is_some());
                         self.see(of, reduced, seen);
                     }
                 }
@@ -302,7 +310,9 @@ impl Names {
             } => {
                 seen.pinned |= self.homes.contains_key(function.as_str());
                 let inside = reduced || is_reduction(function, arguments.len());
-                return arguments.iter().for_each(|argument| self.see(argument, inside, seen));
+                return arguments
+                    .iter()
+                    .for_each(|argument| self.see(argument, inside, seen));
             }
             Node::Name(name) | Node::At { place: name, .. } => self.see_name(name, reduced, seen),
             _ => {}

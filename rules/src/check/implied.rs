@@ -12,7 +12,10 @@ impl RuleFile {
     /// The rule with the probes it implies.
     pub(super) fn with_implied(&self) -> RuleFile {
         let mut file = self.clone();
-        let borders = self.windows.iter().flat_map(|window| window.from.iter().chain(&window.to));
+        let borders = self
+            .windows
+            .iter()
+            .flat_map(|window| window.from.iter().chain(&window.to));
         let mut entries: Vec<&Text> = borders.filter(|border| border.raw.ends_with(".entry")).collect();
         entries.dedup_by_key(|border| border.raw.as_str());
         for border in entries {
@@ -50,7 +53,8 @@ impl RuleFile {
             ..span.clone()
         };
         let captured = self.captures.iter().filter(|capture| capture.probe.raw == base);
-        let known = captured.filter(|capture| !capture.expr.names().iter().any(|(name, _)| is_returned(name)));
+        let known =
+            captured.filter(|capture| !capture.expr.names().iter().any(|(name, _)| is_returned(name)));
         let known: Vec<CaptureEntry> = known
             .map(|capture| CaptureEntry {
                 probe: border.clone(),

@@ -11,6 +11,7 @@ mod homes;
 mod implied;
 mod infer;
 mod join;
+mod names;
 mod operators;
 mod order;
 mod past;
@@ -198,7 +199,14 @@ impl Checker<'_> {
         let sections: [(&str, Vec<&Text>); 6] = [
             ("a parameter", file.parameters.iter().map(|n| &n.name).collect()),
             ("a role", file.roles.iter().map(|n| &n.name).collect()),
-            ("a probe", file.probes.iter().filter(|n| !n.implied).map(|n| &n.name).collect()),
+            (
+                "a probe",
+                file.probes
+                    .iter()
+                    .filter(|n| !n.implied)
+                    .map(|n| &n.name)
+                    .collect(),
+            ),
             ("a join", file.joins.iter().map(|n| &n.name).collect()),
             ("a window", file.windows.iter().map(|n| &n.name).collect()),
             ("a metric", file.metrics.iter().map(|n| &n.named.name).collect()),

@@ -37,12 +37,19 @@ impl Infer<'_> {
     }
 
     /// `x over 5`, where no reduction has taken it.
-    pub(super) fn over(&mut self, of: &Expr, count: &Expr, unit: Option<&(String, Span)>, span: Span) -> Option<Typed> {
+    pub(super) fn over(
+        &mut self,
+        of: &Expr,
+        count: &Expr,
+        unit: Option<&(String, Span)>,
+        span: Span,
+    ) -> Option<Typed> {
         if let Some(probe) = self.stream_of(of) {
             return self.hits_over(probe, count, unit, span);
         }
         if let Some((unit, place)) = unit {
-            let message = format!("`{unit}` cannot be counted: what stands before `over` has no value for each hit");
+            let message =
+                format!("`{unit}` cannot be counted: what stands before `over` has no value for each hit");
             return self.report(Diagnostic::error("E0134", message).at(*place, ""));
         }
         if let Node::Name(name) = &count.node
@@ -60,7 +67,11 @@ impl Infer<'_> {
         if metric.of.table.is_some() {
             let message = "this has several values in each window, and earlier windows make one table of one value each";
             let help = "fold it first, under a name of its own; or take one window: `x[-1]`";
-            return self.report(Diagnostic::error("E0143", message).at(of.span, "a table").help(help));
+            return self.report(
+                Diagnostic::error("E0143", message)
+                    .at(of.span, "a table")
+                    .help(help),
+            );
         }
         let Some(count) = whole(&count_of, 1000.0) else {
             let message = "`over` is a constant number of windows: a whole number of 1 to 1000";
@@ -82,7 +93,13 @@ impl Infer<'_> {
     }
 
     /// Hits are folded, and cannot be a table by themselves.
-    fn hits_over(&mut self, probe: usize, count: &Expr, unit: Option<&(String, Span)>, span: Span) -> Option<Typed> {
+    fn hits_over(
+        &mut self,
+        probe: usize,
+        count: &Expr,
+        unit: Option<&(String, Span)>,
+        span: Span,
+    ) -> Option<Typed> {
         let (name, _) = self.probe(probe)?;
         let message = match (unit, &count.node) {
             (None, Node::Number { .. }) => {
@@ -100,7 +117,13 @@ impl Infer<'_> {
     }
 
     /// Which hits of a probe `over` means.
-    pub(super) fn reach(&mut self, probe: usize, count: &Expr, unit: Option<&(String, Span)>, span: Span) -> Option<Reach> {
+    pub(super) fn reach(
+        &mut self,
+        probe: usize,
+        count: &Expr,
+        unit: Option<&(String, Span)>,
+        span: Span,
+    ) -> Option<Reach> {
         if let Some((unit, place)) = unit {
             let (name, _) = self.probe(probe)?;
             if unit != name && unit.strip_suffix('s') != Some(name) {
@@ -126,7 +149,8 @@ impl Infer<'_> {
             Some(window) if self.names.encloses(window, self.home) => Some(Reach::Enclosing(window)),
             Some(_) => {
                 let home = self.names.window_name(self.home).to_string();
-                let message = format!("the window {home}, in which this is evaluated, does not lie in `{name}`");
+                let message =
+                    format!("the window {home}, in which this is evaluated, does not lie in `{name}`");
                 self.report(Diagnostic::error("E0147", message).at(count.span, ""));
                 None
             }
@@ -164,7 +188,11 @@ impl Infer<'_> {
             return self.report(Diagnostic::error("E0140", message).at(of.span, ""));
         };
         let second = match &second.node {
-            Node::Over { of, count, unit: None } if matches!(&count.node, Node::Name(name) if name == "run") => of,
+            Node::Over {
+                of,
+                count,
+                unit: None,
+            } if matches!(&count.node, Node::Name(name) if name == "run") => of,
             _ => second,
         };
         let (weight, by) = match &second.node {
@@ -211,7 +239,14 @@ impl Infer<'_> {
         Some(typed)
     }
 
-    fn run(&mut self, of: Typed, by: Option<Typed>, fold: RunFold, result: Type, span: Span) -> Option<Typed> {
+    fn run(
+        &mut self,
+        of: Typed,
+        by: Option<Typed>,
+        fold: RunFold,
+        result: Type,
+        span: Span,
+    ) -> Option<Typed> {
         if self.place != super::infer::Place::Window {
             let message = "a constant is needed here";
             return self.report(Diagnostic::error("E0134", message).at(span, ""));

@@ -69,7 +69,11 @@ impl Infer<'_> {
             second = arguments.get(1);
         }
         let (inner, over) = match &of.node {
-            Node::Over { of: inner, count, unit } => {
+            Node::Over {
+                of: inner,
+                count,
+                unit,
+            } => {
                 let (unit, span) = (unit.as_ref(), of.span);
                 (&**inner, Some(Over { count, unit, span }))
             }
@@ -105,7 +109,9 @@ impl Infer<'_> {
                 };
                 return self.hits(&call, probe);
             }
-            if let Some(Over { count, unit: None, .. }) = over
+            if let Some(Over {
+                count, unit: None, ..
+            }) = over
                 && matches!(&count.node, Node::Name(name) if name == "run")
                 && filter.is_none()
                 && by.is_none()
@@ -157,7 +163,11 @@ impl Infer<'_> {
         let reduction = call.reduction;
         let Some(rows) = of.of.table else {
             let message = "this is a single value already: there is nothing to fold";
-            let around = self.names.around(self.home).first().map(|outer| self.names.window_name(*outer));
+            let around = self
+                .names
+                .around(self.home)
+                .first()
+                .map(|outer| self.names.window_name(*outer));
             let help = match (&of.term, around) {
                 (Term::Metric(_), Some(outer)) => {
                     format!("in the window around it, it is a table: `{{in: {outer}, value: …}}`")
@@ -219,7 +229,8 @@ impl Infer<'_> {
         if condition.of.table.is_none() {
             let message = "this condition is the same for every row";
             let wrong = Diagnostic::error("E0144", message).at(condition.span, "");
-            return self.report(wrong.help("compare the rows: `sum(x where x > 1ms)`, `sum(x where process > 0)`"));
+            return self
+                .report(wrong.help("compare the rows: `sum(x where x > 1ms)`, `sum(x where process > 0)`"));
         }
         self.rows(&of, &condition)?;
         let (type_of, span) = (of.of, of.span);

@@ -117,7 +117,9 @@ impl Checker<'_> {
     /// The role of the processes whose hits a probe or a join has.
     pub(super) fn role_of_hits(&self, probe: usize) -> Option<usize> {
         let join = probe.checked_sub(self.file.probes.len());
-        let second = join.and_then(|join| self.file.joins.get(join)).map(|join| &join.of.1.raw);
+        let second = join
+            .and_then(|join| self.file.joins.get(join))
+            .map(|join| &join.of.1.raw);
         let probe = match second {
             Some(name) => self.names.probes.get(name)?.index,
             None => probe,

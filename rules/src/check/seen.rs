@@ -13,7 +13,8 @@ impl Infer<'_> {
         let (home, window) = (self.home, metric.window);
         if self.names.encloses(home, window) {
             if metric.of.table.is_some() {
-                let message = format!("`{name}` is a table in each of the instances, and they would be rows too");
+                let message =
+                    format!("`{name}` is a table in each of the instances, and they would be rows too");
                 let wrong = Diagnostic::error("E0143", message).at(span, "");
                 return self.report(wrong.help("fold it in its own window first, under a name of its own"));
             }
@@ -79,7 +80,11 @@ impl Infer<'_> {
             return Some(Reach::Instance);
         }
         let around = self.names.around(self.home).into_iter();
-        around.map(Some).find(|window| window.is_some_and(bordered)).flatten().map(Reach::Enclosing)
+        around
+            .map(Some)
+            .find(|window| window.is_some_and(bordered))
+            .flatten()
+            .map(Reach::Enclosing)
     }
 
     /// `count(batches)`: how many instances of a window within this one closed.
@@ -92,7 +97,9 @@ impl Infer<'_> {
             });
         }
         let (name, home) = (self.names.window_name(window), self.names.window_name(self.home));
-        let message = format!("the instances of `{name}` are counted in a window that it lies in, and this formula is of {home}");
+        let message = format!(
+            "the instances of `{name}` are counted in a window that it lies in, and this formula is of {home}"
+        );
         self.report(
             Diagnostic::error("E0147", message)
                 .at(span, "")
@@ -101,14 +108,21 @@ impl Infer<'_> {
     }
 
     /// `cpu.time at iteration.end`.
-    pub(super) fn at_border(&mut self, of: &Expr, place: &str, place_span: Span, span: Span) -> Option<Typed> {
+    pub(super) fn at_border(
+        &mut self,
+        of: &Expr,
+        place: &str,
+        place_span: Span,
+        span: Span,
+    ) -> Option<Typed> {
         let measure = match &of.node {
             Node::Name(name) => Measure::named(name),
             _ => None,
         };
         let Some(measure) = measure else {
             let message = "only a measure has a value at a hit";
-            let help = "for example `memory.resident at iteration.end`; what a hit captures is one of its parts";
+            let help =
+                "for example `memory.resident at iteration.end`; what a hit captures is one of its parts";
             return self.report(Diagnostic::error("E0134", message).at(of.span, "").help(help));
         };
         let probe = match self.names.border_named(place, self.home) {
@@ -116,7 +130,9 @@ impl Infer<'_> {
             None => {
                 let name = self.names.window_name(self.home);
                 let message = format!("`{place}` is no border of the window {name}");
-                let help = format!("`{name}.begin`, `{name}.end`, or the name of the probe, if hits are its borders");
+                let help = format!(
+                    "`{name}.begin`, `{name}.end`, or the name of the probe, if hits are its borders"
+                );
                 return self.report(Diagnostic::error("E0147", message).at(place_span, "").help(help));
             }
         };
@@ -148,7 +164,11 @@ impl Names {
             return match end {
                 "begin" => window.begin,
                 "end" => window.end,
-                probe => self.probes.get(probe).map(|probe| probe.index).filter(|probe| window.borders.contains(probe)),
+                probe => self
+                    .probes
+                    .get(probe)
+                    .map(|probe| probe.index)
+                    .filter(|probe| window.borders.contains(probe)),
             };
         }
         let probe = self.probes.get(place)?.index;

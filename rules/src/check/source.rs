@@ -53,7 +53,7 @@ fn walk(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
         Node::Member { of, field, arrow } => {
             let mut source = walk(of, bindings)?;
             source.steps.extend(arrow.then_some(Step::Dereference));
-            source.steps.extend(field.split('.').map(|field| Step::Field(field.to_string())));
+            source.steps.push(Step::Field(field.clone()));
             Ok(source)
         }
         Node::Index { of, index } => {
@@ -61,9 +61,11 @@ fn walk(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
             source.steps.push(Step::Index(element(index)?));
             Ok(source)
         }
-        _ => Err(Diagnostic::error("E0134", "this is not what a program has in its memory")
-            .at(expr.span, "")
-            .help("a global variable, `arg(0)`, `ret`, and from there `.x`, `->x`, `[2]`, `*`")),
+        _ => Err(
+            Diagnostic::error("E0134", "this is not what a program has in its memory")
+                .at(expr.span, "")
+                .help("a global variable, `arg(0)`, `ret`, and from there `.x`, `->x`, `[2]`, `*`"),
+        ),
     }
 }
 
@@ -76,11 +78,16 @@ fn named(name: &str, bindings: &Bindings) -> Source {
             steps: Vec::new(),
         };
     }
-    let (first, rest) = name.split_once('.').map_or((name, None), |(first, rest)| (first, Some(rest)));
+    let (first, rest) = name
+        .split_once('.')
+        .map_or((name, None), |(first, rest)| (first, Some(rest)));
     let bound = bindings.get(first).map_or(first, String::as_str);
     let mut symbol = String::new();
     let mut steps = Vec::new();
-    for part in bound.split('.').chain(rest.into_iter().flat_map(|rest| rest.split('.'))) {
+    for part in bound
+        .split('.')
+        .chain(rest.into_iter().flat_map(|rest| rest.split('.')))
+    {
         let member = part.starts_with(|c: char| c.is_alphabetic() || c == '_');
         if symbol.is_empty() {
             symbol.push_str(part);
@@ -119,7 +126,10 @@ fn argument(expr: &Expr, arguments: &[Expr]) -> Result<Source, Diagnostic> {
     };
     let steps = Vec::new();
     base.map(|base| Source { base, steps }).ok_or_else(|| {
-        let message = format!("an argument is named by its number, 0 to {}, or its name", ARGUMENTS - 1);
+        let message = format!(
+            "an argument is named by its number, 0 to {}, or its name",
+            ARGUMENTS - 1
+        );
         Diagnostic::error("E0153", message)
             .at(expr.span, "")
             .help("the first is `arg(0)`")

@@ -521,6 +521,13 @@ fn any_formula() -> impl Strategy<Value = String> {
         "V over 2",
         "V[-1]",
         "0",
+        "key",
+        "process",
+        "send.time over 3 sends",
+        "send.size over run",
+        "ewma(V, 50%)",
+        "cpu.time at pulse.end",
+        "factoring_x(1, V, V, V)",
     ]);
     leaf.prop_map(String::from).prop_recursive(4, 24, 2, |inner| {
         let operator = prop::sample::select(vec!["+", "-", "*", "/", " % ", "^", "<", "==", "and", "or"]);
@@ -533,6 +540,7 @@ fn any_formula() -> impl Strategy<Value = String> {
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("sum({a} where {b})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("min({a} for n in 1 to {b})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a})[{b}]")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}) in [{b}]")),
             inner.prop_map(|a| format!("sum({a}) by send.to")),
         ]
     })

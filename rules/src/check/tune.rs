@@ -7,7 +7,7 @@ use crate::file::{GuardEntry, Keyword, SyncEntry, TuneEntry};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
 use crate::rule::{Guard, Trigger, Tune};
-use crate::term::{Kind, KeyKind, Term, Typed};
+use crate::term::{KeyKind, Kind, Term, Typed};
 use crate::unit::Dimension;
 use crate::value::Scalar;
 
@@ -33,7 +33,13 @@ impl Checker<'_> {
 
     /// Probes may be switched on by one tune and off by another, and a function called by several.
     fn same_target(&mut self) {
-        let shared = [Keyword::Call, Keyword::Load, Keyword::InsertCall, Keyword::Enable, Keyword::Disable];
+        let shared = [
+            Keyword::Call,
+            Keyword::Load,
+            Keyword::InsertCall,
+            Keyword::Enable,
+            Keyword::Disable,
+        ];
         let actions = self.file.tunes.iter().filter_map(|tune| tune.action.as_ref());
         let targets: Vec<(Keyword, &Text)> = actions
             .filter(|action| !shared.contains(&action.keyword))
@@ -111,7 +117,10 @@ impl Checker<'_> {
 
     /// The window at whose close the tune is looked at, or the probe at whose hits.
     pub(super) fn trigger(&mut self, entry: &TuneEntry) -> Option<Trigger> {
-        let probe = entry.every.as_ref().and_then(|name| self.names.probes.get(&name.raw));
+        let probe = entry
+            .every
+            .as_ref()
+            .and_then(|name| self.names.probes.get(&name.raw));
         let (Some(probe), Some(name)) = (probe.map(|probe| probe.index), &entry.every) else {
             return self.home_of_tune(entry).map(Trigger::Window);
         };
@@ -120,7 +129,10 @@ impl Checker<'_> {
                 Some(Trigger::Hit { probe, window })
             }
             _ => {
-                let message = format!("the hits of `{}` belong to no window from probe to probe", name.raw);
+                let message = format!(
+                    "the hits of `{}` belong to no window from probe to probe",
+                    name.raw
+                );
                 let help = "a tune that is looked at at hits uses what the window has so far";
                 self.report(Diagnostic::error("E0147", message).at(name.span, "").help(help))
             }
@@ -278,7 +290,9 @@ impl Checker<'_> {
             Some(_) => {
                 let message = "one condition is needed here, this has several";
                 let wrong = Diagnostic::error("E0143", message).at(typed.span, "a table");
-                self.report(wrong.help("fold what is compared: `max(x) > 3`; a change may have one by process"))
+                self.report(
+                    wrong.help("fold what is compared: `max(x) > 3`; a change may have one by process"),
+                )
             }
         }
     }
@@ -357,7 +371,11 @@ impl TuneEntry {
         let action = self.action.as_ref()?;
         let raw = action.target.raw.as_str();
         // Of a call the function without its brackets.
-        let end = if action.call.is_some() { raw.find('(') } else { None };
+        let end = if action.call.is_some() {
+            raw.find('(')
+        } else {
+            None
+        };
         Some(raw.get(..end.unwrap_or(raw.len())).unwrap_or(raw).to_string())
     }
 }

@@ -229,7 +229,10 @@ impl Checker<'_> {
                 let condition = self.condition(place, &named.expr);
                 complete.extend(role.zip(condition));
             }
-            let discard = entry.discard.as_ref().and_then(|expr| self.condition(place, expr));
+            let discard = entry
+                .discard
+                .as_ref()
+                .and_then(|expr| self.condition(place, expr));
             let until = entry.until.as_ref().and_then(|expr| self.until(place, expr));
             let window = windows.iter_mut().find(|window| window.name == entry.name.raw);
             if let Some(WindowKind::Probed(borders)) = window.map(|window| &mut window.kind) {

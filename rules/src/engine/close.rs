@@ -263,7 +263,12 @@ impl Running {
         self.rule.show(place, &metrics, &mut self.metrics);
         let applied: Vec<bool> = self.tunes.iter().map(TuneState::is_applied).collect();
         for (at, tune) in self.tunes.iter_mut().enumerate() {
-            let Some(checked) = self.rule.tunes.get(at).filter(|tune| tune.trigger.window() == place) else {
+            let Some(checked) = self
+                .rule
+                .tunes
+                .get(at)
+                .filter(|tune| tune.trigger.window() == place)
+            else {
                 continue;
             };
             let first = checked.after.filter(|first| applied.get(*first) != Some(&true));

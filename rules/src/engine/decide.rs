@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use super::holds::Condition;
 use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, Standing};
 use super::tune::{Outbox, Phase, TuneState, Turn};
-use super::holds::Condition;
 use crate::deed::Change as Wanted;
 use crate::explain::why_false;
 use crate::rule::Tune;
@@ -65,7 +65,11 @@ impl TuneState {
                     true => format!("nothing to change: no new process has the role {role}"),
                     false => "what it would do is in force".to_string(),
                 };
-                let standing = if self.done.is_empty() { Standing::NoValue } else { Standing::Applied };
+                let standing = if self.done.is_empty() {
+                    Standing::NoValue
+                } else {
+                    Standing::Applied
+                };
                 return self.stand(standing, why);
             }
             Ok(changes) => changes,

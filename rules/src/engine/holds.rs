@@ -101,7 +101,9 @@ impl Held {
     /// How long it has held: of a condition for each process, for the one for which it has held longest.
     pub(super) fn held(&self) -> u32 {
         let rows = self.rows.as_ref();
-        rows.map_or(self.whole.held, |rows| rows.values().map(|row| row.held).max().unwrap_or(0))
+        rows.map_or(self.whole.held, |rows| {
+            rows.values().map(|row| row.held).max().unwrap_or(0)
+        })
     }
 
     /// How long it has failed: of a condition for each process, for all of them.

@@ -4,10 +4,10 @@
 use super::output::{Change, Decision, DecisionId, Mode, Output, RuleId};
 use super::tune::TuneState;
 use super::{Engine, Running};
+use crate::action::Action;
 use crate::deed::Deed;
 use crate::eval::{Context, WindowData};
 use crate::rule::Tune;
-use crate::action::Action;
 use crate::value::ProcessId;
 
 impl Engine {

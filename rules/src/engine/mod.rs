@@ -18,6 +18,7 @@ mod tests;
 mod track;
 mod trial;
 mod tune;
+mod turn;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -387,10 +388,7 @@ impl Engine {
         let mut out = Vec::new();
         for (index, running) in self.rules.iter().enumerate() {
             for (place, (tune, checked)) in running.tunes.iter().zip(&running.rule.tunes).enumerate() {
-                let label = checked
-                    .action
-                    .as_ref()
-                    .map(|change| change.deed.label());
+                let label = checked.action.as_ref().map(|change| change.deed.label());
                 let (standing, why) = tune.status(running.mode, checked);
                 out.push(TuneStatus {
                     rule: RuleId(index),

@@ -29,7 +29,10 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         .required("about", tree.span, wrong)
         .and_then(|value| text(value, wrong));
     let source = fields.get("source").and_then(|value| text(value, wrong));
-    let uses = fields.get("use").map(|value| texts(value, wrong)).unwrap_or_default();
+    let uses = fields
+        .get("use")
+        .map(|value| texts(value, wrong))
+        .unwrap_or_default();
     let names = fields.section("names", wrong, declared);
     let parameters = fields.section("parameters", wrong, named);
     let roles = fields.section("roles", wrong, role);
@@ -75,7 +78,8 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
 /// Small letters, digits, single dashes between.
 pub(super) fn is_rule_name(name: &str) -> bool {
     let is_small = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    name.split('-').all(|word| !word.is_empty() && word.chars().all(is_small))
+    name.split('-')
+        .all(|word| !word.is_empty() && word.chars().all(is_small))
 }
 
 /// Whether a file has what says that it binds names, and nothing that a rule must have.
@@ -94,7 +98,9 @@ pub(super) fn bindings(tree: &Tree, wrong: Wrong<'_>) -> Option<Bindings> {
     if names.is_empty() {
         fields.required("names", tree.span, wrong);
     }
-    let names = names.into_iter().map(|(name, bound)| (name.raw, bound.trim().to_string()));
+    let names = names
+        .into_iter()
+        .map(|(name, bound)| (name.raw, bound.trim().to_string()));
     Some(Bindings {
         rule: rule.raw,
         names: names.collect(),
@@ -217,7 +223,11 @@ pub(super) fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'
     }
 }
 
-pub(super) fn mapping<'a>(tree: &'a Tree, place: &str, wrong: Wrong<'_>) -> Option<Vec<(&'a Text, &'a Tree)>> {
+pub(super) fn mapping<'a>(
+    tree: &'a Tree,
+    place: &str,
+    wrong: Wrong<'_>,
+) -> Option<Vec<(&'a Text, &'a Tree)>> {
     match &tree.node {
         Node::Mapping(entries) => Some(entries.iter().map(|(key, value)| (key, value)).collect()),
         _ => {

@@ -205,7 +205,17 @@ impl TuneEntry {
     pub(crate) fn exprs(&self) -> Vec<&Expr> {
         let mut out: Vec<&Expr> = Vec::new();
         out.extend(self.action.iter().filter_map(|action| action.call.as_ref()));
-        out.extend([&self.value, &self.when, &self.while_holds, &self.expect, &self.range].into_iter().flatten());
+        out.extend(
+            [
+                &self.value,
+                &self.when,
+                &self.while_holds,
+                &self.expect,
+                &self.range,
+            ]
+            .into_iter()
+            .flatten(),
+        );
         out.extend(self.guard.iter().map(|guard| &guard.objective));
         for template in [&self.finding, &self.next_start].into_iter().flatten() {
             out.extend(template.parts.iter().filter_map(|part| match part {
@@ -271,7 +281,9 @@ impl RuleFile {
         }
         let message = format!("`{name}` cannot be the name of an instance of the rule");
         let wrong = Diagnostic::error("E0113", message).at(self.name.span, "");
-        Err(vec![wrong.help("small letters, digits and single dashes: `rule@left`")])
+        Err(vec![
+            wrong.help("small letters, digits and single dashes: `rule@left`"),
+        ])
     }
 
     /// The same rule for a program that calls things otherwise: `bindings` takes names that the rule declares under
@@ -334,7 +346,9 @@ pub struct Bindings {
 impl Bindings {
     /// Whether a text is a bindings file rather than a rule.
     pub fn is_bindings(source: &str) -> bool {
-        yaml::read(source, None).0.is_some_and(|tree| lower::is_bindings(&tree))
+        yaml::read(source, None)
+            .0
+            .is_some_and(|tree| lower::is_bindings(&tree))
     }
 
     /// Reads the text of a bindings file.

@@ -67,12 +67,17 @@ fn range_of(text: &str) -> Option<(u32, Option<u32>)> {
         let just = number(text)?;
         return Some((just, Some(just)));
     };
-    let least = if least.trim().is_empty() { 0 } else { number(least)? };
+    let least = if least.trim().is_empty() {
+        0
+    } else {
+        number(least)?
+    };
     let most = match most.trim().is_empty() {
         true => None,
         false => Some(number(most)?),
     };
-    most.is_none_or(|most| least <= most && most > 0).then_some((least, most))
+    most.is_none_or(|most| least <= most && most > 0)
+        .then_some((least, most))
 }
 
 pub(super) fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeEntry> {
@@ -98,7 +103,11 @@ pub(super) fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeE
             _ => {
                 let message = "a span between functions has two: where it begins and where it ends";
                 let help = "`span: [f, g]` is from the entry of f to the return of g in one thread";
-                wrong.push(Diagnostic::error("E0112", message).at(function.span, "").help(help));
+                wrong.push(
+                    Diagnostic::error("E0112", message)
+                        .at(function.span, "")
+                        .help(help),
+                );
                 return None;
             }
         },
@@ -196,7 +205,10 @@ pub(super) fn window(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<Windo
     let entry = WindowEntry {
         name: name.clone(),
         every: fields.formula("every", wrong),
-        from: fields.get("from").map(|value| one_or_more(value, wrong)).unwrap_or_default(),
+        from: fields
+            .get("from")
+            .map(|value| one_or_more(value, wrong))
+            .unwrap_or_default(),
         within: fields.text("within", wrong),
         until: fields.formula("until", wrong),
         to: fields.text("to", wrong),

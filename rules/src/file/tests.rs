@@ -116,7 +116,13 @@ fn a_bindings_file_says_what_a_program_calls_the_names_of_a_rule() {
     let bindings = Bindings::parse(source).unwrap();
     assert_eq!(bindings.rule, "optimal-workers");
     let file = RuleFile::parse(crate::models()[0].1).unwrap();
-    let plan = file.bind(&bindings.names).unwrap().check(&BTreeMap::new()).unwrap().plan().clone();
+    let plan = file
+        .bind(&bindings.names)
+        .unwrap()
+        .check(&BTreeMap::new())
+        .unwrap()
+        .plan()
+        .clone();
     assert_eq!(plan.probes[0].function, "Master::begin");
     assert_eq!(plan.probes[0].captures[1].source.to_string(), "cfg.workers");
     for (name, source) in [
@@ -133,8 +139,13 @@ fn an_instance_of_a_rule_has_a_name_of_its_own() {
     let file = RuleFile::parse(crate::models()[0].1).unwrap();
     let left = file.clone().instance("left").unwrap();
     assert_eq!(left.name(), "optimal-workers@left");
-    let rule = left.check(&BTreeMap::from([("gain".to_string(), "5%".to_string())])).unwrap();
-    assert_eq!((rule.name(), rule.plan().rule.as_str()), ("optimal-workers@left", "optimal-workers@left"));
+    let rule = left
+        .check(&BTreeMap::from([("gain".to_string(), "5%".to_string())]))
+        .unwrap();
+    assert_eq!(
+        (rule.name(), rule.plan().rule.as_str()),
+        ("optimal-workers@left", "optimal-workers@left")
+    );
     let wrong = file.instance("Left side").unwrap_err();
     assert_eq!(wrong[0].code, "E0113");
 }
@@ -204,7 +215,13 @@ proptest! {
     fn no_damage_to_a_rule_makes_reading_or_checking_panic(at in 0usize..2000, cut in 0usize..40, put in "[{}\\[\\]():,\"'\\n a1%-]{0,4}") {
         let page = include_str!("../../LANGUAGE.md");
         let example = page.split("```").find_map(|block| block.strip_prefix("yaml\n")).unwrap();
-        for text in [crate::library()[0].1, crate::models()[0].1, example] {
+        let whole = [
+            include_str!("../../tests/rules/adjusting-factoring.yaml"),
+            include_str!("../../tests/rules/factoring.yaml"),
+            include_str!("../../tests/rules/barrier-imbalance.yaml"),
+            include_str!("../../tests/rules/knobs.yaml"),
+        ];
+        for text in whole.into_iter().chain([crate::library()[0].1, crate::models()[0].1, example]) {
             let from = text.floor_char_boundary(at.min(text.len()));
             let to = text.floor_char_boundary((from + cut).min(text.len()));
             let source = format!("{}{put}{}", &text[..from], &text[to..]);

@@ -66,8 +66,15 @@ fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> 
         [] => return Some(None),
         [(keyword, _, tree)] => (*keyword, *tree),
         [(_, first, _), (_, second, _), ..] => {
-            let message = format!("a tune does one thing, and this has `{}` and `{}`", first.raw, second.raw);
-            wrong.push(Diagnostic::error("E0150", message).at(second.span, "").at(first.span, ""));
+            let message = format!(
+                "a tune does one thing, and this has `{}` and `{}`",
+                first.raw, second.raw
+            );
+            wrong.push(
+                Diagnostic::error("E0150", message)
+                    .at(second.span, "")
+                    .at(first.span, ""),
+            );
             return None;
         }
     };

@@ -40,15 +40,24 @@ impl RuleFile {
         let needed = needed(self, &own, &other, &theirs);
         if needed.is_empty() {
             let message = format!("nothing of the rule `{}` is used", used.raw);
-            let known: Vec<&str> = other.metrics.iter().map(|metric| metric.named.name.raw.as_str()).collect();
+            let known: Vec<&str> = other
+                .metrics
+                .iter()
+                .map(|metric| metric.named.name.raw.as_str())
+                .collect();
             let help = format!("its metrics are {}", known.join(", "));
             wrong.push(Diagnostic::error("E0135", message).at(used.span, "").help(help));
         }
         for name in &needed {
             if let Some(span) = own.get(name) {
                 let line = place_in(source, name);
-                let message = format!("`{name}` is defined here, and in the rule `{}` that is used{line}", used.raw);
-                let clash = Diagnostic::error("E0132", message).at(*span, "here").at(used.span, "used here");
+                let message = format!(
+                    "`{name}` is defined here, and in the rule `{}` that is used{line}",
+                    used.raw
+                );
+                let clash = Diagnostic::error("E0132", message)
+                    .at(*span, "here")
+                    .at(used.span, "used here");
                 wrong.push(clash.help("give the one here another name"));
             }
         }
@@ -57,13 +66,28 @@ impl RuleFile {
             // A name of the program may be declared by both: it is the same program.
             !own.contains_key(&name.raw)
         }));
-        self.parameters.extend(other.parameters.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.roles.extend(other.roles.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.probes.extend(other.probes.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.captures.extend(other.captures.into_iter().filter(|entry| is_needed(&entry.probe)));
-        self.joins.extend(other.joins.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.windows.extend(other.windows.into_iter().filter(|entry| is_needed(&entry.name)));
-        self.metrics.extend(other.metrics.into_iter().filter(|entry| is_needed(&entry.named.name)));
+        self.parameters.extend(
+            other
+                .parameters
+                .into_iter()
+                .filter(|entry| is_needed(&entry.name)),
+        );
+        self.roles
+            .extend(other.roles.into_iter().filter(|entry| is_needed(&entry.name)));
+        self.probes
+            .extend(other.probes.into_iter().filter(|entry| is_needed(&entry.name)));
+        self.captures
+            .extend(other.captures.into_iter().filter(|entry| is_needed(&entry.probe)));
+        self.joins
+            .extend(other.joins.into_iter().filter(|entry| is_needed(&entry.name)));
+        self.windows
+            .extend(other.windows.into_iter().filter(|entry| is_needed(&entry.name)));
+        self.metrics.extend(
+            other
+                .metrics
+                .into_iter()
+                .filter(|entry| is_needed(&entry.named.name)),
+        );
     }
 
     /// Every name that is defined, names of the program included, with its place.
@@ -164,7 +188,13 @@ fn needed(
     for tune in &file.tunes {
         let mut names = BTreeSet::new();
         tune.exprs().into_iter().for_each(|expr| add(expr, &mut names));
-        names.extend(tune.role.iter().chain(&tune.every).chain(&tune.together).map(|text| text.raw.clone()));
+        names.extend(
+            tune.role
+                .iter()
+                .chain(&tune.every)
+                .chain(&tune.together)
+                .map(|text| text.raw.clone()),
+        );
         open.extend(names);
     }
     open.retain(|name| !own.contains_key(name));
@@ -183,7 +213,11 @@ fn uses_of_window(entry: &WindowEntry, out: &mut BTreeSet<String>) {
     out.extend(borders.map(|text| base(&text.raw).to_string()));
     let conditions = entry.complete.iter().map(|named| &named.expr);
     let conditions = conditions.chain(&entry.until).chain(&entry.discard);
-    conditions.chain(&entry.every).chain(&entry.timeout).chain(&entry.skip).for_each(|expr| add(expr, out));
+    conditions
+        .chain(&entry.every)
+        .chain(&entry.timeout)
+        .chain(&entry.skip)
+        .for_each(|expr| add(expr, out));
     out.extend(entry.complete.iter().map(|named| named.name.raw.clone()));
     if let Some(KeyEntry::Each(each)) = &entry.key {
         out.extend(each.iter().map(|(probe, _)| probe.raw.clone()));
@@ -201,7 +235,10 @@ fn base(name: &str) -> &str {
 /// Where a name is defined in the text of another rule, as far as the text says.
 fn place_in(source: &str, name: &str) -> String {
     let found = source.match_indices(name).find(|(at, _)| {
-        let before = source.get(..*at).and_then(|text| text.lines().last()).unwrap_or("");
+        let before = source
+            .get(..*at)
+            .and_then(|text| text.lines().last())
+            .unwrap_or("");
         let after = source.get(at + name.len()..).unwrap_or("");
         before.trim().is_empty() && after.starts_with([':', '('])
     });

@@ -89,11 +89,16 @@ impl Builder {
         }
         for tune in &rule.tunes {
             let window = tune.trigger.window();
-            let label = tune.action.as_ref().map_or("advice".to_string(), |change| change.deed.label());
+            let label = tune
+                .action
+                .as_ref()
+                .map_or("advice".to_string(), |change| change.deed.label());
             let values = tune.action.iter().flat_map(|change| change.deed.formulas());
             let guard = tune.guard().map(|guard| &guard.objective);
             let parts = [("when", &tune.when), ("expect", &tune.expect)];
-            let parts = parts.into_iter().filter_map(|(what, part)| Some((what, part.as_ref()?)));
+            let parts = parts
+                .into_iter()
+                .filter_map(|(what, part)| Some((what, part.as_ref()?)));
             let parts = parts.chain(values.map(|value| ("value", value)));
             for (what, part) in parts.chain(guard.map(|guard| ("guard", guard))) {
                 let node = self.part(rule, window, part, &metrics);

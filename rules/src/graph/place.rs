@@ -89,17 +89,23 @@ fn of_fold(rule: &CheckedRule, window: usize, fold: &Fold) -> Placement {
     }
     let simple = match fold.reduction {
         Reduction::Count => true,
-        Reduction::Sum | Reduction::Mean | Reduction::Stddev | Reduction::Min | Reduction::Max => {
-            fold.of.as_ref().is_some_and(|of| is_integer(rule, fold.probe, of))
-        }
+        Reduction::Sum | Reduction::Mean | Reduction::Stddev | Reduction::Min | Reduction::Max => fold
+            .of
+            .as_ref()
+            .is_some_and(|of| is_integer(rule, fold.probe, of)),
         _ => false,
     };
     let rows = match &fold.by {
         None | Some(Rowed::ByProcess) => true,
         Some(Rowed::By(key)) => is_integer(rule, fold.probe, key),
     };
-    let in_probe = is_timed(rule, window) && simple && rows && fold.filter.is_none() && fold.reach == Reach::Instance;
-    if in_probe { Placement::Kernel } else { Placement::Node }
+    let in_probe =
+        is_timed(rule, window) && simple && rows && fold.filter.is_none() && fold.reach == Reach::Instance;
+    if in_probe {
+        Placement::Kernel
+    } else {
+        Placement::Node
+    }
 }
 
 fn is_timed(rule: &CheckedRule, window: usize) -> bool {

@@ -85,8 +85,11 @@ impl Graph {
                 Delivery::Durations => "counts and durations",
                 Delivery::EachHit => "each hit",
             };
-            let captures: Vec<String> =
-                probe.captures.iter().map(|capture| capture.source.to_string()).collect();
+            let captures: Vec<String> = probe
+                .captures
+                .iter()
+                .map(|capture| capture.source.to_string())
+                .collect();
             let captures = match captures.is_empty() {
                 true => String::new(),
                 false => format!(", reads {}", captures.join(", ")),

@@ -25,7 +25,9 @@ impl Graph {
         let width = self.nodes.len().saturating_sub(1).to_string().len() + 1;
         for (place, node) in self.nodes.iter().enumerate() {
             let number = format!("#{place}");
-            let at = node.place.map_or_else(|| "constant".to_string(), |place| place.to_string());
+            let at = node
+                .place
+                .map_or_else(|| "constant".to_string(), |place| place.to_string());
             let window = match node.window.as_str() {
                 "" => String::new(),
                 window => format!("   [{window}]"),
@@ -58,7 +60,12 @@ impl Graph {
         let mut out = String::from("digraph plan {\n  rankdir=BT;\n  node [shape=box];\n");
         for (place, name) in PLACES {
             let _ = writeln!(out, "  subgraph cluster_{name} {{\n    label=\"{name}\";");
-            for (number, node) in self.nodes.iter().enumerate().filter(|(_, node)| node.place == Some(place)) {
+            for (number, node) in self
+                .nodes
+                .iter()
+                .enumerate()
+                .filter(|(_, node)| node.place == Some(place))
+            {
                 let _ = writeln!(out, "    n{number} [label=\"{}\"];", escaped(&node.label));
             }
             out.push_str("  }\n");

@@ -1,7 +1,8 @@
 use super::*;
 
 fn rule(source: &str) -> CheckedRule {
-    CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)))
+    CheckedRule::from_source(source)
+        .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)))
 }
 
 const TIMED: &str = "\
@@ -56,11 +57,16 @@ fn parts_are_shared_folded_and_placed_as_low_as_they_can_go() {
 fn a_function_is_probed_once_with_all_that_its_rules_capture() {
     let both = [
         rule(TIMED),
-        rule("rule: other\nabout: b\nprobes:\n  mine: {entry: send}\ncapture:\n  mine.n: steps\nwindows:\n  w: {every: 1s}\nmetrics:\n  n: sum(mine.n)\n"),
+        rule(
+            "rule: other\nabout: b\nprobes:\n  mine: {entry: send}\ncapture:\n  mine.n: steps\nwindows:\n  w: {every: 1s}\nmetrics:\n  n: sum(mine.n)\n",
+        ),
     ];
     let graph = graph(&both);
     let send = &graph.probes[0];
-    assert_eq!((send.function.as_str(), send.entry, send.returns), ("send", true, true));
+    assert_eq!(
+        (send.function.as_str(), send.entry, send.returns),
+        ("send", true, true)
+    );
     assert_eq!(send.captures.len(), 4);
     assert_eq!(send.used_by, ["timed.send", "other.mine"]);
     assert_eq!(send.reads_too_many(), 0);
@@ -69,10 +75,19 @@ fn a_function_is_probed_once_with_all_that_its_rules_capture() {
 #[test]
 fn the_plan_of_a_model_is_shown_as_text_and_for_graphviz() {
     let models = [
-        ("optimal_workers", include_str!("../../library/models/optimal-workers.yaml")),
-        ("adjusting_factoring", include_str!("../../tests/rules/adjusting-factoring.yaml")),
+        (
+            "optimal_workers",
+            include_str!("../../library/models/optimal-workers.yaml"),
+        ),
+        (
+            "adjusting_factoring",
+            include_str!("../../tests/rules/adjusting-factoring.yaml"),
+        ),
         ("factoring", include_str!("../../tests/rules/factoring.yaml")),
-        ("barrier_imbalance", include_str!("../../tests/rules/barrier-imbalance.yaml")),
+        (
+            "barrier_imbalance",
+            include_str!("../../tests/rules/barrier-imbalance.yaml"),
+        ),
     ];
     for (name, source) in models {
         let graph = graph(&[rule(source)]);

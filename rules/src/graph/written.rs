@@ -41,9 +41,7 @@ fn reduction_name(reduction: Reduction) -> &'static str {
 }
 
 fn function_name(wanted: ScalarFunction) -> &'static str {
-    let same = |meaning: Meaning| {
-        matches!(meaning, Meaning::Scalar(function) | Meaning::Both(_, function) if function == wanted)
-    };
+    let same = |meaning: Meaning| matches!(meaning, Meaning::Scalar(function) | Meaning::Both(_, function) if function == wanted);
     let found = FUNCTIONS.iter().find(|function| same(function.meaning));
     found.map_or("?", |function| function.name)
 }
@@ -55,7 +53,10 @@ impl Written<'_> {
         match &of.term {
             Term::Constant(value) => show_cell(&Ok(value.clone()), of.of),
             Term::Known(value) => value.show(of.of),
-            Term::Metric(metric) | Term::Inner { metric, .. } => self.metric(*metric),
+            Term::Metric(metric) => self.metric(*metric),
+            Term::Inner { metric, window } => {
+                format!("{} of each {}", self.metric(*metric), self.window(*window))
+            }
             Term::Measure(measure) => measure.name().to_string(),
             Term::WindowDuration => format!("{}.duration", self.window(self.window)),
             Term::WindowIndex => format!("{}.index", self.window(self.window)),
@@ -67,7 +68,11 @@ impl Written<'_> {
             } => self.hits(*probe, *statistic, *by_process),
             Term::Fold(fold) => self.fold(fold),
             Term::Call { metric, argument, .. } => format!("{}({})", self.metric(*metric), part(argument)),
-            Term::Variable(depth) => ["n", "m", "k", "l"].get(*depth).copied().unwrap_or("n").to_string(),
+            Term::Variable(depth) => ["n", "m", "k", "l"]
+                .get(*depth)
+                .copied()
+                .unwrap_or("n")
+                .to_string(),
             Term::Each { of, from, to, depth } => {
                 let name = ["n", "m", "k", "l"].get(*depth).copied().unwrap_or("n");
                 format!("{} for {name} in {} to {}", part(of), part(from), part(to))
@@ -111,21 +116,32 @@ impl Written<'_> {
     }
 
     fn metric(&self, metric: usize) -> String {
-        self.rule.metrics.get(metric).map_or_else(String::new, |metric| metric.name.clone())
+        self.rule
+            .metrics
+            .get(metric)
+            .map_or_else(String::new, |metric| metric.name.clone())
     }
 
     fn window(&self, window: usize) -> String {
-        self.rule.windows.get(window).map_or_else(String::new, |window| window.name.clone())
+        self.rule
+            .windows
+            .get(window)
+            .map_or_else(String::new, |window| window.name.clone())
     }
 
     fn role(&self, role: usize) -> String {
-        self.rule.roles.get(role).map_or_else(String::new, |role| role.name.clone())
+        self.rule
+            .roles
+            .get(role)
+            .map_or_else(String::new, |role| role.name.clone())
     }
 
     fn probe(&self, probe: usize) -> String {
         let own = self.rule.probes.get(probe).map(|probe| probe.name.clone());
         let join = probe.checked_sub(self.rule.probes.len());
-        let join = join.and_then(|join| self.rule.joins.get(join)).map(|join| join.name.clone());
+        let join = join
+            .and_then(|join| self.rule.joins.get(join))
+            .map(|join| join.name.clone());
         own.or(join).unwrap_or_default()
     }
 
@@ -150,8 +166,14 @@ impl Written<'_> {
             Reach::Newest(count) => format!(" over {count} {}", self.probe(fold.probe)),
             Reach::Run => " over run".to_string(),
         };
-        let filter = fold.filter.as_ref().map_or(String::new(), |filter| format!(" where {}", part(filter)));
-        let second = fold.second.as_ref().map_or(String::new(), |second| format!(", {}", part(second)));
+        let filter = fold
+            .filter
+            .as_ref()
+            .map_or(String::new(), |filter| format!(" where {}", part(filter)));
+        let second = fold
+            .second
+            .as_ref()
+            .map_or(String::new(), |second| format!(", {}", part(second)));
         let second = match fold.reduction {
             Reduction::Quantile(share) => format!(", {}%", share * 100.0),
             _ => second,
@@ -161,7 +183,10 @@ impl Written<'_> {
             Some(Rowed::ByProcess) => " by process".to_string(),
             Some(Rowed::By(key)) => format!(" by {}", part(key)),
         };
-        format!("{}({of}{reach}{filter}{second}){by}", reduction_name(fold.reduction))
+        format!(
+            "{}({of}{reach}{filter}{second}){by}",
+            reduction_name(fold.reduction)
+        )
     }
 
     fn field(&self, field: Field, probe: Option<usize>) -> String {
@@ -180,7 +205,10 @@ impl Written<'_> {
     fn capture(&self, probe: Option<usize>, place: usize) -> String {
         let Some(probe) = probe else { return String::new() };
         if let Some(own) = self.rule.probes.get(probe) {
-            return own.captures.get(place).map_or_else(String::new, |(name, _)| name.clone());
+            return own
+                .captures
+                .get(place)
+                .map_or_else(String::new, |(name, _)| name.clone());
         }
         let join = probe.checked_sub(self.rule.probes.len());
         let join = join.and_then(|join| self.rule.joins.get(join));
@@ -191,11 +219,18 @@ impl Written<'_> {
     }
 
     fn run(&self, place: usize) -> String {
-        let Some(run) = self.rule.runs.get(place) else { return String::new() };
+        let Some(run) = self.rule.runs.get(place) else {
+            return String::new();
+        };
         let of = self.of(&run.of, None);
-        let by = run.by.as_ref().map_or(String::new(), |by| format!(" by {}", self.of(by, None)));
+        let by = run
+            .by
+            .as_ref()
+            .map_or(String::new(), |by| format!(" by {}", self.of(by, None)));
         match &run.fold {
-            crate::rule::RunFold::Reduce(reduction) => format!("{}({of} over run)", reduction_name(*reduction)),
+            crate::rule::RunFold::Reduce(reduction) => {
+                format!("{}({of} over run)", reduction_name(*reduction))
+            }
             crate::rule::RunFold::Ewma(weight) => format!("ewma({of}, {weight}{by} over run)"),
         }
     }

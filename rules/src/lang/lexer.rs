@@ -27,8 +27,8 @@ pub(crate) const WORDS: &[&str] = &[
 
 /// Longest first, so that `<=` is never read as `<` and `=`.
 const SIGNS: &[&str] = &[
-    "==", "!=", "<=", ">=", "&&", "||", "->", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ",",
-    ".", "=", "!",
+    "==", "!=", "<=", ">=", "&&", "||", "->", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]",
+    ",", ".", "=", "!",
 ];
 
 /// The tokens of `text`, each with its place in the file; the last is always [`Token::End`].

@@ -12,11 +12,9 @@ impl Expr {
             Node::Not(_) => binding::NOT,
             Node::Negate(_) => binding::NEGATE,
             Node::In { .. } => binding::COMPARE,
-            Node::By { .. }
-            | Node::As { .. }
-            | Node::Over { .. }
-            | Node::At { .. }
-            | Node::Pointed(_) => binding::BY,
+            Node::By { .. } | Node::As { .. } | Node::Over { .. } | Node::At { .. } | Node::Pointed(_) => {
+                binding::BY
+            }
             Node::Index { .. } | Node::Member { .. } => binding::PATH,
             Node::Where { .. } | Node::Each { .. } => binding::OR,
             _ => binding::ATOM,
@@ -67,7 +65,14 @@ impl Expr {
                     Node::Name(_) => !*arrow,
                     _ => false,
                 };
-                of.write(f, if swallows { binding::ATOM + 1 } else { binding::PATH })?;
+                of.write(
+                    f,
+                    if swallows {
+                        binding::ATOM + 1
+                    } else {
+                        binding::PATH
+                    },
+                )?;
                 write!(f, "{}{field}", if *arrow { "->" } else { "." })
             }
             Node::Pointed(of) => {

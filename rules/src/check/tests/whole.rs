@@ -10,11 +10,23 @@ use crate::{CheckedRule, RuleFile, Target};
 
 /// The rules of the design, each with what it does to a program.
 const RULES: &[(&str, &str)] = &[
-    ("optimal_workers", include_str!("../../../library/models/optimal-workers.yaml")),
-    ("adjusting_factoring", include_str!("../../../tests/rules/adjusting-factoring.yaml")),
+    (
+        "optimal_workers",
+        include_str!("../../../library/models/optimal-workers.yaml"),
+    ),
+    (
+        "adjusting_factoring",
+        include_str!("../../../tests/rules/adjusting-factoring.yaml"),
+    ),
     ("factoring", include_str!("../../../tests/rules/factoring.yaml")),
-    ("openmp_team_size", include_str!("../../../tests/rules/openmp-team-size.yaml")),
-    ("barrier_imbalance", include_str!("../../../tests/rules/barrier-imbalance.yaml")),
+    (
+        "openmp_team_size",
+        include_str!("../../../tests/rules/openmp-team-size.yaml"),
+    ),
+    (
+        "barrier_imbalance",
+        include_str!("../../../tests/rules/barrier-imbalance.yaml"),
+    ),
     ("knobs", include_str!("../../../tests/rules/knobs.yaml")),
 ];
 
@@ -26,7 +38,6 @@ fn the_rules_of_the_design_pass_and_say_what_they_do() {
         insta::assert_snapshot!(format!("effects_of_{name}"), rule.plan().effects.join("\n"));
     }
 }
-
 
 /// Two windows, one in the other, and what is said of them.
 const NESTED: &str = "\
@@ -135,8 +146,15 @@ fn a_metric_lives_in_the_innermost_window_of_what_it_names() {
 #[test]
 fn a_history_has_a_value_in_every_window_that_uses_it() {
     let rule = checked(include_str!("../../../tests/rules/adjusting-factoring.yaml"));
-    let spreads: Vec<_> = rule.metrics.iter().filter(|metric| metric.name == "spread").collect();
-    assert_eq!(spreads.iter().map(|metric| metric.window).collect::<Vec<_>>(), [0, 1]);
+    let spreads: Vec<_> = rule
+        .metrics
+        .iter()
+        .filter(|metric| metric.name == "spread")
+        .collect();
+    assert_eq!(
+        spreads.iter().map(|metric| metric.window).collect::<Vec<_>>(),
+        [0, 1]
+    );
     for spread in &spreads {
         assert_eq!(fold(&spread.value).reach, Reach::Newest(256));
     }
@@ -160,8 +178,15 @@ fn folds_over_the_run_are_kept_apart_and_in_order() {
          y: mean(x over run) + count(work over run) * 1s\n  \
          z: ewma(x, 40% by begin.workers over run)[4] + ewma(y, 0.5)\n",
     ));
-    let weights: Vec<String> = rule.runs.iter().map(|run| format!("{:?} {}", run.fold, run.by.is_some())).collect();
-    assert_eq!(weights, ["Reduce(Mean) false", "Ewma(0.4) true", "Ewma(0.5) false"]);
+    let weights: Vec<String> = rule
+        .runs
+        .iter()
+        .map(|run| format!("{:?} {}", run.fold, run.by.is_some()))
+        .collect();
+    assert_eq!(
+        weights,
+        ["Reduce(Mean) false", "Ewma(0.4) true", "Ewma(0.5) false"]
+    );
     assert_eq!(fold(metric(&rule, "y").0).reach, Reach::Run);
 }
 
@@ -176,7 +201,10 @@ fn one_end_of_a_span_is_a_border_and_captures_what_is_known_there() {
     assert_eq!(plan.probes[1].captures, plan.probes[0].captures);
     assert_eq!(plan.probes[0].to, Some(Target::Function("loop_stop".into())));
     let calls = fold(metric(&rule, "wait").0);
-    assert_eq!(plan.probes[calls.probe].target, Target::Set(crate::Set::Mpi("*".into())));
+    assert_eq!(
+        plan.probes[calls.probe].target,
+        Target::Set(crate::Set::Mpi("*".into()))
+    );
 }
 
 #[test]
@@ -186,7 +214,9 @@ fn measures_of_some_calls_are_kept_by_function_in_windows_of_time() {
          x: sum(mpi.time where call in [\"MPI_Send\", \"MPI_Isend\"]) / sum(mpi.time)\n",
     );
     let mut found = 0;
-    metric(&rule, "x").0.visit(&mut |term| found += usize::from(matches!(term, Term::OfCalls { .. })));
+    metric(&rule, "x")
+        .0
+        .visit(&mut |term| found += usize::from(matches!(term, Term::OfCalls { .. })));
     assert_eq!(found, 1);
 }
 
@@ -224,7 +254,14 @@ fn a_tune_is_looked_at_at_hits_of_its_innermost_window() {
     assert!(tune.when.is_none() && tune.at.as_ref().is_some_and(|at| at.decide));
     let straddling = checked(&NESTED.replace("key: number}", "key: number, straddle: split}"));
     assert_eq!(straddling.windows[0].borders().unwrap().straddle, Straddle::Split);
-    assert!(matches!(checked(&nested("  x: {in: iteration, value: count(work)}\n  y: ewma(x, 1)\n")).runs[0].fold, RunFold::Ewma(_)));
+    assert!(matches!(
+        checked(&nested(
+            "  x: {in: iteration, value: count(work)}\n  y: ewma(x, 1)\n"
+        ))
+        .runs[0]
+            .fold,
+        RunFold::Ewma(_)
+    ));
 }
 
 /// What is wrong with the whole language's formulas, between windows that lie in each other.
@@ -313,7 +350,8 @@ fn with_used(source: &str) -> Result<CheckedRule, String> {
 
 #[test]
 fn a_rule_takes_from_another_what_it_needs_and_nothing_else() {
-    let source = "rule: a\nabout: b\nuse: [iteration-time]\nroles:\n  worker: rank > 0\nmetrics:\n  half: T / 2\n";
+    let source =
+        "rule: a\nabout: b\nuse: [iteration-time]\nroles:\n  worker: rank > 0\nmetrics:\n  half: T / 2\n";
     let rule = with_used(source).unwrap();
     let names: Vec<&str> = rule.metrics.iter().map(|metric| metric.name.as_str()).collect();
     assert_eq!(names, ["T", "half"]);
@@ -331,7 +369,9 @@ fn a_rule_that_cannot_be_used_is_said_where_it_is_named() {
         ("used_for_nothing", "iteration-time", "half: 2"),
         ("used_with_a_clash", "iteration-time", "half: T / 2\n  slack: 3"),
     ] {
-        let source = format!("rule: a\nabout: b\nuse: [{uses}]\nwindows:\n  w: {{every: 1s}}\nmetrics:\n  {metrics}\n");
+        let source = format!(
+            "rule: a\nabout: b\nuse: [{uses}]\nwindows:\n  w: {{every: 1s}}\nmetrics:\n  {metrics}\n"
+        );
         insta::assert_snapshot!(name, with_used(&source).map(|_| ()).unwrap_err());
     }
     let source = "rule: a\nabout: b\nuse: [x]\nwindows:\n  w: {every: 1s}\n";

@@ -96,13 +96,22 @@ fn without_a_guard_a_tune_acts_whenever_its_value_differs_and_nothing_is_tried()
     assert_eq!(shares.actions(&[20, 30]), [""; 0]);
     assert_eq!(shares.why(), "what it would do is in force");
     assert_eq!(shares.actions(&[20, 40]), ["0: set n = 6", "1: set n = 6"]);
-    assert!(!shares.window(&[20, 50]).iter().any(|output| matches!(output, Output::Verdict(_) | Output::FindingOpened(_))));
+    assert!(
+        !shares
+            .window(&[20, 50])
+            .iter()
+            .any(|output| matches!(output, Output::Verdict(_) | Output::FindingOpened(_)))
+    );
 }
 
 #[test]
 fn a_guarded_change_on_trial_does_not_keep_others_from_acting() {
-    let guarded = "  - {set: m, value: 1, when: true, guard: {maximize: sum(busy), over: 1, undo_if_worse_by: 5%}}\n";
-    let mut shares = Shares::new(&format!("{guarded}  - {{set: n, value: floor(sum(busy) * 10)}}\n"), 2);
+    let guarded =
+        "  - {set: m, value: 1, when: true, guard: {maximize: sum(busy), over: 1, undo_if_worse_by: 5%}}\n";
+    let mut shares = Shares::new(
+        &format!("{guarded}  - {{set: n, value: floor(sum(busy) * 10)}}\n"),
+        2,
+    );
     assert_eq!(shares.actions(&[20, 30]).len(), 4);
     assert_eq!(shares.actions(&[20, 50]), ["0: set n = 7", "1: set n = 7"]);
 }
@@ -133,7 +142,10 @@ fn what_is_in_force_is_undone_in_the_processes_whose_condition_failed() {
     assert_eq!(undone, [(false, Some([ProcessId(1)].into()))]);
     assert_eq!(shares.actions(&[60, 70]), ["1: set n = 1"], "it holds again");
     let outputs = shares.window(&[10, 10]);
-    let all = outputs.iter().filter(|output| matches!(output, Output::Verdict(_))).count();
+    let all = outputs
+        .iter()
+        .filter(|output| matches!(output, Output::Verdict(_)))
+        .count();
     assert_eq!(all, 2, "both decisions are undone");
     assert_eq!(shares.actions(&[10, 10]), [""; 0]);
 }
@@ -142,10 +154,16 @@ fn what_is_in_force_is_undone_in_the_processes_whose_condition_failed() {
 fn a_rule_waits_for_the_processes_it_is_for() {
     let mut shares = Shares::new("  - {set: n, value: 1}\n", 1);
     assert_eq!(shares.actions(&[60]), [""; 0]);
-    assert_eq!(shares.why(), "waits for processes: 1 of at least 2 have the role worker");
+    assert_eq!(
+        shares.why(),
+        "waits for processes: 1 of at least 2 have the role worker"
+    );
     let mut shares = Shares::new("  - {set: n, value: 1}\n", 4);
     assert_eq!(shares.actions(&[60; 4]), [""; 0]);
-    assert_eq!(shares.why(), "waits: 4 processes have the role worker, it is for at most 3");
+    assert_eq!(
+        shares.why(),
+        "waits: 4 processes have the role worker, it is for at most 3"
+    );
 }
 
 #[test]
@@ -167,7 +185,10 @@ fn a_decision_says_what_is_to_be_done() {
             _ => None,
         })
         .collect();
-    let texts: Vec<String> = decisions.iter().map(|decision| decision.changes[0].action.to_string()).collect();
+    let texts: Vec<String> = decisions
+        .iter()
+        .map(|decision| decision.changes[0].action.to_string())
+        .collect();
     assert_eq!(
         texts,
         [
@@ -179,18 +200,34 @@ fn a_decision_says_what_is_to_be_done() {
         ]
     );
     let at = decisions[0].at.as_ref().unwrap();
-    assert_eq!((at.site, &at.target), (crate::Site::Return, &Target::Set(crate::Set::Mpi("MPI_Send".into()))));
-    let Action::Call { arguments, .. } = &decisions[0].changes[0].action else { panic!() };
+    assert_eq!(
+        (at.site, &at.target),
+        (
+            crate::Site::Return,
+            &Target::Set(crate::Set::Mpi("MPI_Send".into()))
+        )
+    );
+    let Action::Call { arguments, .. } = &decisions[0].changes[0].action else {
+        panic!()
+    };
     assert_eq!(arguments[1], Argument::Value(Scalar::Number(2.0)));
-    let Action::SetArgument { value, .. } = &decisions[1].changes[0].action else { panic!() };
+    let Action::SetArgument { value, .. } = &decisions[1].changes[0].action else {
+        panic!()
+    };
     assert!(matches!(value, Computed::Min(parts) if parts.len() == 2));
-    assert!(matches!(decisions[4].changes[0].action, Action::Enable { probe: ProbeId(0) }));
+    assert!(matches!(
+        decisions[4].changes[0].action,
+        Action::Enable { probe: ProbeId(0) }
+    ));
 }
 
 #[test]
 fn two_rules_that_change_the_same_are_not_run_together() {
     let rule = |name: &str, tune: &str| {
-        let source = format!("{}{tune}", FRAME.replace("rule: changes", &format!("rule: {name}")));
+        let source = format!(
+            "{}{tune}",
+            FRAME.replace("rule: changes", &format!("rule: {name}"))
+        );
         CheckedRule::from_source(&source).unwrap()
     };
     let together = |a: &str, b: &str| Engine::new(vec![rule("a", a), rule("b", b)], Time(0)).err();
