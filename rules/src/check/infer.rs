@@ -457,6 +457,7 @@ impl Infer<'_> {
             Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => self.apply(scalar, arguments, expr.span),
             Meaning::Loads | Meaning::Has => self.about_process(function, arguments.first()?, expr.span),
             Meaning::Ewma => self.ewma(arguments, expr.span),
+            Meaning::Changed => self.changed(arguments, expr.span),
             Meaning::Reduction(_) => None,
         }
     }
