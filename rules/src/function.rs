@@ -50,6 +50,8 @@ pub(crate) enum Meaning {
     Scalar(ScalarFunction),
     /// Over the run.
     Ewma,
+    /// Whether the least and the greatest differ.
+    Changed,
     /// About a process: in roles only.
     Loads,
     Has,
@@ -167,6 +169,14 @@ pub const FUNCTIONS: &[Function] = &[
         example: "all(cpu.time > 1ms)",
         arguments: 1..=1,
         meaning: Meaning::Reduction(Reduction::All),
+    },
+    Function {
+        name: "changed",
+        usage: "changed(x)",
+        doc: "Whether the hits or rows do not all have the same number.",
+        example: "changed(send.size)",
+        arguments: 1..=1,
+        meaning: Meaning::Changed,
     },
     Function {
         name: "quantile",

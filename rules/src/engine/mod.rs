@@ -27,6 +27,7 @@ mod tests;
 mod track;
 mod trial;
 mod tune;
+mod turn;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

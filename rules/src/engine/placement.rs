@@ -250,7 +250,7 @@ impl Reduction {
         let same = |other: Reduction| std::mem::discriminant(&other) == std::mem::discriminant(&self);
         let is_it = |meaning: Meaning| match meaning {
             Meaning::Reduction(other) | Meaning::Both(other, _) => same(other),
-            Meaning::Scalar(_) | Meaning::Ewma | Meaning::Loads | Meaning::Has => false,
+            Meaning::Scalar(_) | Meaning::Ewma | Meaning::Changed | Meaning::Loads | Meaning::Has => false,
         };
         FUNCTIONS
             .iter()
