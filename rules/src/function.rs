@@ -181,7 +181,7 @@ pub const FUNCTIONS: &[Function] = &[
     Function {
         name: "quantile",
         usage: "quantile(x, share) [by key]",
-        doc: "The value that a share of all values stays below, between two values on the straight line from one to the other.",
+        doc: "The value that a share of all values stays below: of up to 64 values between two of them, of more to 1/64 of it.",
         example: "quantile(send.duration, 95%)",
         arguments: 2..=2,
         meaning: Meaning::Reduction(Reduction::Quantile(0.0)),
