@@ -126,15 +126,7 @@ impl Infer<'_> {
                 self.arithmetic(*operator, left?, right?, span)
             }
             Node::Compare { first, rest } => self.comparisons(first, rest, span),
-            Node::As {
-                of,
-                layout,
-                layout_span,
-            } if self.place == Place::Capture => self.read(of, Some((layout, *layout_span))),
-            Node::As { layout_span, .. } => {
-                let message = "types in memory belong to what is read, under `capture`";
-                self.report(Diagnostic::error("E0134", message).at(*layout_span, ""))
-            }
+            Node::As { .. } | Node::Member { .. } | Node::Pointed(_) => self.in_program(expr),
             Node::Where { condition, .. } => {
                 let message = "`where` belongs into a reduction: `sum(x where y > 3)`";
                 self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
@@ -147,11 +139,6 @@ impl Infer<'_> {
                 place_span,
             } => self.at(of, place, *place_span, span),
             Node::In { of, list } => self.in_list(of, list, span),
-            Node::Member { .. } | Node::Pointed(_) if self.place == Place::Capture => self.read(expr, None),
-            Node::Member { .. } | Node::Pointed(_) => {
-                let message = "members and pointers are read in the program, under `capture`";
-                self.report(Diagnostic::error("E0134", message).at(span, ""))
-            }
             Node::Each {
                 of,
                 name,
@@ -160,6 +147,27 @@ impl Infer<'_> {
                 to,
             } => self.each(of, (name, *name_span), (from, to), span),
         }
+    }
+
+    /// What only captures have.
+    fn in_program(&mut self, expr: &Expr) -> Option<Typed> {
+        let (message, place) = match &expr.node {
+            Node::As {
+                of,
+                layout,
+                layout_span,
+            } if self.place == Place::Capture => return self.read(of, Some((layout, *layout_span))),
+            _ if self.place == Place::Capture => return self.read(expr, None),
+            Node::As { layout_span, .. } => (
+                "types in memory belong to what is read, under `capture`",
+                *layout_span,
+            ),
+            _ => (
+                "members and pointers are read in the program, under `capture`",
+                expr.span,
+            ),
+        };
+        self.report(Diagnostic::error("E0134", message).at(place, ""))
     }
 
     fn logic(&mut self, operator: Operator, left: &Expr, right: &Expr, span: Span) -> Option<Typed> {
