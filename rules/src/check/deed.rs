@@ -96,8 +96,8 @@ impl Checker<'_> {
             ),
         };
         let guard = match &entry.guard {
-            Some(guard) => Some(self.guard(guard, home)?),
-            None => None,
+            Some(guard) => self.guard(guard, home).map(Some),
+            None => Some(None),
         };
         let (deed, of) = self.deed(entry, action, home)?;
         let range = match (&entry.range, of) {
@@ -112,7 +112,7 @@ impl Checker<'_> {
             role,
             deed,
             range,
-            guard,
+            guard: guard?,
         })
     }
 

@@ -25,6 +25,8 @@ impl Infer<'_> {
             // What is wrong itself was reported.
             Some(None) => None,
             Some(Some(metric)) if metric.body.is_none() => Some(metric),
+            // Why it has no value by itself is said where it is read.
+            Some(Some(_)) => self.infer(of).and(None),
             _ => {
                 let message = "only metrics have earlier values";
                 let help = "give it a name under `metrics`";

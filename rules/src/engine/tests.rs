@@ -266,7 +266,7 @@ fn an_applying_rule_decides_once_for_every_rank_and_keeps_a_hundredfold_gain() {
         decision
             .changes
             .iter()
-            .all(|change| change.value == Scalar::Boolean(true))
+            .all(|change| change.action.value() == Some(&Scalar::Boolean(true)))
     );
     assert_eq!(
         job.status(),
@@ -495,15 +495,11 @@ fn captures_are_computed_from_what_is_read_and_a_read_that_failed_is_none() {
     let source = "rule: p\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  f: {role: r, span: f}\ncapture:\n  f.size: arg(2) * unit * 1B\n  f.big: arg(2) > 5\n  f.to: peer\nwindows:\n  w: {every: 500ms}\nmetrics:\n  v: sum(f.size where f.big)\n  n: count(f) by f.to\n";
     let mut job = Job::new(source, 2.0);
     let plan = job.engine.rules().next().unwrap().1.plan().clone();
-    let sources: Vec<_> = plan.probes[0]
-        .captures
-        .iter()
-        .map(|read| read.source.clone())
-        .collect();
-    let global = |name: &str| crate::Source::Global(name.into());
+    let sources = plan.probes[0].captures.iter();
+    let sources: Vec<String> = sources.map(|read| read.source.to_string()).collect();
     assert_eq!(
         sources,
-        [crate::Source::Argument(2), global("unit"), global("peer")]
+        ["arg(2)", "unit", "peer"]
     );
     let number = |value: f64| Ok(Scalar::Number(value));
     let totals = |ms: u64, count| Observation::ProbeTotals {
@@ -570,7 +566,7 @@ fn a_value_by_process_acts_on_each_with_its_own_row_and_a_range_refuses() {
         panic!("{outputs:?}")
     };
     assert_eq!(decision.changes.len(), 5);
-    assert_eq!(decision.changes[0].value, Scalar::Number(6.0));
+    assert_eq!(decision.changes[0].action.value(), Some(&Scalar::Number(6.0)));
     let mut job = Job::new(SHARES, 5.0).applying();
     assert_eq!(decisions(&job.windows(9, HEALTHY)), 0);
     assert_eq!(

@@ -91,6 +91,16 @@ fn prefixes_and_keys_group_by_the_table() {
     check("mean(x over 5 / 2)", "mean(x over 5 / 2)");
     check("x over 5 * x over (n + 1)", "(x over 5 * x over (n + 1))");
     check("sum(x where x > 1 or y)", "sum(x where x > 1 or y)");
+    check("not x in [1, 2] and y", "((not x in [1, 2]) and y)");
+    check("x + 1 in [y * 2, -3] or z", "(x + 1 in [y * 2, -3] or z)");
+    check("x at w.end - x at w.begin", "(x at w.end - x at w.begin)");
+    check("x over 256 chunks / 2", "(x over 256 chunks / 2)");
+    check("x over run by k", "(x over run by k)");
+    check("*arg(1) as f64 * 2", "(*arg(1) as f64 * 2)");
+    check("x * *p->q", "(x * *p->q)");
+    check("arg(0).a[2]->b", "arg(0).a[2]->b");
+    check("(*p).x + A::b", "((*p).x + A::b)");
+    check("-*p^2", "(-(*p ^ 2))");
     check(
         "argmin(T(n) for n in 1 to m + 1) + 1",
         "(argmin(T(n) for n in 1 to m + 1) + 1)",
@@ -134,10 +144,24 @@ fn what_cannot_be_read_is_said_where_it_stands() {
         "x as 3",
         "E0120 expected a type such as `i32` after `as`, but `3` stands here",
     );
-    check("x at y", "E0105 `at` in a formula is not in this version");
     check(
-        "x over 5 chunks",
-        "E0105 counting in `chunks` is not in this version",
+        "x at 3",
+        "E0120 expected a probe or a border such as `iteration.end` after `at`, but `3` stands here",
+    );
+    check("x in 3", "E0120 expected `[`, but `3` stands here");
+    check("x in []", "E0120 expected a value, but `]` stands here");
+    check(
+        "x in [1] < 2",
+        "E0120 `in` and other comparisons do not stand in a row",
+    );
+    check(
+        "x < 2 in [1]",
+        "E0120 `in` and other comparisons do not stand in a row",
+    );
+    check("x->3", "E0120 expected the name of a member, but `3` stands here");
+    check(
+        "x as str(y)",
+        "E0120 expected the longest length of a text: `str(32)`, but `y` stands here",
     );
     check("x over", "E0120 expected a value, but the formula ends");
     check(
@@ -168,7 +192,7 @@ fn without_places(mut expr: Expr) -> Expr {
                 *function_span = Span::default();
                 arguments.iter_mut().for_each(clear);
             }
-            Node::Negate(of) | Node::Not(of) => clear(of),
+            Node::Negate(of) | Node::Not(of) | Node::Pointed(of) | Node::Member { of, .. } => clear(of),
             Node::By {
                 of, key_span: span, ..
             }
@@ -180,11 +204,26 @@ fn without_places(mut expr: Expr) -> Expr {
                 *span = Span::default();
                 clear(of);
             }
-            Node::Where { of: a, condition: b }
-            | Node::Index { of: a, index: b }
-            | Node::Over { of: a, count: b } => {
+            Node::At {
+                of, place_span: span, ..
+            } => {
+                *span = Span::default();
+                clear(of);
+            }
+            Node::Where { of: a, condition: b } | Node::Index { of: a, index: b } => {
                 clear(a);
                 clear(b);
+            }
+            Node::Over { of, count, unit } => {
+                clear(of);
+                clear(count);
+                if let Some((_, span)) = unit {
+                    *span = Span::default();
+                }
+            }
+            Node::In { of, list } => {
+                clear(of);
+                list.iter_mut().for_each(clear);
             }
             Node::Each {
                 of,
@@ -286,11 +325,28 @@ fn any_expr() -> impl Strategy<Value = Expr> {
             }),
             boxed().prop_map(|of| Node::As {
                 of,
-                layout: "i32".into(),
+                layout: "str(8)".into(),
                 layout_span: Span::default()
             }),
             (boxed(), boxed()).prop_map(|(of, index)| Node::Index { of, index }),
-            (boxed(), boxed()).prop_map(|(of, count)| Node::Over { of, count }),
+            (boxed(), boxed(), any::<bool>()).prop_map(|(of, count, hits)| Node::Over {
+                of,
+                count,
+                unit: hits.then(|| ("chunks".to_string(), Span::default()))
+            }),
+            boxed().prop_map(|of| Node::At {
+                of,
+                place: "w.end".into(),
+                place_span: Span::default()
+            }),
+            boxed().prop_map(Node::Pointed),
+            (boxed(), any::<bool>()).prop_map(|(of, arrow)| Node::Member {
+                of,
+                field: "next".into(),
+                arrow
+            }),
+            (boxed(), prop::collection::vec(inner.clone(), 1..3))
+                .prop_map(|(of, list)| Node::In { of, list }),
             prop::collection::vec(argument(inner.clone()), 0..3).prop_map(|arguments| Node::Call {
                 function: "min".into(),
                 function_span: Span::default(),
@@ -318,6 +374,7 @@ proptest! {
     fn no_row_of_tokens_makes_the_parser_panic(
         parts in prop::collection::vec(prop::sample::select(vec![
             "x", "1", "5ms", "(", ")", "by", "process", "^", "-", "not", "and", "<", "==", ",", "f(", "where", "\"", "%",
+            "at", "over", "in", "[", "]", "*", "->", ".", "as", "str(", "::",
         ]), 0..20)
     ) {
         let _ = parse(&text(&parts.join(" ")));

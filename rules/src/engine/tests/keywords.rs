@@ -56,7 +56,7 @@ fn a_decision_carries_what_it_promises_and_where_it_takes_effect() {
         panic!("{outputs:?}")
     };
     assert_eq!(decision.expect.as_deref(), Some("100 000/s"));
-    assert_eq!(decision.at, Some((crate::Site::Entry, "step".to_string())));
+    assert_eq!(decision.at, Some(crate::SyncPoint { site: crate::Site::Entry, target: crate::Target::Function("step".into()), decide: false }));
     assert_eq!(decision.together, None);
     let outputs = shares(&[("    range:", "    together: w\n    range:")]).window(HEALTHY);
     let [_, Output::Decision(decision)] = outputs.as_slice() else {
@@ -74,12 +74,12 @@ fn an_initial_value_is_written_to_each_process_once_until_a_window_has_shown_bet
     farm.engine.set_mode(RuleId(0), Mode::Applying);
     let written = |outputs: &[Output]| match outputs {
         [Output::Decision(decision)] => {
-            let change = |change: &Change| (change.process.0, change.value.clone());
+            let change = |change: &Change| (change.process.0, change.action.value().cloned());
             decision.changes.iter().map(change).collect::<Vec<_>>()
         }
         _ => Vec::new(),
     };
-    let seven = Scalar::Number(7.0);
+    let seven = Some(Scalar::Number(7.0));
     assert_eq!(
         written(&farm.all_until(2)),
         [(1, seven.clone()), (2, seven.clone())]

@@ -58,7 +58,7 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
     };
     assert_eq!(decision.changes.len(), 1);
     assert_eq!(decision.changes[0].process, ProcessId(0));
-    assert_eq!(decision.changes[0].value, Scalar::Number(5.0));
+    assert_eq!(decision.changes[0].action.value(), Some(&Scalar::Number(5.0)));
     assert_eq!(decision.expect.as_deref(), Some("100 ms"));
     // With five workers the model has nothing more to win, and the guard sees the promise kept.
     farm.engine
@@ -187,7 +187,7 @@ fn a_rule_is_bound_to_the_names_of_another_program() {
         .unwrap();
     let begin = &rule.plan().probes[0];
     assert_eq!(begin.function, "Master::loop");
-    assert_eq!(begin.captures[1].source, crate::Source::Global("workers".into()));
+    assert_eq!(begin.captures[1].source, crate::Source::global("workers"));
     let wrong = file
         .bind(&BTreeMap::from([("nv".to_string(), "x".to_string())]))
         .unwrap_err();

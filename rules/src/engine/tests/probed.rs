@@ -407,7 +407,7 @@ fn a_tune_acts_at_the_close_of_its_window_with_the_values_of_that_window() {
     let [Output::Decision(decision)] = outputs.as_slice() else {
         panic!("{outputs:?}")
     };
-    assert_eq!(decision.changes[0].value, Scalar::Number(16.0));
+    assert_eq!(decision.changes[0].action.value(), Some(&Scalar::Number(16.0)));
     farm.engine.receipt(decision.id, Outcome::Applied, Time(305 * MS));
     (3..6).for_each(|number| farm.hits(&iteration(number, number * 100)));
     let outputs = farm.all_until(600);
