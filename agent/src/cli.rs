@@ -173,6 +173,9 @@ pub struct ReplayArgs {
     /// Write every metric of every window here (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub csv: Option<String>,
+    /// Draw the metrics over time, with findings, decisions and verdicts as marks
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<String>,
 }
 
 /// `tuneagent get`

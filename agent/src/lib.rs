@@ -26,6 +26,7 @@ pub mod http;
 pub mod kernel;
 pub mod metrics;
 pub mod mpi;
+pub mod plot;
 pub mod readable;
 pub mod report;
 pub mod rights;

@@ -98,7 +98,7 @@ pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
     Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode,
-    Observation, Outcome, Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
+    Observation, Outcome, Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, Site};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::engine::Reading;
 use crate::term::{KeyKind, Kind, Type};
 use crate::unit::human;
 
@@ -153,6 +154,32 @@ impl Value {
                     .collect(),
             ),
         }
+    }
+
+    /// As numbers; none where a row has no value, or is no number.
+    pub(crate) fn reading(&self, of: Type) -> Option<Reading> {
+        let number = |cell: &Cell| match cell {
+            Ok(Scalar::Number(value)) => Some(*value),
+            Ok(Scalar::Boolean(value)) => Some(f64::from(u8::from(*value))),
+            Ok(Scalar::Text(_)) | Err(_) => None,
+        };
+        let numbers: Vec<f64> = match self {
+            Value::Single(cell) => vec![number(cell)?],
+            Value::Table(rows) => rows.values().map(number).collect::<Option<_>>()?,
+        };
+        let low = numbers.iter().copied().reduce(f64::min)?;
+        let high = numbers.iter().copied().reduce(f64::max)?;
+        let parts = numbers.iter().map(|value| value / numbers.len() as f64);
+        Some(Reading {
+            low,
+            mean: parts.sum::<f64>().clamp(low, high),
+            high,
+            dimension: match of.kind {
+                Kind::Number(dimension) => Some(dimension),
+                Kind::Boolean | Kind::Text => None,
+            },
+            is_share: of.percent,
+        })
     }
 
     /// For people: `6`, `91.4 ms`, `0.31 to 0.34 over 6 processes`, `none (…)`.

@@ -67,7 +67,8 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     );
     assert_eq!(report["changes"][0]["guard"]["verdict"], "kept", "{told}");
 
-    // The recording leads to the same decision.
+    // The recording leads to the same decision, and to a picture of it.
+    let picture = tempfile::NamedTempFile::new()?;
     let (code, text) = Agent::run(&[
         "replay",
         &recording,
@@ -75,6 +76,8 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         "none",
         "optimal-workers",
         "--apply",
+        "--svg",
+        &picture.path().to_string_lossy(),
     ])?;
     let decided = format!(
         "NOptWorkers = {} in process 0",
@@ -84,5 +87,9 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
         code == 0 && text.contains(&decided),
         "{decided} is not in:\n{text}"
     );
+    let picture = std::fs::read_to_string(picture.path())?;
+    for part in [">latency<", ">t_comm<", &decided, "class=\"decision\"", "</svg>"] {
+        assert!(picture.contains(part), "{part} is not in the picture");
+    }
     Ok(())
 }

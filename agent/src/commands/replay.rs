@@ -9,7 +9,9 @@ use crate::{
     cli::ReplayArgs,
     exit::{Code, Failure, Outcome},
     format::duration,
+    plot::{MarkKind, Plot},
     rulebook::{Act, Replayed, RuleBook, Settings, replay},
+    session::ledger::KEPT,
 };
 
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
@@ -25,50 +27,104 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
             fs::read(path).map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}")))?;
         recordings.push((name, bytes));
     }
-    let mut csv = open(args.csv.as_deref())?;
-    let is_stdout = args.csv.as_deref() == Some("-");
-    let mut failed = None;
-    if let Some(csv) = &mut csv {
-        failed = writeln!(csv, "time_s,rule,window,index,metric,value").err();
+    let mut outputs = Outputs::open(args)?;
+    let result = replay(rules, &recordings, |since_ns, what| outputs.take(since_ns, what));
+    outputs.finish()?;
+    result.map(|()| Code::Done).map_err(Failure::no)
+}
+
+/// Where what happens is written to.
+struct Outputs {
+    csv: Option<Box<dyn Write>>,
+    svg: Option<(Box<dyn Write>, Plot)>,
+    /// Standard output is for a table or a picture.
+    is_quiet: bool,
+    windows: usize,
+    failed: Option<io::Error>,
+}
+
+impl Outputs {
+    fn open(args: &ReplayArgs) -> Result<Outputs, Failure> {
+        let mut csv = open(args.csv.as_deref())?;
+        let failed = csv
+            .as_mut()
+            .and_then(|csv| writeln!(csv, "time_s,rule,window,index,metric,value").err());
+        let asked = [&args.csv, &args.svg];
+        Ok(Outputs {
+            csv,
+            svg: open(args.svg.as_deref())?.map(|file| (file, Plot::default())),
+            is_quiet: asked.into_iter().flatten().any(|name| name == "-"),
+            windows: 0,
+            failed,
+        })
     }
-    let mut windows = 0_u64;
-    let result = replay(rules, &recordings, |since_ns, what| match (what, &mut csv) {
-        (
+
+    fn take(&mut self, since_ns: u64, what: Replayed) {
+        match what {
             Replayed::Window {
                 rule,
                 window,
                 index,
                 metrics,
-            },
-            csv,
-        ) => {
-            windows += 1;
-            let rows = metrics.iter().map(|(metric, value)| {
-                [rule.as_str(), &window, &index.to_string(), metric, value]
-                    .map(quoted)
-                    .join(",")
-            });
-            if let Some(csv) = csv {
-                let mut written = rows.map(|row| writeln!(csv, "{},{row}", since_ns as f64 / 1e9));
-                let error = written.find_map(Result::err);
-                failed = failed.take().or(error);
+                readings,
+            } => {
+                self.windows += 1;
+                if let Some((_, plot)) = &mut self.svg {
+                    let named = metrics.iter().map(|(name, _)| name.as_str()).zip(readings);
+                    plot.window(since_ns, &rule, &window, named);
+                }
+                if let Some(csv) = &mut self.csv {
+                    let rows = metrics.iter().map(|(metric, value)| {
+                        [rule.as_str(), &window, &index.to_string(), metric, value]
+                            .map(quoted)
+                            .join(",")
+                    });
+                    let mut written = rows.map(|row| writeln!(csv, "{},{row}", since_ns as f64 / 1e9));
+                    let error = written.find_map(Result::err);
+                    self.failed = self.failed.take().or(error);
+                }
+            }
+            Replayed::Act(act) => {
+                let Some((kind, rule, text)) = told(&act) else {
+                    return;
+                };
+                if let Some((_, plot)) = &mut self.svg {
+                    plot.mark(since_ns, rule, kind, &text);
+                }
+                if !self.is_quiet {
+                    let word = match kind {
+                        MarkKind::Finding => "finding ",
+                        MarkKind::Gone => "gone    ",
+                        MarkKind::Decision => "decision",
+                        MarkKind::Kept | MarkKind::Undone => "guard   ",
+                    };
+                    let line = format!("{:>9}  {word} {rule}   {text}", duration(since_ns as f64));
+                    say!("{}", line.trim_end());
+                }
             }
         }
-        (Replayed::Act(act), _) if !is_stdout => {
-            if let Some(text) = line(&act) {
-                say!("{:>9}  {text}", duration(since_ns as f64));
-            }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        let mut failed = self.failed;
+        if let Some((mut file, plot)) = self.svg {
+            let written = file.write_all(plot.svg().as_bytes()).and_then(|()| file.flush());
+            failed = failed.or(written.err());
         }
-        (Replayed::Act(_), _) => {}
-    });
-    // A reader that has seen enough is no failure.
-    if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
-        return Err(Failure::no(format!("the table could not be written: {error}")));
+        if let Some(mut csv) = self.csv {
+            failed = failed.or(csv.flush().err());
+        }
+        // A reader that has seen enough is no failure.
+        if let Some(error) = failed.filter(|error| error.kind() != io::ErrorKind::BrokenPipe) {
+            return Err(Failure::no(format!(
+                "what was asked for could not be written: {error}"
+            )));
+        }
+        if !self.is_quiet {
+            say!("{} evaluated", crate::format::plural(self.windows, "window"));
+        }
+        Ok(())
     }
-    if !is_stdout {
-        say!("{} evaluated", crate::format::plural(windows as usize, "window"));
-    }
-    result.map(|()| Code::Done).map_err(Failure::no)
 }
 
 fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
@@ -91,27 +147,28 @@ fn quoted(field: &str) -> String {
     }
 }
 
-fn line(act: &Act) -> Option<String> {
+/// What is told of an act: nothing of a finding that only goes on.
+fn told(act: &Act) -> Option<(MarkKind, &str, String)> {
     match act {
         Act::Found {
             rule,
             text,
             is_new: true,
             ..
-        } => Some(format!("finding  {rule}   {}", text.trim_end())),
+        } => Some((MarkKind::Finding, rule, text.trim_end().to_owned())),
         Act::Found { .. } => None,
-        Act::Gone { rule } => Some(format!("gone     {rule}")),
+        Act::Gone { rule } => Some((MarkKind::Gone, rule, String::new())),
         Act::Decided(decision) => {
             let writes = decision
                 .changes
                 .iter()
                 .map(|write| format!("{} = {} in process {}", write.variable, write.value, write.slot));
-            Some(format!(
-                "decision {}   {}",
-                decision.rule,
-                writes.collect::<Vec<_>>().join(", ")
-            ))
+            let text = writes.collect::<Vec<_>>().join(", ");
+            Some((MarkKind::Decision, &decision.rule, text))
         }
-        Act::Judged { rule, guard, .. } => Some(format!("guard    {rule}   {}", guard.text)),
+        Act::Judged { rule, guard, .. } if guard.verdict == KEPT => {
+            Some((MarkKind::Kept, rule, guard.text.clone()))
+        }
+        Act::Judged { rule, guard, .. } => Some((MarkKind::Undone, rule, guard.text.clone())),
     }
 }

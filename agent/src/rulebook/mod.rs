@@ -402,6 +402,7 @@ impl RuleBook {
             window: window.window,
             index: window.index,
             metrics: window.metrics,
+            readings: window.readings,
         };
         closed.into_iter().map(window).collect()
     }

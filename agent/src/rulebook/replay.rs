@@ -2,7 +2,7 @@
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use rules::{
-    Observation,
+    Observation, Reading,
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
@@ -25,6 +25,8 @@ pub enum Replayed {
         index: u64,
         /// Its metrics with their values as people read them.
         metrics: Vec<(String, String)>,
+        /// The same as numbers, in the same order.
+        readings: Vec<Option<Reading>>,
     },
     /// A rule found, decided or judged something.
     Act(Act),

@@ -11,7 +11,7 @@ use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
 use crate::calls::{Memory, Past};
 use crate::eval::{Context, WindowData, boolean};
 use crate::partial::Content;
-use crate::rule::WindowKind;
+use crate::rule::{Metric, WindowKind};
 use crate::run::RunState;
 use crate::value::{ProcessId, Time, Value};
 
@@ -286,6 +286,11 @@ impl Running {
             };
             tune.window_closed(&turn, outbox);
         }
+        let lives_here = |metric: &Metric| metric.window == place && !metric.is_called;
+        let values = self.rule.metrics.iter().zip(&metrics);
+        let values = values.filter(|(metric, _)| lives_here(metric));
+        let readings = values.map(|(metric, (_, value))| value.reading(metric.value.of));
+        let readings = readings.collect();
         let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
         if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
             let number = window.number;
@@ -312,7 +317,7 @@ impl Running {
             }
         }
         let of_it = self.rule.metrics.iter().zip(&self.metrics);
-        let of_it = of_it.filter(|(metric, _)| metric.window == place && !metric.is_called);
+        let metrics = of_it.filter(|(metric, _)| lives_here(metric));
         ClosedWindow {
             rule: id,
             window: self
@@ -321,7 +326,8 @@ impl Running {
                 .get(place)
                 .map_or_else(String::new, |window| window.name.clone()),
             index: window.index,
-            metrics: of_it.map(|(_, shown)| shown.clone()).collect(),
+            metrics: metrics.map(|(_, shown)| shown.clone()).collect(),
+            readings,
         }
     }
 }

@@ -34,7 +34,7 @@ use desk::{ByKey, Desk};
 use join::Joiner;
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
-    Output, ProbeId, RuleId, Standing, TuneStatus, Verdict,
+    Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
 };
 use samples::Samples;
 use stream::{Arrived, Stream};

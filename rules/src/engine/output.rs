@@ -94,8 +94,23 @@ pub enum Observation {
     },
 }
 
+/// A value of a metric as numbers, for plots: of a table its rows from the least to the greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    /// The least row; in seconds and bytes.
+    pub low: f64,
+    /// The mean of the rows.
+    pub mean: f64,
+    /// The greatest row.
+    pub high: f64,
+    /// None for a truth value, which is 0 or 1.
+    pub dimension: Option<Dimension>,
+    /// People read it in percent.
+    pub is_share: bool,
+}
+
 /// A window that closed and was evaluated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClosedWindow {
     /// The rule.
     pub rule: RuleId,
@@ -105,6 +120,8 @@ pub struct ClosedWindow {
     pub index: u64,
     /// Its metrics, each with its value as people read it or `none (reason)`.
     pub metrics: Vec<(String, String)>,
+    /// The same as numbers, in the same order; none where a metric has no value or is no number.
+    pub readings: Vec<Option<Reading>>,
 }
 
 /// What was left out of a rule's windows from probe to probe, counted.

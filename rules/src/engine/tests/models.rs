@@ -2,6 +2,7 @@
 
 use super::probed::{Farm, Sent};
 use super::*;
+use crate::unit::Dimension;
 
 fn model(name: &str) -> &'static str {
     let (_, text) = crate::models().iter().find(|(known, _)| *known == name).unwrap();
@@ -44,7 +45,18 @@ fn the_optimal_number_of_workers_is_decided_with_the_values_that_paper_gives() {
         ("lambda", "10.2 us/B"),
         ("best", "5"),
     ];
-    let shown: Vec<(String, String)> = farm.engine.drain_windows().remove(0).metrics;
+    let ClosedWindow {
+        metrics: shown,
+        readings,
+        ..
+    } = farm.engine.drain_windows().remove(0);
+    // The same as numbers, for plots.
+    let reading = |name: &str| readings[shown.iter().position(|(known, _)| known == name).unwrap()];
+    let busy = reading("busy").unwrap();
+    assert_eq!((busy.low, busy.mean, busy.high), (0.02, 0.02, 0.02));
+    assert_eq!(busy.dimension, Some(Dimension::TIME));
+    assert_eq!(reading("V").unwrap().mean, 8800.0);
+    assert_eq!(readings.len(), shown.len());
     for (name, value) in expected {
         assert!(
             shown.contains(&(name.to_string(), value.to_string())),

@@ -1,0 +1,124 @@
+use rules::{Dimension, Reading};
+
+use super::{MOST_MARKS, MOST_PANELS, MOST_POINTS, MarkKind, Plot};
+
+fn reading(low: f64, high: f64) -> Option<Reading> {
+    Some(Reading {
+        low,
+        mean: (low + high) / 2.0,
+        high,
+        dimension: Some(Dimension::TIME),
+        is_share: false,
+    })
+}
+
+/// A hundred windows of half a second: the pace falls when the change is made; the rule has nothing to say of the start.
+fn plot() -> Plot {
+    let mut plot = Plot::default();
+    for window in 1..=100_u64 {
+        let (at, waited) = (window * 500_000_000, (window as f64 / 7.0).sin().abs());
+        let slow = if window < 40 { 0.09 } else { 0.012 };
+        let share = Reading {
+            low: waited,
+            mean: waited,
+            high: waited,
+            dimension: Some(Dimension::NONE),
+            is_share: true,
+        };
+        let crowded = Reading {
+            low: f64::from(window < 40),
+            mean: f64::from(window < 40),
+            high: f64::from(window < 40),
+            dimension: None,
+            is_share: false,
+        };
+        let readings = [
+            (
+                "step",
+                (window > 5)
+                    .then(|| reading(slow, slow * (1.0 + waited)))
+                    .flatten(),
+            ),
+            ("waiting", Some(share)),
+            ("crowded", Some(crowded)),
+            ("never", None),
+        ];
+        plot.window(at, "busy <wait> & more", "pulse", readings.into_iter());
+    }
+    for (at, kind, text) in [
+        (
+            12,
+            MarkKind::Finding,
+            "8 ranks share 2 CPUs & spin\nwhile they wait",
+        ),
+        (20, MarkKind::Decision, "yield = true in process 0"),
+        (20, MarkKind::Decision, "yield = true in process 1"),
+        (
+            26,
+            MarkKind::Kept,
+            "step: 91.4 ms -> 12 ms (10 windows each); kept",
+        ),
+        (27, MarkKind::Gone, ""),
+        (40, MarkKind::Undone, "worse"),
+    ] {
+        plot.mark(at * 1_000_000_000, "busy <wait> & more", kind, text);
+    }
+    plot
+}
+
+#[test]
+fn a_picture_is_whole_says_its_units_and_holds_no_markup_of_the_rule() {
+    let svg = plot().svg();
+    assert!(!svg.contains("<wait>") && svg.contains("busy &lt;wait&gt; &amp; more"));
+    for word in [
+        "100 ms",
+        "50 %",
+        "true",
+        "none in 5 of 100 windows",
+        "never a number in 100 windows",
+    ] {
+        assert!(svg.contains(word), "{word}");
+    }
+    if let Some(file) = std::env::var_os("TUNEAGENT_PLOT") {
+        std::fs::write(file, svg).unwrap();
+    }
+}
+
+#[test]
+fn whatever_is_given_the_picture_is_bounded_and_says_what_it_leaves_out() {
+    let mut plot = Plot::default();
+    let names: Vec<String> = (0..40).map(|name| format!("m{name}")).collect();
+    for window in 0..10_000_u64 {
+        let value = if window == 7001 { f64::MAX } else { -1e-300 };
+        let readings = names.iter().map(|name| (name.as_str(), reading(value, value)));
+        plot.window(window, "r", "w", readings);
+        plot.mark(window, "r", MarkKind::Finding, &"long ".repeat(100));
+    }
+    assert!(plot.series.len() == MOST_PANELS && plot.marks.len() == MOST_MARKS);
+    for series in &plot.series {
+        assert!(series.points.len() <= MOST_POINTS && series.windows == 10_000);
+        let high = series
+            .points
+            .iter()
+            .filter_map(|point| point.reading)
+            .map(|(_, of)| of.high);
+        assert_eq!(
+            high.fold(f64::MIN, f64::max),
+            f64::MAX,
+            "the peak was merged away"
+        );
+    }
+    let svg = plot.svg();
+    assert!(svg.contains("8 more metrics are not drawn") && svg.contains("9940 more, which are not drawn"));
+    assert!(svg.contains("a point is 8 windows of w"), "{}", &svg[..4000]);
+    assert!(
+        svg.len() < 4_000_000 && !svg.contains("NaN") && !svg.contains("inf "),
+        "{}",
+        svg.len()
+    );
+}
+
+#[test]
+fn an_empty_replay_gives_a_picture_that_says_so() {
+    assert!(Plot::default().svg().contains("no window closed"));
+}
