@@ -91,7 +91,8 @@ fn deliver(source: &str, hits: &[Sent], ticks: &[bool]) -> (Vec<Output>, Vec<Clo
 fn rules() -> Vec<(String, Vec<&'static str>)> {
     let all = vec!["begin", "end", "send", "compute", "reply"];
     let some = vec!["begin", "end", "send", "compute"];
-    let (_, model) = crate::models()[0];
+    let is_model = |(name, _): &&(&str, &str)| *name == "optimal-workers";
+    let (_, model) = crate::models().iter().find(is_model).unwrap();
     let guard = "guard: {minimize: iteration.duration, over: 1, undo_if_worse_by: 5%}";
     let tune = format!(
         "tune:\n  - set: chunk\n    role: worker\n    value: floor(busy / 1ms)\n    when: total > 100ms\n    {guard}\n"
