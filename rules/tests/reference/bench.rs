@@ -107,6 +107,19 @@ impl Bench {
         self.engine.observe(hit);
     }
 
+    /// What a probe has counted in a rank: hits, and the sum of their durations.
+    pub(crate) fn totals(&mut self, probe: &str, rank: u32, ms: f64, count: u64, took_ms: f64) {
+        let place = self.probes.iter().position(|known| known == probe);
+        self.engine.observe(Observation::ProbeTotals {
+            rule: RULE,
+            probe: ProbeId(place.unwrap_or_else(|| panic!("no probe {probe}"))),
+            process: ProcessId(rank),
+            time: time(ms),
+            count,
+            duration_sum_ns: time(took_ms).0,
+        });
+    }
+
     /// One more thing that was measured.
     pub(crate) fn observe(&mut self, observation: Observation) {
         self.engine.observe(observation);
