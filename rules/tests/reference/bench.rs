@@ -18,11 +18,10 @@ pub(crate) fn shipped(name: &str) -> &'static str {
     text
 }
 
-/// A closed window: its name, its index, its metrics with their values as numbers and as people read them.
+/// A closed window: its name, and its metrics with their values as numbers and as people read them.
 #[derive(Clone, Debug)]
 pub(crate) struct Shut {
     pub(crate) window: String,
-    pub(crate) index: u64,
     metrics: BTreeMap<String, (Option<Reading>, String)>,
 }
 
@@ -71,7 +70,7 @@ impl Bench {
         let probes = rule.plan().probes.iter().map(|probe| probe.name.clone());
         let probes = probes.collect();
         let mut bench = Bench {
-            engine: Engine::new(vec![rule], Time(0)).unwrap(),
+            engine: Engine::new(vec![rule], Time(0)).unwrap_or_else(|conflict| panic!("{conflict}")),
             probes,
             ranks,
             outputs: Vec::new(),
@@ -154,7 +153,6 @@ impl Bench {
     pub(crate) fn shut(&mut self) -> Vec<Shut> {
         let shut = |closed: rules::ClosedWindow| Shut {
             window: closed.window,
-            index: closed.index,
             metrics: closed
                 .metrics
                 .into_iter()

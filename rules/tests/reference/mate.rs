@@ -91,7 +91,7 @@ fn farmed(bench: &mut Bench, workers: u32, tl: f64, lambda_v: f64, tc: f64) {
     let share = tc / f64::from(workers);
     bench.hit("begin", 0, 100.0, 0.0, &[1.0, workers.into()]);
     let mut sent = 100.0;
-    for worker in 1..=workers {
+    for _ in 0..workers {
         sent += tl;
         bench.hit("send", 0, sent, tl, &[1000.0]);
     }

@@ -12,7 +12,7 @@ fn s1_eq_4_1_the_bound_of_the_greatest_of_n_samples() {
     table(
         &given,
         &[
-            ("S1 Eq. 4.1 one worker", "room(1)", 0.707_107, 6),
+            ("S1 Eq. 4.1 one worker", "room(1)", 0.5_f64.sqrt(), 12),
             ("S1 Eq. 4.1 two workers", "room(2)", 0.422_650, 6),
             (
                 "S1 Eq. 4.1 a million workers, one by the other",
