@@ -42,6 +42,12 @@ impl Shut {
         &self.metrics[metric].1
     }
 
+    /// Every metric as people read it.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.metrics.iter();
+        all.map(|(name, (_, told))| (name.as_str(), told.as_str()))
+    }
+
     fn reading(&self, metric: &str) -> Reading {
         let (reading, told) = self
             .metrics
@@ -56,7 +62,7 @@ pub(crate) struct Bench {
     engine: Engine,
     probes: Vec<String>,
     ranks: u32,
-    pub(crate) outputs: Vec<Output>,
+    outputs: Vec<Output>,
 }
 
 impl Bench {
@@ -66,23 +72,31 @@ impl Bench {
 
     /// With these parameters in place of the rule's own.
     pub(crate) fn with(source: &str, parameters: &[(&str, &str)], ranks: u32) -> Bench {
-        let rule = checked(source, parameters);
-        let probes = rule.plan().probes.iter().map(|probe| probe.name.clone());
-        let probes = probes.collect();
-        let mut bench = Bench {
-            engine: Engine::new(vec![rule], Time(0)).unwrap_or_else(|conflict| panic!("{conflict}")),
-            probes,
-            ranks,
-            outputs: Vec::new(),
-        };
+        let mut bench = Bench::empty(checked(source, parameters));
         for rank in 0..ranks {
             let facts = ProcessFacts {
                 rank: Some(rank),
                 ..ProcessFacts::default()
             };
-            bench.engine.process_joined(ProcessId(rank), facts, Time(0));
+            bench.join(ProcessId(rank), facts, Time(0));
         }
         bench
+    }
+
+    /// A job without processes.
+    pub(crate) fn empty(rule: CheckedRule) -> Bench {
+        let probes = rule.plan().probes.iter().map(|probe| probe.name.clone());
+        Bench {
+            probes: probes.collect(),
+            engine: Engine::new(vec![rule], Time(0)).unwrap_or_else(|conflict| panic!("{conflict}")),
+            ranks: 0,
+            outputs: Vec::new(),
+        }
+    }
+
+    pub(crate) fn join(&mut self, process: ProcessId, facts: ProcessFacts, time: Time) {
+        self.engine.process_joined(process, facts, time);
+        self.ranks += 1;
     }
 
     /// From now on it decides, and whatever it decides is done at once.
@@ -167,6 +181,16 @@ impl Bench {
     pub(crate) fn shut_of(&mut self, window: &str) -> Vec<Shut> {
         let all = self.shut();
         all.into_iter().filter(|shut| shut.window == window).collect()
+    }
+
+    /// What was decided since the beginning.
+    pub(crate) fn decided(&self) -> Vec<&Decision> {
+        let all = self.outputs.iter();
+        all.filter_map(|output| match output {
+            Output::Decision(decision) => Some(decision),
+            _ => None,
+        })
+        .collect()
     }
 
     /// Why a rule does not act.

@@ -5,10 +5,12 @@
 //! wrongly stands beside its correction: the corrected value is asserted, and that the printed one differs.
 
 mod bench;
+mod tape;
 
 mod aggregates;
 mod assist;
 mod mate;
 mod mate_mpi;
 mod pmsl;
+mod recordings;
 mod selfanalyzer;
