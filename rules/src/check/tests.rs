@@ -143,11 +143,23 @@ fn what_is_wrong_with_formulas_is_shown_with_what_to_do() {
 
 /// The rules of the design, each with what it does to a program.
 const RULES: &[(&str, &str)] = &[
-    ("optimal_workers", include_str!("../../library/models/optimal-workers.yaml")),
-    ("adjusting_factoring", include_str!("../../tests/rules/adjusting-factoring.yaml")),
+    (
+        "optimal_workers",
+        include_str!("../../library/models/optimal-workers.yaml"),
+    ),
+    (
+        "adjusting_factoring",
+        include_str!("../../tests/rules/adjusting-factoring.yaml"),
+    ),
     ("factoring", include_str!("../../tests/rules/factoring.yaml")),
-    ("openmp_team_size", include_str!("../../tests/rules/openmp-team-size.yaml")),
-    ("barrier_imbalance", include_str!("../../tests/rules/barrier-imbalance.yaml")),
+    (
+        "openmp_team_size",
+        include_str!("../../tests/rules/openmp-team-size.yaml"),
+    ),
+    (
+        "barrier_imbalance",
+        include_str!("../../tests/rules/barrier-imbalance.yaml"),
+    ),
     ("knobs", include_str!("../../tests/rules/knobs.yaml")),
 ];
 

@@ -497,10 +497,7 @@ fn captures_are_computed_from_what_is_read_and_a_read_that_failed_is_none() {
     let plan = job.engine.rules().next().unwrap().1.plan().clone();
     let sources = plan.probes[0].captures.iter();
     let sources: Vec<String> = sources.map(|read| read.source.to_string()).collect();
-    assert_eq!(
-        sources,
-        ["arg(2)", "unit", "peer"]
-    );
+    assert_eq!(sources, ["arg(2)", "unit", "peer"]);
     let number = |value: f64| Ok(Scalar::Number(value));
     let totals = |ms: u64, count| Observation::ProbeTotals {
         rule: RuleId(0),

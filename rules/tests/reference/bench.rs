@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use rules::{
-    CheckedRule, Decision, Engine, Mode, Observation, Outcome, Output, ProbeId, ProcessFacts, ProcessId,
-    Reading, RuleFile, RuleId, Scalar, Time,
+    Action, CheckedRule, Decision, Engine, Mode, Observation, Outcome, Output, ProbeId, ProcessFacts,
+    ProcessId, Reading, RuleFile, RuleId, Scalar, Time,
 };
 
 const RULE: RuleId = RuleId(0);
@@ -211,14 +211,14 @@ pub(crate) fn checked(source: &str, parameters: &[(&str, &str)]) -> CheckedRule 
 
 /// What a decision writes to a variable.
 pub(crate) fn written(decision: &Decision, variable: &str) -> Option<f64> {
-    let change = decision
-        .changes
-        .iter()
-        .find(|change| change.variable == variable)?;
-    match change.value {
-        Scalar::Number(value) => Some(value),
-        Scalar::Boolean(_) | Scalar::Text(_) => None,
-    }
+    decision.changes.iter().find_map(|change| match &change.action {
+        Action::Set {
+            variable: source,
+            value: Scalar::Number(value),
+            ..
+        } if source.to_string() == variable => Some(*value),
+        _ => None,
+    })
 }
 
 fn time(ms: f64) -> Time {

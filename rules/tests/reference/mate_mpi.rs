@@ -1,5 +1,7 @@
 //! S1, MATE for MPI (2010): adjusting factoring, the index for the number of workers, and what its tables give.
 
+use rules::{Site, Target};
+
 use crate::bench::{Bench, formulas, last_of, near, shipped, table, written};
 
 #[test]
@@ -326,11 +328,11 @@ fn s1_5_4_2_1_the_number_is_set_at_the_start_of_an_iteration_from_the_one_before
     }
     let decision = decided.first().unwrap_or_else(|| panic!("{}", bench.why()));
     assert_eq!(written(decision, "NW"), Some(33.0), "S1 §9.2");
-    let at = decision
-        .at
-        .as_ref()
-        .map(|(site, function)| (*site, function.as_str()));
-    assert_eq!(at, Some((rules::Site::Entry, "global_sendreceive")));
+    let at = decision.at.as_ref().unwrap();
+    assert_eq!(
+        (at.site, &at.target),
+        (Site::Entry, &Target::Function("global_sendreceive".into()))
+    );
     assert_eq!(decision.expect.as_deref(), Some("500 ms"));
 }
 

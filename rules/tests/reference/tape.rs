@@ -4,8 +4,8 @@ use rules::recording::{
     Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Reader, Reason, Record, Writer,
 };
 use rules::{
-    CheckedRule, Layout, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessFacts, ProcessId, RuleId,
-    Site, Source, Time,
+    Base, CheckedRule, Layout, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessFacts, ProcessId,
+    RuleId, Site, Time,
 };
 
 use crate::bench::{Bench, checked, shipped};
@@ -193,10 +193,9 @@ fn key(function: usize, is_return: bool) -> ProbeKey {
 
 /// A capture as the agent calls it in a recording; what debug information would tell is an `int`.
 fn label(capture: &PlannedCapture, site: Site) -> String {
-    let what = match &capture.source {
-        Source::Argument(number) => format!("arg({number})"),
-        Source::ReturnValue => "ret".to_string(),
-        Source::Global(name) => name.clone(),
+    let what = match &capture.source.base {
+        Base::ReturnValue => "ret".to_string(),
+        _ => capture.source.to_string(),
     };
     let layout = Layout::ALL
         .iter()
