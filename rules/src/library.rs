@@ -20,9 +20,12 @@ pub fn library() -> &'static [(&'static str, &'static str)] {
 
 /// Rules that hold a published model or metric: a program must be prepared for them, or be built on a framework that is.
 const MODELS: &[(&str, &str)] = &[
+    of!("models", "adjusting-factoring"),
+    of!("models", "factoring"),
     of!("models", "iteration-time"),
     of!("models", "network"),
     of!("models", "optimal-workers"),
+    of!("models", "speedup"),
     of!("models", "workers-by-index"),
     of!("metrics", "barrier-imbalance"),
     of!("metrics", "communication-share"),

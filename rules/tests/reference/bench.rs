@@ -74,11 +74,7 @@ impl Bench {
     pub(crate) fn with(source: &str, parameters: &[(&str, &str)], ranks: u32) -> Bench {
         let mut bench = Bench::empty(checked(source, parameters));
         for rank in 0..ranks {
-            let facts = ProcessFacts {
-                rank: Some(rank),
-                ..ProcessFacts::default()
-            };
-            bench.join(ProcessId(rank), facts, Time(0));
+            bench.join(ProcessId(rank), facts(rank), Time(0));
         }
         bench
     }
@@ -196,6 +192,15 @@ impl Bench {
     /// Why a rule does not act.
     pub(crate) fn why(&self) -> String {
         format!("{:?} {:?}", self.engine.status(), self.engine.dropped(RULE))
+    }
+}
+
+/// What is known of a rank: its number, and that it may start teams of threads.
+pub(crate) fn facts(rank: u32) -> ProcessFacts {
+    ProcessFacts {
+        rank: Some(rank),
+        libraries: ["libgomp.so.1".to_string()].into(),
+        ..ProcessFacts::default()
     }
 }
 

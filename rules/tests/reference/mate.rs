@@ -1,7 +1,7 @@
 //! S0, the MATE thesis (2007): performance indices, the iteration of two processes, model A (number of workers), model
 //! B (factoring), and what its tables give.
 
-use crate::bench::{Bench, formulas, last_of, near, shipped, table};
+use crate::bench::{Bench, formulas, last_of, near, shipped, table, written};
 
 #[test]
 fn s0_1_2_performance_indices() {
@@ -244,6 +244,101 @@ fn s0_5_2_factors_of_factoring_and_the_errors_of_the_listing() {
             ("S0 §5.2 P/2 of 25", "25 / 2", 12.5, 9),
         ],
     );
+}
+
+/// A master that hands out its tasks in chunks of the size that the rule sets, and workers of these task times (ms).
+struct Farm {
+    bench: Bench,
+    times: Vec<f64>,
+    number: u32,
+    first: f64,
+    chunk: f64,
+}
+
+impl Farm {
+    fn new(times: Vec<f64>) -> Farm {
+        Farm {
+            bench: Bench::new(shipped("factoring"), times.len() as u32 + 1).applying(),
+            times,
+            number: 0,
+            first: 1.0,
+            chunk: 1.0,
+        }
+    }
+
+    /// An iteration of so many tasks: the chunks of its batches that were whole, and what was left behind the last of them
+    /// of more than twice as many tasks as workers.
+    fn iteration(&mut self, tasks: u32) -> (Vec<u32>, u32) {
+        let workers = self.times.len() as u32;
+        let start = 1000.0 + f64::from(self.number) * 1e6;
+        let (mut at, mut left, mut sizes) = (start + 1.0, tasks, Vec::new());
+        self.number += 1;
+        let number = f64::from(self.number);
+        self.bench
+            .hit("begin", 0, start, 0.0, &[number, tasks.into(), workers.into()]);
+        let mut chunk = self.first as u32;
+        let mut busy = vec![start; self.times.len()];
+        while left > 2 * workers && left >= chunk * workers {
+            for (worker, (time, busy)) in (1..).zip(self.times.iter().zip(&mut busy)) {
+                at += 0.25;
+                self.bench.hit("send", 0, at, 0.0, &[chunk.into(), chunk.into()]);
+                let took = f64::from(chunk) * time;
+                *busy = busy.max(at) + took;
+                self.bench
+                    .hit("work", worker, *busy, took, &[number, chunk.into()]);
+            }
+            left -= chunk * workers;
+            sizes.push(chunk);
+            at += 1.0;
+            // Nobody has to be finished for it: what workers compute is still to come.
+            (0..=workers).for_each(|rank| self.bench.watermark(rank, at));
+            self.told(at);
+            chunk = self.chunk as u32;
+        }
+        self.bench.hit("end", 0, start + 900_000.0, 0.0, &[]);
+        for rank in 0..=workers {
+            self.bench.watermark(rank, start + 950_000.0);
+        }
+        self.told(start + 950_000.0);
+        (sizes, left)
+    }
+
+    fn told(&mut self, at: f64) {
+        for decision in self.bench.tick(at) {
+            self.first = written(&decision, "globalSizeFirst").unwrap_or(self.first);
+            self.chunk = written(&decision, "globalSizeChunk").unwrap_or(self.chunk);
+        }
+    }
+}
+
+#[test]
+fn s0_5_2_the_batches_of_factoring() {
+    // S0 §5.2 with the errors of App. C put right (digest §3.6): tasks, task times of the workers with their μ = 10 ms and σ, chunks of
+    // each batch, what is left behind them.
+    let even = |sigma: f64| [10.0 - sigma, 10.0 + sigma].repeat(4);
+    // 20 workers of 5 ms and five of 30: μ = 10, σ = 10.
+    let uneven = [vec![5.0; 20], vec![30.0; 5]].concat();
+    let vectors: [(u32, Vec<f64>, &[u32], u32); 4] = [
+        (1000, even(0.0), &[125], 0),
+        (1000, even(2.0), &[89, 15, 8, 5, 3, 2, 1], 16),
+        (1000, even(5.0), &[62, 21, 14, 9, 6, 4, 3, 2, 1, 1], 16),
+        (10_000, uneven, &[88, 56, 46, 37, 31, 25, 21, 17, 14, 11], 1350),
+    ];
+    for (tasks, times, sizes, left) in vectors {
+        let workers = times.len() as u32;
+        let mut farm = Farm::new(times);
+        farm.iteration(4 * workers);
+        // The first iteration that knows the workers' speeds has the factors of the model, but for its first chunk, which was
+        // computed for the tasks of the iteration before.
+        farm.iteration(tasks);
+        let (found, rest) = farm.iteration(tasks);
+        let what = format!("S0 §5.2 {tasks} tasks, {workers} workers: {}", farm.bench.why());
+        assert_eq!(found[..sizes.len()], *sizes, "{what}");
+        let handed_out: u32 = found[..sizes.len()].iter().sum::<u32>() * workers;
+        assert_eq!(tasks - handed_out, left, "{what}");
+        // App. C ends after ten batches, however much is left; there are more here.
+        assert_eq!(rest <= 2 * workers, true, "{what}: {found:?}, {rest}");
+    }
 }
 
 #[test]

@@ -131,6 +131,114 @@ fn s1_eq_4_3_and_4_4_factors() {
     assert!((last_of(&["f_j: 1 / (2 + 25% * sqrt(7 / 2))"]) - 0.405_235).abs() > 0.5e-6);
 }
 
+/// A master that makes batches of the shares that the rule sets, and workers of these task times (ms).
+struct Farm {
+    bench: Bench,
+    times: Vec<f64>,
+    number: u32,
+    shares: [f64; 3],
+    /// In which iteration each share was written, and what.
+    writes: Vec<(u32, usize, f64)>,
+}
+
+impl Farm {
+    fn new(times: Vec<f64>) -> Farm {
+        Farm {
+            bench: Bench::new(shipped("adjusting-factoring"), times.len() as u32 + 1).applying(),
+            times,
+            number: 0,
+            shares: [f64::NAN; 3],
+            writes: Vec::new(),
+        }
+    }
+
+    /// An iteration of so many tasks and at most so many batches: tasks of the chunks of each, and what is left.
+    fn iteration(&mut self, tasks: u32, least: u32, most: usize) -> (Vec<u32>, u32) {
+        let workers = self.times.len() as u32;
+        let start = 1000.0 + f64::from(self.number) * 1e6;
+        self.told(start);
+        let number = f64::from(self.number);
+        let (mut at, mut left, mut sizes) = (start + 1.0, tasks, Vec::new());
+        self.bench.hit("begin", 0, start, 0.0, &[number, workers.into()]);
+        while left > 0 && sizes.len() < most {
+            let share = self.shares[sizes.len().min(2)];
+            let chunk = (share * f64::from(left) / f64::from(workers)) as u32;
+            if chunk < least {
+                break;
+            }
+            let batch = sizes.len() as f64;
+            at += 1.0;
+            self.bench.hit("batch", 0, at, 0.0, &[batch, workers.into()]);
+            let mut longest: f64 = 0.0;
+            for (worker, time) in (1..).zip(&self.times) {
+                let took = f64::from(chunk) * time;
+                self.bench.hit(
+                    "send",
+                    0,
+                    at + 0.1 * f64::from(worker),
+                    0.0,
+                    &[worker.into(), batch, chunk.into()],
+                );
+                self.bench
+                    .hit("compute", worker, at + 5.0 + took, took, &[number, batch]);
+                longest = longest.max(took);
+            }
+            at += longest + 10.0;
+            (0..=workers).for_each(|rank| self.bench.watermark(rank, at));
+            self.told(at);
+            left -= chunk * workers;
+            sizes.push(chunk);
+        }
+        self.bench.hit("end", 0, at + 10.0, 0.0, &[]);
+        (0..=workers).for_each(|rank| self.bench.watermark(rank, at + 20.0));
+        self.told(at + 20.0);
+        self.number += 1;
+        (sizes, left)
+    }
+
+    fn told(&mut self, at: f64) {
+        for decision in self.bench.tick(at) {
+            for (place, name) in ["F0", "F1", "F2"].into_iter().enumerate() {
+                if let Some(value) = written(&decision, name) {
+                    self.shares[place] = value;
+                    self.writes.push((self.number, place, value));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn s1_4_2_1_the_batches_of_adjusting_factoring() {
+    for (workers, tasks, mu, sigma, _, f_0, f_j, chunks, least, left) in FACTORS {
+        // Half of the workers below μ and half above, one at μ where their number is odd.
+        let half = f64::from(workers / 2 * 2);
+        let away = sigma * (f64::from(workers) / half).sqrt();
+        let time = |worker: u32| match worker % 2 {
+            _ if worker == workers && workers % 2 == 1 => mu,
+            0 => mu + away,
+            _ => mu - away,
+        };
+        let mut farm = Farm::new((1..=workers).map(time).collect());
+        let what = format!("S1 §9.1 N = {workers}, M = {tasks}, σ = {sigma}");
+        // S1 §4.2.1 step 1: all batches of the first iteration are halves of what is left.
+        let (first, _) = farm.iteration(64 * workers, 1, 3);
+        assert_eq!(first, [32, 16, 8], "{what}: {}", farm.bench.why());
+        assert_eq!(
+            farm.writes[..3],
+            [(0, 0, 0.5), (0, 1, 0.5), (0, 2, 0.5)],
+            "{what}"
+        );
+        let later: Vec<usize> = farm.writes[3..].iter().map(|(_, place, _)| *place).collect();
+        assert!(!later.contains(&2), "{what}: F2 is kept in the first iteration");
+        let (found, rest) = farm.iteration(tasks, least, 100);
+        near(farm.shares[0], f_0, 6, &what);
+        near(farm.shares[1], f_j, 6, &what);
+        near(farm.shares[2], f_j, 6, &what);
+        assert_eq!((found.as_slice(), rest), (chunks, left), "{what}");
+    }
+}
+
 /// An iteration of `workers-by-index` in which this was sent, received and computed.
 fn indexed(
     source: &str,

@@ -4,11 +4,11 @@ use rules::recording::{
     Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Reader, Reason, Record, Writer,
 };
 use rules::{
-    Base, CheckedRule, Layout, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessFacts, ProcessId,
-    RuleId, Site, Time,
+    Base, CheckedRule, Layout, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId, RuleId, Site,
+    Time,
 };
 
-use crate::bench::{Bench, checked, shipped};
+use crate::bench::{Bench, checked, facts, shipped};
 
 /// A recording that is being made: what ranks do under one rule. Times are in milliseconds.
 pub(crate) struct Tape {
@@ -137,10 +137,7 @@ impl Tape {
             put(&Record::ProcessJoined {
                 process: ProcessId(rank),
                 time: Time(0),
-                facts: ProcessFacts {
-                    rank: Some(rank),
-                    ..ProcessFacts::default()
-                },
+                facts: facts(rank),
             });
         }
         for (place, function) in self.functions.iter().enumerate() {
