@@ -337,7 +337,7 @@ fn s0_5_2_the_batches_of_factoring() {
         let handed_out: u32 = found[..sizes.len()].iter().sum::<u32>() * workers;
         assert_eq!(tasks - handed_out, left, "{what}");
         // App. C ends after ten batches, however much is left; there are more here.
-        assert_eq!(rest <= 2 * workers, true, "{what}: {found:?}, {rest}");
+        assert!(rest <= 2 * workers, "{what}: {found:?}, {rest}");
     }
 }
 

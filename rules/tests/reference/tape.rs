@@ -66,6 +66,7 @@ impl Tape {
                 .iter()
                 .position(|capture| self::label(capture, probe.site) == *label);
             match mine.and_then(|mine| reads.get(mine)) {
+                Some(value) if value.is_nan() => Captured::None(Reason::NotMeasured),
                 Some(value) if label.contains(" as f") => Captured::Float(*value),
                 Some(value) => Captured::Signed(*value as i64),
                 None => Captured::None(Reason::NotMeasured),
@@ -192,6 +193,7 @@ fn key(function: usize, is_return: bool) -> ProbeKey {
 fn label(capture: &PlannedCapture, site: Site) -> String {
     let what = match &capture.source.base {
         Base::ReturnValue => "ret".to_string(),
+        Base::Known(known) => format!("{known:?}").to_lowercase(),
         _ => capture.source.to_string(),
     };
     let layout = Layout::ALL
