@@ -1,10 +1,13 @@
 //! Values of metrics that are called, of ranges, of rows, and of earlier windows.
 
+use std::collections::BTreeMap;
+
 use crate::eval::{Context, boolean};
 use crate::fold::for_each;
+use crate::measure::Measure;
 use crate::run::RunState;
 use crate::term::{KeyKind, Term, Typed};
-use crate::value::{Cell, Key, Rows, Scalar, Value};
+use crate::value::{Cell, Key, Rows, Scalar, Value, finite};
 
 /// An instance that closed, with its metrics and their names.
 #[derive(Clone, Debug)]
@@ -79,6 +82,34 @@ impl<'a> Context<'a> {
 
     fn history(self, window: usize) -> &'a [Past] {
         self.memory.windows.get(window).map_or(&[], Vec::as_slice)
+    }
+
+    /// A measure of those MPI calls for whose name the condition holds, by process.
+    pub(crate) fn of_calls(self, measure: Measure, condition: &Typed) -> Value {
+        let known = self.window.and_then(|window| window.calls.get(&measure));
+        let Some(processes) = known else {
+            return Value::none(format!("{} was not observed by its calls", measure.name()));
+        };
+        let row = |calls: &Result<BTreeMap<String, f64>, String>| -> Cell {
+            let mut sum = 0.0;
+            for (call, value) in calls.as_ref().map_err(String::clone)? {
+                let mut variables = self.variables.to_vec();
+                variables.push(Value::Single(Ok(Scalar::Text(call.clone()))));
+                let context = Context {
+                    variables: &variables,
+                    ..self
+                };
+                if boolean(&context.eval(condition).single()?)? {
+                    sum += value;
+                }
+            }
+            finite(sum)
+        };
+        let rows = processes.iter();
+        Value::Table(
+            rows.map(|(process, calls)| (Key::Process(*process), row(calls)))
+                .collect(),
+        )
     }
 
     /// The rows for which a condition holds; none of one of them is none of all, for it could belong to them.

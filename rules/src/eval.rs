@@ -57,6 +57,8 @@ pub(crate) struct WindowData {
     /// For each role, the processes that were there from border to border.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
+    /// For each measure and process its change for each MPI function called, where formulas choose calls.
+    pub(crate) calls: BTreeMap<Measure, BTreeMap<ProcessId, Result<BTreeMap<String, f64>, String>>>,
     /// For each probe its name and its hits by process.
     pub(crate) probes: Vec<(String, HitsByProcess)>,
     /// What was made of its hits.
@@ -112,6 +114,7 @@ impl Default for WindowData {
             duration: Err("it is not over".to_string()),
             roles: Vec::new(),
             measures: BTreeMap::new(),
+            calls: BTreeMap::new(),
             probes: Vec::new(),
             content: None,
             lacking: Vec::new(),
@@ -208,7 +211,7 @@ impl<'a> Context<'a> {
                 Some(run) => run.value(self),
                 None => Value::none("it is known only at the close of a window"),
             },
-            Term::OfCalls { .. } => Value::none("it is not evaluated"),
+            Term::OfCalls { measure, filter } => self.of_calls(*measure, filter),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
             Term::Loads(glob) => self.about_process(|facts| facts.loads(glob)),

@@ -23,6 +23,9 @@ pub struct Plan {
     pub probes: Vec<PlannedProbe>,
     /// Of every process that has a role, or of the node.
     pub measures: BTreeSet<Measure>,
+    /// Measures of MPI that formulas of timed windows ask for function by function: as
+    /// [`crate::Observation::CallCounter`].
+    pub calls: BTreeSet<Measure>,
     /// Symbols that roles ask for with `has()`.
     pub symbols: BTreeSet<String>,
     /// File name patterns that roles ask for with `loads()`.
@@ -147,6 +150,7 @@ pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
             .map(|probe| planned_probe(probe, role_name(probe.role)))
             .collect(),
         measures: BTreeSet::new(),
+        calls: BTreeSet::new(),
         symbols: BTreeSet::new(),
         libraries: BTreeSet::new(),
         variables: Vec::new(),
@@ -235,6 +239,9 @@ impl Plan {
         formula.visit(&mut |term| match term {
             Term::Measure(measure) | Term::At { measure, .. } | Term::OfCalls { measure, .. } => {
                 self.measures.insert(*measure);
+                if matches!(term, Term::OfCalls { .. }) {
+                    self.calls.insert(*measure);
+                }
             }
             Term::Has(symbol) => {
                 self.symbols.insert(symbol.clone());

@@ -159,12 +159,7 @@ fn told(act: &Act) -> Option<(MarkKind, &str, String)> {
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((MarkKind::Gone, rule, String::new())),
         Act::Decided(decision) => {
-            let writes = decision
-                .changes
-                .iter()
-                .map(|write| format!("{} = {} in process {}", write.variable, write.value, write.slot));
-            let text = writes.collect::<Vec<_>>().join(", ");
-            Some((MarkKind::Decision, &decision.rule, text))
+            Some((MarkKind::Decision, &decision.rule, decision.asked.join(", ")))
         }
         Act::Judged { rule, guard, .. } if guard.verdict == KEPT => {
             Some((MarkKind::Kept, rule, guard.text.clone()))

@@ -1,6 +1,7 @@
 //! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
+mod doable;
 mod recorder;
 mod replay;
 mod sources;
@@ -9,12 +10,15 @@ pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 pub use sources::Settings;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use abi::{Hit, HitKind, SpecFlags};
 use rules::{
-    CheckedRule, Delivery, Engine, Layout, Measure, Mode, Observation, Output, PlannedCapture, ProcessFacts,
-    ProcessId, Scalar, Site, Source, Time,
+    Base, CheckedRule, Delivery, Engine, Layout, Measure, Mode, Observation, Output, PlannedCapture, ProcessFacts,
+    ProcessId, Scalar, Site, Time,
 };
 
 use crate::{
@@ -58,6 +62,8 @@ pub enum Act {
         rule: String,
         /// The verdict.
         guard: GuardView,
+        /// The slots of the processes of which it is said; none is all of the decision.
+        slots: Option<BTreeSet<u32>>,
     },
 }
 
@@ -70,8 +76,12 @@ pub struct Decision {
     pub rule: String,
     /// The numbers it was made from.
     pub because: Vec<String>,
+    /// All that is to be done, in words.
+    pub asked: Vec<String>,
     /// What to write, by process.
     pub changes: Vec<Write>,
+    /// Why it cannot be carried out.
+    pub refused: Option<String>,
 }
 
 /// One variable of one process.
@@ -107,6 +117,11 @@ impl RuleBook {
     ) -> Result<RuleBook, Failure> {
         let checked = sources::load(paths, settings)?;
         let applying = sources::applying(&checked, apply)?;
+        for rule in &checked {
+            if let Some(why) = doable::cannot_run(rule.plan()) {
+                return Err(Failure::not_there(format!("the rule {} cannot run: {why}", rule.name())));
+            }
+        }
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
         Ok(RuleBook {
             engine,
@@ -173,7 +188,7 @@ impl RuleBook {
                     captures: probe
                         .captures
                         .iter()
-                        .map(|capture| wanted_capture(capture, probe.site))
+                        .filter_map(|capture| wanted_capture(capture, probe.site))
                         .collect(),
                 }
             })
@@ -413,28 +428,11 @@ impl RuleBook {
             Output::FindingClosed { rule, .. } => Act::Gone {
                 rule: self.name_of(rule),
             },
-            Output::Decision(decision) => Act::Decided(Decision {
-                id: decision.id.0,
-                rule: decision.rule_name,
-                because: decision
-                    .because
-                    .into_iter()
-                    .map(|(name, value)| format!("{name}: {value}"))
-                    .collect(),
-                changes: decision
-                    .changes
-                    .into_iter()
-                    .map(|change| Write {
-                        slot: change.process.0,
-                        variable: change.variable,
-                        value: change.value.to_string(),
-                        is_boolean: matches!(change.value, rules::Scalar::Boolean(_)),
-                    })
-                    .collect(),
-            }),
+            Output::Decision(decision) => Act::Decided(doable::decided(decision)),
             Output::Verdict(verdict) => Act::Judged {
                 decision: verdict.decision.0,
                 rule: self.name_of(verdict.rule),
+                slots: doable::slots(&verdict),
                 guard: GuardView {
                     before: verdict.means.map(|(before, _)| before),
                     after: verdict.means.map(|(_, after)| after),
@@ -504,29 +502,34 @@ impl RuleBook {
     }
 }
 
-/// A capture of a rule as the session knows it. A return is where a variable has the value that the call gave it.
-fn wanted_capture(planned: &PlannedCapture, site: Site) -> WantedCapture {
-    let read = match &planned.source {
-        Source::Argument(index) => Read::Argument(*index),
-        Source::ReturnValue => Read::ReturnValue,
-        Source::Global(name) => Read::Variable(name.clone()),
+/// A capture of a rule as the session knows it; nothing for one that it cannot read. A return is where a variable has the
+/// value that the call gave it.
+fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
+    let read = match (&planned.source.base, planned.source.steps.as_slice()) {
+        (Base::Argument(index), []) => Read::Argument(*index),
+        (Base::ReturnValue, []) => Read::ReturnValue,
+        (Base::Global(name), []) => Read::Variable(name.clone()),
+        _ => return None,
     };
     let name = |layout: Layout| {
-        Layout::ALL
-            .iter()
-            .find(|(_, known)| *known == layout)
-            .map(|(name, _)| *name)
+        let known = Layout::ALL.iter().find(|(_, known)| *known == layout);
+        known.map(|(name, _)| *name)
     };
-    WantedCapture {
+    let type_name = match planned.layout {
+        Some(layout) => Some(name(layout)?),
+        None => None,
+    };
+    Some(WantedCapture {
         read,
         at_return: site == Site::Return,
-        type_name: planned.layout.and_then(name),
-    }
+        type_name,
+    })
 }
 
 /// What a hit brought along for a capture of a rule.
 fn captured(planned: &PlannedCapture, site: Site, hit: &Hit, probe: &Probe) -> Result<Scalar, String> {
     let wanted = wanted_capture(planned, site);
+    let wanted = wanted.ok_or_else(|| format!("{} cannot be read by this version", planned.source))?;
     let is_it = |known: &ProbeCapture| {
         known.read == wanted.read
             && known.at_return == wanted.at_return

@@ -1,5 +1,7 @@
 //! Acting: what the rules decide goes to the actuator, what it answers goes back to the rules and into the ledger.
 
+use std::collections::BTreeSet;
+
 use tuner::{
     actuator::SetCommand,
     journal::{Outcome, RevertOutcome},
@@ -50,7 +52,8 @@ impl Session {
                 decision,
                 rule,
                 guard,
-            } => self.judged(decision, &rule, guard),
+                slots,
+            } => self.judged(decision, &rule, guard, slots.as_ref()),
             Act::Decided(_) => {}
         }
     }
@@ -86,6 +89,12 @@ impl Session {
             );
             return;
         };
+        if let Some(reason) = decision.refused {
+            let (time, rule) = (time_of_day(), &decision.rule);
+            self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
+            self.rules.receipt(decision.id, Err(reason), monotonic_ns());
+            return;
+        }
         let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
         let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
         self.ledger.await_receipts(decision.id, targets.len());
@@ -224,10 +233,14 @@ impl Session {
         }
     }
 
-    fn judged(&mut self, decision: u64, rule: &str, guard: GuardView) {
+    fn judged(&mut self, decision: u64, rule: &str, guard: GuardView, slots: Option<&BTreeSet<u32>>) {
         self.painter
             .say(&format!("{}  guard    {}", time_of_day(), guard.text));
-        let changes = self.ledger.of_decision(decision);
+        let mut changes = self.ledger.of_decision(decision);
+        if let Some(slots) = slots {
+            let pids: Vec<Pid> = slots.iter().filter_map(|slot| self.pid_of(*slot)).collect();
+            changes.retain(|(pid, _)| pids.contains(pid));
+        }
         self.ledger.judge(decision, rule, &guard);
         if guard.verdict == KEPT {
             self.order_each(changes, Order::Confirm);

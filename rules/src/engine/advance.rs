@@ -15,7 +15,7 @@ use super::track::{Closed, Track};
 use super::{Engine, Open, Running};
 use crate::calls::Past;
 use crate::hit::Hit;
-use crate::rule::{CheckedRule, Window};
+use crate::rule::{CheckedRule, Trigger, Window};
 use crate::term::{Reach, Term};
 use crate::value::{ProcessId, Time};
 
@@ -62,12 +62,12 @@ struct Release<'a> {
     order: Vec<usize>,
     looks_out: Vec<bool>,
     dropped: &'a mut Dropped,
-    out: Vec<(usize, Closed)>,
+    out: Vec<(usize, Due)>,
 }
 
 impl Engine {
     /// Releases the hits of a rule as far as they are known, and gives the instances that closed.
-    pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, Closed)> {
+    pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, Due)> {
         let (joined, ranks) = (self.joined(), self.ranks_of_all());
         let Some(running) = self.rules.get_mut(id.0) else {
             return Vec::new();
@@ -80,11 +80,11 @@ impl Engine {
         let reach = running.stream.reach(&concerned, latest, running.desk.last());
         if let (true, Some(reach)) = (ordered, reach) {
             let closed = running.release(reach, &joined, &ranks);
-            let awaiting = |(place, closed)| Awaiting { place, closed };
+            let awaiting = |(place, due)| Awaiting { place, due };
             running.awaiting.extend(closed.into_iter().map(awaiting));
         }
         let ready = std::mem::take(&mut running.awaiting).into_iter();
-        ready.map(|Awaiting { place, closed }| (place, closed)).collect()
+        ready.map(|Awaiting { place, due }| (place, due)).collect()
     }
 
     /// When each process that has not left joined.
@@ -102,11 +102,33 @@ impl Engine {
     }
 }
 
-/// An instance of a window that is over.
+/// What is to be evaluated of a window from probe to probe.
+#[derive(Clone, Debug)]
+pub(super) enum Due {
+    /// An instance that is over.
+    Closed(Closed),
+    /// An instance as it is at a hit that makes a tune be looked at.
+    Hit {
+        tune: usize,
+        instance: Instance,
+        time: Time,
+    },
+}
+
+impl Due {
+    pub(super) fn instance(&mut self) -> &mut Instance {
+        match self {
+            Due::Closed(closed) => &mut closed.instance,
+            Due::Hit { instance, .. } => instance,
+        }
+    }
+}
+
+/// What is due of a window, and waits for what nodes have of it.
 #[derive(Clone, Debug)]
 pub(super) struct Awaiting {
     pub(super) place: usize,
-    pub(super) closed: Closed,
+    pub(super) due: Due,
 }
 
 impl Running {
@@ -116,7 +138,7 @@ impl Running {
         reach: Time,
         joined: &BTreeMap<ProcessId, Time>,
         ranks: &BTreeMap<ProcessId, u32>,
-    ) -> Vec<(usize, Closed)> {
+    ) -> Vec<(usize, Due)> {
         let tracks = self.windows.iter_mut().filter_map(Open::track);
         tracks.for_each(Track::look_again);
         let hits = self.stream.release(reach);
@@ -156,7 +178,7 @@ impl Running {
     }
 
     /// Puts the hits that need no order into their instances, those that have just closed among them.
-    fn settle(&mut self, reach: Time, closed: &mut [(usize, Closed)]) {
+    fn settle(&mut self, reach: Time, closed: &mut [(usize, Due)]) {
         let ledger = |open: &mut Open| open.track().map(|track| std::mem::take(&mut track.ledger));
         let ledgers = self
             .windows
@@ -165,7 +187,7 @@ impl Running {
         let mut ledgers: Vec<Ledger> = ledgers.collect();
         let mut fill = Fill {
             windows: &mut self.windows,
-            closed,
+            due: closed,
         };
         let dropped = &mut self.stream.dropped;
         self.desk
@@ -181,16 +203,20 @@ impl Running {
 /// The instances of a rule, the open ones and those that are over.
 struct Fill<'a> {
     windows: &'a mut [Open],
-    closed: &'a mut [(usize, Closed)],
+    due: &'a mut [(usize, Due)],
 }
 
 impl Fill<'_> {
     fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
-        let is_it = |(place, closed): &&mut (usize, Closed)| {
-            *place == window && closed.instance.frame.number == number
-        };
-        if let Some((_, closed)) = self.closed.iter_mut().find(is_it) {
-            return Some(&mut closed.instance);
+        // An instance as it is at a hit has only what came in order.
+        let closed = self.due.iter_mut().find_map(|(place, due)| match due {
+            Due::Closed(closed) if *place == window && closed.instance.frame.number == number => {
+                Some(&mut closed.instance)
+            }
+            Due::Closed(_) | Due::Hit { .. } => None,
+        });
+        if closed.is_some() {
+            return closed;
         }
         self.windows.get_mut(window)?.track()?.open(number)
     }
@@ -215,6 +241,36 @@ impl Release<'_> {
         self.close(arrived.hit.time, false);
         for place in self.order.clone() {
             self.with_track(place, |track, nest, dropped| track.take(arrived, nest, dropped));
+        }
+        self.trigger(arrived);
+    }
+
+    /// A hit may make tunes be looked at, with what its instance has up to it.
+    fn trigger(&mut self, arrived: &Arrived) {
+        for (tune, checked) in self.around.rule.tunes.iter().enumerate() {
+            let Trigger::Hit { probe, window } = checked.trigger else {
+                continue;
+            };
+            if probe != arrived.probe {
+                continue;
+            }
+            let (time, around) = (arrived.hit.time, &self.around);
+            let nest = Nest {
+                tracks: self.tracks,
+                around,
+                window,
+                looks_out: self.looks_out.get(window) == Some(&true),
+            };
+            let (Some(Open::Probed(track)), Some(borders)) = (self.tracks.get(window), nest.borders()) else {
+                continue;
+            };
+            let Some(instance) = track.holding(arrived, borders, around) else {
+                self.dropped.outside += 1;
+                continue;
+            };
+            let mut instance = instance.clone();
+            instance.around = nest.so_far(&instance.outer);
+            self.out.push((window, Due::Hit { tune, instance, time }));
         }
     }
 
@@ -246,7 +302,8 @@ impl Release<'_> {
             looks_out: self.looks_out.get(place) == Some(&true),
         };
         let closed = f(&mut track, &nest, self.dropped);
-        self.out.extend(closed.into_iter().map(|closed| (place, closed)));
+        let closed = closed.into_iter().map(|closed| (place, Due::Closed(closed)));
+        self.out.extend(closed);
         if let Some(open) = self.tracks.get_mut(place) {
             *open = Open::Probed(track);
         }
@@ -265,7 +322,7 @@ impl Release<'_> {
                 self.cut_inside(place, over.number);
                 if let Some(Open::Probed(track)) = self.tracks.get_mut(place) {
                     let closed = track.close(over);
-                    self.out.extend(closed.map(|closed| (place, closed)));
+                    self.out.extend(closed.map(|closed| (place, Due::Closed(closed))));
                 }
             }
         }

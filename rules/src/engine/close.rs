@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::instance::Surroundings;
+use super::advance::Due;
+use super::instance::{Instance, Surroundings};
 use super::output::RuleId;
 use super::track::Closed;
 use super::tune::{Outbox, TuneState, Turn};
@@ -11,7 +12,7 @@ use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
 use crate::calls::{Memory, Past};
 use crate::eval::{Context, WindowData, boolean};
 use crate::partial::Content;
-use crate::rule::{Metric, WindowKind};
+use crate::rule::{Metric, Tune, WindowKind};
 use crate::run::RunState;
 use crate::value::{ProcessId, Time, Value};
 
@@ -34,8 +35,14 @@ impl Engine {
             for (place, due) in self.due(RuleId(index), now) {
                 // Made ready when those before it are evaluated: its formulas may look back at them.
                 let window = match due {
-                    Due::Timed(window) => Some(*window),
-                    Due::Probed(closed) => self.probed_window(RuleId(index), place, *closed, now),
+                    Ready::Timed(window) => Some(*window),
+                    Ready::Probed(due) => match *due {
+                        Due::Closed(closed) => self.probed_window(RuleId(index), place, closed, now),
+                        Due::Hit { tune, instance, time } => {
+                            self.look_at(RuleId(index), tune, &instance, (time, now), &mut outbox);
+                            None
+                        }
+                    },
                 };
                 if let (Some(window), Some(running)) = (window, self.rules.get_mut(index)) {
                     let closed = running.evaluate(RuleId(index), place, window, now, &mut outbox);
@@ -54,7 +61,7 @@ impl Engine {
     }
 
     /// The windows of a rule that are over, in the order of their ends; none of a length for a rule that is off.
-    fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, Due)> {
+    fn due(&mut self, id: RuleId, now: Time) -> Vec<(usize, Ready)> {
         // First, for pairs of hits belong to the timed windows in which they become known.
         let closed = self.advance(id, now);
         let mut out = Vec::new();
@@ -81,7 +88,7 @@ impl Engine {
                 }
                 .also_with(pairs);
                 let window = running.looking_back(place, window);
-                out.push((place, Due::Timed(Box::new(window))));
+                out.push((place, Ready::Timed(Box::new(window))));
             }
             let next = Open::Timed {
                 since: now,
@@ -96,7 +103,7 @@ impl Engine {
         out.extend(
             closed
                 .into_iter()
-                .map(|(place, closed)| (place, Due::Probed(Box::new(closed)))),
+                .map(|(place, closed)| (place, Ready::Probed(Box::new(closed)))),
         );
         out
     }
@@ -143,10 +150,50 @@ impl Engine {
     }
 }
 
-/// A window that is over.
-enum Due {
+impl Engine {
+    /// A tune is looked at in the middle of an instance, with what that has up to a hit.
+    fn look_at(
+        &mut self,
+        id: RuleId,
+        tune: usize,
+        instance: &Instance,
+        (time, now): (Time, Time),
+        outbox: &mut Outbox<'_>,
+    ) {
+        let (joined, ranks) = (self.joined(), self.ranks_of_all());
+        let Some(running) = self.rules.get(id.0).filter(|running| running.mode != Mode::Off) else {
+            return;
+        };
+        let around = Surroundings {
+            rule: &running.rule,
+            roles: &running.roles,
+            ranks: &ranks,
+            joined: &joined,
+        };
+        let mut data = instance.data(&around);
+        self.complete_data(
+            running,
+            &mut data,
+            (instance.start(), time),
+            instance.spoiled.as_deref(),
+        );
+        data.duration = Err("it is not over".to_string());
+        let data = running.looking_back(instance.frame.window, data);
+        if let Some(running) = self.rules.get_mut(id.0) {
+            let metrics = running
+                .rule
+                .evaluate(instance.frame.window, &data, running.memory());
+            running.turn(id, tune, (&data, &metrics), now, |tune, turn| {
+                tune.hit(turn, outbox)
+            });
+        }
+    }
+}
+
+/// What is to be evaluated.
+enum Ready {
     Timed(Box<WindowData>),
-    Probed(Box<Closed>),
+    Probed(Box<Due>),
 }
 
 enum LeftOut {
@@ -171,6 +218,40 @@ impl Running {
             run
         };
         self.runs.iter().map(with).collect()
+    }
+
+    /// Lets a tune see a window.
+    fn turn(
+        &mut self,
+        id: RuleId,
+        place: usize,
+        (window, metrics): (&WindowData, &[(String, Value)]),
+        now: Time,
+        f: impl FnOnce(&mut TuneState, &Turn<'_>),
+    ) {
+        let applied = |first: &usize| self.tunes.get(*first).is_some_and(TuneState::is_applied);
+        let Some(checked) = self.rule.tunes.get(place) else {
+            return;
+        };
+        let first = checked.after.filter(|first| !applied(first));
+        let first = first.and_then(|first| self.rule.tunes.get(first)?.action.as_ref());
+        let turn = Turn {
+            id,
+            rule: &self.rule,
+            place,
+            mode: self.mode,
+            window,
+            metrics,
+            memory: Memory {
+                windows: &self.history,
+                runs: &self.runs,
+            },
+            first: first.map(|change| change.deed.target()),
+            now,
+        };
+        if let Some(tune) = self.tunes.get_mut(place) {
+            f(tune, &turn);
+        }
     }
 
     fn memory(&self) -> Memory<'_> {
@@ -261,30 +342,13 @@ impl Running {
         };
         let metrics = self.rule.evaluate(place, &window, memory);
         self.rule.show(place, &metrics, &mut self.metrics);
-        let applied: Vec<bool> = self.tunes.iter().map(TuneState::is_applied).collect();
-        for (at, tune) in self.tunes.iter_mut().enumerate() {
-            let Some(checked) = self
-                .rule
-                .tunes
-                .get(at)
-                .filter(|tune| tune.trigger.window() == place)
-            else {
-                continue;
-            };
-            let first = checked.after.filter(|first| applied.get(*first) != Some(&true));
-            let first = first.and_then(|first| self.rule.tunes.get(first)?.action.as_ref());
-            let turn = Turn {
-                id,
-                rule: &self.rule,
-                place: at,
-                mode: self.mode,
-                window: &window,
-                metrics: &metrics,
-                memory,
-                first: first.map(|change| change.deed.target()),
-                now,
-            };
-            tune.window_closed(&turn, outbox);
+        let of_window = |tune: &Tune| tune.trigger.window() == place;
+        for at in 0..self.rule.tunes.len() {
+            if self.rule.tunes.get(at).is_some_and(of_window) {
+                self.turn(id, at, (&window, &metrics), now, |tune, turn| {
+                    tune.window_closed(turn, outbox)
+                });
+            }
         }
         let lives_here = |metric: &Metric| metric.window == place && !metric.is_called;
         let values = self.rule.metrics.iter().zip(&metrics);

@@ -10,7 +10,7 @@ use super::ledger::{Belongs, Ledger};
 use super::output::Dropped;
 use super::stream::{Arrived, MOST_PENDING, in_order};
 use crate::hit::Hit;
-use crate::rule::{CheckedRule, Straddle};
+use crate::rule::{CheckedRule, Straddle, Trigger};
 use crate::term::{Reach, Term, Typed};
 use crate::value::{Key, ProcessId, Time};
 
@@ -75,7 +75,11 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
             .filter_map(|metric| rule.metrics.get(metric))
             .map(|metric| &metric.value);
         let in_conditions = conditions.iter().copied().chain(behind).any(ordered);
-        if borders_of || in_conditions || reached_into(rule, place, probe) {
+        let looked_at = rule
+            .tunes
+            .iter()
+            .any(|tune| matches!(tune.trigger, Trigger::Hit { window, .. } if window == place));
+        if borders_of || in_conditions || looked_at || reached_into(rule, place, probe) {
             return None;
         }
         if !folds.uses(probe) {

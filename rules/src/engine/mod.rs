@@ -271,6 +271,15 @@ impl Engine {
             } if known(process) => {
                 self.samples.counter(process, measure, time, total);
             }
+            Observation::CallCounter {
+                process,
+                measure,
+                call,
+                time,
+                total,
+            } if known(Some(process)) => {
+                self.samples.call((process, measure), &call, time, total);
+            }
             Observation::Gauge {
                 process,
                 measure,
@@ -320,6 +329,7 @@ impl Engine {
                 }
             }
             Observation::Counter { .. }
+            | Observation::CallCounter { .. }
             | Observation::Gauge { .. }
             | Observation::ProbeTotals { .. }
             | Observation::Hit { .. }
@@ -528,9 +538,10 @@ impl Running {
     fn spoil(&mut self, time: Time, reason: &str) {
         let tracks = self.windows.iter_mut().filter_map(Open::track);
         tracks.for_each(|track| track.spoil(time, reason));
-        for Awaiting { closed, .. } in &mut self.awaiting {
-            if closed.instance.start() <= time {
-                closed.instance.spoil(reason);
+        for Awaiting { due, .. } in &mut self.awaiting {
+            let instance = due.instance();
+            if instance.start() <= time {
+                instance.spoil(reason);
             }
         }
     }

@@ -33,6 +33,19 @@ pub enum Observation {
         /// Nanoseconds, bytes, or a count.
         total: u64,
     },
+    /// A running total of the calls of one MPI function, where the plan asks for calls by their names.
+    CallCounter {
+        /// The process.
+        process: ProcessId,
+        /// A measure of MPI.
+        measure: Measure,
+        /// The function, as `MPI_Send`.
+        call: String,
+        /// When it was read.
+        time: Time,
+        /// Nanoseconds, bytes, or a count.
+        total: u64,
+    },
     /// A level.
     Gauge {
         /// None for a measure of the node.

@@ -17,6 +17,9 @@ const MOST_SAMPLES: usize = 1024;
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
 const MOST_HITS: usize = 65536;
 
+/// MPI functions whose calls are counted of one process.
+const MOST_CALLS: usize = 1024;
+
 /// Two samples, the earlier first.
 type Ends<T> = ((Time, T), (Time, T));
 
@@ -101,6 +104,8 @@ struct ProbeSeries {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     counters: BTreeMap<(Option<ProcessId>, Measure), Series<u64>>,
+    /// Counters of the calls of each MPI function.
+    calls: BTreeMap<(ProcessId, Measure), BTreeMap<String, Series<u64>>>,
     gauges: BTreeMap<(Option<ProcessId>, Measure), Series<f64>>,
     probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
 }
@@ -111,6 +116,16 @@ impl Samples {
             .entry((process, measure))
             .or_default()
             .push(time, total);
+    }
+
+    /// Of a function too many, the total is not taken: MPI has some hundred.
+    pub(crate) fn call(&mut self, of: (ProcessId, Measure), call: &str, time: Time, total: u64) {
+        let calls = self.calls.entry(of).or_default();
+        if let Some(series) = calls.get_mut(call) {
+            series.push(time, total);
+        } else if calls.len() < MOST_CALLS {
+            calls.entry(call.to_string()).or_default().push(time, total);
+        }
     }
 
     pub(crate) fn gauge(&mut self, process: Option<ProcessId>, measure: Measure, time: Time, value: f64) {
@@ -135,6 +150,7 @@ impl Samples {
     pub(crate) fn drop_process(&mut self, process: ProcessId) {
         self.counters.retain(|(of, _), _| *of != Some(process));
         self.gauges.retain(|(of, _), _| *of != Some(process));
+        self.calls.retain(|(of, _), _| *of != process);
         self.probes.retain(|(_, _, of), _| *of != process);
     }
 
@@ -142,6 +158,8 @@ impl Samples {
     pub(crate) fn forget(&mut self, floor: Time) {
         self.counters.values_mut().for_each(|series| series.forget(floor));
         self.gauges.values_mut().for_each(|series| series.forget(floor));
+        let calls = self.calls.values_mut().flat_map(BTreeMap::values_mut);
+        calls.for_each(|series| series.forget(floor));
         for series in self.probes.values_mut() {
             series.totals.forget(floor);
             // The change counts from the base sample on, and so must its hits.
@@ -168,6 +186,21 @@ impl Samples {
         let ((first, before), (last, after)) = series.ends(start, end)?;
         let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
         Ok(change as f64 * scale(first, last, start, end))
+    }
+
+    /// The changes of a counter within the window for each MPI function that the process called.
+    pub(crate) fn changes_of_calls(
+        &self,
+        of: (ProcessId, Measure),
+        (start, end): (Time, Time),
+    ) -> Result<BTreeMap<String, f64>, &'static str> {
+        let calls = self.calls.get(&of).ok_or("was not observed in the window")?;
+        let change = |(call, series): (&String, &Series<u64>)| {
+            let ((first, before), (last, after)) = series.ends(start, end)?;
+            let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
+            Ok((call.clone(), change as f64 * scale(first, last, start, end)))
+        };
+        calls.iter().map(change).collect()
     }
 
     /// The last level within the window.

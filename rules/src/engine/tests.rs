@@ -635,7 +635,9 @@ fn the_same_stream_gives_the_same_outputs() {
 
 mod keywords;
 mod law;
+mod memory;
 mod models;
+mod nested;
 mod probed;
 
 mod laws {

@@ -254,7 +254,6 @@ impl TuneState {
     }
 
     /// The probe was hit that makes the tune be looked at; the window has its values up to that hit.
-    #[expect(dead_code, reason = "called by the windows that hand out values so far")]
     pub(super) fn hit(&mut self, turn: &Turn<'_>, outbox: &mut Outbox<'_>) {
         let Some(tune) = turn.rule.tunes.get(turn.place) else {
             return;

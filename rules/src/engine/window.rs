@@ -32,6 +32,7 @@ impl Engine {
             duration: Ok(borders.1.since(borders.0) as f64 / 1e9),
             roles,
             measures: self.measures(running, &whole, borders),
+            calls: self.calls(running, &whole, borders),
             probes: self.probed(id, running, &whole, borders),
             lacking,
             probe_roles: running.rule.probe_roles(),
@@ -135,6 +136,37 @@ impl Engine {
         measures
             .map(|measure| (*measure, self.measured(*measure, whole, borders)))
             .collect()
+    }
+
+    fn calls(
+        &self,
+        running: &Running,
+        whole: &BTreeSet<ProcessId>,
+        borders: (Time, Time),
+    ) -> BTreeMap<Measure, BTreeMap<ProcessId, Result<BTreeMap<String, f64>, String>>> {
+        let of_process = |measure: Measure, process: ProcessId| {
+            let unit = if measure.dimension() == Dimension::TIME {
+                1e9
+            } else {
+                1.0
+            };
+            let changes = self.samples.changes_of_calls((process, measure), borders);
+            let in_units = |changes: BTreeMap<String, f64>| {
+                let change = |(call, change)| (call, change / unit);
+                changes.into_iter().map(change).collect()
+            };
+            let name = || format!("{} of {}", measure.name(), self.name(process));
+            changes
+                .map(in_units)
+                .map_err(|reason| format!("{} {reason}", name()))
+        };
+        let of_measure = |measure: &Measure| {
+            let rows = whole
+                .iter()
+                .map(|process| (*process, of_process(*measure, *process)));
+            (*measure, rows.collect())
+        };
+        running.rule.plan.calls.iter().map(of_measure).collect()
     }
 
     fn was_there(&self, process: ProcessId, (start, end): (Time, Time), left_out: &mut Vec<String>) -> bool {

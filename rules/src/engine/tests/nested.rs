@@ -96,7 +96,10 @@ fn a_batch_that_its_iteration_cuts_off_is_partial_and_the_iteration_says_so() {
     farm.all_until(5000);
     let closed = farm.closed();
     let cut = "none (the window is partial: the window around it ended before)";
-    assert!(closed[1].starts_with(&format!("batches 1: mean_time {cut}")), "{closed:?}");
+    assert!(
+        closed[1].starts_with(&format!("batches 1: mean_time {cut}")),
+        "{closed:?}"
+    );
     assert!(closed[2].contains("longest none ("), "{closed:?}");
     assert_eq!(farm.dropped().partial, 1);
 }
