@@ -158,9 +158,7 @@ fn told(act: &Act) -> Option<(MarkKind, &str, String)> {
         } => Some((MarkKind::Finding, rule, text.trim_end().to_owned())),
         Act::Found { .. } => None,
         Act::Gone { rule } => Some((MarkKind::Gone, rule, String::new())),
-        Act::Decided(decision) => {
-            Some((MarkKind::Decision, &decision.rule, decision.asked.join(", ")))
-        }
+        Act::Decided(decision) => Some((MarkKind::Decision, &decision.rule, decision.asked.join(", "))),
         Act::Judged { rule, guard, .. } if guard.verdict == KEPT => {
             Some((MarkKind::Kept, rule, guard.text.clone()))
         }

@@ -20,7 +20,9 @@ pub(super) fn cannot_run(plan: &Plan) -> Option<String> {
             (Target::Pattern(_) | Target::Set(_), _) => "sits in more than one function",
         };
         let (name, function) = (&probe.name, &probe.function);
-        Some(format!("its probe {name} ({function}) {why}, which this version cannot place"))
+        Some(format!(
+            "its probe {name} ({function}) {why}, which this version cannot place"
+        ))
     };
     needed.into_iter().find_map(cannot)
 }
@@ -68,7 +70,9 @@ fn write_of(change: &rules::Change) -> Result<Write, String> {
         return Err(format!("`{}` is not done by this version", change.action.label()));
     };
     let Some(name) = variable.whole_global() else {
-        return Err(format!("a part of a variable ({variable}) is not written by this version"));
+        return Err(format!(
+            "a part of a variable ({variable}) is not written by this version"
+        ));
     };
     Ok(Write {
         slot: change.process.0,
@@ -106,7 +110,10 @@ mod tests {
         };
         let mut part = Source::global("cfg");
         part.steps.push(Step::Field("chunk".into()));
-        assert_eq!(write_of(&change(set(Source::global("n")))).map(|write| write.slot), Ok(3));
+        assert_eq!(
+            write_of(&change(set(Source::global("n")))).map(|write| write.slot),
+            Ok(3)
+        );
         assert_eq!(
             write_of(&change(set(part))),
             Err("a part of a variable (cfg.chunk) is not written by this version".into())

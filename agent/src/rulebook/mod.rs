@@ -17,8 +17,8 @@ use std::{
 
 use abi::{Hit, HitKind, SpecFlags};
 use rules::{
-    Base, CheckedRule, Delivery, Engine, Layout, Measure, Mode, Observation, Output, PlannedCapture, ProcessFacts,
-    ProcessId, Scalar, Site, Time,
+    Base, CheckedRule, Delivery, Engine, Layout, Measure, Mode, Observation, Output, PlannedCapture,
+    ProcessFacts, ProcessId, Scalar, Site, Time,
 };
 
 use crate::{
@@ -119,7 +119,10 @@ impl RuleBook {
         let applying = sources::applying(&checked, apply)?;
         for rule in &checked {
             if let Some(why) = doable::cannot_run(rule.plan()) {
-                return Err(Failure::not_there(format!("the rule {} cannot run: {why}", rule.name())));
+                return Err(Failure::not_there(format!(
+                    "the rule {} cannot run: {why}",
+                    rule.name()
+                )));
             }
         }
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;

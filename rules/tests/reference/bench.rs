@@ -116,6 +116,20 @@ impl Bench {
         self.engine.observe(hit);
     }
 
+    /// A call of an MPI function, for rules that ask for the calls of one.
+    pub(crate) fn call(&mut self, function: &str, rank: u32, end_ms: f64, took_ms: f64) {
+        let place = self.probes.iter().position(|known| known == "mpi.*");
+        self.engine.observe(Observation::Hit {
+            rule: RULE,
+            probe: ProbeId(place.unwrap_or_else(|| panic!("no calls are asked for"))),
+            process: ProcessId(rank),
+            thread: 0,
+            time: time(end_ms),
+            duration_ns: time(took_ms).0,
+            captures: vec![Ok(Scalar::Text(function.to_string())), Ok(Scalar::Number(0.0))],
+        });
+    }
+
     /// What a probe has counted in a rank: hits, and the sum of their durations.
     pub(crate) fn totals(&mut self, probe: &str, rank: u32, ms: f64, count: u64, took_ms: f64) {
         let place = self.probes.iter().position(|known| known == probe);

@@ -21,6 +21,9 @@ metrics:
   part:  {in: short, value: sum(cpu.time)}
   rate:  {in: short, value: sum(cpu.time) / short.duration}
   parts: {in: short, value: sum(part over 3)}
+  since: {in: short, value: sum(part over run)}
+  took:  {in: short, value: short.duration}
+  since_rate: {in: short, value: since / sum(took over run)}
   whole: {in: long, value: sum(cpu.time)}
   mean_rate: {in: long, value: sum(cpu.time) / long.duration}
 ";
@@ -58,6 +61,20 @@ fn s2_3_2_1_what_is_accumulated_over_intervals_adds_up() {
         .zip([0.2, 0.5, 0.05, 0.0, 0.85, 0.9])
     {
         near(shut.value("rate"), expected, 9, "S2 §3.2.1 M'");
+    }
+    // SINCE_START and SINCE_START_DIVIDE_BY_TIME of §6.4: M(ts, now), M(ts, now) / (now - ts).
+    assert_eq!(all("short", "since"), [20.0, 70.0, 75.0, 75.0, 160.0, 250.0]);
+    for (shut, expected) in
+        shut.iter()
+            .filter(|shut| shut.window == "short")
+            .zip([0.2, 0.35, 0.25, 0.1875, 0.32, 250.0 / 600.0])
+    {
+        near(
+            shut.value("since_rate"),
+            expected,
+            9,
+            "S2 §6.4 since the start, by time",
+        );
     }
     let whole = shut.iter().find(|shut| shut.window == "long").unwrap();
     near(whole.value("mean_rate"), 0.25, 9, "S2 §3.2.1 M'");
@@ -131,6 +148,70 @@ fn s2_3_2_2_values_of_regions_are_the_end_less_the_begin_and_add_up() {
         assert!(shut.value("total") > 0.0);
     }
     assert_eq!(shut.len(), 2);
+}
+
+/// Regions of one rank, read at calls of a function; the value is time.
+const READINGS: &str = "\
+rule: readings
+about: Time inside a region, between two readings.
+roles:
+  rank: rank >= 0
+probes:
+  read:   {role: rank, entry: read_now}
+  region: {role: rank, span: [region_begin_event, region_end_event]}
+windows:
+  reading: {from: read, straddle: split}
+metrics:
+  inside: sum(region.duration)
+  ever:   sum(inside over run)
+";
+
+#[test]
+fn s2_3_2_2_corrections_when_a_reading_falls_into_a_region_or_the_measurement_starts_in_one() {
+    // Begins and ends of regions, readings, and M between the readings, ms: S2 §3.2.2 (a), (b), (c).
+    let cases: [(&str, &[(f64, f64)], &[f64]); 5] = [
+        ("no correction", &[(110.0, 130.0), (150.0, 180.0)], &[50.0, 0.0]),
+        (
+            "(a) read between begin and end: + V(t_read) - V(t_b)",
+            &[(110.0, 130.0), (190.0, 220.0)],
+            &[30.0, 20.0],
+        ),
+        (
+            "(b) start between begin and end: V(t_e) - V(ts)",
+            &[(60.0, 130.0), (150.0, 180.0)],
+            &[60.0, 0.0],
+        ),
+        ("(c) both", &[(60.0, 130.0), (190.0, 220.0)], &[40.0, 20.0]),
+        ("(c) in one region", &[(60.0, 220.0)], &[100.0, 20.0]),
+    ];
+    for (what, regions, expected) in cases {
+        let mut bench = Bench::new(READINGS, 1);
+        for read in [100.0, 200.0, 300.0, 400.0, 500.0] {
+            bench.hit("read", 0, read, 0.0, &[]);
+        }
+        for (begin, end) in regions {
+            bench.hit("region", 0, *end, end - begin, &[]);
+        }
+        bench.until(1000.0);
+        let shut = bench.shut();
+        let mut sum = 0.0;
+        for (shut, expected) in shut.iter().zip(expected) {
+            near(
+                shut.value("inside") * 1e3,
+                *expected,
+                6,
+                &format!("S2 §3.2.2 {what}"),
+            );
+            sum += expected;
+            near(
+                shut.value("ever") * 1e3,
+                sum,
+                6,
+                &format!("S2 §3.2.2 {what}: since the start"),
+            );
+        }
+        assert!(shut.len() >= 2, "{what}: {}", bench.why());
+    }
 }
 
 #[test]
@@ -231,6 +312,26 @@ fn s2_fig_6_7_listing_a_load_imbalance_at_a_barrier() {
     let expected = [(20.0 - 4.0) / 50.0, (30.0 - 9.0) / 60.0];
     assert_eq!(shut.len(), expected.len());
     for (shut, expected) in shut.iter().zip(expected) {
+        near(shut.value("imbalance"), expected, 9, "S2 Fig. 6.7");
+    }
+}
+
+#[test]
+fn s2_fig_6_7_as_the_language_writes_it_with_the_time_of_one_mpi_call() {
+    let printed = include_str!("../rules/barrier-imbalance.yaml");
+    let mut bench = Bench::new(printed, 3);
+    for (vt, ranks) in (1_u32..).zip(LOOPS) {
+        for (rank, (begin, end, barrier)) in (0..).zip(ranks) {
+            bench.hit("loop.entry", rank, begin, 0.0, &[vt.into()]);
+            bench.call("MPI_Barrier", rank, end - 1.0, barrier);
+            bench.call("MPI_Send", rank, begin + 5.0, 3.0);
+            bench.hit("loop", rank, end, end - begin, &[vt.into()]);
+        }
+    }
+    bench.until(1000.0);
+    let shut = bench.shut();
+    assert_eq!(shut.len(), 2, "{}", bench.why());
+    for (shut, expected) in shut.iter().zip([16.0 / 50.0, 21.0 / 60.0]) {
         near(shut.value("imbalance"), expected, 9, "S2 Fig. 6.7");
     }
 }
