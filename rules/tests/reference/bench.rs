@@ -187,12 +187,6 @@ impl Bench {
         self.engine.drain_windows().into_iter().map(shut).collect()
     }
 
-    /// The windows of this name that closed since windows were last asked for.
-    pub(crate) fn shut_of(&mut self, window: &str) -> Vec<Shut> {
-        let all = self.shut();
-        all.into_iter().filter(|shut| shut.window == window).collect()
-    }
-
     /// What was decided since the beginning.
     pub(crate) fn decided(&self) -> Vec<&Decision> {
         let all = self.outputs.iter();

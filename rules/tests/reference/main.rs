@@ -1,4 +1,4 @@
-//! Every formula, table and test vector of the works that the product is built on (`docs/sources.md`), one file for
+//! Every formula, table and test vector of the works that the product is built on (`docs/sources.md`), a file or two for
 //! each work, evaluated through the language: a rule and hits go in, numbers come out. Each row names its section.
 //!
 //! S0 is the MATE thesis (2007), S1 MATE for MPI (2010), S2 PMSL (2009), S3 ASSIST contracts, S4 SelfAnalyzer. What a work prints
@@ -11,6 +11,8 @@ mod aggregates;
 mod assist;
 mod mate;
 mod mate_mpi;
+mod mate_mpi_workers;
 mod pmsl;
+mod pmsl_metrics;
 mod recordings;
 mod selfanalyzer;
