@@ -33,7 +33,7 @@ pub enum Command {
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
     Journal(JournalArgs),
-    /// Rules: list, show, check
+    /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
     /// Rules on recordings: needs no program, no root, no kernel
@@ -144,12 +144,54 @@ pub enum RuleCommand {
         /// Its name.
         name: String,
     },
+    /// A rule to begin with, from the symbols of a program
+    New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
-    Check {
-        /// The files.
+    Check(CheckRuleArgs),
+    /// What rules need measured, probed and written, and what is sent for each hit
+    Plan {
+        /// The files, or names of built-in rules
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
+    Schema,
+}
+
+/// `tuneagent rule check`
+#[derive(Debug, Args)]
+pub struct CheckRuleArgs {
+    /// The files, or names of built-in rules
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// A running program that they should fit: a process of it, its launcher, or its name
+    #[arg(short = 'p', long, value_name = "PID")]
+    pub pid: Option<String>,
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent rule new`
+#[derive(Debug, Args)]
+pub struct NewRuleArgs {
+    /// Its name; it is written to NAME.yaml in this folder
+    pub name: String,
+    /// A running program to look at: a process of it, its launcher, or its name
+    #[arg(short = 'p', long, value_name = "PID", conflicts_with = "file")]
+    pub pid: Option<String>,
+    /// The file of a program to look at
+    #[arg(long, value_name = "PROGRAM")]
+    pub file: Option<PathBuf>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
 }
 
 /// `tuneagent replay`

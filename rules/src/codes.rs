@@ -42,7 +42,8 @@ pub const PAGES: &[Page] = &[
         "Inside braces YAML ends a value at every comma. What is written\n\n    \
          {value: clamp(x, 1, 8)}\n\n\
          reads as three keys, `value` with `clamp(x`, and `1` and `8)` with nothing. Most readers of YAML say\n\
-         nothing. Put the formula into quotes, or write the mapping on lines of its own.",
+         nothing. A `[` begins a list there, as in {value: x[-1]}. Put the formula into quotes, or write the mapping on\n\
+         lines of its own.",
     ),
     page(
         "E0104",
@@ -52,12 +53,9 @@ pub const PAGES: &[Page] = &[
     page(
         "E0105",
         "in the language, but not in this version",
-        "The rule language is larger than this version of it. This version has: rule, about, source, names, parameters,\n\
-         roles, probes (entry, return and span of a function), captures, joins, windows (times, and from probe to\n\
-         probe), metrics, and tunes that set a variable or only advise, with when or while, for, every, range, initial,\n\
-         expect, guard, cooldown, stale, after, at, together, independent, finding and next_start. Formulas have\n\
-         arithmetic, comparisons, and/or/not, reductions over tables and hits with `by` and `where`, metrics with a\n\
-         parameter, ranges, rows, and earlier windows (`x over 5`, `x[-1]`).\n\
+        "The rule language is larger than this version of it. Left out are: probes at marks (`mark`), windows that are\n\
+         detected (`detect`), the partner and the communicator of an MPI call (`peer`, `communicator`), pairs of hits\n\
+         in windows of time, and setting a text.\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
     ),
     page(
@@ -91,8 +89,10 @@ pub const PAGES: &[Page] = &[
     page(
         "E0111",
         "something required is missing",
-        "A rule needs its name, an `about`, roles and a window; a probe its role and its place; a tune its `when`; a\n\
-         tune that sets a variable also role, value and guard, for a change that nobody checks is not made.",
+        "A rule needs its name, an `about` and a window; a probe its place, and in a rule with several roles its role. A\n\
+         change needs what its keyword asks for: `set` and `set_arg` a value, `replace` a `with`, `insert_call` an `in`.\n\
+         A tune needs its `when` or `while`; only a change without a guard may lack it, and then acts whenever its\n\
+         value differs from the last one.",
     ),
     page(
         "E0112",
@@ -110,8 +110,9 @@ pub const PAGES: &[Page] = &[
     page(
         "E0120",
         "a formula that cannot be read",
-        "Loosest first: or, and, not, comparisons, + and -, * / and %, a minus before a value, ^, `by process`, calls.\n\
-         Comparisons in a row run one way: `1 <= value <= 8`. Texts are in double quotes.",
+        "Loosest first: or, and, not, comparisons and `in`, + and -, * / and %, a minus before a value, ^, `by`, `at`,\n\
+         `over` and `as`, members and calls. Comparisons in a row run one way: `1 <= value <= 8`. Texts are in double\n\
+         quotes.",
     ),
     page(
         "E0121",
@@ -162,6 +163,13 @@ pub const PAGES: &[Page] = &[
          value of its own, but can be counted; the hits of a span have durations, which must be reduced.",
     ),
     page(
+        "E0135",
+        "a rule that is used and cannot be",
+        "`use: [iteration-time]` takes the definitions of another rule that this one needs: metrics that its formulas\n\
+         name, with their probes, windows and roles. The other rule is found by its name, must be right by itself, and\n\
+         may not use this one. Something of it must be needed.",
+    ),
+    page(
         "E0140",
         "the wrong type",
         "Values are booleans, texts or numbers, and none is taken for another: a condition is compared, not counted.",
@@ -187,7 +195,10 @@ pub const PAGES: &[Page] = &[
     page(
         "E0144",
         "nothing to fold",
-        "The argument of a reduction is a single value already, or `by process` would leave a 1 in every row.",
+        "The argument of a reduction is a single value already, or `by process` would leave a 1 in every row, or a\n\
+         condition would choose all rows or none. A metric of an inner window is a table in the windows around it only:\n\
+         say that one, `{in: iteration, value: …}`. A quantile of all values since the beginning cannot be kept in\n\
+         bounded room.",
     ),
     page(
         "E0145",
@@ -204,16 +215,19 @@ pub const PAGES: &[Page] = &[
     page(
         "E0147",
         "in which window",
-        "Every formula is evaluated at the close of one window. A rule with several says which: `{in: window, value: …}`\n\
-         for a metric, `every: window` in a tune; else it is the window of the metrics it uses. A formula of one window\n\
-         cannot use the values of another.",
+        "Every formula is evaluated at the close of one window, or at a hit in it. A rule with several says which:\n\
+         `{in: window, value: …}` for a metric, `every: window` in a tune; else it is the window of the metrics it uses,\n\
+         else the innermost of its hits. Of a window around it a formula sees what is known while that is open: the\n\
+         captures of its borders, its index, values so far (`sum(x over iteration)`), and metrics of instances before\n\
+         (`C[-1]`). Of a window within it, it sees the metrics of all instances as a table, and `count(window)`.",
     ),
     page(
         "E0148",
         "the borders of a window",
-        "A window lasts some time (`every`) or goes from probe to probe (`from`, `to`), and only the latter has a key, a\n\
-         condition on completeness, a timeout, and instances to leave out. Where a key places hits, the probe the\n\
-         window begins at captures it.",
+        "A window lasts some time (`every`) or goes from hit to hit (`from`, `to` or `until`), and only the latter has a\n\
+         key, a condition on completeness, a timeout, and instances to leave out. Where a key places hits, the probe the\n\
+         window begins at captures it. `from` names a probe, one end of a span (`loop.entry`), the window around it, or\n\
+         the window itself, which then begins again when its last instance closed. `until` is about the hits so far.",
     ),
     page(
         "E0149",
@@ -224,13 +238,14 @@ pub const PAGES: &[Page] = &[
     page(
         "E0150",
         "a tune that does nothing, or half of something",
-        "A tune either sets a variable or advises. One without `set` needs a `finding`, and what belongs to a change\n\
+        "A tune makes one change or advises. Changes are set, call, load, replace, insert_call, remove_call, set_arg,\n\
+         affinity, enable and disable, each with keys of its own. Advice needs a `finding`, and what belongs to a change\n\
          (role, value, range, guard, cooldown) has no place in it.",
     ),
     page(
         "E0151",
-        "two tunes on one variable",
-        "Both would write the same variable, and what it holds would depend on who came last. Make one tune with a\n\
+        "two tunes on one target",
+        "Both would change the same thing, and what it is would depend on who came last. Make one tune with a\n\
          value that covers both cases.",
     ),
     page(
@@ -241,9 +256,86 @@ pub const PAGES: &[Page] = &[
     page(
         "E0153",
         "what cannot be read",
-        "A probe reads global variables, the first six arguments (`arg(0)` to `arg(5)`) and the returned value\n\
-         (`ret`). Where the program has no debug information the type is said: `as i32`, of i8 i16 i32 i64 u8 u16 u32\n\
-         u64 f32 f64 bool char. Real numbers among the arguments are passed in registers that a probe cannot read.",
+        "A probe reads global variables, the first six arguments (`arg(0)` to `arg(5)`, or by their names) and the\n\
+         returned value (`ret`), and from there members (`cfg.chunk`, `head->next`), elements (`limits[2]`) and what is\n\
+         pointed to (`*arg(1)`). Where the program has no debug information the type is said: `as i32`, of i8 i16 i32\n\
+         i64 u8 u16 u32 u64 f32 f64 bool char and str(1) to str(64).\n\
+         Real numbers among the arguments are passed in registers that a probe cannot read. The ways out: a global\n\
+         variable that has the number; a pointer to it (`*arg(1) as f64`); the mark macro of `include/tuneagent.h`.",
+    ),
+    page(
+        "E0154",
+        "more than a probe can read",
+        "The program waits while a probe reads: at most 6 values a hit, each over at most 4 pointers.",
+    ),
+    page(
+        "E0155",
+        "what cannot be computed where an argument is passed",
+        "The value of `set_arg` is computed in the program at every call, by a few instructions: with `original`, the\n\
+         value that is passed, there are + - * / min max clamp. All that does not depend on it is computed before.",
+    ),
+    page(
+        "E0156",
+        "a decision at a hit that must wait for others",
+        "With `decide: true` a process is held at the hit until the decision is made. Hits of other processes are known\n\
+         only when each of them has handed in all that came before, which can take longer than a process may be held.",
+    ),
+    page(
+        "E0157",
+        "a key that belongs to half of a quotient",
+        "A warning: `by` binds tighter than `/`. In `sum(a) / sum(b) by process` the first sum is one value for all\n\
+         rows. To divide row by row give both the key: `(sum(a) by process) / (sum(b) by process)`.",
+    ),
+    page(
+        "E0160",
+        "a role that no process has",
+        "The condition of the role is false of every process of the program, or speaks of facts that are not known: `rank`\n\
+         of a program without MPI, or an `exe` that is written otherwise. What the rule measures and changes in that role\n\
+         it does when a process takes the role. A rule of whose roles nobody has any is about another program.",
+    ),
+    page(
+        "E0161",
+        "the program has no such function",
+        "No file of the process defines a function of this name. It may be inlined wherever it is called (`noinline` keeps\n\
+         it), static in a file without symbols, or C++, whose names the linker writes otherwise. `--bind` gives a\n\
+         name of the rule another name in the program.",
+    ),
+    page(
+        "E0162",
+        "the program has no such variable",
+        "No file of the process defines a global variable of this name. It may be local to a function, optimised away, or\n\
+         static in a file without symbols. `--bind` gives a name of the rule another name in the program.",
+    ),
+    page(
+        "E0163",
+        "a name that means several things",
+        "Several files of the process define the name. Of a function every copy is probed. Of a variable nobody can say\n\
+         which is meant, and none is read or written.",
+    ),
+    page(
+        "E0164",
+        "a type that is not known",
+        "The program has no debug information on what is read, so its size and kind are not known. State them in the rule:\n\n    \
+         step.rows: number_of_rows as i64",
+    ),
+    page(
+        "E0165",
+        "another type than the rule needs",
+        "What the debug information says of the variable or parameter does not go with what the rule does with it. A\n\
+         number is not written to a boolean, and no value to a variable of another size; numbers with a fraction are\n\
+         passed in registers that a probe cannot read.",
+    ),
+    page(
+        "E0166",
+        "a variable that is read-only",
+        "The compiler or the loader has put the variable where the program itself cannot write it, and the program relies on it\n\
+         not to change. It is never written.",
+    ),
+    page(
+        "E0167",
+        "a variable that cannot be used",
+        "The name means something that cannot be read or written from outside, such as a thread-local variable, of which every\n\
+         thread has its own, or the process could not be looked into.",
     ),
 ];
 

@@ -166,8 +166,14 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// The value of `of`.
+    /// The value of `of`, which has the type that the check gave it.
     pub(crate) fn eval(self, of: &Typed) -> Value {
+        let value = self.value(of);
+        debug_assert!(value.is_a(of.of), "{of:?} has the value {value:?}");
+        value
+    }
+
+    fn value(self, of: &Typed) -> Value {
         match &of.term {
             Term::Constant(value) => Value::Single(Ok(value.clone())),
             Term::Metric(index) => self.metric(*index),

@@ -11,6 +11,10 @@
 //! same decisions. Numbers are in seconds and bytes inside the language; what the agent hands in is in nanoseconds and
 //! bytes, as the kernel counts. A value may be *none*, with a reason: it spreads, never becomes 0 and never acts.
 //!
+//! Beside this way: [`schema()`] is the JSON Schema of a rule file and [`page()`] a rule's page for people, both made of what the
+//! language declares; [`fit()`] compares a rule with what a program has before anything is attached; [`recording`] stores what an
+//! engine was told, so that rules can be replayed on it; [`explain()`] has a page for every error.
+//!
 //! The language itself is described in `LANGUAGE.md` of this folder. Where to read: `lang` (formulas: text to tree),
 //! `file` (YAML to [`RuleFile`]), `check` (names, types, units), `eval` (values), `engine` (windows, findings, trials).
 //!
@@ -63,6 +67,7 @@
 //! assert!(engine.status()[0].why.starts_with("on trial"));
 //! ```
 #![forbid(unsafe_code)]
+#![deny(missing_docs)]
 
 mod action;
 pub mod aggregate;
@@ -76,12 +81,15 @@ mod eval;
 mod explain;
 mod facts;
 mod file;
+mod fit;
 mod fold;
 mod function;
+mod graph;
 mod hit;
 mod lang;
 mod library;
 mod measure;
+mod page;
 mod partial;
 mod plan;
 mod read;
@@ -97,14 +105,18 @@ pub use action::{Action, Affinity, Argument, Computed, SyncPoint};
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
-    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode,
-    Observation, Outcome, Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
+    Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode, Node,
+    NodeId, Observation, Outcome, Output, Partial, ProbeId, Reading, Report, RuleId, Schedule, Standing,
+    TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
-pub use file::{Bindings, RuleFile, Site};
+pub use file::{Bindings, RuleFile, Site, schema};
+pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenProcess, SeenVariable, Sought, fit};
 pub use function::{FUNCTIONS, Function};
+pub use graph::{Graph, GraphNode, Named, Placement, SharedProbe, graph};
 pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};
+pub use page::page;
 pub use plan::{Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind};
 pub use read::{Base, Known, Layout, PlannedCapture, Source, Step};
 pub use rule::CheckedRule;

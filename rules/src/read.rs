@@ -89,7 +89,8 @@ impl fmt::Display for Source {
         let mut out = match &self.base {
             Base::Argument(number) => format!("arg({number})"),
             Base::NamedArgument(name) => format!("arg({name})"),
-            Base::ReturnValue => "what it returns".to_string(),
+            Base::ReturnValue if self.steps.is_empty() => "what it returns".to_string(),
+            Base::ReturnValue => "ret".to_string(),
             Base::Global(name) => name.clone(),
             Base::Known(Known::Function) => "the name of the function".to_string(),
             Base::Known(Known::Bytes) => "the bytes to send".to_string(),
@@ -103,7 +104,8 @@ impl fmt::Display for Source {
                     out.push_str(name);
                     steps.next();
                 }
-                (Step::Dereference, _) => out = format!("(*{out})"),
+                (Step::Dereference, None) => out = format!("*{out}"),
+                (Step::Dereference, Some(_)) => out = format!("(*{out})"),
                 (Step::Field(name), _) => {
                     out.push('.');
                     out.push_str(name);
@@ -141,6 +143,15 @@ layouts! {
 const LONGEST_TEXT: u8 = 64;
 
 impl Layout {
+    /// What rules call it.
+    pub fn name(self) -> String {
+        if let Layout::Str(length) = self {
+            return format!("str({length})");
+        }
+        let found = Layout::ALL.iter().find(|(_, known)| *known == self);
+        found.map_or_else(String::new, |(name, _)| (*name).to_string())
+    }
+
     /// The layout called `name`: `i32`, `str(16)`.
     pub fn named(name: &str) -> Option<Layout> {
         let text = name.strip_prefix("str(").and_then(|rest| rest.strip_suffix(')'));
@@ -171,7 +182,11 @@ mod tests {
             ),
             "head->next->n"
         );
-        assert_eq!(source(Base::Argument(1), vec![Step::Dereference]), "(*arg(1))");
+        assert_eq!(source(Base::Argument(1), vec![Step::Dereference]), "*arg(1)");
+        assert_eq!(
+            source(head(), vec![Step::Dereference, Step::Index(1)]),
+            "(*head)[1]"
+        );
         assert_eq!(source(head(), vec![field("a"), Step::Index(2)]), "head.a[2]");
     }
 

@@ -156,6 +156,33 @@ impl Value {
         }
     }
 
+    /// Whether it is what the check said: kind, single or table, kind of the keys. What is none has any type.
+    pub(crate) fn is_a(&self, of: Type) -> bool {
+        let is_of = |scalar: &Scalar, kind: Kind| match (scalar, kind) {
+            (Scalar::Number(value), Kind::Number(_)) => value.is_finite(),
+            (Scalar::Boolean(_), Kind::Boolean) | (Scalar::Text(_), Kind::Text) => true,
+            _ => false,
+        };
+        let is_cell = |cell: &Cell| cell.as_ref().map_or(true, |scalar| is_of(scalar, of.kind));
+        let is_key = |key: &Key, keys: KeyKind| {
+            matches!(
+                (key, keys),
+                (Key::Process(_), KeyKind::Process)
+                    | (Key::Number(_), KeyKind::Of(Kind::Number(_)))
+                    | (Key::Boolean(_), KeyKind::Of(Kind::Boolean))
+                    | (Key::Text(_), KeyKind::Of(Kind::Text))
+            )
+        };
+        match (self, of.table) {
+            (Value::Single(Err(_)), _) => true,
+            (Value::Single(cell), None) => is_cell(cell),
+            (Value::Table(rows), Some(keys)) => {
+                rows.iter().all(|(key, cell)| is_key(key, keys) && is_cell(cell))
+            }
+            _ => false,
+        }
+    }
+
     /// As numbers; none where a row has no value, or is no number.
     pub(crate) fn reading(&self, of: Type) -> Option<Reading> {
         let number = |cell: &Cell| match cell {

@@ -261,3 +261,134 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
     assert!(text.contains("/metrics cannot be served"), "{text}");
     Ok(())
 }
+
+/// Runs the agent in a folder; its exit code and what it printed.
+fn in_folder(folder: &std::path::Path, arguments: &[&str]) -> Outcome<(i32, String)> {
+    let output = Command::new(binary()?)
+        .args(arguments)
+        .current_dir(folder)
+        .output()?;
+    let text = [output.stdout, output.stderr].concat();
+    let code = output.status.code().ok_or("killed by a signal")?;
+    Ok((code, String::from_utf8_lossy(&text).into_owned()))
+}
+
+#[test]
+fn a_new_rule_names_what_the_program_has_passes_the_check_and_replaces_nothing() -> Outcome {
+    require!(Root, Cc, Mpich);
+    let folder = tempfile::tempdir()?;
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["10".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let workers = programs::mpi("workers", Mpi::Mpich)?;
+    let pid = job.pid().to_string();
+    let cases = [
+        (
+            vec!["busy", "--pid", &pid],
+            vec!["span: step_", "outer_calls ", "i64, now 0"],
+        ),
+        (
+            vec!["farm", "--file", workers.to_str().ok_or("no text")?],
+            vec![
+                "master:   rank == 0",
+                "{role: master, entry: begin_iteration}",
+                "span: compute_task",
+                "NOptWorkers ",
+            ],
+        ),
+        (vec!["plain"], vec!["#probes:"]),
+    ];
+    for (arguments, expected) in cases {
+        let (code, text) = in_folder(folder.path(), &[&["rule", "new"], arguments.as_slice()].concat())?;
+        assert_eq!(code, 0, "{text}");
+        let name = format!("{}.yaml", arguments[0]);
+        let rule = std::fs::read_to_string(folder.path().join(&name))?;
+        for part in expected {
+            assert!(rule.contains(part), "{part} is not in\n{rule}");
+        }
+        let (code, text) = in_folder(folder.path(), &["rule", "check", &name])?;
+        assert_eq!(code, 0, "{text}");
+        let (code, text) = in_folder(folder.path(), &["rule", "new", arguments[0]])?;
+        assert!(
+            code == 1 && text.contains("is there already; nothing was written"),
+            "{text}"
+        );
+        assert_eq!(std::fs::read_to_string(folder.path().join(&name))?, rule);
+    }
+    job.open("go")?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok(())
+}
+
+#[test]
+fn a_rule_that_does_not_fit_a_program_is_told_so_before_anything_is_attached() -> Outcome {
+    require!(Root, Cc);
+    let folder = tempfile::tempdir()?;
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["10".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let pid = job.pid().to_string();
+    let right = "rule: fitting\nabout: is compared with a program\nroles:\n  program: exe != \"\"\n\
+        probes:\n  step: {role: program, span: step_outer}\ncapture:\n  step.n: inner_calls\n\
+        windows:\n  pulse: {every: 500ms}\nmetrics:\n  n: sum(step.n)\n\
+        tune:\n  - set: outer_calls\n    role: program\n    value: 3\n    range: value < 9\n    when: n > 1\n\
+        \u{20}   guard: {maximize: n, over: 5, undo_if_worse_by: 5%}\n";
+    let file = folder.path().join("fitting.yaml");
+    let check = |rule: String| -> Outcome<(i32, String)> {
+        std::fs::write(&file, rule)?;
+        in_folder(folder.path(), &["rule", "check", "fitting.yaml", "--pid", &pid])
+    };
+    let (code, text) = check(right.into())?;
+    assert_eq!(code, 0, "{text}");
+    for effect in [
+        "probes step_outer in /",
+        "writes outer_calls (i64, only where value < 9, now 0) in /",
+    ] {
+        assert!(text.contains(effect), "{effect} is not in\n{text}");
+    }
+    // What is wrong, where, and what to do.
+    let cases = [
+        (
+            "span: step_outer",
+            "span: step_outr",
+            "E0161",
+            "fitting.yaml:6:31",
+            "did you mean `step_outer`?",
+        ),
+        (
+            "inner_calls",
+            "iner_calls",
+            "E0162",
+            "fitting.yaml:8:11",
+            "did you mean `inner_calls`?",
+        ),
+        (
+            "value: 3\n    range: value < 9",
+            "value: true",
+            "E0165",
+            "fitting.yaml:14:10",
+            "takes 8 bytes, bool takes 1",
+        ),
+        (
+            "exe != \"\"",
+            "rank == 0",
+            "E0160",
+            "fitting.yaml:4:12",
+            "until a process has it",
+        ),
+    ];
+    for (old, new, mistake, place, help) in cases {
+        let (code, text) = check(right.replace(old, new))?;
+        assert_eq!(code, 1, "{text}");
+        for part in [mistake, place, help, "1 mistake found"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+    }
+    job.open("go")?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok(())
+}

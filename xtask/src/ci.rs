@@ -4,7 +4,8 @@
 //! first; nothing is skipped in silence: where a test cannot run, that is a failure.
 //!
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
-//! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release build.
+//! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
+//! build, and each fuzz target for five minutes instead of seconds.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::time::Instant;
 
 use crate::process::{find_program, run};
 use crate::setup::{self, Brought, Purpose};
-use crate::{Result, ebpf, target_folder};
+use crate::{Result, ebpf, fuzz, target_folder};
 
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + 'a>);
 
@@ -61,6 +62,7 @@ fn steps(root: &Path) -> Vec<Step<'_>> {
             Box::new(cargo("test --quiet --workspace --doc")),
         ),
         ("documentation", Box::new(move || documentation(root))),
+        ("fuzz targets", Box::new(move || fuzz::smoke(root))),
         (
             "whole programs",
             Box::new(move || run(&mut whole_programs(root, "")?)),
@@ -70,6 +72,7 @@ fn steps(root: &Path) -> Vec<Step<'_>> {
 
 fn long_steps(root: &Path) -> Vec<Step<'_>> {
     vec![
+        ("fuzz targets, long", Box::new(move || fuzz::long(root))),
         (
             "release build",
             Box::new(move || run(&mut cargo(root, "build --quiet --release -p tuneagent"))),

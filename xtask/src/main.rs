@@ -1,12 +1,13 @@
 //! The project's own chores, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `demo` shows the product on a real program. Nothing here is
+//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `demo` shows the product on a real program. Nothing here is
 //! part of the product, and nothing of the product depends on it.
 
 mod ci;
 mod demo;
 mod ebpf;
+mod fuzz;
 mod process;
 mod setup;
 
@@ -20,6 +21,8 @@ const USAGE: &str = "\
 cargo xtask setup [--yes] [--only build|test|ebpf|demo]   install what this machine lacks, saying why
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
 cargo xtask test [--long]                                 everything that continuous integration checks
+cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
+cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 
@@ -30,6 +33,8 @@ fn main() -> ExitCode {
         Some((&"setup", rest)) => setup::main(rest),
         Some((&"ebpf", rest)) => ebpf::main(rest),
         Some((&"test", rest)) => ci::main(rest),
+        Some((&"fuzz", rest)) => fuzz::main(rest),
+        Some((&"docs", rest)) => docs(rest),
         Some((&"demo", rest)) => demo::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");
@@ -47,6 +52,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The tests that compare these documents with their sources write them where this is asked for.
+fn docs(flags: &[&str]) -> Result<()> {
+    only_flags("docs", flags, &[])?;
+    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args("test --quiet --package tuneagent-rules --lib -- page:: file::schema::".split_whitespace());
+    process::run(command.current_dir(root()).env("TUNEAGENT_UPDATE", "1"))
 }
 
 /// The folder of the checkout, whichever folder the command was given in.

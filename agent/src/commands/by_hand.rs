@@ -38,7 +38,8 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
     }
 }
 
-fn read(space: &AddressSpace, variable: &str) -> Result<String, String> {
+/// The value of a variable, with its type in brackets.
+pub(super) fn read(space: &AddressSpace, variable: &str) -> Result<String, String> {
     let location = space
         .variable(&name(variable))
         .map_err(|error| error.to_string())?;

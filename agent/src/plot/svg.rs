@@ -158,7 +158,7 @@ impl Drawing {
     }
 
     fn panel(&mut self, series: &Series, time: &Scale) {
-        let readings = series.points.iter().filter_map(|point| point.reading);
+        let mut readings = series.points.iter().filter_map(|point| point.reading);
         let mut ends = readings.clone().map(|(_, reading)| (reading.low, reading.high));
         let (title, top) = (self.y + TITLE - 8.0, self.y + TITLE);
         self.text_at((LEFT, title), "metric halo", &series.metric);
@@ -170,7 +170,7 @@ impl Drawing {
         };
         let range = ends.fold(first, |(low, high), next| (low.min(next.0), high.max(next.1)));
         let bottom = top + PANEL;
-        let of = readings.last().map(|(_, reading)| reading);
+        let of = readings.next_back().map(|(_, reading)| reading);
         let dimension = of.and_then(|of| of.dimension);
         let is_share = of.is_some_and(|of| of.is_share);
         let value = match dimension {

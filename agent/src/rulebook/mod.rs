@@ -201,19 +201,8 @@ impl RuleBook {
     /// A process of the job is there.
     pub fn join(&mut self, slot: u32, member: &Member, now_ns: u64) {
         let plans: Vec<_> = self.engine.rules().map(|(_, rule, _)| rule.plan()).collect();
-        let symbols = plans
-            .iter()
-            .flat_map(|plan| &plan.symbols)
-            .filter(|symbol| member.has_variable(symbol));
-        let facts = ProcessFacts {
-            rank: member.rank.map(|rank| rank.number),
-            size: member.rank.and_then(|rank| rank.size),
-            exe: member.program(),
-            mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
-            libraries: member.libraries().collect(),
-            symbols: symbols.cloned().collect(),
-            host: Some(crate::discover::host()),
-        };
+        let symbols = plans.iter().flat_map(|plan| &plan.symbols);
+        let facts = facts(member, symbols);
         self.join_facts(slot, facts, now_ns);
     }
 
@@ -502,6 +491,20 @@ impl RuleBook {
         let windows =
             rules.flat_map(|(_, rule, _)| rule.plan().windows.iter().filter_map(|window| window.every));
         windows.min().map_or(Duration::MAX, Duration::from_nanos)
+    }
+}
+
+/// What the roles of a process follow from; `symbols` are those that rules ask for.
+pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
+    let symbols = symbols.into_iter().filter(|symbol| member.has_variable(symbol));
+    ProcessFacts {
+        rank: member.rank.map(|rank| rank.number),
+        size: member.rank.and_then(|rank| rank.size),
+        exe: member.program(),
+        mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
+        libraries: member.libraries().collect(),
+        symbols: symbols.cloned().collect(),
+        host: Some(crate::discover::host()),
     }
 }
 

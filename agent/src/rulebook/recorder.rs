@@ -126,7 +126,9 @@ impl Recorder {
             Observation::Watermark { process, time } => Record::Watermark { process, time },
             Observation::Lost { process, from, to } => Record::HitsLost { process, from, to },
             // Of probes what is recorded is the function's own, not that of each rule: `totals` and `hit`.
-            Observation::ProbeTotals { .. } | Observation::Hit { .. } => return,
+            Observation::ProbeTotals { .. } | Observation::CallCounter { .. } | Observation::Hit { .. } => {
+                return;
+            }
         };
         self.put(&record);
     }

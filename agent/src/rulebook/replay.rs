@@ -194,3 +194,6 @@ impl Functions {
         Some(hit)
     }
 }
+
+#[cfg(test)]
+mod tests;

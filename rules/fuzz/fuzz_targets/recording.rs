@@ -1,4 +1,4 @@
-//! Recordings: `cargo +nightly fuzz run recording` in the folder `rules`. The law is in `oracles/recording.rs`, and
+//! Recordings: run by `cargo xtask fuzz`. The law is in `oracles/recording.rs`, and
 //! `cargo test` holds it too.
 #![no_main]
 

@@ -1,6 +1,9 @@
-//! Rule files: `cargo +nightly fuzz run rule_file` in the folder `rules`. The law is in `oracles/rule_file.rs`, and
+//! Rule files: run by `cargo xtask fuzz`. The law is in `oracles/rule_file.rs`, and
 //! `cargo test` holds it too.
 #![no_main]
+
+// Without them values are not compared with their types.
+const _: () = assert!(cfg!(debug_assertions));
 
 include!("../oracles/rule_file.rs");
 

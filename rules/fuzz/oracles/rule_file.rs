@@ -1,6 +1,8 @@
 // What holds for every text that is given as a rule file. Included by the fuzz target and by the tests of `rules`.
 
-/// Parsing, checking and showing what is wrong do not panic; nor does the evaluation of what was accepted.
+/// Parsing, checking and showing what is wrong do not panic; nor does the evaluation of what was accepted, whatever was
+/// observed. That each value of each formula has the type that the check gave it, kind and table or not, is asserted where
+/// formulas are evaluated, in builds with debug assertions.
 fn rule_file(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else {
         return;
@@ -8,111 +10,207 @@ fn rule_file(bytes: &[u8]) {
     match rules::CheckedRule::from_source(source) {
         Ok(rule) => {
             rules::render("rule.yaml", source, rule.warnings());
-            evaluate(rule.clone(), 0);
-            evaluate(rule, 3);
+            // Other data for each text, the same each time.
+            let seed = bytes.iter().fold(7, |seed: u64, byte| {
+                seed.wrapping_mul(31).wrapping_add(u64::from(*byte))
+            });
+            Farm::new(rule.clone(), 0, Data(None)).run();
+            Farm::new(rule.clone(), 3, Data(None)).run();
+            Farm::new(rule, 3, Data(Some(seed))).run();
         }
         Err(wrong) => assert_ne!(rules::render("rule.yaml", source, &wrong), ""),
     }
 }
 
-/// A job of so many processes, everything of which goes up from window to window; every decision is followed.
-fn evaluate(rule: rules::CheckedRule, processes: u32) {
-    let plan = rule.plan().clone();
-    let timed = plan.windows.iter().filter_map(|window| window.every).min();
-    let every = timed.unwrap_or(500_000_000).max(1);
-    let id = rules::RuleId(0);
-    let mut engine = rules::Engine::new(vec![rule], rules::Time(0)).expect("one rule has no conflicts");
-    engine.set_mode(id, rules::Mode::Applying);
-    for rank in 0..processes {
-        let facts = rules::ProcessFacts {
-            rank: Some(rank),
-            exe: "simulate".to_string(),
-            mpi: Some("Open MPI".to_string()),
-            libraries: plan.libraries.clone(),
-            symbols: plan.symbols.clone(),
-            ..rules::ProcessFacts::default()
+/// What is measured: everything goes up from window to window, or anything, by dice.
+struct Data(Option<u64>);
+
+impl Data {
+    /// Below `limit`; by dice if there are some.
+    fn below(&mut self, limit: u64, else_it_is: u64) -> u64 {
+        let Some(state) = &mut self.0 else {
+            return else_it_is;
         };
-        engine.process_joined(rules::ProcessId(rank), facts, rules::Time(0));
+        *state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (*state >> 33) % limit.max(1)
     }
-    for window in 1..12_u64 {
-        let time = rules::Time(every.saturating_mul(window));
-        for process in (0..processes).map(rules::ProcessId) {
-            observe(&mut engine, &plan, process, window, every);
+
+    fn number(&mut self, else_it_is: f64) -> f64 {
+        match self.below(12, 12) {
+            0 => 0.0,
+            1 => -1.0,
+            2 => 0.1,
+            3 => 1e300,
+            4 => -1e300,
+            5 => 1e-300,
+            6..=9 => self.below(4, 0) as f64,
+            _ => else_it_is,
         }
-        for output in engine.tick(time) {
-            if let rules::Output::Decision(decision) = output {
-                engine.receipt(decision.id, rules::Outcome::Applied, time);
-            }
+    }
+
+    fn gauge(&mut self, else_it_is: f64) -> f64 {
+        match self.below(20, 20) {
+            0 => f64::NAN,
+            1 => f64::NEG_INFINITY,
+            _ => self.number(else_it_is),
         }
-        engine.status();
-        engine.findings();
-        engine.metrics(id);
-        engine.drain_windows();
-        engine.dropped(id);
+    }
+
+    fn captured(&mut self, capture: &rules::PlannedCapture, window: u64) -> Result<rules::Scalar, String> {
+        if self.below(16, 1) == 0 {
+            return Err("not resident".to_string());
+        }
+        Ok(match capture.layout {
+            Some(rules::Layout::Bool) => rules::Scalar::Boolean(self.below(2, window % 2) == 0),
+            _ => rules::Scalar::Number(self.number(window as f64)),
+        })
     }
 }
 
-fn observe(
-    engine: &mut rules::Engine,
-    plan: &rules::Plan,
-    process: rules::ProcessId,
-    window: u64,
+/// A job of so many processes; every decision is followed.
+struct Farm {
+    engine: rules::Engine,
+    plan: rules::Plan,
+    processes: u32,
+    /// Nanoseconds from tick to tick.
     every: u64,
-) {
-    let (rule, of) = (rules::RuleId(0), u64::from(process.0) + 1);
-    let time = rules::Time(every.saturating_mul(window));
-    for &measure in rules::Measure::ALL {
-        let process = (measure.scope() == rules::Scope::Process).then_some(process);
-        engine.observe(match measure.kind() {
-            rules::Kind::Counter => rules::Observation::Counter {
-                process,
-                measure,
-                time,
-                total: window * window * of * 100_000_000,
-            },
-            rules::Kind::Gauge => rules::Observation::Gauge {
-                process,
-                measure,
-                time,
-                value: 3.0 - window as f64,
-            },
-        });
+    data: Data,
+}
+
+impl Farm {
+    fn new(rule: rules::CheckedRule, processes: u32, mut data: Data) -> Farm {
+        let plan = rule.plan().clone();
+        let timed = plan.windows.iter().filter_map(|window| window.every).min();
+        let mut engine = rules::Engine::new(vec![rule], rules::Time(0)).expect("one rule has no conflicts");
+        engine.set_mode(rules::RuleId(0), rules::Mode::Applying);
+        for rank in 0..processes {
+            let facts = rules::ProcessFacts {
+                rank: (data.below(8, 1) > 0).then_some(rank),
+                exe: "simulate".to_string(),
+                mpi: Some("Open MPI".to_string()),
+                libraries: plan.libraries.clone(),
+                symbols: plan.symbols.clone(),
+                ..rules::ProcessFacts::default()
+            };
+            engine.process_joined(rules::ProcessId(rank), facts, rules::Time(0));
+        }
+        Farm {
+            engine,
+            plan,
+            processes,
+            every: timed.unwrap_or(500_000_000).max(1),
+            data,
+        }
     }
-    // The probes are hit one after the other, in the order of the file.
-    let between = every / (plan.probes.len() as u64 + 1);
-    for (place, probe) in plan.probes.iter().enumerate() {
-        let later = between * (place as u64 + 1);
-        let probe_id = rules::ProbeId(place);
-        engine.observe(rules::Observation::Hit {
-            rule,
-            probe: probe_id,
+
+    fn run(mut self) {
+        let id = rules::RuleId(0);
+        for window in 1..12_u64 {
+            let time = rules::Time(self.every.saturating_mul(window));
+            for process in (0..self.processes).map(rules::ProcessId) {
+                self.observe(process, window);
+            }
+            if self.data.below(10, 1) == 0 {
+                self.engine.process_left(rules::ProcessId(2), time);
+            }
+            for output in self.engine.tick(time) {
+                if let rules::Output::Decision(decision) = output {
+                    self.engine.receipt(decision.id, rules::Outcome::Applied, time);
+                }
+            }
+            self.engine.status();
+            self.engine.findings();
+            self.engine.metrics(id);
+            for closed in self.engine.drain_windows() {
+                assert_eq!(closed.metrics.len(), closed.readings.len());
+                let readings = closed.readings.iter().flatten();
+                readings.for_each(|of| assert!(of.low <= of.mean && of.mean <= of.high, "{of:?}"));
+            }
+            self.engine.dropped(id);
+        }
+    }
+
+    fn observe(&mut self, process: rules::ProcessId, window: u64) {
+        let time = rules::Time(self.every.saturating_mul(window));
+        self.sample(process, window, time);
+        // The probes are hit one after the other, in the order of the file; by dice some are not, or twice.
+        let between = self.every / (self.plan.probes.len() as u64 + 1);
+        for place in 0..self.plan.probes.len() {
+            let hits = self.data.below(3, 1);
+            for _ in 0..hits {
+                let later = self.data.below(self.every, between * (place as u64 + 1));
+                self.hit(process, place, window, later);
+            }
+            self.engine.observe(rules::Observation::ProbeTotals {
+                rule: rules::RuleId(0),
+                probe: rules::ProbeId(place),
+                process,
+                time,
+                count: window,
+                duration_sum_ns: (u64::from(process.0) + 1) * window * window,
+            });
+        }
+        if self.data.below(12, window) == 7 {
+            let from = rules::Time(self.every.saturating_mul(window - 1));
+            self.engine.observe(rules::Observation::Lost {
+                process,
+                from,
+                to: time,
+            });
+        }
+        self.engine
+            .observe(rules::Observation::Watermark { process, time });
+    }
+
+    fn sample(&mut self, process: rules::ProcessId, window: u64, time: rules::Time) {
+        let of = u64::from(process.0) + 1;
+        for &measure in rules::Measure::ALL {
+            let process = (measure.scope() == rules::Scope::Process).then_some(process);
+            let observation = match measure.kind() {
+                rules::Kind::Counter => rules::Observation::Counter {
+                    process,
+                    measure,
+                    time,
+                    total: self.data.below(u64::MAX, window * window * of * 100_000_000),
+                },
+                rules::Kind::Gauge => rules::Observation::Gauge {
+                    process,
+                    measure,
+                    time,
+                    value: self.data.gauge(3.0 - window as f64),
+                },
+            };
+            self.engine.observe(observation);
+        }
+    }
+
+    fn hit(&mut self, process: rules::ProcessId, place: usize, window: u64, later: u64) {
+        let captures = &self.plan.probes[place].captures;
+        // A key if one is asked for; now and then none, or fewer than there should be.
+        let captures = match window % 5 {
+            3 => vec![Err("not resident".to_string()); captures.len()],
+            4 => Vec::new(),
+            _ => captures
+                .iter()
+                .map(|capture| self.data.captured(capture, window))
+                .collect(),
+        };
+        let longest = u64::MAX / 4;
+        let duration_ns = match self.data.below(8, 8) {
+            0 => 0,
+            1 => self.data.below(longest, 0),
+            _ => (u64::from(process.0) + 1) * window,
+        };
+        self.engine.observe(rules::Observation::Hit {
+            rule: rules::RuleId(0),
+            probe: rules::ProbeId(place),
             process,
             thread: 1,
-            time: rules::Time(every.saturating_mul(window - 1).saturating_add(later)),
-            duration_ns: of * window,
-            // A key if one is asked for; now and then none, or fewer than there should be.
-            captures: match window % 5 {
-                3 => vec![Err("not resident".to_string()); probe.captures.len()],
-                4 => Vec::new(),
-                _ => vec![Ok(rules::Scalar::Number(window as f64)); probe.captures.len()],
-            },
-        });
-        engine.observe(rules::Observation::ProbeTotals {
-            rule,
-            probe: probe_id,
-            process,
-            time,
-            count: window,
-            duration_sum_ns: of * window * window,
+            time: rules::Time(self.every.saturating_mul(window - 1).saturating_add(later)),
+            duration_ns,
+            captures,
         });
     }
-    if window == 7 {
-        let from = rules::Time(every.saturating_mul(6));
-        engine.observe(rules::Observation::Lost {
-            process,
-            from,
-            to: time,
-        });
-    }
-    engine.observe(rules::Observation::Watermark { process, time });
 }

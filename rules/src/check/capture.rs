@@ -173,9 +173,14 @@ impl Infer<'_> {
         let in_register = !matches!(source.base, Base::Global(_) | Base::Known(_)) && source.depth() == 0;
         if in_register && matches!(layout, Layout::F32 | Layout::F64) {
             let message = "a real number is passed in a register that a probe cannot read";
+            let read = if source.base == Base::ReturnValue {
+                "ret".to_string()
+            } else {
+                source.to_string()
+            };
             let help = format!(
-                "name a global variable that has it; or what a pointer points to: `*{source} as f64`; or hand it over\n        \
-                 with the mark macro of `include/tuneagent.h`"
+                "the ways out: a global variable that has it, a pointer to it (`*{read} as f64`), or the mark macro of \
+                 `include/tuneagent.h`"
             );
             self.report(Diagnostic::error("E0153", message).at(span, "").help(help));
             return None;

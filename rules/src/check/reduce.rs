@@ -163,11 +163,18 @@ impl Infer<'_> {
         let reduction = call.reduction;
         let Some(rows) = of.of.table else {
             let message = "this is a single value already: there is nothing to fold";
-            return self.report(
-                Diagnostic::error("E0144", message)
-                    .at(of.span, "")
-                    .help("leave the reduction out"),
-            );
+            let around = self
+                .names
+                .around(self.home)
+                .first()
+                .map(|outer| self.names.window_name(*outer));
+            let help = match (&of.term, around) {
+                (Term::Metric(_), Some(outer)) => {
+                    format!("in the window around it, it is a table: `{{in: {outer}, value: …}}`")
+                }
+                _ => "leave the reduction out".to_string(),
+            };
+            return self.report(Diagnostic::error("E0144", message).at(of.span, "").help(help));
         };
         let of = match call.filter {
             Some(filter) => self.chosen_rows(of, filter)?,

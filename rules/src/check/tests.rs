@@ -16,6 +16,8 @@ use crate::term::Kind;
 use crate::value::{Key, ProcessId, Scalar, Time, Value};
 use crate::{CheckedRule, Delivery};
 
+mod whole;
+
 const FRAME: &str = "\
 rule: test
 about: a frame for formulas
@@ -138,37 +140,6 @@ const WRONG_RULES: &[(&str, &str)] = &[
 fn what_is_wrong_with_formulas_is_shown_with_what_to_do() {
     for (name, metrics) in WRONG {
         insta::assert_snapshot!(*name, errors(&with_metrics(metrics)));
-    }
-}
-
-/// The rules of the design, each with what it does to a program.
-const RULES: &[(&str, &str)] = &[
-    (
-        "optimal_workers",
-        include_str!("../../library/models/optimal-workers.yaml"),
-    ),
-    (
-        "adjusting_factoring",
-        include_str!("../../tests/rules/adjusting-factoring.yaml"),
-    ),
-    ("factoring", include_str!("../../tests/rules/factoring.yaml")),
-    (
-        "openmp_team_size",
-        include_str!("../../tests/rules/openmp-team-size.yaml"),
-    ),
-    (
-        "barrier_imbalance",
-        include_str!("../../tests/rules/barrier-imbalance.yaml"),
-    ),
-    ("knobs", include_str!("../../tests/rules/knobs.yaml")),
-];
-
-#[test]
-fn the_rules_of_the_design_pass_and_say_what_they_do() {
-    for (name, source) in RULES {
-        let rule = CheckedRule::from_source(source).unwrap_or_else(|_| panic!("{}", errors(source)));
-        assert!(rule.warnings().is_empty(), "{}", errors(source));
-        insta::assert_snapshot!(format!("effects_of_{name}"), rule.plan().effects.join("\n"));
     }
 }
 

@@ -72,19 +72,19 @@ impl Engine {
         let Some(running) = self.rules.get_mut(id.0) else {
             return Vec::new();
         };
-        let ordered = running.needs_order();
         let concerned = running.concerned(&joined);
         let latest = running
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
         let reach = running.stream.reach(&concerned, latest, running.desk.last());
-        if let (true, Some(reach)) = (ordered, reach) {
+        if let (true, Some(reach)) = (running.probed, reach) {
             let closed = running.release(reach, &joined, &ranks);
-            let awaiting = |(place, due)| Awaiting { place, due };
+            let awaiting = |(place, due)| Awaiting { place, due, reach };
             running.awaiting.extend(closed.into_iter().map(awaiting));
         }
-        let ready = std::mem::take(&mut running.awaiting).into_iter();
-        ready.map(|Awaiting { place, due }| (place, due)).collect()
+        let settled = self.settled(id);
+        let running = self.rules.get_mut(id.0);
+        running.map_or_else(Vec::new, |running| running.ready(settled, latest))
     }
 
     /// When each process that has not left joined.
@@ -116,6 +116,14 @@ pub(super) enum Due {
 }
 
 impl Due {
+    /// When its instance began.
+    pub(super) fn start(&self) -> Time {
+        match self {
+            Due::Closed(closed) => closed.instance.start(),
+            Due::Hit { instance, .. } => instance.start(),
+        }
+    }
+
     pub(super) fn instance(&mut self) -> &mut Instance {
         match self {
             Due::Closed(closed) => &mut closed.instance,
@@ -129,6 +137,8 @@ impl Due {
 pub(super) struct Awaiting {
     pub(super) place: usize,
     pub(super) due: Due,
+    /// How far nodes must have placed their hits before it is evaluated.
+    reach: Time,
 }
 
 impl Running {
@@ -174,6 +184,21 @@ impl Running {
         release.close(reach, true);
         let mut out = release.out;
         self.settle(reach, &mut out);
+        out
+    }
+
+    /// What every node has handed in its part of, or is not waited for any longer.
+    fn ready(&mut self, settled: Option<Option<Time>>, latest: Option<Time>) -> Vec<(usize, Due)> {
+        let mut out = Vec::new();
+        while let Some(Awaiting { due, reach, .. }) = self.awaiting.front_mut() {
+            if settled.is_some_and(|settled| settled < Some(*reach)) {
+                if latest <= Some(*reach) {
+                    break;
+                }
+                due.instance().spoil("a node has not handed in its part");
+            }
+            out.extend(self.awaiting.pop_front().map(|ready| (ready.place, ready.due)));
+        }
         out
     }
 

@@ -5,6 +5,7 @@
 //! until that tick: its `duration` is the actual one, and the next window begins there.
 
 mod advance;
+mod capture;
 mod close;
 mod content;
 mod decide;
@@ -15,7 +16,9 @@ mod instance;
 mod join;
 mod ledger;
 mod nest;
+mod node;
 mod output;
+mod remote;
 mod samples;
 mod stream;
 #[cfg(test)]
@@ -30,32 +33,35 @@ use std::fmt;
 use std::sync::Arc;
 
 use advance::{Awaiting, Inside};
+use capture::Captures;
 use desk::{ByKey, Desk};
 use join::Joiner;
+pub use node::{Node, NodeId, Partial, Report, Schedule};
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
     Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
 };
+use remote::Remote;
 use samples::Samples;
 use stream::{Arrived, Stream};
 use track::Track;
 use tune::TuneState;
 
 use crate::calls::Past;
-use crate::eval::Context;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::partial::{Content, Past as Contents, WindowFolds};
 use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::run::RunState;
-use crate::term::Typed;
-use crate::value::{Cell, ProcessId, Time};
+use crate::value::{ProcessId, Time};
 
 /// Evaluates rules on what is observed of a job.
 #[derive(Clone, Debug)]
 pub struct Engine {
     rules: Vec<Running>,
     processes: BTreeMap<ProcessId, Process>,
+    /// The nodes that hand in what they fold by themselves.
+    nodes: BTreeMap<NodeId, Remote>,
     samples: Samples,
     decisions: u64,
     /// The windows that closed and were not asked for yet, the newest last.
@@ -69,10 +75,15 @@ struct Running {
     mode: Mode,
     /// For each window what of it is open.
     windows: Vec<Open>,
+    /// There is a window of a length; one from probe to probe, or pairs of hits.
+    timed: bool,
+    probed: bool,
     /// Hits that windows from probe to probe wait for, and those that need no order.
     stream: Stream,
     desk: Desk,
     by_key: ByKey,
+    /// For each probe what is made of what it reads.
+    captures: Vec<Captures>,
     /// Instances that are over and wait for what nodes have of them.
     awaiting: VecDeque<Awaiting>,
     /// For each window what is kept of its closed instances.
@@ -110,6 +121,7 @@ enum Open {
 #[derive(Clone, Debug)]
 struct Process {
     facts: ProcessFacts,
+    host: Option<Arc<str>>,
     joined: Time,
     left: Option<Time>,
 }
@@ -167,9 +179,12 @@ impl Engine {
                 .zip(&rule.folds)
                 .map(|(window, folds)| open(window, folds, now))
                 .collect(),
+            timed: rule.windows.iter().any(|window| window.borders().is_none()),
+            probed: rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty(),
             stream: Stream::default(),
             desk: Desk::default(),
             by_key: ByKey::of(&rule),
+            captures: rule.probes.iter().map(Captures::of).collect(),
             awaiting: VecDeque::new(),
             contents: rule
                 .folds
@@ -190,6 +205,7 @@ impl Engine {
         Ok(Engine {
             rules,
             processes: BTreeMap::new(),
+            nodes: BTreeMap::new(),
             samples: Samples::default(),
             decisions: 0,
             closed: VecDeque::new(),
@@ -204,6 +220,7 @@ impl Engine {
         self.processes.insert(
             process,
             Process {
+                host: facts.host.as_deref().map(Arc::from),
                 facts: facts.clone(),
                 joined: now,
                 left: None,
@@ -216,6 +233,7 @@ impl Engine {
     pub fn process_learned(&mut self, process: ProcessId, facts: ProcessFacts) {
         if let Some(known) = self.processes.get_mut(&process) {
             known.facts = facts.clone();
+            known.host = facts.host.as_deref().map(Arc::from);
             self.assign(process, &facts);
         }
     }
@@ -253,6 +271,11 @@ impl Engine {
 
     /// Takes a measurement. One of a process or a probe that is not known is ignored.
     pub fn observe(&mut self, observation: Observation) {
+        self.observe_of(observation, false);
+    }
+
+    /// `elsewhere` if a node handed it on, which folds by itself what it can.
+    fn observe_of(&mut self, observation: Observation, elsewhere: bool) {
         let known =
             |process: Option<ProcessId>| process.is_none_or(|process| self.processes.contains_key(&process));
         let probed = |rule: RuleId, probe: ProbeId, process: ProcessId| {
@@ -299,24 +322,7 @@ impl Engine {
                 self.samples
                     .totals((rule, probe, process), time, (count, duration_sum_ns));
             }
-            Observation::Hit {
-                rule,
-                probe,
-                process,
-                thread,
-                time,
-                duration_ns,
-                captures,
-            } if probed(rule, probe, process) => {
-                let hit = self.hit(rule, probe, process, &captures);
-                let hit = Hit {
-                    time,
-                    thread,
-                    duration_ns,
-                    ..hit
-                };
-                self.take(rule, probe, hit);
-            }
+            Observation::Hit { .. } => self.hit(observation, elsewhere),
             Observation::Watermark { process, time } if known(Some(process)) => {
                 let streams = self.rules.iter_mut().map(|running| &mut running.stream);
                 streams.for_each(|stream| stream.watermark(process, time));
@@ -332,64 +338,45 @@ impl Engine {
             | Observation::CallCounter { .. }
             | Observation::Gauge { .. }
             | Observation::ProbeTotals { .. }
-            | Observation::Hit { .. }
             | Observation::Watermark { .. }
             | Observation::Lost { .. } => {}
         }
     }
 
     /// Puts a hit where the windows of its rule look for it.
-    fn take(&mut self, rule: RuleId, probe: ProbeId, hit: Hit) {
-        let Some(running) = self.rules.get_mut(rule.0) else {
+    fn hit(&mut self, hit: Observation, elsewhere: bool) {
+        let Observation::Hit {
+            rule,
+            probe,
+            process,
+            thread,
+            time,
+            duration_ns,
+            captures,
+        } = hit
+        else {
             return;
         };
-        if running.needs_order() {
-            let (time, process) = (hit.time, hit.process);
-            if running.stream.is_late(process, time) {
-                running.stream.dropped.late += 1;
-                running.spoil(time, "a hit came late");
-            } else {
-                let (probe, hit) = (probe.0, hit.clone());
-                let arrived = Arrived { probe, hit };
-                if !running.by_key.has(probe) {
-                    running.stream.push(arrived);
-                } else if !running.desk.push(arrived) {
-                    running.stream.overflow(time);
-                }
-            }
-        }
-        if running
-            .windows
-            .iter()
-            .any(|open| matches!(open, Open::Timed { .. }))
-        {
-            self.samples.hit((rule, probe, hit.process), hit);
-        }
-    }
-
-    /// A hit of a process with what its captures make of what was read.
-    fn hit(&self, rule: RuleId, probe: ProbeId, process: ProcessId, reads: &[Cell]) -> Hit {
-        let context = Context {
-            reads,
-            ..Context::default()
+        let (Some(running), Some(known)) = (self.rules.get_mut(rule.0), self.processes.get(&process)) else {
+            return;
         };
-        let probe = self
-            .rules
-            .get(rule.0)
-            .and_then(|running| running.rule.probes.get(probe.0));
-        let captured = |(name, value): &(String, Typed)| {
-            let cell = context.eval(value).single();
-            cell.map_err(|reason| format!("{name} was not captured: {reason}"))
+        let Some(made) = running.captures.get(probe.0) else {
+            return;
         };
-        let facts = self.processes.get(&process).map(|known| &known.facts);
-        Hit {
-            time: Time(0),
+        let hit = Hit {
+            time,
             process,
-            rank: facts.and_then(|facts| facts.rank),
-            host: facts.and_then(|facts| facts.host.as_deref().map(Arc::from)),
-            thread: 0,
-            duration_ns: 0,
-            captures: probe.map_or_else(Vec::new, |probe| probe.captures.iter().map(captured).collect()),
+            rank: known.facts.rank,
+            host: known.host.clone(),
+            thread,
+            duration_ns,
+            captures: made.made(captures),
+        };
+        if running.timed {
+            self.samples.hit((rule, probe, process), hit.clone());
+        }
+        if running.probed {
+            running.take(probe.0, hit, elsewhere);
         }
     }
 
@@ -528,10 +515,23 @@ impl Open {
 }
 
 impl Running {
-    /// Whether its hits are put into one order: for windows from probe to probe, and for pairs.
-    fn needs_order(&self) -> bool {
-        let probed = self.rule.windows.iter().any(|window| window.borders().is_some());
-        probed || !self.rule.joins.is_empty()
+    /// Puts a hit where windows from probe to probe look for it.
+    fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool) {
+        let by_key = self.by_key.has(probe);
+        if by_key && elsewhere {
+            return;
+        }
+        let time = hit.time;
+        if self.stream.is_late(hit.process, time) {
+            self.stream.dropped.late += 1;
+            return self.spoil(time, "a hit came late");
+        }
+        let arrived = Arrived { probe, hit };
+        if !by_key {
+            self.stream.push(arrived);
+        } else if !self.desk.push(arrived) {
+            self.stream.overflow(time);
+        }
     }
 
     /// Something is missing of this time: the instances that it could belong to are not complete.
@@ -553,6 +553,7 @@ impl Running {
             Open::Timed { since, .. } => Some(*since),
             Open::Probed(track) => track.floor().or(self.stream.frontier()),
         };
-        self.windows.iter().filter_map(floor).min()
+        let awaiting = self.awaiting.iter().map(|awaiting| awaiting.due.start());
+        self.windows.iter().filter_map(floor).chain(awaiting).min()
     }
 }

@@ -160,6 +160,32 @@ pub struct Dropped {
     pub partial: u64,
 }
 
+impl Dropped {
+    /// What was left out elsewhere.
+    pub(super) fn add(&mut self, other: &Dropped) {
+        let Dropped {
+            late,
+            duplicate,
+            outside,
+            unplaced,
+            overflow,
+            straddling,
+            skipped,
+            discarded,
+            partial,
+        } = other;
+        self.late += late;
+        self.duplicate += duplicate;
+        self.outside += outside;
+        self.unplaced += unplaced;
+        self.overflow += overflow;
+        self.straddling += straddling;
+        self.skipped += skipped;
+        self.discarded += discarded;
+        self.partial += partial;
+    }
+}
+
 /// What a rule may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {

@@ -8,7 +8,7 @@ use super::sections::{capture, declared, join, metric, named, probe, role, texts
 use super::template::{Template, parse_template};
 use super::tunes::tunes;
 use super::yaml::{Node, Tree};
-use super::{Bindings, CaptureEntry, MetricEntry, RuleFile};
+use super::{Bindings, CaptureEntry, MetricEntry, Named, RuleFile};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::lang::ast::Expr;
 use crate::lang::lexer::WORDS;
@@ -34,7 +34,9 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         .map(|value| texts(value, wrong))
         .unwrap_or_default();
     let names = fields.section("names", wrong, declared);
-    let parameters = fields.section("parameters", wrong, named);
+    let assumptions = fields.sentences("assumptions", wrong);
+    let corrections = fields.sentences("corrections", wrong);
+    let (parameters, meanings) = fields.parameters(wrong);
     let roles = fields.section("roles", wrong, role);
     let probes = fields.section("probes", wrong, probe);
     let captures = fields.captures(wrong);
@@ -62,9 +64,12 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         about,
         source,
         uses,
+        assumptions,
+        corrections,
         names,
         bindings: BTreeMap::new(),
         parameters,
+        meanings,
         roles,
         probes,
         captures,
@@ -118,7 +123,7 @@ impl<'a> Fields<'a> {
         let entries = mapping(tree, keys.place, wrong)?;
         let mut known = Vec::new();
         for (key, value) in entries {
-            if keys.known.contains(&key.raw.as_str()) {
+            if keys.known.iter().any(|known| known.name == key.raw) {
                 known.push((key, value));
             } else {
                 wrong.push(unknown_key(key, keys));
@@ -155,6 +160,27 @@ impl<'a> Fields<'a> {
         };
         let entries = self.entries_of(name, wrong).into_iter();
         entries.filter_map(|entry| checked(entry, wrong)).collect()
+    }
+
+    fn sentences(&self, name: &str, wrong: Wrong<'_>) -> Vec<String> {
+        let found = self
+            .get(name)
+            .map(|value| texts(value, wrong))
+            .unwrap_or_default();
+        found
+            .into_iter()
+            .map(|text| text.raw.trim_end().to_string())
+            .collect()
+    }
+
+    fn parameters(&self, wrong: Wrong<'_>) -> (Vec<Named>, BTreeMap<String, String>) {
+        let found = self.section("parameters", wrong, parameter);
+        let meaning = |(named, about): &(Named, Option<Text>)| {
+            let about = about.as_ref()?.raw.trim_end().to_string();
+            Some((named.name.raw.clone(), about))
+        };
+        let meanings = found.iter().filter_map(meaning).collect();
+        (found.into_iter().map(|(named, _)| named).collect(), meanings)
     }
 
     fn metrics(&self, wrong: Wrong<'_>) -> Vec<MetricEntry> {
@@ -208,12 +234,12 @@ fn unknown_key(key: &Text, keys: &Keys) -> Diagnostic {
             format!("`{name}` in {} is not in this version", keys.place),
         )
         .at(key.span, "")
-        .help(format!("this version has {}", keys.known.join(", ")));
+        .help(format!("this version has {}", keys.names().join(", ")));
     }
-    let help = did_you_mean(name, keys.known.iter().copied());
+    let help = did_you_mean(name, keys.names());
     Diagnostic::error("E0110", format!("{} has no `{name}`", keys.place))
         .at(key.span, "")
-        .help(help.unwrap_or_else(|| format!("it may have {}", keys.known.join(", "))))
+        .help(help.unwrap_or_else(|| format!("it may have {}", keys.names().join(", "))))
 }
 
 pub(super) fn wrong_shape(tree: &Tree, place: &str, wanted: &str, wrong: Wrong<'_>) {
@@ -270,4 +296,18 @@ pub(super) fn check_name(name: &Text, wrong: Wrong<'_>) -> bool {
     let help = "a name has letters, digits and `_`, begins with a letter, and is not a word of the formulas";
     wrong.push(Diagnostic::error("E0113", message).at(name.span, "").help(help));
     false
+}
+
+fn parameter(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<(Named, Option<Text>)> {
+    if !matches!(tree.node, Node::Mapping(_)) {
+        return Some((named(name, tree, wrong)?, None));
+    }
+    let fields = Fields::of(tree, &keys::PARAMETER, wrong)?;
+    let about = fields
+        .required("about", name.span, wrong)
+        .and_then(|value| text(value, wrong));
+    fields.required("value", name.span, wrong)?;
+    let expr = fields.formula("value", wrong)?;
+    let name = name.clone();
+    Some((Named { name, expr }, about))
 }

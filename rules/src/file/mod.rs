@@ -3,6 +3,7 @@
 
 mod keys;
 mod lower;
+mod schema;
 mod sections;
 pub(crate) mod template;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use crate::diag::{Diagnostic, Span, did_you_mean, has_errors};
 use crate::lang::ast::Expr;
 use crate::lang::text::Text;
+pub use schema::schema;
 use template::Template;
 
 /// A rule as written: well-formed, every formula read; nothing is known yet of its names and types.
@@ -28,11 +30,15 @@ pub struct RuleFile {
     pub(crate) source: Option<String>,
     /// The rules whose definitions it uses; empty once they are there.
     pub(crate) uses: Vec<Text>,
+    pub(crate) assumptions: Vec<String>,
+    pub(crate) corrections: Vec<String>,
     /// Names of the program that may be bound to others, each with what it is.
     pub(crate) names: Vec<(Text, String)>,
     /// What they are bound to.
     pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) parameters: Vec<Named>,
+    /// What parameters mean, where the rule says so.
+    pub(crate) meanings: BTreeMap<String, String>,
     pub(crate) roles: Vec<RoleEntry>,
     pub(crate) probes: Vec<ProbeEntry>,
     pub(crate) captures: Vec<CaptureEntry>,

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::RuleFile;
+use super::{Bindings, RuleFile};
 use crate::diag::{line_column, render};
 
 /// The traps of YAML and of the file's form; each has its snapshot.
@@ -18,6 +18,10 @@ const WRONG: &[(&str, &str)] = &[
     (
         "comma_swallowed_in_a_guard",
         "rule: a\nabout: b\ntune:\n  - set: x\n    guard: {maximize: min(a, b), over: 5}\n",
+    ),
+    (
+        "bracket_in_braces",
+        "rule: a\nabout: b\nmetrics:\n  x: {in: w, value: y[-1]}\n",
     ),
     ("colon_and_space_in_a_plain_value", "rule: a\nabout: slow: very\n"),
     (
@@ -48,8 +52,21 @@ const WRONG: &[(&str, &str)] = &[
     ("unknown_keys", "rule: a\nabuot: b\nmetric: {}\nxyz: 1\n"),
     (
         "keys_of_later_versions",
-        "rule: a\nabout: b\nnames: {x: y}\nwindows:\n  i: {from: begin, to: end}\ntune:\n  - {call: f}\n",
+        "rule: a\nabout: b\nprobes:\n  p: {mark: m}\nwindows:\n  i: {detect: period}\n",
     ),
+    (
+        "numbers_of_other_readers",
+        "rule: a\nabout: b\nmetrics:\n  time: 12:30\n  hex: 0x10\n  none: ~\n  date: 2001-01-01\n  list: [1, 2]\n",
+    ),
+    (
+        "roles_and_probes",
+        "rule: a\nabout: b\nroles:\n  r: {if: rank > 0, count: 5..2}\n  s: {count: 1..}\n  t: {if: rank > 0, count: few}\n  u: {iff: rank > 0}\nprobes:\n  p: {span: [f]}\n  q: {entry: [f, g]}\n  o: {span: [f, [g]]}\n",
+    ),
+    (
+        "changes",
+        "rule: a\nabout: b\ntune:\n  - {set: x, call: f()}\n  - {call: f(}\n  - {set: [x]}\n  - {set: x, at: {entry: f, return: g}}\n  - {set: x, at: {entry: f, decided: true}}\n",
+    ),
+    ("bindings_are_no_rule", "for: a\nnames: {x: y}\n"),
     (
         "metrics",
         "rule: a\nabout: b\nmetrics:\n  T(n: n\n  U(1): 1\n  V(n, m): n\n  C: {in: i}\n  D: {value: 1}\n",
@@ -90,6 +107,47 @@ fn what_is_wrong_with_a_file_is_shown_at_its_place_with_what_to_do() {
         let wrong = RuleFile::parse(source).expect_err(name);
         insta::assert_snapshot!(*name, render("rule.yaml", source, &wrong));
     }
+}
+
+#[test]
+fn a_bindings_file_says_what_a_program_calls_the_names_of_a_rule() {
+    let source = "for: optimal-workers\nnames:\n  nw: cfg.workers\n  begin_iteration: Master::begin\n";
+    assert!(Bindings::is_bindings(source) && !Bindings::is_bindings(crate::models()[0].1));
+    let bindings = Bindings::parse(source).unwrap();
+    assert_eq!(bindings.rule, "optimal-workers");
+    let file = RuleFile::parse(crate::models()[0].1).unwrap();
+    let plan = file
+        .bind(&bindings.names)
+        .unwrap()
+        .check(&BTreeMap::new())
+        .unwrap()
+        .plan()
+        .clone();
+    assert_eq!(plan.probes[0].function, "Master::begin");
+    assert_eq!(plan.probes[0].captures[1].source.to_string(), "cfg.workers");
+    for (name, source) in [
+        ("bindings_with_more", "for: a\nnames: {x: y}\nmetrics: {m: 1}\n"),
+        ("bindings_of_nothing", "for: a\n"),
+    ] {
+        let wrong = Bindings::parse(source).expect_err(name);
+        insta::assert_snapshot!(name, render("bindings.yaml", source, &wrong));
+    }
+}
+
+#[test]
+fn an_instance_of_a_rule_has_a_name_of_its_own() {
+    let file = RuleFile::parse(crate::models()[0].1).unwrap();
+    let left = file.clone().instance("left").unwrap();
+    assert_eq!(left.name(), "optimal-workers@left");
+    let rule = left
+        .check(&BTreeMap::from([("gain".to_string(), "5%".to_string())]))
+        .unwrap();
+    assert_eq!(
+        (rule.name(), rule.plan().rule.as_str()),
+        ("optimal-workers@left", "optimal-workers@left")
+    );
+    let wrong = file.instance("Left side").unwrap_err();
+    assert_eq!(wrong[0].code, "E0113");
 }
 
 #[test]

@@ -303,6 +303,17 @@ impl<'a> Reader<'a> {
                 .at(place, "a colon with a space behind it")
                 .help("put the whole value into quotes, or write a longer text below `|`");
         }
+        let in_braces = error
+            .info()
+            .contains("parsing a flow mapping, did not find expected");
+        if in_braces && self.source.get(at..).is_some_and(|rest| rest.starts_with('[')) {
+            return Diagnostic::error(
+                "E0103",
+                "inside `{}` YAML takes this bracket for the begin of a list",
+            )
+            .at(place, "")
+            .help("put the formula into quotes, or write the mapping on lines of its own");
+        }
         if error.info().contains("trailing content after") {
             return Diagnostic::error("E0101", "to YAML the value ends with its closing quote")
                 .at(place, "something follows")

@@ -77,6 +77,11 @@ impl Content {
         self.folds.folds.len()
     }
 
+    /// How many states it has.
+    pub(crate) fn states(&self) -> usize {
+        self.rows.len() * self.folds.folds.len() + self.states
+    }
+
     /// How many hits were taken.
     pub(crate) fn len(&self) -> usize {
         self.hits

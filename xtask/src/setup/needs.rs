@@ -92,7 +92,7 @@ const NEEDS: [Need; 18] = {
         ),
         package(
             "g++",
-            "compiles the test program that throws C++ exceptions",
+            "compiles the test program that throws C++ exceptions, and libFuzzer",
             &[Test],
         ),
         package(

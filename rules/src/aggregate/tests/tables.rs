@@ -30,7 +30,7 @@ fn check<const MOST: usize>(split: &super::Split<(u8, u64)>) {
     let beyond = || unbounded.iter().skip(MOST);
     assert_eq!(
         all.dropped(),
-        beyond().map(|(_, values)| values.len() as u64).sum()
+        beyond().map(|(_, values)| values.len() as u64).sum::<u64>()
     );
     assert_eq!(all.first_dropped(), beyond().map(|(key, _)| key).next());
 }

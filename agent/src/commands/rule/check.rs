@@ -1,0 +1,100 @@
+//! `tuneagent rule check`: mistakes in rule files, what the rules would do, and whether they fit a running program. Attaches
+//! nothing.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use rules::{CheckedRule, Diagnostic, RuleFile, has_errors};
+
+use super::fit;
+use crate::{
+    cli::CheckRuleArgs,
+    commands::target,
+    diagnostics,
+    discover::{Job, Scout},
+    exit::{Code, Failure, Outcome},
+    format::plural,
+};
+
+pub(super) fn run(args: &CheckRuleArgs) -> Outcome {
+    let job = match &args.pid {
+        Some(target) => Some(target::job(&mut Scout::default(), target, args.any_user)?),
+        None => None,
+    };
+    let mut code = Code::Done;
+    for file in &args.files {
+        if !check(file, args, job.as_ref())? {
+            code = Code::No;
+        }
+    }
+    Ok(code)
+}
+
+/// Says what is wrong, or what the rule would do; true when it can run.
+fn check(path: &Path, args: &CheckRuleArgs, job: Option<&Job>) -> Result<bool, Failure> {
+    let name = path.display().to_string();
+    let text = text(path, &name)?;
+    let file = match RuleFile::parse(&text).and_then(|file| file.bind(&map(&args.bindings))) {
+        Ok(file) => file,
+        Err(wrong) => return Ok(refuse(&name, &text, &wrong)),
+    };
+    let rule = match file.check(&map(&args.parameters)) {
+        Ok(rule) => rule,
+        Err(wrong) => return Ok(refuse(&name, &text, &wrong)),
+    };
+    eprint!("{}", diagnostics::render(&name, &text, rule.warnings()));
+    let Some(job) = job else {
+        say!("{name}: the rule {} can run", rule.name());
+        rule.plan().effects.iter().for_each(|effect| say!("    {effect}"));
+        return Ok(true);
+    };
+    compare(&name, &text, (&file, &rule), job)
+}
+
+fn compare(
+    name: &str,
+    text: &str,
+    (file, rule): (&RuleFile, &CheckedRule),
+    job: &Job,
+) -> Result<bool, Failure> {
+    let seen = fit::seen(job, rule);
+    let names = fit::all_names(job, &seen, &rule.sought());
+    let fit = rules::fit(file, rule, &seen, &names);
+    if has_errors(&fit.diagnostics) {
+        return Ok(refuse(name, text, &fit.diagnostics));
+    }
+    eprint!("{}", diagnostics::render(name, text, &fit.diagnostics));
+    let (program, processes) = (job.program(), plural(job.members.len(), "process"));
+    say!(
+        "{name}: the rule {} can run on {program} ({processes})",
+        rule.name()
+    );
+    rule.plan().effects.iter().for_each(|effect| say!("    {effect}"));
+    if !fit.effects.is_empty() {
+        say!("in this program:");
+    }
+    fit.effects.iter().for_each(|effect| say!("    {effect}"));
+    Ok(true)
+}
+
+pub(super) fn refuse(name: &str, text: &str, wrong: &[Diagnostic]) -> bool {
+    eprint!("{}", diagnostics::render(name, text, wrong));
+    say!("{name}: {} found", plural(wrong.len(), "mistake"));
+    false
+}
+
+/// The text of a file, or of a built-in rule.
+pub(super) fn text(path: &Path, name: &str) -> Result<String, Failure> {
+    let built_in = rules::library()
+        .iter()
+        .chain(rules::models())
+        .find(|(known, _)| *known == name);
+    match built_in {
+        Some((_, text)) if !path.exists() => Ok((*text).to_owned()),
+        _ => fs::read_to_string(path)
+            .map_err(|error| Failure::not_there(format!("{name} cannot be read: {error}"))),
+    }
+}
+
+fn map(settings: &[(String, String)]) -> BTreeMap<String, String> {
+    settings.iter().cloned().collect()
+}

@@ -1,0 +1,128 @@
+//! What a program has of what a rule names, as `rules` wants it told. Reads the program, and changes nothing.
+
+use std::collections::BTreeSet;
+
+use rules::{AllNames, CheckedRule, NoVariable, Refusal, SeenProcess, SeenVariable, Sought};
+use tuner::{
+    slot::{Slot, SlotError},
+    symbol::SymbolKind,
+    value::ValueType,
+    variable::{VariableError, VariableName},
+};
+
+use crate::{
+    commands::by_hand,
+    discover::{Job, Member},
+    mpi,
+    rulebook::facts,
+};
+
+/// Every process of the job, as far as the rule is concerned.
+pub(super) fn seen(job: &Job, rule: &CheckedRule) -> Vec<SeenProcess> {
+    let sought = rule.sought();
+    let members = job.members.iter();
+    members.map(|member| process(member, rule, &sought)).collect()
+}
+
+fn process(member: &Member, rule: &CheckedRule, sought: &Sought) -> SeenProcess {
+    let mut seen = SeenProcess {
+        name: format!("process {}", member.process.pid),
+        facts: facts(member, &rule.plan().symbols),
+        ..SeenProcess::default()
+    };
+    for name in &sought.functions {
+        let files = functions(member, name);
+        if !files.is_empty() {
+            seen.functions.insert(name.clone(), files);
+        }
+    }
+    for (function, number) in &sought.parameters {
+        if let Some((_, of)) = member.parameter(function, *number) {
+            seen.parameters.insert((function.clone(), *number), of.to_owned());
+        }
+    }
+    for name in &sought.variables {
+        seen.variables.insert(name.clone(), variable(member, name, None));
+    }
+    for (name, is_boolean) in &sought.written {
+        seen.variables
+            .insert(name.clone(), variable(member, name, Some(*is_boolean)));
+    }
+    seen
+}
+
+/// The files that define it: MPI's functions are those of the library that defines MPI.
+fn functions(member: &Member, name: &str) -> Vec<String> {
+    if mpi::find(name).is_some() {
+        let mpi = member.mpi.as_ref();
+        let has = mpi.filter(|mpi| mpi.sites.iter().any(|site| site.name == name));
+        return has.map(|mpi| mpi.library.clone()).into_iter().collect();
+    }
+    let found = member.space.functions(&[name]).unwrap_or_default();
+    found.into_iter().map(|(module, _)| module.path.clone()).collect()
+}
+
+/// `written` says whether a boolean is to be written, if anything is.
+fn variable(member: &Member, name: &str, written: Option<bool>) -> Result<SeenVariable, NoVariable> {
+    let found = member.space.variable(&VariableName::from(name));
+    let location = found.map_err(|error| match error {
+        VariableError::NotFound { .. } => NoVariable::Missing,
+        VariableError::Ambiguous { places, .. } => {
+            NoVariable::Several(places.iter().map(ToString::to_string).collect())
+        }
+        other => NoVariable::Other(other.to_string()),
+    })?;
+    let refusal = written.and_then(|is_boolean| {
+        // As the actuator does before it writes.
+        let slot = Slot::validate(&location, is_boolean.then_some(ValueType::Bool));
+        slot.err().map(refusal)
+    });
+    let of = location.value_type().map(|of| of.name().to_owned());
+    let value = by_hand::read(&member.space, name).ok();
+    Ok(SeenVariable {
+        file: location.module.path.clone(),
+        of,
+        now: value.and_then(|text| text.split(" (").next().map(str::to_owned)),
+        refusal,
+    })
+}
+
+fn refusal(error: SlotError) -> Refusal {
+    let text = error.to_string();
+    match error {
+        SlotError::ReadOnly { .. } => Refusal::ReadOnly(text),
+        SlotError::TypeUnknown { .. }
+        | SlotError::WrongSize { .. }
+        | SlotError::WrongType { .. }
+        | SlotError::Misaligned { .. } => Refusal::Type(text),
+        _ => Refusal::Other(text),
+    }
+}
+
+/// Every name that the processes have, where one that the rule wants is missing: else nobody asks for the nearest.
+pub(super) fn all_names(job: &Job, seen: &[SeenProcess], sought: &Sought) -> AllNames {
+    let lacks = |process: &SeenProcess| {
+        sought
+            .functions
+            .iter()
+            .any(|name| !process.functions.contains_key(name))
+            || process.variables.values().any(|variable| variable.is_err())
+    };
+    let mut names = AllNames::default();
+    let mut known = BTreeSet::new();
+    for (member, _) in job.members.iter().zip(seen).filter(|(_, process)| lacks(process)) {
+        for module in &member.space.modules {
+            if !known.insert((format!("{:?}", module.device), module.inode)) {
+                continue;
+            }
+            for symbol in module.image.defined_symbols().unwrap_or_default() {
+                match symbol.kind {
+                    SymbolKind::Function => names.functions.push(symbol.name),
+                    SymbolKind::Variable => names.variables.push(symbol.name),
+                    _ => {}
+                }
+            }
+        }
+    }
+    names
+}

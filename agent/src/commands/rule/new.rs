@@ -1,0 +1,99 @@
+//! `tuneagent rule new`: a rule to begin with, from the symbols of a program. Reads the program, and changes nothing.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use tuner::{image::Image, space::AddressSpace};
+
+use super::{candidates::Candidates, skeleton::skeleton};
+use crate::{
+    cli::NewRuleArgs,
+    commands::{by_hand, target},
+    discover::Scout,
+    exit::{Code, Failure, Outcome},
+};
+
+pub(super) fn run(args: &NewRuleArgs) -> Outcome {
+    let is_word =
+        |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    if !args.name.split('-').all(is_word) {
+        return Err(Failure::not_there(format!(
+            "`{}` cannot be a rule's name: small letters, digits and single dashes between them",
+            args.name
+        )));
+    }
+    let candidates = match (&args.pid, &args.file) {
+        (Some(target), _) => Some(of_process(target, args.any_user)?),
+        (None, Some(file)) => Some(of_file(file)?),
+        (None, None) => None,
+    };
+    let text = skeleton(&args.name, candidates.as_ref());
+    let path = PathBuf::from(format!("{}.yaml", args.name));
+    let shown = path.display();
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .map_err(|error| match error.kind() {
+            ErrorKind::AlreadyExists => Failure::no(format!("{shown} is there already; nothing was written")),
+            _ => Failure::not_there(format!("{shown} cannot be written: {error}")),
+        })?;
+    file.write_all(text.as_bytes())
+        .map_err(|error| Failure::no(format!("{shown} could not be written: {error}")))?;
+    say!("{shown} written{}", told(candidates.as_ref()));
+    say!("next: edit it, then tuneagent rule check {shown}");
+    Ok(Code::Done)
+}
+
+fn told(candidates: Option<&Candidates>) -> String {
+    candidates.map_or(String::new(), |found| {
+        let kind = if found.is_mpi { ", an MPI program" } else { "" };
+        format!(
+            " for {}{kind}: {}, {}",
+            found.exe,
+            crate::format::plural(found.functions.len(), "function"),
+            crate::format::plural(found.variables.len(), "variable"),
+        )
+    })
+}
+
+fn of_file(path: &Path) -> Result<Candidates, Failure> {
+    let shown = path.display();
+    let wrong = |what: &dyn std::fmt::Display| Failure::not_there(format!("{shown}: {what}"));
+    let image =
+        Image::read(File::open(path).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+    let exe = path.file_name().unwrap_or_default().to_string_lossy();
+    Candidates::of(&exe, &image).map_err(|error| wrong(&error))
+}
+
+fn of_process(target: &str, any_user: bool) -> Result<Candidates, Failure> {
+    let job = target::job(&mut Scout::default(), target, any_user)?;
+    let Some(member) = job.members.first() else {
+        return Err(Failure::not_there(format!(
+            "no process of {target} could be looked into"
+        )));
+    };
+    let Some(program) = member.space.executable() else {
+        return Err(Failure::not_there(format!(
+            "the program of process {} is not among its files that can be read",
+            member.process.pid
+        )));
+    };
+    let mut candidates = Candidates::of(&member.program(), &program.image)
+        .map_err(|error| Failure::not_there(format!("{}: {error}", program.path)))?;
+    candidates.is_mpi |= member.mpi.is_some();
+    add_values(&mut candidates, &member.space);
+    Ok(candidates)
+}
+
+/// The values of now; a variable that cannot be read has none.
+fn add_values(candidates: &mut Candidates, space: &AddressSpace) {
+    for variable in &mut candidates.variables {
+        let read = by_hand::read(space, &variable.name).ok();
+        // The type is told beside it.
+        variable.now = read.and_then(|text| text.split(" (").next().map(str::to_owned));
+    }
+}

@@ -1,0 +1,231 @@
+use rules::{
+    Measure, ProcessFacts, ProcessId, Time,
+    recording::{Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Record, Writer},
+};
+
+use super::{Act, Replayed, replay};
+use crate::rulebook::{RuleBook, Settings};
+
+/// The master begins and ends an iteration, workers of another host compute for it.
+const RULE: &str = "\
+rule: joined
+about: an iteration of processes on two hosts
+roles:
+  master: rank == 0
+  worker: rank > 0
+probes:
+  begin: {role: master, entry: begin_iteration}
+  end: {role: master, return: end_iteration}
+  compute: {role: worker, span: compute_task}
+capture:
+  begin.number: iteration
+  compute.number: current
+windows:
+  iteration: {from: begin, to: end, key: number}
+  pulse: {every: 100ms}
+metrics:
+  busy: {in: iteration, value: sum(compute.duration)}
+  cpu: {in: pulse, value: sum(cpu.time) / pulse.duration}
+tune:
+  - every: iteration
+    when: busy > 20ms
+    finding: workers are busy for {busy}
+";
+
+const MS: u64 = 1_000_000;
+
+/// A recording of one host, whose own clock began at another time.
+struct Host {
+    writer: Writer,
+    origin_ns: u64,
+}
+
+impl Host {
+    fn new(name: &str, origin_ns: u64, ranks: &[u32]) -> Host {
+        let header = Header {
+            host: name.into(),
+            program: "simulate".into(),
+            wall_start_ns: 1_700_000_000_000_000_000,
+            origin: Time(origin_ns),
+            notes: [].into(),
+        };
+        let mut host = Host {
+            writer: Writer::new(&header).unwrap(),
+            origin_ns,
+        };
+        // Numbers of probes and processes are each host's own.
+        let functions = match ranks {
+            [0] => vec![
+                ("begin_iteration", Place::Entry, "iteration as i32"),
+                ("end_iteration", Place::Span, ""),
+            ],
+            _ => vec![("compute_task", Place::Span, "current as i32")],
+        };
+        for (probe, (function, place, capture)) in (0..).zip(functions) {
+            let captures = Some(capture).filter(|capture| !capture.is_empty());
+            host.put(Record::ProbeDefined {
+                probe: ProbeKey(probe),
+                definition: ProbeDefinition {
+                    name: function.into(),
+                    function: function.into(),
+                    place,
+                    captures: captures
+                        .map(|name| (name.to_string(), CapturedType::Signed))
+                        .into_iter()
+                        .collect(),
+                },
+            });
+        }
+        for (slot, rank) in (0..).zip(ranks) {
+            let facts = ProcessFacts {
+                rank: Some(*rank),
+                exe: "simulate".into(),
+                host: Some(name.into()),
+                ..ProcessFacts::default()
+            };
+            let time = host.at(0);
+            host.put(Record::ProcessJoined {
+                process: ProcessId(slot),
+                time,
+                facts,
+            });
+        }
+        host
+    }
+
+    fn at(&self, ms: u64) -> Time {
+        Time(self.origin_ns + ms * MS)
+    }
+
+    fn put(&mut self, record: Record) {
+        self.writer.write(&record).unwrap();
+    }
+
+    fn hit(&mut self, probe: u32, slot: u32, ms: u64, duration_ms: Option<u64>, number: Option<i64>) {
+        let hit = Hit {
+            probe: ProbeKey(probe),
+            process: ProcessId(slot),
+            thread: 1,
+            time: self.at(ms),
+            duration_ns: duration_ms.map(|ms| ms * MS),
+            captures: number.map(Captured::Signed).into_iter().collect(),
+        };
+        self.put(Record::Hit(hit));
+    }
+
+    /// What every host tells every 50 ms: its processes have used so much CPU, and all hits so far are told.
+    fn pulse(&mut self, ms: u64, slots: u32) {
+        let time = self.at(ms);
+        for process in (0..slots).map(ProcessId) {
+            self.put(Record::Counter {
+                process: Some(process),
+                measure: Measure::CpuTime,
+                time,
+                total: ms * MS / 2,
+            });
+            self.put(Record::Watermark { process, time });
+        }
+        self.put(Record::Tick { time });
+    }
+}
+
+/// Two hosts, the clocks of which began a long time apart: rank 0 here, ranks 1 and 2 there.
+fn hosts() -> [Vec<u8>; 2] {
+    let mut here = Host::new("node1", 5_000 * MS, &[0]);
+    let mut there = Host::new("node2", 900_000 * MS, &[1, 2]);
+    for iteration in 0..4_i64 {
+        let start = iteration as u64 * 100;
+        here.hit(0, 0, start + 10, None, Some(iteration));
+        for worker in 0..2_u64 {
+            let took = 10 + worker + 10 * iteration as u64;
+            there.hit(0, worker as u32, start + 60, Some(took), Some(iteration));
+        }
+        here.hit(1, 0, start + 90, Some(1), None);
+        for ms in [50, 100] {
+            here.pulse(start + ms, 1);
+            there.pulse(start + ms, 2);
+        }
+    }
+    [here.writer.finish(), there.writer.finish()]
+}
+
+/// What a replay tells: windows with their metrics, and findings.
+fn told(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("joined.yaml");
+    std::fs::write(&file, RULE).unwrap();
+    let settings = Settings {
+        parameters: &[],
+        bindings: &[],
+    };
+    let paths = ["none".to_owned(), file.to_string_lossy().into_owned()];
+    let rules = RuleBook::load(&paths, settings, None).unwrap();
+    let named: Vec<_> = recordings
+        .iter()
+        .enumerate()
+        .map(|(number, bytes)| (format!("{number}.rec"), bytes.clone()))
+        .collect();
+    let mut lines = Vec::new();
+    let result = replay(rules, &named, |since_ns, what| match what {
+        Replayed::Window {
+            window,
+            index,
+            metrics,
+            readings,
+            ..
+        } => {
+            assert_eq!(metrics.len(), readings.len());
+            for ((metric, value), reading) in metrics.iter().zip(readings) {
+                assert_eq!(reading.is_none(), value.starts_with("none"), "{metric}: {value}");
+                lines.push(format!("{window} {index}: {metric} {value}"));
+            }
+        }
+        Replayed::Act(Act::Found {
+            text, is_new: true, ..
+        }) => {
+            lines.push(format!("{} ms: {text}", since_ns / MS));
+        }
+        Replayed::Act(_) => {}
+    });
+    (lines, result)
+}
+
+#[test]
+fn recordings_of_several_hosts_are_one_session_whatever_their_clocks_and_their_order() {
+    let [here, there] = hosts();
+    let (lines, result) = told(&[here.clone(), there.clone()]);
+    assert_eq!(result, Ok(()));
+    for expected in [
+        "iteration 0: busy 21 ms",
+        "iteration 1: busy 41 ms",
+        "iteration 2: busy 61 ms",
+        "iteration 3: busy 81 ms",
+        // Three processes, half a CPU each.
+        "pulse 1: cpu 1.5",
+        "pulse 2: cpu 1.5",
+    ] {
+        assert!(
+            lines.iter().any(|line| line == expected),
+            "{expected} is not in {lines:#?}"
+        );
+    }
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.ends_with("ms: workers are busy for 21 ms")),
+        "{lines:#?}"
+    );
+    assert_eq!(told(&[there.clone(), here.clone()]).0, lines);
+}
+
+#[test]
+fn a_recording_that_breaks_off_is_named_and_what_came_before_is_replayed() {
+    let [here, there] = hosts();
+    let torn = there[..there.len() - 1].to_vec();
+    let (lines, result) = told(&[here, torn]);
+    let why = result.unwrap_err();
+    assert!(why.contains("node2"), "{why}");
+    assert!(!lines.is_empty());
+    let (lines, result) = told(&[b"no recording".to_vec()]);
+    assert!(lines.is_empty() && result.unwrap_err().starts_with("0.rec: "));
+}

@@ -1,0 +1,109 @@
+//! How many hits a second one core evaluates: the model optimal-workers on a master and 63 workers.
+//!
+//! `cargo bench -p tuneagent-rules`. An iteration has four sends, replies and computations of each worker, handed in
+//! process by process with a watermark each, as the agent does, and a tick.
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use rules::{CheckedRule, Engine, Observation, ProbeId, ProcessFacts, ProcessId, RuleId, Scalar, Time};
+
+const PROCESSES: u32 = 64;
+const ITERATIONS: u64 = 100;
+const CHUNKS: u64 = 4;
+/// Nanoseconds.
+const ITERATION: u64 = 100_000_000;
+
+fn main() {
+    divan::main();
+}
+
+fn rule() -> CheckedRule {
+    let (_, text) = rules::models()
+        .iter()
+        .find(|(name, _)| *name == "optimal-workers")
+        .expect("it is shipped");
+    CheckedRule::from_source(text).expect("it checks")
+}
+
+fn facts(rank: u32) -> ProcessFacts {
+    ProcessFacts {
+        rank: Some(rank),
+        ..ProcessFacts::default()
+    }
+}
+
+fn engine() -> Engine {
+    let mut engine = Engine::new(vec![rule()], Time(0)).expect("one rule has no conflict");
+    (0..PROCESSES).for_each(|rank| engine.process_joined(ProcessId(rank), facts(rank), Time(0)));
+    engine
+}
+
+fn hit(probe: usize, rank: u32, time: u64, duration_ns: u64, reads: &[f64]) -> Observation {
+    Observation::Hit {
+        rule: RuleId(0),
+        probe: ProbeId(probe),
+        process: ProcessId(rank),
+        thread: 0,
+        time: Time(time),
+        duration_ns,
+        captures: reads.iter().map(|read| Ok(Scalar::Number(*read))).collect(),
+    }
+}
+
+/// The hits of one iteration, the master's first, each process's in the order of their times.
+fn iteration(number: u64) -> Vec<Observation> {
+    let (start, n) = ((number + 1) * ITERATION, number as f64);
+    let workers = PROCESSES - 1;
+    // begin, end, send, reply, compute, in the order of the file.
+    let mut master = vec![hit(0, 0, start, 0, &[n, workers.into()])];
+    let mut out = Vec::new();
+    for chunk in 0..CHUNKS {
+        for worker in 1..=workers {
+            let at = start + chunk * 20_000_000 + u64::from(worker) * 100_000;
+            let work = 1_000_000 + u64::from(worker) * 37;
+            master.push(hit(2, 0, at, 50_000, &[4096.0]));
+            master.push(hit(3, 0, at + work + 50_000, 0, &[worker.into(), 128.0]));
+            out.push((worker, hit(4, worker, at + work, work, &[n])));
+        }
+    }
+    master.push(hit(1, 0, start + 90_000_000, 0, &[]));
+    master.sort_by_key(|hit| match hit {
+        Observation::Hit { time, .. } => *time,
+        _ => Time(0),
+    });
+    out.sort_by_key(|(worker, _)| *worker);
+    master.extend(out.into_iter().map(|(_, hit)| hit));
+    master
+}
+
+fn stream() -> Vec<Vec<Observation>> {
+    (0..ITERATIONS).map(iteration).collect()
+}
+
+fn watermark(rank: u32, number: u64) -> Observation {
+    Observation::Watermark {
+        process: ProcessId(rank),
+        time: Time((number + 1) * ITERATION + 95_000_000),
+    }
+}
+
+fn hits() -> ItemsCount {
+    ItemsCount::new(stream().iter().map(Vec::len).sum::<usize>())
+}
+
+#[divan::bench(sample_count = 50, sample_size = 1)]
+fn one_engine(bencher: Bencher<'_, '_>) {
+    let prepared = stream();
+    bencher
+        .counter(hits())
+        .with_inputs(|| (engine(), prepared.clone()))
+        .bench_local_values(|(mut engine, stream)| {
+            for (number, hits) in (0..).zip(stream) {
+                hits.into_iter().for_each(|hit| engine.observe(hit));
+                (0..PROCESSES).for_each(|rank| engine.observe(watermark(rank, number)));
+                engine.tick(Time((number + 1) * ITERATION + 96_000_000));
+            }
+            assert_eq!(engine.drain_windows().len() as u64, ITERATIONS);
+            engine
+        });
+}

@@ -1,0 +1,104 @@
+//! What captures make of what was read at a hit, without allocation where they keep it or multiply it by a unit.
+
+use crate::eval::Context;
+use crate::lang::ast::Operator;
+use crate::rule::Probe;
+use crate::term::{Term, Typed};
+use crate::value::{Cell, Scalar, finite};
+
+/// The captures of one probe.
+#[derive(Clone, Debug)]
+pub(super) struct Captures {
+    names: Vec<String>,
+    makes: Vec<Make>,
+    /// Each is made of what was read in its own place: they take its place.
+    in_place: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Make {
+    Read(usize),
+    /// As a number, multiplied.
+    Times(usize, f64),
+    Of(Typed),
+}
+
+impl Captures {
+    pub(super) fn of(probe: &Probe) -> Captures {
+        let makes: Vec<Make> = probe.captures.iter().map(|(_, of)| make(of)).collect();
+        let own = |(place, make): (usize, &Make)| match make {
+            Make::Read(read) | Make::Times(read, _) => *read == place,
+            Make::Of(_) => false,
+        };
+        Captures {
+            names: probe.captures.iter().map(|(name, _)| name.clone()).collect(),
+            in_place: makes.iter().enumerate().all(own),
+            makes,
+        }
+    }
+
+    /// The captures of a hit at which this was read.
+    pub(super) fn made(&self, mut reads: Vec<Cell>) -> Vec<Cell> {
+        if !self.in_place || reads.len() != self.makes.len() {
+            let makes = self.makes.iter().zip(&self.names);
+            return makes.map(|(make, name)| named(make.made(&reads), name)).collect();
+        }
+        for ((cell, make), name) in reads.iter_mut().zip(&self.makes).zip(&self.names) {
+            match (&mut *cell, make) {
+                (Ok(Scalar::Number(value)), Make::Read(_)) if value.is_finite() => {}
+                (Ok(Scalar::Number(value)), Make::Times(_, factor)) if (*value * factor).is_finite() => {
+                    *value *= factor;
+                }
+                _ => {
+                    let made = make.of(cell);
+                    *cell = named(made, name);
+                }
+            }
+        }
+        reads
+    }
+}
+
+fn named(cell: Cell, name: &str) -> Cell {
+    cell.map_err(|reason| format!("{name} was not captured: {reason}"))
+}
+
+fn make(of: &Typed) -> Make {
+    match &of.term {
+        Term::Read(place) => Make::Read(*place),
+        Term::Arithmetic(Operator::Multiply, left, right) => match (&left.term, &right.term) {
+            (Term::Read(place), Term::Constant(Scalar::Number(factor)))
+            | (Term::Constant(Scalar::Number(factor)), Term::Read(place)) => Make::Times(*place, *factor),
+            _ => Make::Of(of.clone()),
+        },
+        _ => Make::Of(of.clone()),
+    }
+}
+
+impl Make {
+    fn made(&self, reads: &[Cell]) -> Cell {
+        match self {
+            Make::Read(place) | Make::Times(place, _) => match reads.get(*place) {
+                Some(read) => self.of(read),
+                None => Err("it was not delivered".to_string()),
+            },
+            Make::Of(of) => {
+                let context = Context {
+                    reads,
+                    ..Context::default()
+                };
+                context.eval(of).single()
+            }
+        }
+    }
+
+    fn of(&self, read: &Cell) -> Cell {
+        let value = read.clone()?;
+        match (self, &value) {
+            (Make::Times(_, factor), _) => finite(crate::eval::number(&value)? * factor),
+            // What a program has in memory need not be a number.
+            (_, Scalar::Number(number)) => finite(*number),
+            _ => Ok(value),
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The part of the evaluation that happens where the processes are: hits go in, and what is kept of them comes out.
+//!
+//! A node agent tells its [`Node`] what it observes of its own processes, and hands the [`Report`] it makes from time to
+//! time to the coordinator's [`Engine`](crate::Engine). Hits that have their instance's key in them are folded here, so
+//! that the report holds for each instance one state for each process and fold, however many hits there were. All else
+//! — borders, joins, hits placed by time, measures — is handed on, for its order is known only there.
+//!
+//! When instances began and were over is known only to the coordinator, which tells it by a [`Schedule`]: up to its
+//! reach a node knows where each of its hits belongs, and says so. Reports and schedules may come twice, late and in any
+//! order; a report that never comes is a loss.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::capture::Captures;
+use super::desk::{ByKey, Desk, Instances};
+use super::ledger::{Entry, Ledger};
+use super::output::{Dropped, Observation, ProbeId, RuleId};
+use super::stream::Arrived;
+use crate::facts::ProcessFacts;
+use crate::hit::Hit;
+use crate::partial::Content;
+use crate::rule::{CheckedRule, WindowKind};
+use crate::value::{ProcessId, Time};
+
+/// A node of the job, by the number the coordinator gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeId(pub u32);
+
+/// Evaluates what can be evaluated of rules where the processes are.
+#[derive(Clone, Debug)]
+pub struct Node {
+    id: NodeId,
+    rules: Vec<Local>,
+    processes: BTreeMap<ProcessId, Known>,
+    watermarks: BTreeMap<ProcessId, Time>,
+    /// What is handed on as it is.
+    observations: Vec<Observation>,
+    /// How many reports there were.
+    reports: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    rank: Option<u32>,
+    host: Option<Arc<str>>,
+}
+
+/// What a node keeps of one rule.
+#[derive(Clone, Debug)]
+struct Local {
+    rule: CheckedRule,
+    captures: Vec<Captures>,
+    by_key: ByKey,
+    /// It has a window of a length, whose hits are chosen by the coordinator.
+    timed: bool,
+    desk: Desk,
+    ledgers: Vec<Ledger>,
+    reach: Option<Time>,
+    kept: Kept,
+    late: Vec<Time>,
+    dropped: Dropped,
+}
+
+/// What was made of hits since the last report, by window and instance.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    folds: Vec<Arc<crate::partial::WindowFolds>>,
+    contents: BTreeMap<(usize, u64), Content>,
+    spoiled: Vec<(usize, u64, String)>,
+}
+
+/// What a node hands to the coordinator: plain data.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Whose it is.
+    pub node: NodeId,
+    /// From 0, one more for each report of the node.
+    pub sequence: u64,
+    /// In the order in which the node was told.
+    pub observations: Vec<Observation>,
+    /// What was made of hits since the last report.
+    pub partials: Vec<Partial>,
+    /// For each rule how far the hits that are folded by the node have been placed.
+    pub settled: Vec<Option<Time>>,
+    /// For each rule what was left out since the last report.
+    pub dropped: Vec<Dropped>,
+    pub(super) spoiled: Vec<(RuleId, usize, u64, String)>,
+    pub(super) late: Vec<(RuleId, Time)>,
+}
+
+/// What a node kept of one instance of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Partial {
+    /// The rule.
+    pub rule: RuleId,
+    /// The window, by its place in the file.
+    pub window: usize,
+    /// The number of the instance.
+    pub index: u64,
+    pub(super) content: Content,
+}
+
+impl Partial {
+    /// How many aggregates it holds: one for each process and fold, or for each of their rows.
+    pub fn states(&self) -> usize {
+        self.content.states()
+    }
+}
+
+/// What the coordinator tells its nodes: which instances began and were over.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Schedule {
+    pub(super) rules: Vec<Scheduled>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Scheduled {
+    /// Up to here everything is known.
+    pub(super) reach: Option<Time>,
+    /// For each window its instances that may not have been settled everywhere.
+    pub(super) windows: Vec<Vec<Entry>>,
+}
+
+impl Instances for Kept {
+    fn take(&mut self, window: usize, index: u64, probe: usize, hit: &Hit) {
+        let folds = self.folds.get(window).cloned().unwrap_or_default();
+        let content = self.contents.entry((window, index));
+        content.or_insert_with(|| Content::new(folds)).take(probe, hit);
+    }
+
+    fn spoil(&mut self, window: usize, index: u64, reason: &str) {
+        self.spoiled.push((window, index, reason.to_string()));
+    }
+}
+
+impl Node {
+    /// A node for the rules of the coordinator's engine, in the same order.
+    pub fn new(id: NodeId, rules: Vec<CheckedRule>) -> Node {
+        let local = |rule: CheckedRule| Local {
+            captures: rule.probes.iter().map(Captures::of).collect(),
+            by_key: ByKey::of(&rule),
+            timed: rule
+                .windows
+                .iter()
+                .any(|window| matches!(window.kind, WindowKind::Timed(_))),
+            desk: Desk::default(),
+            ledgers: rule.windows.iter().map(|_| Ledger::default()).collect(),
+            reach: None,
+            kept: Kept {
+                folds: rule.folds.clone(),
+                ..Kept::default()
+            },
+            late: Vec::new(),
+            dropped: Dropped::default(),
+            rule,
+        };
+        Node {
+            id,
+            rules: rules.into_iter().map(local).collect(),
+            processes: BTreeMap::new(),
+            watermarks: BTreeMap::new(),
+            observations: Vec::new(),
+            reports: 0,
+        }
+    }
+
+    /// A process of this node is there. The coordinator is told by [`crate::Engine::process_joined`].
+    pub fn process_joined(&mut self, process: ProcessId, facts: &ProcessFacts) {
+        let known = Known {
+            rank: facts.rank,
+            host: facts.host.as_deref().map(Arc::from),
+        };
+        self.watermarks.remove(&process);
+        self.processes.insert(process, known);
+    }
+
+    /// Takes a measurement of this node or of one of its processes.
+    pub fn observe(&mut self, observation: Observation) {
+        match observation {
+            Observation::Hit {
+                rule: RuleId(rule),
+                probe: ProbeId(probe),
+                process,
+                ..
+            } if self.folds(rule, probe) => {
+                let Some(known) = self.processes.get(&process) else {
+                    return;
+                };
+                if self.rules.get(rule).is_some_and(|local| local.timed) {
+                    self.observations.push(observation.clone());
+                }
+                let watermark = self.watermarks.get(&process).copied();
+                if let Some(local) = self.rules.get_mut(rule) {
+                    local.take(probe, known, watermark, observation);
+                }
+            }
+            Observation::Watermark { process, time } => {
+                let known = self.watermarks.entry(process).or_insert(time);
+                *known = (*known).max(time);
+                self.observations.push(observation);
+            }
+            other => self.observations.push(other),
+        }
+    }
+
+    fn folds(&self, rule: usize, probe: usize) -> bool {
+        self.rules.get(rule).is_some_and(|local| local.by_key.has(probe))
+    }
+
+    /// Learns from the coordinator where hits belong. One that is older than another changes nothing.
+    pub fn learn(&mut self, schedule: &Schedule) {
+        for (local, scheduled) in self.rules.iter_mut().zip(&schedule.rules) {
+            for (ledger, entries) in local.ledgers.iter_mut().zip(&scheduled.windows) {
+                entries.iter().for_each(|entry| ledger.learn(entry));
+            }
+            local.reach = local.reach.max(scheduled.reach);
+            if let Some(reach) = local.reach {
+                let (desk, dropped) = (&mut local.desk, &mut local.dropped);
+                desk.settle(reach, &local.by_key, &mut local.ledgers, dropped, &mut local.kept);
+            }
+        }
+    }
+
+    /// What there is to hand on since the last report.
+    pub fn report(&mut self) -> Report {
+        let mut report = Report {
+            node: self.id,
+            sequence: self.reports,
+            observations: std::mem::take(&mut self.observations),
+            partials: Vec::new(),
+            settled: self.rules.iter().map(|local| local.reach).collect(),
+            dropped: Vec::new(),
+            spoiled: Vec::new(),
+            late: Vec::new(),
+        };
+        self.reports += 1;
+        for (rule, local) in self
+            .rules
+            .iter_mut()
+            .enumerate()
+            .map(|(at, local)| (RuleId(at), local))
+        {
+            let partial = |((window, index), content)| Partial {
+                rule,
+                window,
+                index,
+                content,
+            };
+            let contents = std::mem::take(&mut local.kept.contents);
+            report.partials.extend(contents.into_iter().map(partial));
+            let spoiled = local.kept.spoiled.drain(..);
+            report
+                .spoiled
+                .extend(spoiled.map(|(window, index, reason)| (rule, window, index, reason)));
+            report.late.extend(local.late.drain(..).map(|time| (rule, time)));
+            report.dropped.push(std::mem::take(&mut local.dropped));
+        }
+        report
+    }
+}
+
+impl Local {
+    fn take(&mut self, probe: usize, known: &Known, watermark: Option<Time>, observation: Observation) {
+        let Observation::Hit {
+            process,
+            thread,
+            time,
+            duration_ns,
+            captures,
+            ..
+        } = observation
+        else {
+            return;
+        };
+        if self.reach.max(watermark) >= Some(time) {
+            self.dropped.late += 1;
+            self.late.push(time);
+            return;
+        }
+        let captures = self
+            .captures
+            .get(probe)
+            .map_or_else(Vec::new, |made| made.made(captures));
+        let hit = Hit {
+            time,
+            process,
+            rank: known.rank,
+            host: known.host.clone(),
+            thread,
+            duration_ns,
+            captures,
+        };
+        if !self.desk.push(Arrived { probe, hit }) {
+            self.dropped.overflow += 1;
+            self.late.push(time);
+        }
+    }
+}

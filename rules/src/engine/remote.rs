@@ -1,0 +1,177 @@
+//! What the engine takes from nodes and tells them: see [`super::node`].
+
+use std::collections::BTreeMap;
+
+use super::advance::Due;
+use super::instance::Instance;
+use super::join::Joiner;
+use super::node::{NodeId, Partial, Report, Schedule, Scheduled};
+use super::output::{Observation, RuleId};
+use super::{Engine, Open, Running};
+use crate::value::{ProcessId, Time};
+
+/// Reports that wait for one before them; when there are more it is taken for lost.
+const MOST_EARLY: usize = 64;
+
+/// What is known of a node.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Remote {
+    /// The number of its next report.
+    next: u64,
+    /// Reports that came before their turn.
+    early: BTreeMap<u64, Report>,
+    /// For each rule how far the hits it folds have been placed.
+    settled: Vec<Option<Time>>,
+    /// Its processes, and how far each was heard of.
+    heard: BTreeMap<ProcessId, Time>,
+}
+
+impl Engine {
+    /// A node hands in what it folds by itself, from now on. Windows from probe to probe wait for it.
+    pub fn node_joined(&mut self, node: NodeId) {
+        self.nodes.entry(node).or_default();
+    }
+
+    /// A node will hand in nothing more: what it has not handed in is lost.
+    pub fn node_left(&mut self, node: NodeId) {
+        if let Some(remote) = self.nodes.remove(&node) {
+            self.lose(&remote, Time(u64::MAX));
+        }
+    }
+
+    /// Takes a report; false if the node never joined. One that comes twice changes nothing, one that comes before its
+    /// turn waits for those before it.
+    pub fn take_report(&mut self, report: Report) -> bool {
+        let Some(remote) = self.nodes.get_mut(&report.node) else {
+            return false;
+        };
+        let node = report.node;
+        if report.sequence >= remote.next {
+            remote.early.insert(report.sequence, report);
+        }
+        while let Some(remote) = self.nodes.get_mut(&node) {
+            let Some(first) = remote.early.first_key_value().map(|(number, _)| *number) else {
+                break;
+            };
+            let lost = first > remote.next && remote.early.len() > MOST_EARLY;
+            if first != remote.next && !lost {
+                break;
+            }
+            let Some(report) = remote.early.remove(&first) else {
+                break;
+            };
+            remote.next = first + 1;
+            if lost {
+                let heard = report
+                    .observations
+                    .iter()
+                    .filter_map(watermark)
+                    .map(|(_, time)| time);
+                let (remote, upto) = (remote.clone(), heard.max());
+                self.lose(&remote, upto.unwrap_or(Time(u64::MAX)));
+            }
+            self.take_next(node, report);
+        }
+        true
+    }
+
+    fn take_next(&mut self, node: NodeId, report: Report) {
+        if let Some(remote) = self.nodes.get_mut(&node) {
+            remote
+                .heard
+                .extend(report.observations.iter().filter_map(watermark));
+            remote.settled = report.settled;
+        }
+        report
+            .observations
+            .into_iter()
+            .for_each(|observation| self.observe_of(observation, true));
+        for partial in report.partials {
+            if let Some(running) = self.rules.get_mut(partial.rule.0) {
+                running.merge(&partial);
+            }
+        }
+        for (rule, window, index, reason) in report.spoiled {
+            let running = self.rules.get_mut(rule.0);
+            if let Some(instance) = running.and_then(|running| running.instance(window, index)) {
+                instance.spoil(&reason);
+            }
+        }
+        for (rule, time) in report.late {
+            if let Some(running) = self.rules.get_mut(rule.0) {
+                running.spoil(time, "a hit came late");
+            }
+        }
+        for (running, dropped) in self.rules.iter_mut().zip(&report.dropped) {
+            running.stream.dropped.add(dropped);
+        }
+    }
+
+    /// What nodes must know to place the hits that they fold.
+    pub fn schedule(&self) -> Schedule {
+        let rule = |(rule, running): (usize, &Running)| {
+            let settled = self.settled(RuleId(rule)).flatten();
+            let window = |open: &Open| match open {
+                Open::Probed(track) => track.ledger.since(settled),
+                Open::Timed { .. } | Open::Busy => Vec::new(),
+            };
+            Scheduled {
+                reach: running.stream.frontier(),
+                windows: running.windows.iter().map(window).collect(),
+            }
+        };
+        Schedule {
+            rules: self.rules.iter().enumerate().map(rule).collect(),
+        }
+    }
+
+    /// How far every node has placed the hits of a rule; nothing if there are no nodes.
+    pub(super) fn settled(&self, rule: RuleId) -> Option<Option<Time>> {
+        let settled = |remote: &Remote| remote.settled.get(rule.0).copied().flatten();
+        self.nodes.values().map(settled).min()
+    }
+
+    /// What a node was to hand in is lost.
+    fn lose(&mut self, remote: &Remote, upto: Time) {
+        let from = remote.heard.values().min().copied().unwrap_or_default();
+        for running in &mut self.rules {
+            running.stream.lose(from, upto);
+            running.joiners.iter_mut().for_each(Joiner::clear);
+            running.spoil(upto, "hits were lost in it");
+        }
+    }
+}
+
+fn watermark(observation: &Observation) -> Option<(ProcessId, Time)> {
+    match observation {
+        Observation::Watermark { process, time } => Some((*process, *time)),
+        _ => None,
+    }
+}
+
+impl Running {
+    /// An instance that was not evaluated yet.
+    fn instance(&mut self, window: usize, number: u64) -> Option<&mut Instance> {
+        let closed = self
+            .awaiting
+            .iter_mut()
+            .find_map(|awaiting| match &mut awaiting.due {
+                Due::Closed(closed) if awaiting.place == window && closed.instance.frame.number == number => {
+                    Some(&mut closed.instance)
+                }
+                Due::Closed(_) | Due::Hit { .. } => None,
+            });
+        if closed.is_some() {
+            return closed;
+        }
+        self.windows.get_mut(window)?.track()?.open(number)
+    }
+
+    fn merge(&mut self, partial: &Partial) {
+        match self.instance(partial.window, partial.index) {
+            Some(instance) => instance.fill(|content| content.merge(&partial.content)),
+            // It was not waited for any longer.
+            None => self.stream.dropped.late += partial.content.len() as u64,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Changes that nobody judges, conditions for each process, numbers of processes, and all kinds of changes.
+
+use super::*;
+use crate::{Action, Argument, Computed, Target};
+
+const FRAME: &str = "\
+rule: changes
+about: changes of all kinds
+roles:
+  worker: {if: rank >= 0, count: 2..3}
+probes:
+  step: {entry: step}
+windows:
+  w: {every: 500ms}
+metrics:
+  busy: cpu.time / w.duration
+tune:
+";
+
+/// So many processes whose shares of CPU time are told window by window.
+struct Shares {
+    engine: Engine,
+    totals: Vec<u64>,
+    now: u64,
+}
+
+impl Shares {
+    fn new(tunes: &str, processes: u32) -> Shares {
+        let source = format!("{FRAME}{tunes}");
+        let rule = CheckedRule::from_source(&source);
+        let rule = rule.unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", &source, &wrong)));
+        let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
+        engine.set_mode(RuleId(0), Mode::Applying);
+        for rank in 0..processes {
+            let facts = ProcessFacts {
+                rank: Some(rank),
+                ..ProcessFacts::default()
+            };
+            engine.process_joined(ProcessId(rank), facts, Time(0));
+        }
+        let mut shares = Shares {
+            engine,
+            totals: vec![0; processes as usize],
+            now: 0,
+        };
+        shares.tell();
+        shares
+    }
+
+    fn tell(&mut self) {
+        for (process, total) in (0..).zip(&self.totals) {
+            self.engine.observe(Observation::Counter {
+                process: Some(ProcessId(process)),
+                measure: Measure::CpuTime,
+                time: Time(self.now),
+                total: *total,
+            });
+        }
+    }
+
+    /// A window in which the processes have these percentages of a CPU; every decision is carried out.
+    fn window(&mut self, percent: &[u64]) -> Vec<Output> {
+        self.now += 500 * MS;
+        for (total, percent) in self.totals.iter_mut().zip(percent) {
+            *total += percent * 5 * MS;
+        }
+        self.tell();
+        let outputs = self.engine.tick(Time(self.now));
+        for output in &outputs {
+            if let Output::Decision(decision) = output {
+                self.engine.receipt(decision.id, Outcome::Applied, Time(self.now));
+            }
+        }
+        outputs
+    }
+
+    fn actions(&mut self, percent: &[u64]) -> Vec<String> {
+        let outputs = self.window(percent);
+        let decisions = outputs.iter().filter_map(|output| match output {
+            Output::Decision(decision) => Some(&decision.changes),
+            _ => None,
+        });
+        let change = |change: &Change| format!("{}: {}", change.process.0, change.action);
+        decisions.flatten().map(change).collect()
+    }
+
+    fn why(&self) -> String {
+        self.engine.status()[0].why.clone()
+    }
+}
+
+#[test]
+fn without_a_guard_a_tune_acts_whenever_its_value_differs_and_nothing_is_tried() {
+    let mut shares = Shares::new("  - {set: n, value: floor(sum(busy) * 10)}\n", 2);
+    assert_eq!(shares.actions(&[20, 30]), ["0: set n = 5", "1: set n = 5"]);
+    assert_eq!(shares.actions(&[20, 30]), [""; 0]);
+    assert_eq!(shares.why(), "what it would do is in force");
+    assert_eq!(shares.actions(&[20, 40]), ["0: set n = 6", "1: set n = 6"]);
+    assert!(
+        !shares
+            .window(&[20, 50])
+            .iter()
+            .any(|output| matches!(output, Output::Verdict(_) | Output::FindingOpened(_)))
+    );
+}
+
+#[test]
+fn a_guarded_change_on_trial_does_not_keep_others_from_acting() {
+    let guarded =
+        "  - {set: m, value: 1, when: true, guard: {maximize: sum(busy), over: 1, undo_if_worse_by: 5%}}\n";
+    let mut shares = Shares::new(
+        &format!("{guarded}  - {{set: n, value: floor(sum(busy) * 10)}}\n"),
+        2,
+    );
+    assert_eq!(shares.actions(&[20, 30]).len(), 4);
+    assert_eq!(shares.actions(&[20, 50]), ["0: set n = 7", "1: set n = 7"]);
+}
+
+#[test]
+fn a_condition_for_each_process_changes_those_for_which_it_held_long_enough() {
+    let tune = "  - {set: n, value: floor(busy * 10), when: busy > 50%, for: 2}\n";
+    let mut shares = Shares::new(tune, 3);
+    assert_eq!(shares.actions(&[60, 10, 10]), [""; 0]);
+    assert_eq!(shares.why(), "for: 1 of 2 windows");
+    assert_eq!(shares.actions(&[60, 70, 10]), ["0: set n = 6"]);
+    assert_eq!(shares.actions(&[60, 70, 10]), ["1: set n = 7"]);
+    assert_eq!(shares.actions(&[80, 70, 10]), ["0: set n = 8"]);
+}
+
+#[test]
+fn what_is_in_force_is_undone_in_the_processes_whose_condition_failed() {
+    let mut shares = Shares::new("  - {set: n, value: 1, while: busy > 50%}\n", 2);
+    assert_eq!(shares.actions(&[60, 60]).len(), 2);
+    let outputs = shares.window(&[60, 10]);
+    let undone: Vec<_> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Verdict(verdict) => Some((verdict.keep, verdict.processes.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(undone, [(false, Some([ProcessId(1)].into()))]);
+    assert_eq!(shares.actions(&[60, 70]), ["1: set n = 1"], "it holds again");
+    let outputs = shares.window(&[10, 10]);
+    let all = outputs
+        .iter()
+        .filter(|output| matches!(output, Output::Verdict(_)))
+        .count();
+    assert_eq!(all, 2, "both decisions are undone");
+    assert_eq!(shares.actions(&[10, 10]), [""; 0]);
+}
+
+#[test]
+fn a_rule_waits_for_the_processes_it_is_for() {
+    let mut shares = Shares::new("  - {set: n, value: 1}\n", 1);
+    assert_eq!(shares.actions(&[60]), [""; 0]);
+    assert_eq!(
+        shares.why(),
+        "waits for processes: 1 of at least 2 have the role worker"
+    );
+    let mut shares = Shares::new("  - {set: n, value: 1}\n", 4);
+    assert_eq!(shares.actions(&[60; 4]), [""; 0]);
+    assert_eq!(
+        shares.why(),
+        "waits: 4 processes have the role worker, it is for at most 3"
+    );
+}
+
+#[test]
+fn a_decision_says_what_is_to_be_done() {
+    let tunes = [
+        "  - {call: \"flush(cfg.level, floor(sum(busy)))\", at: {return: mpi.MPI_Send}}",
+        "  - {set_arg: send_block(2), value: \"clamp(original * 2, floor(sum(busy)), 64)\"}",
+        "  - {insert_call: sched_yield(), in: progress, place: return}",
+        "  - {remove_call: log_state}",
+        "  - {enable: step}\n",
+    ];
+    let tunes = tunes.join("\n");
+    let mut shares = Shares::new(&tunes, 2);
+    let outputs = shares.window(&[100, 100]);
+    let decisions: Vec<_> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Decision(decision) => Some(decision),
+            _ => None,
+        })
+        .collect();
+    let texts: Vec<String> = decisions
+        .iter()
+        .map(|decision| decision.changes[0].action.to_string())
+        .collect();
+    assert_eq!(
+        texts,
+        [
+            "call flush(cfg.level, 2)",
+            "set_arg send_block(2) = min(max((original * 2), 2), 64)",
+            "insert_call sched_yield in progress",
+            "remove_call log_state",
+            "enable a probe",
+        ]
+    );
+    let at = decisions[0].at.as_ref().unwrap();
+    assert_eq!(
+        (at.site, &at.target),
+        (
+            crate::Site::Return,
+            &Target::Set(crate::Set::Mpi("MPI_Send".into()))
+        )
+    );
+    let Action::Call { arguments, .. } = &decisions[0].changes[0].action else {
+        panic!()
+    };
+    assert_eq!(arguments[1], Argument::Value(Scalar::Number(2.0)));
+    let Action::SetArgument { value, .. } = &decisions[1].changes[0].action else {
+        panic!()
+    };
+    assert!(matches!(value, Computed::Min(parts) if parts.len() == 2));
+    assert!(matches!(
+        decisions[4].changes[0].action,
+        Action::Enable { probe: ProbeId(0) }
+    ));
+}
+
+#[test]
+fn two_rules_that_change_the_same_are_not_run_together() {
+    let rule = |name: &str, tune: &str| {
+        let source = format!(
+            "{}{tune}",
+            FRAME.replace("rule: changes", &format!("rule: {name}"))
+        );
+        CheckedRule::from_source(&source).unwrap()
+    };
+    let together = |a: &str, b: &str| Engine::new(vec![rule("a", a), rule("b", b)], Time(0)).err();
+    let replace = "  - {replace: f, with: g}\n";
+    assert_eq!(together(replace, replace).unwrap().claim, "the function f");
+    let argument = "  - {set_arg: f(1), value: 2}\n";
+    assert_eq!(together(argument, argument).unwrap().claim, "argument 1 of f");
+    assert!(together(argument, "  - {set_arg: f(2), value: 2}\n").is_none());
+    assert!(together("  - {call: f()}\n", "  - {call: f()}\n").is_none());
+}

@@ -1,0 +1,352 @@
+//! The JSON Schema (draft 2020-12) of a rule file, made of the table of keys, for editors and other tools.
+//!
+//! It knows the form of a rule and nothing of formulas, names and units: what it refuses is wrong, what it lets pass
+//! has to be checked.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{Keys, Names, RULE, Shape};
+
+/// A word that may be a name in formulas, nearly: what is a letter is for the check.
+const WORD: &str = r"[^\s.()\[\]0-9-][^\s.()\[\]-]*";
+
+/// The JSON Schema of a rule file, as text.
+pub fn schema() -> String {
+    let mut definitions = Map::new();
+    let mut schema = mapping(&RULE, &mut definitions);
+    schema.insert(
+        "$schema".into(),
+        "https://json-schema.org/draft/2020-12/schema".into(),
+    );
+    schema.insert("title".into(), "A rule of tuneagent".into());
+    schema.insert("$defs".into(), definitions.into());
+    format!("{:#}", Value::Object(schema))
+}
+
+fn mapping(keys: &'static Keys, definitions: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut properties = Map::new();
+    let mut beside = Map::new();
+    for key in keys.known {
+        let mut property = shape(&key.shape, definitions);
+        property.insert("description".into(), key.doc.into());
+        properties.insert(key.name.into(), property.into());
+        if !key.beside.is_empty() {
+            beside.insert(key.name.into(), key.beside.into());
+        }
+    }
+    let required = keys.known.iter().filter(|key| key.required).map(|key| key.name);
+    let mut schema = object(json!({
+        "type": "object",
+        "properties": properties,
+        "required": required.collect::<Vec<_>>(),
+        "additionalProperties": false,
+    }));
+    if !beside.is_empty() {
+        schema.insert("dependentRequired".into(), beside.into());
+    }
+    let choices = keys.one_of.iter().map(|choice| {
+        let one = choice.iter().map(|name| json!({"required": [name]}));
+        json!({"oneOf": one.collect::<Vec<_>>()})
+    });
+    let choices: Vec<Value> = choices.collect();
+    if !choices.is_empty() {
+        schema.insert("allOf".into(), choices.into());
+    }
+    schema
+}
+
+fn shape(shape_of: &'static Shape, definitions: &mut Map<String, Value>) -> Map<String, Value> {
+    match shape_of {
+        Shape::Text | Shape::Template => plain(definitions, "text", "words for people"),
+        Shape::Name => plain(definitions, "name", "what the rule calls something"),
+        Shape::Symbol => plain(definitions, "symbol", "what the program calls something"),
+        Shape::Formula => plain(
+            definitions,
+            "formula",
+            "a formula, a number with its unit among them",
+        ),
+        // An editor reads `true` as a boolean, and a rule has the same word.
+        Shape::Words(words) => {
+            let switches = words
+                .iter()
+                .filter_map(|word| word.parse::<bool>().ok())
+                .map(Value::from);
+            let words = words.iter().map(|word| Value::from(*word));
+            object(json!({"enum": words.chain(switches).collect::<Vec<_>>()}))
+        }
+        Shape::Mapping(keys) => {
+            let name = keys.place.trim_start_matches("a ").trim_matches('`');
+            if !definitions.contains_key(name) {
+                let definition = mapping(keys, definitions);
+                definitions.insert(name.into(), definition.into());
+            }
+            reference(name)
+        }
+        Shape::Entries(names, of) => object(json!({
+            "type": "object",
+            "propertyNames": {"pattern": pattern(*names)},
+            "additionalProperties": shape(of, definitions),
+        })),
+        Shape::List(of) => object(json!({"type": "array", "items": shape(of, definitions)})),
+        Shape::Either(shapes) => {
+            let any = shapes.iter().map(|one| shape(one, definitions));
+            object(json!({"anyOf": any.collect::<Vec<_>>()}))
+        }
+    }
+}
+
+/// A scalar: an editor has read it as a number or a boolean where it looks like one.
+fn plain(definitions: &mut Map<String, Value>, name: &str, what: &str) -> Map<String, Value> {
+    let definition = json!({"type": ["string", "number", "boolean"], "description": what});
+    definitions.insert(name.into(), definition);
+    reference(name)
+}
+
+fn reference(name: &str) -> Map<String, Value> {
+    object(json!({"$ref": format!("#/$defs/{name}")}))
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+fn pattern(names: Names) -> String {
+    match names {
+        Names::Plain => format!("^{WORD}$"),
+        Names::Captured => format!(r"^{WORD}\.{WORD}$"),
+        Names::Metric => format!(r"^{WORD}(\({WORD}\))?$"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keys::{ALL, Key};
+    use super::super::yaml::{self, Node, Tree};
+    use super::*;
+    use crate::file::RuleFile;
+
+    /// The file as an editor reads it, all scalars being plain.
+    fn as_json(tree: &Tree) -> Value {
+        match &tree.node {
+            Node::Mapping(entries) => entries
+                .iter()
+                .map(|(key, value)| (key.raw.clone(), as_json(value)))
+                .collect::<Map<_, _>>()
+                .into(),
+            Node::Sequence(items) => items.iter().map(as_json).collect(),
+            Node::Scalar(text) => match (text.raw.parse::<f64>(), text.raw.parse::<bool>()) {
+                (Ok(number), _) => number.into(),
+                (_, Ok(switch)) => switch.into(),
+                _ => text.raw.clone().into(),
+            },
+            _ => Value::Null,
+        }
+    }
+
+    fn accepted(source: &str) -> Result<(), String> {
+        let (tree, wrong) = yaml::read(source);
+        assert_eq!(wrong, []);
+        let mut compiler = boon::Compiler::new();
+        compiler.enable_format_assertions();
+        let schema: Value = serde_json::from_str(&schema()).unwrap();
+        compiler.add_resource("rule.json", schema).unwrap();
+        let mut schemas = boon::Schemas::new();
+        let index = compiler.compile("rule.json", &mut schemas).unwrap();
+        let instance = as_json(&tree.unwrap());
+        schemas
+            .validate(&instance, index)
+            .map_err(|wrong| wrong.to_string())
+    }
+
+    fn example() -> &'static str {
+        let page = include_str!("../../LANGUAGE.md");
+        page.split("```")
+            .find_map(|block| block.strip_prefix("yaml\n"))
+            .unwrap()
+    }
+
+    #[test]
+    fn the_schema_accepts_every_shipped_rule_and_the_example_of_the_language() {
+        let shipped = crate::library()
+            .iter()
+            .chain(crate::models())
+            .map(|(_, text)| *text);
+        for source in shipped.chain([example()]) {
+            accepted(source).unwrap_or_else(|wrong| panic!("{source}\n{wrong}"));
+        }
+    }
+
+    #[test]
+    fn the_schema_refuses_what_the_reader_refuses() {
+        let least = "rule: a\nabout: b\nroles: {r: rank == 0}\nwindows: {w: {every: 1s}}\n";
+        assert_eq!(accepted(least), Ok(()));
+        let more = [
+            "abuot: c",
+            "call: f",
+            "names: {2x: y}",
+            "names: [x]",
+            "capture: {x: y}",
+            "probes: {p: {role: r}}",
+            "probes: {p: {entry: f}}",
+            "probes: {p: {role: r, entry: f, span: f}}",
+            "probes: {p: {role: r, entry: f, hook: f}}",
+            "join: {j: {of: [p, q]}}",
+            "metrics: {x: {value: 1}}",
+            "metrics: {T(1): 1}",
+            "metrics: 3",
+            "tune: {finding: x, when: true}",
+            "tune: [{finding: x, when: true, guard: {maximize: x, minimize: y, over: 1, undo_if_worse_by: 1%}}]",
+            "tune: [{finding: x, when: true, at: {}}]",
+            "tune: [{set: x, when: true}]",
+            "tune: [{finding: x}]",
+        ];
+        for line in more {
+            let source = format!("{least}{line}\n");
+            assert!(accepted(&source).is_err(), "{line}");
+            let read = RuleFile::parse(&source).and_then(|file| file.check(&Default::default()));
+            assert!(read.is_err(), "{line}");
+        }
+        for window in ["{}", "{every: 1s, from: p}", "{every: 1s, straddle: maybe}", "1s"] {
+            let source = least.replace("{every: 1s}", window);
+            assert!(accepted(&source).is_err(), "{window}");
+        }
+    }
+
+    #[test]
+    fn what_the_table_calls_required_the_reader_and_the_check_require() {
+        let rule = "rule: a\nabout: b\nparameters: {l: {value: 3, about: c}}\nroles: {r: rank == 0}\nprobes: {p: {role: r, entry: f}, q: {role: r, entry: f}}\n\
+            join: {j: {of: [p, q], by: [p.process = q.process]}}\nwindows: {w: {every: 1s}}\n\
+            metrics: {m: {in: w, value: sum(cpu.time)}}\n\
+            tune: [{set: x, role: r, value: 1, when: m > 1s, guard: {maximize: m, over: 1, undo_if_worse_by: 1%}}]\n";
+        let (tree, _) = yaml::read(rule);
+        let whole = as_json(&tree.unwrap());
+        let check = |value: &Value| {
+            // Every JSON is YAML.
+            let source = value.to_string();
+            RuleFile::parse(&source)
+                .and_then(|file| file.check(&Default::default()))
+                .is_ok()
+        };
+        assert!(check(&whole) && accepted(rule).is_ok());
+        let places = [
+            ("a rule", ""),
+            ("a parameter", "/parameters/l"),
+            ("a probe", "/probes/p"),
+            ("a join", "/join/j"),
+            ("a metric", "/metrics/m"),
+            ("a guard", "/tune/0/guard"),
+            ("a tune", "/tune/0"),
+        ];
+        for (place, at) in places {
+            let keys = ALL.iter().find(|keys| keys.place == place).unwrap();
+            let beside = keys.known.iter().flat_map(|key| key.beside.iter().copied());
+            let required = keys.known.iter().filter(|key| key.required).map(|key| key.name);
+            for name in required.chain(beside) {
+                let mut less = whole.clone();
+                let removed = less
+                    .pointer_mut(at)
+                    .unwrap()
+                    .as_object_mut()
+                    .unwrap()
+                    .remove(name);
+                assert!(removed.is_some(), "{place}: {name}");
+                assert!(!check(&less), "{place}: {name}");
+            }
+        }
+    }
+
+    fn row(key: &Key) -> String {
+        let must = if key.required { "yes" } else { "" };
+        format!("| `{}` | {} | {must} | {} |", key.name, what(&key.shape), key.doc)
+    }
+
+    fn what(shape: &Shape) -> String {
+        match shape {
+            Shape::Text => "text".into(),
+            Shape::Template => "text with formulas".into(),
+            Shape::Formula => "formula".into(),
+            Shape::Name => "name in the rule".into(),
+            Shape::Symbol => "name in the program".into(),
+            Shape::Words(words) => words.join(", "),
+            Shape::Mapping(keys) => keys.place.into(),
+            Shape::Entries(Names::Plain, of) => format!("`name:` {}", what(of)),
+            Shape::Entries(Names::Captured, of) => format!("`probe.name:` {}", what(of)),
+            Shape::Entries(Names::Metric, of) => format!("`name:` or `T(n):` {}", what(of)),
+            Shape::List(of) => format!("list, each {}", what(of)),
+            Shape::Either(shapes) => shapes.iter().map(what).collect::<Vec<_>>().join(", or "),
+        }
+    }
+
+    /// Compares a file with what it should be, or writes it where that is asked for.
+    #[expect(clippy::disallowed_methods, reason = "a test may look at the documents")]
+    fn kept(name: &str, should: impl FnOnce(&str) -> String) {
+        let file = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
+        let is = std::fs::read_to_string(&file).unwrap_or_default();
+        let should = should(&is);
+        if std::env::var_os("TUNEAGENT_UPDATE").is_some() {
+            std::fs::write(file, should).unwrap();
+        } else {
+            let help =
+                "is not what the table of keys makes: TUNEAGENT_UPDATE=1 cargo test -p tuneagent-rules";
+            assert_eq!(is, should, "{name} {help}");
+        }
+    }
+
+    #[test]
+    fn the_schema_beside_the_shipped_rules_is_made_of_the_table_and_each_of_them_names_it() {
+        kept("library/rule.schema.json", |_| schema() + "\n");
+        for (name, text) in crate::library().iter().chain(crate::models()) {
+            let first = "# yaml-language-server: $schema=../rule.schema.json\n";
+            assert!(text.starts_with(first), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_dictionary_of_the_fuzz_target_has_the_words_of_the_language() {
+        let keys = ALL.iter().flat_map(|keys| keys.names());
+        let functions = crate::FUNCTIONS.iter().map(|function| function.name);
+        let measures = crate::Measure::ALL.iter().map(|measure| measure.name());
+        let others = [
+            "by process",
+            " where ",
+            " for ",
+            " in ",
+            " to ",
+            " over ",
+            " as i32",
+            " as bool",
+            "500ms",
+            "1KiB",
+            "5%",
+        ];
+        let words: std::collections::BTreeSet<&str> = keys
+            .chain(functions)
+            .chain(measures)
+            .chain(crate::lang::lexer::WORDS.iter().copied())
+            .chain(others)
+            .collect();
+        let lines = words.iter().map(|word| format!("\"{word}\"\n"));
+        kept("fuzz/rule_file.dict", |_| lines.collect());
+    }
+
+    #[test]
+    fn the_page_of_the_language_has_every_key() {
+        let mut tables = String::new();
+        for keys in ALL {
+            tables += &format!(
+                "| in {} | its value | must be there | |\n|---|---|---|---|\n",
+                keys.place
+            );
+            tables.extend(keys.known.iter().map(|key| row(key) + "\n"));
+            tables += "\n";
+        }
+        kept("LANGUAGE.md", |page| {
+            let (before, rest) = page.split_once("<!-- keys -->\n").unwrap();
+            let (_, after) = rest.split_once("<!-- end of keys -->").unwrap();
+            format!("{before}<!-- keys -->\n{tables}<!-- end of keys -->{after}")
+        });
+    }
+}

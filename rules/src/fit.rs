@@ -1,0 +1,459 @@
+//! Whether a rule fits a program: what it names is there, once, of a type that it can use.
+//!
+//! What the program has is handed in as data; it is not looked at here. Which names are of interest, [`CheckedRule::sought`]
+//! tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::diag::{Diagnostic, Span, did_you_mean};
+use crate::facts::ProcessFacts;
+use crate::file::{Keyword, RuleFile};
+use crate::plan::{PlannedProbe, PlannedVariable, VariableKind};
+use crate::read::{Base, Layout, PlannedCapture};
+use crate::rule::CheckedRule;
+use crate::target::Target;
+
+/// A process as far as a rule is concerned.
+#[derive(Clone, Debug, Default)]
+pub struct SeenProcess {
+    /// What it is called in messages: `process 8123`.
+    pub name: String,
+    /// What its roles follow from.
+    pub facts: ProcessFacts,
+    /// The functions asked for that it has, each with the files that define it.
+    pub functions: BTreeMap<String, Vec<String>>,
+    /// Types of parameters, as the debug information says them, by function and number from 0.
+    pub parameters: BTreeMap<(String, u8), String>,
+    /// The variables asked for.
+    pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
+}
+
+/// A variable of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenVariable {
+    /// The file that has it.
+    pub file: String,
+    /// Its type, such as `i32`; none where the debug information does not say, or it is no number.
+    pub of: Option<String>,
+    /// Its value now, as text.
+    pub now: Option<String>,
+    /// Why it cannot be written as the rule wants to; none where it can, or where no rule wants to.
+    pub refusal: Option<Refusal>,
+}
+
+/// Why a variable cannot be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The program relies on it not to change.
+    ReadOnly(String),
+    /// It is of another type, or its type is not known.
+    Type(String),
+    /// Another reason.
+    Other(String),
+}
+
+/// Why a name means no variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoVariable {
+    /// Nobody defines it.
+    Missing,
+    /// Several are alive: the files and addresses.
+    Several(Vec<String>),
+    /// Another reason, in words.
+    Other(String),
+}
+
+/// What a rule names of a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sought {
+    /// Functions that are probed or waited for.
+    pub functions: BTreeSet<String>,
+    /// Functions and numbers of the parameters that are read.
+    pub parameters: BTreeSet<(String, u8)>,
+    /// Variables that are read.
+    pub variables: BTreeSet<String>,
+    /// Variables that are written, and whether a boolean is.
+    pub written: BTreeMap<String, bool>,
+}
+
+/// All names that a program has, to propose the nearest.
+#[derive(Clone, Debug, Default)]
+pub struct AllNames {
+    /// Functions.
+    pub functions: Vec<String>,
+    /// Variables.
+    pub variables: Vec<String>,
+}
+
+/// How a rule fits a program.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fit {
+    /// What does not.
+    pub diagnostics: Vec<Diagnostic>,
+    /// What the rule does to this program, a sentence each.
+    pub effects: Vec<String>,
+}
+
+impl CheckedRule {
+    /// What the rule names of a program.
+    pub fn sought(&self) -> Sought {
+        let mut sought = Sought::default();
+        for probe in &self.plan.probes {
+            // Which functions a pattern or a set has in a program is seen when it is probed.
+            let Some(function) = probe.target.function() else {
+                continue;
+            };
+            sought.functions.insert(function.to_string());
+            let to = probe.to.as_ref().and_then(Target::function);
+            sought.functions.extend(to.map(str::to_string));
+            for capture in &probe.captures {
+                match (&capture.source.base, capture.source.steps.as_slice()) {
+                    (Base::Argument(number), []) => {
+                        sought.parameters.insert((function.to_string(), *number));
+                    }
+                    (Base::Global(name), []) => {
+                        sought.variables.insert(name.clone());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        for variable in &self.plan.variables {
+            let is_boolean = variable.kind == VariableKind::Boolean;
+            sought.written.insert(variable.name.clone(), is_boolean);
+        }
+        let points = self.tunes.iter().filter_map(|tune| tune.at.as_ref());
+        sought
+            .functions
+            .extend(points.filter_map(|point| point.target.function().map(str::to_string)));
+        sought
+    }
+}
+
+/// Compares a rule with a program. `file` is what `rule` was checked from: the places are in its text.
+pub fn fit(file: &RuleFile, rule: &CheckedRule, program: &[SeenProcess], names: &AllNames) -> Fit {
+    let mut fitting = Fitting {
+        file,
+        names,
+        by_role: BTreeMap::new(),
+        fit: Fit::default(),
+    };
+    for process in program {
+        for role in rule.roles_of(&process.facts) {
+            fitting.by_role.entry(role).or_default().push(process);
+        }
+    }
+    fitting.roles(program.len());
+    for probe in &rule.plan.probes {
+        fitting.probe(probe);
+    }
+    for variable in &rule.plan.variables {
+        fitting.written(variable);
+    }
+    fitting.points();
+    let mut fit = fitting.fit;
+    fit.diagnostics
+        .sort_by_key(|one| one.labels.first().map_or(0, |(span, _)| span.start));
+    fit
+}
+
+struct Fitting<'a> {
+    file: &'a RuleFile,
+    names: &'a AllNames,
+    by_role: BTreeMap<&'a str, Vec<&'a SeenProcess>>,
+    fit: Fit,
+}
+
+impl<'a> Fitting<'a> {
+    fn report(&mut self, diagnostic: Diagnostic) {
+        self.fit.diagnostics.push(diagnostic);
+    }
+
+    fn members(&self, role: &str) -> Vec<&'a SeenProcess> {
+        self.by_role.get(role).cloned().unwrap_or_default()
+    }
+
+    /// A role that nobody has may be taken later; a rule of which nobody has any role is about another program.
+    fn roles(&mut self, processes: usize) {
+        let file = self.file;
+        for role in &file.roles {
+            if self.by_role.contains_key(role.name.raw.as_str()) {
+                continue;
+            }
+            let (name, nobody) = (&role.name.raw, self.by_role.is_empty());
+            let message = match processes {
+                1 => format!("the process has not the role `{name}`"),
+                many => format!("none of the {many} processes has the role `{name}`"),
+            };
+            let wrong = if nobody {
+                Diagnostic::error("E0160", message)
+            } else {
+                Diagnostic::warning("E0160", message)
+            };
+            let span = role.expr.as_ref().map_or(role.name.span, |expr| expr.span);
+            let wrong = wrong.at(span, "false, or not known, of each of them");
+            self.report(wrong.help("nothing is measured or changed for it until a process has it"));
+        }
+    }
+
+    fn probe(&mut self, probe: &PlannedProbe) {
+        let file = self.file;
+        let Some(entry) = file.probes.iter().find(|entry| entry.name.raw == probe.name) else {
+            return;
+        };
+        let members = self.members(&probe.role);
+        let Some(function) = probe.target.function() else {
+            return self.effect(&members, format!("probes {}", probe.function));
+        };
+        if !self.function(function, entry.function.span, &members) {
+            return;
+        }
+        if let (Some(to), Some(text)) = (probe.to.as_ref().and_then(Target::function), &entry.to)
+            && !self.function(to, text.span, &members)
+        {
+            return;
+        }
+        for capture in &probe.captures {
+            self.capture(probe, capture, &members);
+        }
+        let files: BTreeSet<&str> = members
+            .iter()
+            .filter_map(|process| process.functions.get(function))
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        self.effect(
+            &members,
+            format!("probes {} in {}", probe.function, joined(files)),
+        );
+    }
+
+    fn points(&mut self) {
+        let file = self.file;
+        for tune in &file.tunes {
+            let (Some(at), Some(role)) = (&tune.at, &tune.role) else {
+                continue;
+            };
+            let members = self.members(&role.raw);
+            let bound = file.bound(&at.function.raw);
+            if let Some(name) = Target::named(&bound).as_ref().and_then(Target::function) {
+                self.function(name, at.function.span, &members);
+            }
+        }
+    }
+
+    /// True when each of the processes has the function.
+    fn function(&mut self, name: &str, span: Span, members: &[&SeenProcess]) -> bool {
+        let lacking: Vec<&&SeenProcess> = members
+            .iter()
+            .filter(|process| !process.functions.contains_key(name))
+            .collect();
+        if let Some(first) = lacking.first() {
+            let near = nearest(name, &self.names.functions);
+            let message = format!(
+                "{} no function `{name}`",
+                who(lacking.len(), members.len(), &first.name)
+            );
+            let wrong = Diagnostic::error("E0161", message).at(span, "");
+            let help = "it may be inlined everywhere, static in a stripped file, or written otherwise: `--bind` renames it";
+            self.report(wrong.help(near.unwrap_or_else(|| help.to_string())));
+            return false;
+        }
+        let several = members
+            .iter()
+            .find(|process| process.functions.get(name).is_some_and(|files| files.len() > 1));
+        if let Some(process) = several {
+            let files = process
+                .functions
+                .get(name)
+                .map(|files| files.join(", "))
+                .unwrap_or_default();
+            let message = format!("{} has several functions `{name}`: in {files}", process.name);
+            let wrong = Diagnostic::warning("E0163", message).at(span, "each of them is probed");
+            self.report(wrong);
+        }
+        !members.is_empty()
+    }
+
+    fn capture(&mut self, probe: &PlannedProbe, capture: &PlannedCapture, members: &[&SeenProcess]) {
+        let span = self.place_of(probe, capture);
+        match (&capture.source.base, capture.source.steps.as_slice()) {
+            (Base::Global(name), []) => {
+                for process in members {
+                    let Some(Ok(seen)) = process.variables.get(name) else {
+                        return self.no_variable(name, span, process, members);
+                    };
+                    if seen.of.is_none() && capture.layout.is_none() {
+                        return self.type_not_known(name, span);
+                    }
+                    let stated = capture.layout.map(Layout::name);
+                    if let (Some(stated), Some(of)) = (stated, &seen.of)
+                        && stated != *of
+                    {
+                        let message =
+                            format!("`{name}` is read as {stated}, and the program says that it is {of}");
+                        let wrong = Diagnostic::warning("E0165", message).at(span, "");
+                        return self
+                            .report(wrong.help(format!("write `{name} as {of}`, or leave the type out")));
+                    }
+                }
+            }
+            (Base::Argument(number), []) => {
+                let key = (probe.function.clone(), *number);
+                let known = members.iter().find_map(|process| process.parameters.get(&key));
+                match known {
+                    Some(of) if of.starts_with('f') => {
+                        let message = format!(
+                            "parameter {number} of `{}` is {of}, which a probe cannot read",
+                            probe.function
+                        );
+                        let wrong = Diagnostic::error("E0165", message).at(span, "");
+                        self.report(
+                            wrong.help("let the program keep it in a global variable, and name that"),
+                        );
+                    }
+                    None if capture.layout.is_none() && !members.is_empty() => {
+                        self.type_not_known(&format!("arg({number})"), span);
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn type_not_known(&mut self, what: &str, span: Span) {
+        let message =
+            format!("the type of `{what}` is not known: the program has no debug information on it");
+        let wrong = Diagnostic::error("E0164", message).at(span, "");
+        self.report(wrong.help(format!("state it: `{what} as i32`")));
+    }
+
+    fn written(&mut self, variable: &PlannedVariable) {
+        let file = self.file;
+        let sets = file.tunes.iter().filter_map(|tune| tune.action.as_ref());
+        let sets = sets
+            .filter(|action| action.keyword == Keyword::Set)
+            .map(|action| &action.target);
+        let Some(set) = sets.into_iter().find(|set| file.bound(&set.raw) == variable.name) else {
+            return;
+        };
+        let members = self.members(&variable.role);
+        for process in &members {
+            let Some(Ok(seen)) = process.variables.get(&variable.name) else {
+                return self.no_variable(&variable.name, set.span, process, &members);
+            };
+            let wrong = match &seen.refusal {
+                Some(Refusal::ReadOnly(why)) => Diagnostic::error("E0166", why.clone()),
+                Some(Refusal::Type(why)) => Diagnostic::error("E0165", why.clone()),
+                Some(Refusal::Other(why)) => Diagnostic::error("E0167", why.clone()),
+                None if variable.kind == VariableKind::Number && seen.of.as_deref() == Some("bool") => {
+                    let message = format!(
+                        "`{}` is true or false in the program, and the rule sets it to a number",
+                        variable.name
+                    );
+                    Diagnostic::error("E0165", message).help("compare: `x > 1`, or write `true`")
+                }
+                None => continue,
+            };
+            return self.report(wrong.at(set.span, ""));
+        }
+        let seen = members
+            .iter()
+            .filter_map(|process| process.variables.get(&variable.name)?.as_ref().ok());
+        if let Some(first) = seen.into_iter().next() {
+            let of = first.of.as_deref().unwrap_or("of the size of the value");
+            let now = first
+                .now
+                .as_ref()
+                .map_or(String::new(), |now| format!(", now {now}"));
+            let range = variable
+                .range
+                .as_ref()
+                .map_or(String::new(), |range| format!(", only where {range}"));
+            let text = format!("writes {} ({of}{range}{now}) in {}", variable.name, first.file);
+            self.effect(&members, text);
+        }
+    }
+
+    fn no_variable(&mut self, name: &str, span: Span, process: &SeenProcess, members: &[&SeenProcess]) {
+        let wrong = match process.variables.get(name) {
+            Some(Err(NoVariable::Several(places))) => {
+                let message = format!(
+                    "`{name}` means several variables of {}: {}",
+                    process.name,
+                    places.join(", ")
+                );
+                Diagnostic::error("E0163", message)
+                    .at(span, "")
+                    .help("which of them the program uses is not known; name another variable")
+            }
+            Some(Err(NoVariable::Other(why))) => Diagnostic::error("E0167", why.clone()).at(span, ""),
+            _ => {
+                let has = |process: &&&SeenProcess| matches!(process.variables.get(name), Some(Ok(_)));
+                let lacking = members.len() - members.iter().filter(has).count();
+                let message = format!(
+                    "{} no variable `{name}`",
+                    who(lacking, members.len(), &process.name)
+                );
+                let near = nearest(name, &self.names.variables);
+                let help = "it may be static in a stripped file, optimised away, or written otherwise: `--bind` renames it";
+                Diagnostic::error("E0162", message)
+                    .at(span, "")
+                    .help(near.unwrap_or_else(|| help.to_string()))
+            }
+        };
+        self.report(wrong);
+    }
+
+    /// Where the rule says what it captures.
+    fn place_of(&self, probe: &PlannedProbe, capture: &PlannedCapture) -> Span {
+        let entries = self
+            .file
+            .captures
+            .iter()
+            .filter(|entry| entry.probe.raw == probe.name);
+        let mut places = entries.flat_map(|entry| entry.expr.names());
+        let wanted = match &capture.source.base {
+            Base::Global(name) => name.as_str(),
+            Base::Argument(_) | Base::NamedArgument(_) => "arg",
+            Base::ReturnValue => "ret",
+            Base::Known(_) => return self.file.name.span,
+        };
+        let found = places.find(|(name, _)| *name == wanted || self.file.bound(name) == wanted);
+        found.map_or(self.file.name.span, |(_, span)| span)
+    }
+
+    fn effect(&mut self, members: &[&SeenProcess], text: String) {
+        let text = match members {
+            [] => return,
+            [one] => format!("{text}, {}", one.name),
+            many => format!("{text}, {} processes", many.len()),
+        };
+        self.fit.effects.push(text);
+    }
+}
+
+fn who(lacking: usize, members: usize, first: &str) -> String {
+    match (lacking, members) {
+        (1, _) => format!("{first} has"),
+        (lacking, members) if lacking == members => format!("the {members} processes have"),
+        (lacking, members) => format!("{lacking} of the {members} processes have"),
+    }
+}
+
+/// The name nearest to `name`, among very many.
+fn nearest(name: &str, all: &[String]) -> Option<String> {
+    let length = name.len();
+    let near = all
+        .iter()
+        .filter(|other| other.len().abs_diff(length) <= 1 + length / 4);
+    did_you_mean(name, near.map(String::as_str))
+}
+
+fn joined(parts: BTreeSet<&str>) -> String {
+    parts.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests;

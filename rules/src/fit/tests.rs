@@ -1,0 +1,156 @@
+use super::*;
+use crate::diag::render;
+
+const RULE: &str = "\
+rule: fitting
+about: a rule that is compared with programs
+names:
+  lenght: the number of rows
+roles:
+  master: rank == 0
+  worker: rank > 0
+  helper: exe == \"helper\"
+probes:
+  step: {role: worker, span: do_step}
+  send: {role: master, entry: send_task}
+capture:
+  step.rows: lenght
+  step.kind: kind as i32
+  send.size: arg(1) * 1B
+  send.weight: arg(2) as i32
+windows:
+  pulse: {every: 500ms}
+metrics:
+  rows: sum(step.rows / step.kind)
+  size: sum(send.size / send.weight)
+tune:
+  - set: threads
+    role: worker
+    value: max(1, floor(rows))
+    range: 1 <= value <= 8
+    when: size > 1KiB
+    at: {entry: end_step}
+    guard: {maximize: rows, over: 5, undo_if_worse_by: 5%}
+  - set: is_fast
+    role: worker
+    value: true
+    when: size > 1KiB
+    guard: {maximize: rows, over: 5, undo_if_worse_by: 5%}
+";
+
+fn variable(of: &str, now: &str) -> Result<SeenVariable, NoVariable> {
+    Ok(SeenVariable {
+        file: "/usr/bin/simulate".into(),
+        of: Some(of.into()).filter(|of: &String| !of.is_empty()),
+        now: Some(now.into()),
+        refusal: None,
+    })
+}
+
+/// Three ranks that have all that the rule names.
+fn program() -> Vec<SeenProcess> {
+    let rank = |rank: u32| SeenProcess {
+        name: format!("process {}", 100 + rank),
+        facts: ProcessFacts {
+            rank: Some(rank),
+            exe: "simulate".into(),
+            ..ProcessFacts::default()
+        },
+        functions: ["do_step", "send_task", "end_step"]
+            .map(|name| (name.to_string(), vec!["/usr/bin/simulate".to_string()]))
+            .into(),
+        parameters: [(("send_task".to_string(), 1), "u64".to_string())].into(),
+        variables: [
+            ("lenght".to_string(), variable("i64", "100")),
+            ("kind".to_string(), variable("i32", "2")),
+            ("threads".to_string(), variable("i32", "4")),
+            ("is_fast".to_string(), variable("bool", "false")),
+        ]
+        .into(),
+    };
+    (0..3).map(rank).collect()
+}
+
+fn compared(program: &[SeenProcess]) -> (String, Vec<String>) {
+    let file = RuleFile::parse(RULE).unwrap();
+    let rule = file
+        .check(&BTreeMap::new())
+        .unwrap_or_else(|wrong| panic!("{}", render("rule.yaml", RULE, &wrong)));
+    let names = AllNames {
+        functions: ["do_steps", "main", "send_tasks"].map(String::from).into(),
+        variables: ["length", "thread"].map(String::from).into(),
+    };
+    let fit = fit(&file, &rule, program, &names);
+    (render("rule.yaml", RULE, &fit.diagnostics), fit.effects)
+}
+
+#[test]
+fn a_rule_is_told_what_it_names_of_a_program() {
+    let rule = CheckedRule::from_source(RULE).unwrap();
+    insta::assert_debug_snapshot!("sought", rule.sought());
+}
+
+#[test]
+fn a_rule_that_fits_has_effects_with_types_and_files() {
+    let (told, effects) = compared(&program());
+    assert!(
+        told.starts_with("warning[E0160]: none of the 3 processes has the role `helper`"),
+        "{told}"
+    );
+    assert_eq!(told.matches("[E").count(), 1, "{told}");
+    insta::assert_snapshot!("effects", effects.join("\n"));
+}
+
+#[test]
+fn what_does_not_fit_is_shown_at_its_place_with_what_to_do() {
+    let mut cases: Vec<(&str, Vec<SeenProcess>)> = Vec::new();
+    let mut case = |name, change: &dyn Fn(&mut SeenProcess)| {
+        let mut program = program();
+        program.iter_mut().for_each(change);
+        cases.push((name, program));
+    };
+    case("nothing_is_there", &|process| {
+        process.functions.clear();
+        process.variables.clear();
+    });
+    case("one_lacks_it", &|process| {
+        if process.facts.rank == Some(2) {
+            process.functions.remove("do_step");
+            process.variables.insert("kind".into(), Err(NoVariable::Missing));
+        }
+    });
+    case("twice", &|process| {
+        let files = ["/usr/bin/simulate".to_string(), "/usr/lib/libstep.so".to_string()];
+        process
+            .variables
+            .insert("threads".into(), Err(NoVariable::Several(files.to_vec())));
+        process.functions.insert("do_step".into(), files.to_vec());
+    });
+    case("types", &|process| {
+        process.variables.insert("lenght".into(), variable("", "?"));
+        process.variables.insert("kind".into(), variable("i64", "2"));
+        process.parameters.insert(("send_task".into(), 1), "f64".into());
+        process
+            .variables
+            .insert("threads".into(), variable("bool", "true"));
+        let refusal = Some(Refusal::Type("`is_fast` is i32, not bool".into()));
+        let seen = variable("i32", "0").map(|seen| SeenVariable { refusal, ..seen });
+        process.variables.insert("is_fast".into(), seen);
+    });
+    case("read_only", &|process| {
+        let refusal = Some(Refusal::ReadOnly(
+            "`threads` in /usr/bin/simulate is read-only (section .rodata)".into(),
+        ));
+        let seen = variable("i32", "0").map(|seen| SeenVariable { refusal, ..seen });
+        process.variables.insert("threads".into(), seen);
+        process.variables.insert(
+            "is_fast".into(),
+            Err(NoVariable::Other("`is_fast` is thread-local".into())),
+        );
+        process.parameters.clear();
+    });
+    case("another_program", &|process| process.facts.rank = None);
+    for (name, program) in cases {
+        insta::assert_snapshot!(name, compared(&program).0);
+    }
+}

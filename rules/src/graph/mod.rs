@@ -1,0 +1,168 @@
+//! What rules compute, as a graph: common parts shared, constants folded, every part placed as low as it can go; and the
+//! probes that several rules share. For people: `tuneagent rule plan`. Nothing is evaluated by it.
+
+mod place;
+mod probes;
+mod show;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use std::collections::BTreeMap;
+
+pub use place::Placement;
+pub use probes::SharedProbe;
+
+use crate::eval::Context;
+use crate::rule::{CheckedRule, FilledPart};
+use crate::term::{Term, Typed};
+use crate::value::show_cell;
+use place::{is_constant, placement};
+use written::{Written, head};
+
+/// What several rules compute together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    /// Each behind the parts it is made of.
+    pub nodes: Vec<GraphNode>,
+    /// What people know parts by: metrics, and what tunes ask for.
+    pub named: Vec<Named>,
+    /// What is probed, each function once.
+    pub probes: Vec<SharedProbe>,
+}
+
+/// A part of formulas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphNode {
+    /// What it does with its parts: `+`, `max`, `sum(send.size)`.
+    pub label: String,
+    /// The parts it is made of, by their places.
+    pub parts: Vec<usize>,
+    /// Where it is computed; none for a constant, which is known before.
+    pub place: Option<Placement>,
+    /// The rule, and the window at whose close it has its value.
+    pub window: String,
+}
+
+/// A name for a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// The rule.
+    pub rule: String,
+    /// The metric, or what a tune does.
+    pub name: String,
+    /// The part, by its place.
+    pub node: usize,
+}
+
+/// The graph of some rules.
+pub fn graph(rules: &[CheckedRule]) -> Graph {
+    let mut builder = Builder {
+        graph: Graph {
+            nodes: Vec::new(),
+            named: Vec::new(),
+            probes: probes::shared(rules),
+        },
+        known: BTreeMap::new(),
+    };
+    rules.iter().for_each(|rule| builder.rule(rule));
+    builder.graph
+}
+
+struct Builder {
+    graph: Graph,
+    /// What is the same is one part: by label, parts and window.
+    known: BTreeMap<(String, Vec<usize>, String), usize>,
+}
+
+impl Builder {
+    fn rule(&mut self, rule: &CheckedRule) {
+        let mut metrics: Vec<Option<usize>> = Vec::new();
+        for metric in &rule.metrics {
+            if metric.is_called {
+                metrics.push(None);
+                continue;
+            }
+            let node = self.part(rule, metric.window, &metric.value, &metrics);
+            metrics.push(Some(node));
+            self.name(rule, metric.name.clone(), node);
+        }
+        for tune in &rule.tunes {
+            let window = tune.trigger.window();
+            let label = tune
+                .action
+                .as_ref()
+                .map_or("advice".to_string(), |change| change.deed.label());
+            let values = tune.action.iter().flat_map(|change| change.deed.formulas());
+            let guard = tune.guard().map(|guard| &guard.objective);
+            let parts = [("when", &tune.when), ("expect", &tune.expect)];
+            let parts = parts
+                .into_iter()
+                .filter_map(|(what, part)| Some((what, part.as_ref()?)));
+            let parts = parts.chain(values.map(|value| ("value", value)));
+            for (what, part) in parts.chain(guard.map(|guard| ("guard", guard))) {
+                let node = self.part(rule, window, part, &metrics);
+                self.name(rule, format!("{label}: {what}"), node);
+            }
+            for filled in [&tune.finding, &tune.next_start].into_iter().flatten() {
+                for part in &filled.0 {
+                    if let FilledPart::Value(value) = part {
+                        self.part(rule, window, value, &metrics);
+                    }
+                }
+            }
+        }
+    }
+
+    fn name(&mut self, rule: &CheckedRule, name: String, node: usize) {
+        let rule = rule.name.clone();
+        self.graph.named.push(Named { rule, name, node });
+    }
+
+    /// The place of a part, which is new or known.
+    fn part(&mut self, rule: &CheckedRule, window: usize, of: &Typed, metrics: &[Option<usize>]) -> usize {
+        if let Term::Metric(metric) = &of.term
+            && let Some(Some(node)) = metrics.get(*metric)
+        {
+            return *node;
+        }
+        if is_constant(of) {
+            let label = show_cell(&Context::default().eval(of).single(), of.of);
+            return self.node(label, Vec::new(), None, String::new());
+        }
+        let written = Written { rule, window };
+        let window_name = rule.windows.get(window).map_or("", |window| window.name.as_str());
+        let window_name = format!("{}.{window_name}", rule.name);
+        let place = Some(placement(rule, window, of));
+        let inner: Vec<&Typed> = match &of.term {
+            // What is computed of each hit, or of each number, belongs to the fold.
+            Term::Fold(_) | Term::Each { .. } | Term::Call { .. } | Term::OfCalls { .. } => Vec::new(),
+            _ => of.children(),
+        };
+        let label = match inner.is_empty() {
+            true => written.of(of, None),
+            false => head(&of.term),
+        };
+        let parts: Vec<usize> = inner
+            .into_iter()
+            .map(|part| self.part(rule, window, part, metrics))
+            .collect();
+        self.node(label, parts, place, window_name)
+    }
+
+    fn node(&mut self, label: String, parts: Vec<usize>, place: Option<Placement>, window: String) -> usize {
+        let key = (label.clone(), parts.clone(), window.clone());
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let node = self.graph.nodes.len();
+        self.known.insert(key, node);
+        self.graph.nodes.push(GraphNode {
+            label,
+            parts,
+            place,
+            window,
+        });
+        node
+    }
+}

@@ -1,0 +1,98 @@
+//! A graph as text, for people, and in the language of Graphviz.
+
+use std::fmt::Write as _;
+
+use super::{Graph, GraphNode, Placement};
+
+/// Places in the order of their depth, with how they are called.
+const PLACES: [(Placement, &str); 3] = [
+    (Placement::Kernel, "kernel"),
+    (Placement::Node, "node"),
+    (Placement::Coordinator, "coordinator"),
+];
+
+impl Graph {
+    /// For people: what is probed, then every part with where it is computed, then what has a name.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        if !self.probes.is_empty() {
+            out.push_str("probes\n");
+        }
+        for line in self.probe_lines() {
+            let _ = writeln!(out, "  {line}");
+        }
+        out.push_str("parts\n");
+        let width = self.nodes.len().saturating_sub(1).to_string().len() + 1;
+        for (place, node) in self.nodes.iter().enumerate() {
+            let number = format!("#{place}");
+            let at = node
+                .place
+                .map_or_else(|| "constant".to_string(), |place| place.to_string());
+            let window = match node.window.as_str() {
+                "" => String::new(),
+                window => format!("   [{window}]"),
+            };
+            let _ = writeln!(out, "  {number:<width$} {at:<11} {}{window}", self.formula(node));
+        }
+        out.push_str("names\n");
+        for named in &self.named {
+            let _ = writeln!(out, "  {}.{} = #{}", named.rule, named.name, named.node);
+        }
+        out
+    }
+
+    /// A part with the numbers of its parts: `#1 + #2`, `max(#3)`.
+    fn formula(&self, node: &GraphNode) -> String {
+        let parts: Vec<String> = node.parts.iter().map(|part| format!("#{part}")).collect();
+        match (node.label.as_str(), parts.as_slice()) {
+            (label, []) => label.to_string(),
+            ("[ ]", [of, key]) => format!("{of}[{key}]"),
+            ("-" | "not", [of]) => format!("{} {of}", node.label),
+            (label, [a, b]) if !label.starts_with(char::is_alphabetic) || is_word(label) => {
+                format!("{a} {label} {b}")
+            }
+            (label, parts) => format!("{label}({})", parts.join(", ")),
+        }
+    }
+
+    /// For Graphviz: one cluster for each place.
+    pub fn dot(&self) -> String {
+        let mut out = String::from("digraph plan {\n  rankdir=BT;\n  node [shape=box];\n");
+        for (place, name) in PLACES {
+            let _ = writeln!(out, "  subgraph cluster_{name} {{\n    label=\"{name}\";");
+            for (number, node) in self
+                .nodes
+                .iter()
+                .enumerate()
+                .filter(|(_, node)| node.place == Some(place))
+            {
+                let _ = writeln!(out, "    n{number} [label=\"{}\"];", escaped(&node.label));
+            }
+            out.push_str("  }\n");
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            if node.place.is_none() {
+                let label = escaped(&node.label);
+                let _ = writeln!(out, "  n{number} [label=\"{label}\", shape=plaintext];");
+            }
+            for part in &node.parts {
+                let _ = writeln!(out, "  n{part} -> n{number};");
+            }
+        }
+        for (number, named) in self.named.iter().enumerate() {
+            let label = escaped(&format!("{}.{}", named.rule, named.name));
+            let _ = writeln!(out, "  m{number} [label=\"{label}\", shape=ellipse];");
+            let _ = writeln!(out, "  n{} -> m{number};", named.node);
+        }
+        out.push_str("}\n");
+        out
+    }
+}
+
+fn is_word(label: &str) -> bool {
+    ["and", "or", "where"].contains(&label)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}

@@ -1,0 +1,136 @@
+//! `cargo xtask fuzz`: builds the fuzz targets of the crate `rules` and runs each for some seconds, with `--long` for five
+//! minutes. A crash, an input that takes ten seconds or more than 256 MiB is a failure.
+//!
+//! Built by the compiler that builds everything else: libFuzzer only needs the coverage counters that LLVM puts in. An
+//! address sanitizer, for which a nightly compiler would be needed, has nothing to find in a crate that forbids unsafe code.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::process::run;
+use crate::{Result, target_folder};
+
+const TARGETS: [&str; 2] = ["rule_file", "recording"];
+const SMOKE_SECONDS: u32 = 10;
+const LONG_SECONDS: u32 = 300;
+/// Of what a target says that fails.
+const LAST_LINES: usize = 40;
+
+/// What cargo-fuzz gives to the compiler, without a sanitizer. Debug assertions compare values with their types.
+const RUSTFLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1";
+
+pub(crate) fn main(flags: &[&str]) -> Result<()> {
+    crate::only_flags("fuzz", flags, &["--long", "--keep"])?;
+    let root = crate::root();
+    build(&root)?;
+    let seconds = if flags.contains(&"--long") {
+        LONG_SECONDS
+    } else {
+        SMOKE_SECONDS
+    };
+    for target in TARGETS {
+        fuzz(&root, target, seconds)?;
+        if flags.contains(&"--keep") {
+            keep(&root, target)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds the targets and runs each on its corpus and for a few seconds more.
+pub(crate) fn smoke(root: &Path) -> Result<()> {
+    build(root)?;
+    TARGETS
+        .iter()
+        .try_for_each(|target| fuzz(root, target, SMOKE_SECONDS))
+}
+
+/// Each target for five minutes.
+pub(crate) fn long(root: &Path) -> Result<()> {
+    build(root)?;
+    TARGETS
+        .iter()
+        .try_for_each(|target| fuzz(root, target, LONG_SECONDS))
+}
+
+fn folder(root: &Path) -> PathBuf {
+    target_folder(root).join("fuzz")
+}
+
+fn build(root: &Path) -> Result<()> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .args(["build", "--quiet", "--release", "--locked", "--target"])
+        // Named, so that build scripts are built without the counters.
+        .arg(host()?)
+        .current_dir(root.join("rules/fuzz"))
+        .env("CARGO_TARGET_DIR", folder(root))
+        .env("RUSTFLAGS", RUSTFLAGS);
+    run(&mut command)
+}
+
+fn host() -> Result<String> {
+    let facts = crate::process::capture(Command::new("rustc").arg("-vV"))?;
+    let host = facts.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc does not say its host")?.to_owned())
+}
+
+/// The target, what it has found before, and the committed corpus. New inputs go into the first folder.
+fn target(root: &Path, name: &str) -> Result<(Command, PathBuf, PathBuf)> {
+    let binary = folder(root).join(host()?).join("release").join(name);
+    let found = folder(root).join("found").join(name);
+    std::fs::create_dir_all(&found).map_err(|error| format!("{}: {error}", found.display()))?;
+    Ok((
+        Command::new(binary),
+        found,
+        root.join("rules/fuzz/corpus").join(name),
+    ))
+}
+
+fn fuzz(root: &Path, name: &str, seconds: u32) -> Result<()> {
+    let (mut command, found, corpus) = target(root, name)?;
+    command
+        .arg(&found)
+        .arg(corpus)
+        .arg(format!("-max_total_time={seconds}"))
+        .args([
+            "-rss_limit_mb=256",
+            "-timeout=10",
+            "-max_len=4096",
+            "-print_final_stats=1",
+        ])
+        .arg(format!("-artifact_prefix={}/{name}-", folder(root).display()));
+    let dictionary = root.join("rules/fuzz").join(format!("{name}.dict"));
+    if dictionary.exists() {
+        command.arg(format!("-dict={}", dictionary.display()));
+    }
+    let output = command
+        .output()
+        .map_err(|error| format!("{name} cannot be started: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        let figures = said.lines().filter_map(|line| line.strip_prefix("stat::"));
+        let figures: Vec<String> = figures
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+            .collect();
+        println!("    {name}: {}", figures.join(", "));
+        return Ok(());
+    }
+    let lines: Vec<&str> = said.lines().collect();
+    let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
+    Err(format!(
+        "{last}\n{name} ended with {}; the input is kept where the lines above say: make it a test, then mend it",
+        output.status
+    ))
+}
+
+/// Adds to the committed corpus the fewest inputs that reach what it does not reach yet; how often does not count.
+fn keep(root: &Path, name: &str) -> Result<()> {
+    let (mut command, found, corpus) = target(root, name)?;
+    run(command
+        .args(["-set_cover_merge=1", "-use_counters=0"])
+        .arg(corpus)
+        .arg(found))
+}
