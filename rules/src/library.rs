@@ -67,7 +67,10 @@ mod tests {
             }
         }
         files.sort();
-        let shipped = library().iter().chain(models()).map(|(name, _)| format!("{name}.yaml"));
+        let shipped = library()
+            .iter()
+            .chain(models())
+            .map(|(name, _)| format!("{name}.yaml"));
         let mut shipped: Vec<String> = shipped.collect();
         shipped.sort();
         assert_eq!(files, shipped);

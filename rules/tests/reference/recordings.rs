@@ -1,5 +1,5 @@
 //! Each shipped model and metric on a recording that was made from the numbers of its work: windows, metrics and decisions are
-//! those of the reference. The recordings are files, for `tuneagent replay` too; `RECORDINGS=write` makes them anew.
+//! those of the reference. The recordings are files, for `tuneagent replay` too; `TUNEAGENT_UPDATE=1` makes them anew.
 
 use rules::Measure;
 
@@ -292,7 +292,7 @@ fn recorded(name: &str) -> Vec<u8> {
     reason = "the files are made by the test that compares them"
 )]
 fn every_recording_is_what_the_numbers_of_its_work_make() {
-    let writes = std::env::var("RECORDINGS").is_ok_and(|word| word == "write");
+    let writes = std::env::var("TUNEAGENT_UPDATE").is_ok();
     for (name, tape) in ALL {
         let made = tape().bytes();
         assert!(made.len() < 50_000, "{name}: {} bytes", made.len());
@@ -301,7 +301,7 @@ fn every_recording_is_what_the_numbers_of_its_work_make() {
         }
         assert!(
             recorded(name) == made,
-            "{name}.rec is another: RECORDINGS=write makes it anew"
+            "{name}.rec is another: TUNEAGENT_UPDATE=1 makes it anew"
         );
     }
 }
