@@ -148,11 +148,14 @@ pub enum RuleCommand {
     New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
     Check(CheckRuleArgs),
-    /// What rules need measured, probed and written, and what is sent for each hit
+    /// What rules compute and where: parts they share, probes they share, kernel, node or coordinator
     Plan {
-        /// The files, or names of built-in rules
+        /// Built-in rules by their names, files, folders
         #[arg(required = true)]
-        files: Vec<PathBuf>,
+        rules: Vec<String>,
+        /// For Graphviz
+        #[arg(long)]
+        dot: bool,
     },
     /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
     Schema,

@@ -4,6 +4,7 @@ mod attach;
 mod by_hand;
 mod doctor;
 mod explain;
+mod graph;
 mod history;
 mod ps;
 mod replay;

@@ -8,7 +8,7 @@ mod sources;
 
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
-pub use sources::Settings;
+pub use sources::{Settings, beside, load};
 
 use std::{
     collections::{BTreeMap, BTreeSet},

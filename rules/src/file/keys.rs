@@ -207,7 +207,11 @@ pub(crate) const PARAMETER: Keys = Keys {
 pub(crate) const PROBE: Keys = Keys {
     place: "a probe",
     known: &[
-        key("role", Shape::Name, "The role whose processes are probed.").required(),
+        key(
+            "role",
+            Shape::Name,
+            "The role whose processes are probed; may be left out where there is one.",
+        ),
         key(
             "entry",
             Shape::Symbol,

@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn accepted(source: &str) -> Result<(), String> {
-        let (tree, wrong) = yaml::read(source);
+        let (tree, wrong) = yaml::read(source, None);
         assert_eq!(wrong, []);
         let mut compiler = boon::Compiler::new();
         compiler.enable_format_assertions();
@@ -221,7 +221,7 @@ mod tests {
             join: {j: {of: [p, q], by: [p.process = q.process]}}\nwindows: {w: {every: 1s}}\n\
             metrics: {m: {in: w, value: sum(cpu.time)}}\n\
             tune: [{set: x, role: r, value: 1, when: m > 1s, guard: {maximize: m, over: 1, undo_if_worse_by: 1%}}]\n";
-        let (tree, _) = yaml::read(rule);
+        let (tree, _) = yaml::read(rule, None);
         let whole = as_json(&tree.unwrap());
         let check = |value: &Value| {
             // Every JSON is YAML.
