@@ -134,8 +134,7 @@ pub(crate) const RULE: Keys = Keys {
                 &Shape::Either(&[Shape::Formula, Shape::Mapping(&ROLE)]),
             ),
             "Which processes the rule is about: for each role a condition on the facts of a process.",
-        )
-        .required(),
+        ),
         key(
             "probes",
             Shape::Entries(Names::Plain, &Shape::Mapping(&PROBE)),
@@ -309,7 +308,7 @@ pub(crate) const TUNE: Keys = Keys {
             Shape::Symbol,
             "The variable to write, or a part of one; a tune without an action only finds.",
         )
-        .beside(&["role", "value"]),
+        .beside(&["value"]),
         key(
             "call",
             Shape::Formula,

@@ -74,7 +74,11 @@ fn values(rule: &CheckedRule, content: Content) -> Vec<(String, Value)> {
         probe_roles: rule.probe_roles(),
         ..WindowData::default()
     };
-    rule.evaluate(0, &window.with(Arc::new(content)), crate::calls::Memory::default())
+    rule.evaluate(
+        0,
+        &window.with(Arc::new(content)),
+        crate::calls::Memory::default(),
+    )
 }
 
 proptest! {
