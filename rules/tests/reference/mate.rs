@@ -291,20 +291,16 @@ impl Farm {
             sizes.push(chunk);
             at += 1.0;
             // Nobody has to be finished for it: what workers compute is still to come.
-            (0..=workers).for_each(|rank| self.bench.watermark(rank, at));
             self.told(at);
             chunk = self.chunk as u32;
         }
         self.bench.hit("end", 0, start + 900_000.0, 0.0, &[]);
-        for rank in 0..=workers {
-            self.bench.watermark(rank, start + 950_000.0);
-        }
         self.told(start + 950_000.0);
         (sizes, left)
     }
 
     fn told(&mut self, at: f64) {
-        for decision in self.bench.tick(at) {
+        for decision in self.bench.until(at) {
             self.first = written(&decision, "globalSizeFirst").unwrap_or(self.first);
             self.chunk = written(&decision, "globalSizeChunk").unwrap_or(self.chunk);
         }
@@ -339,6 +335,28 @@ fn s0_5_2_the_batches_of_factoring() {
         // App. C ends after ten batches, however much is left; there are more here.
         assert!(rest <= 2 * workers, "{what}: {found:?}, {rest}");
     }
+}
+
+#[test]
+fn s0_5_2_1_factoring_follows_the_number_of_workers() {
+    // μ = 10 ms and σ = 2 ms of eight workers; then four of them are in use: x_i = 2 + 0.2·sqrt(4/2).
+    let mut farm = Farm::new([8.0, 12.0].repeat(4));
+    farm.iteration(1000);
+    farm.iteration(1000);
+    farm.times.truncate(4);
+    let (found, _) = farm.iteration(1000);
+    let x_i = last_of(&["x: factoring_x(1, 10ms, 2ms, 4)"]);
+    near(x_i, 2.282_843, 6, "S0 §5.2 x_i of four workers");
+    assert_eq!(found[0], 89, "the first chunk is that of eight");
+    assert_eq!(
+        f64::from(found[1]),
+        (f64::from(1000 - 89 * 4) / (x_i * 4.0)).floor()
+    );
+    assert_eq!(
+        farm.first,
+        (1000.0 / ((x_i - 1.0) * 4.0)).floor(),
+        "S0 §5.2 F_0 of four workers"
+    );
 }
 
 #[test]
