@@ -13,9 +13,11 @@
 #![deny(unsafe_code)]
 pub mod actuator;
 pub mod address;
+pub mod catalog;
 pub mod clock;
 pub mod code;
 pub mod dwarf;
+pub mod function;
 pub mod image;
 pub mod journal;
 mod link_map;

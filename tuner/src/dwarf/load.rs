@@ -27,7 +27,6 @@ const DEBUG_INFO: &str = ".debug_info";
 static KEPT_BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// What one file and those that belong to it tell about its types and sources.
-#[derive(Debug)]
 pub(crate) struct DebugInfo {
     pub(super) main: Sections,
     /// What several files share (dwz).
@@ -41,10 +40,17 @@ pub(crate) struct DebugInfo {
 }
 
 /// The debug information of an image, once it was asked for.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Kept(Mutex<Known>);
 
-#[derive(Debug, Default)]
+impl std::fmt::Debug for Kept {
+    /// Not megabytes of it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kept")
+    }
+}
+
+#[derive(Default)]
 enum Known {
     #[default]
     Unread,
@@ -95,7 +101,7 @@ impl DebugInfo {
         let supplementary = supplementary.map(|other| sections(&other, &mut bytes, |id| Some(id.name())));
         let package = files::package(from).or_else(|| files::package(image));
         let package = package
-            .map(|file| DwarfPackageSections::load(|id| section(&file, id, id.dwo_name(), &mut bytes)))
+            .map(|file| DwarfPackageSections::load(|id| section(&file, id.dwo_name(), &mut bytes)))
             .transpose()?;
         let mut units = main.debug_info.borrow(slice).units();
         let mut count = 0;
@@ -144,21 +150,15 @@ fn sections(
     bytes: &mut u64,
     name: impl Fn(SectionId) -> Option<&'static str>,
 ) -> Result<Sections, ImageError> {
-    DwarfSections::load(|id| section(image, id, name(id), bytes))
+    use SectionId::{DebugAranges, DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames};
+    DwarfSections::load(|id| match id {
+        DebugAranges | DebugLoc | DebugLocLists | DebugMacinfo | DebugMacro | DebugNames => Ok(Vec::new()),
+        id => section(image, name(id), bytes),
+    })
 }
 
-fn section(
-    image: &Image,
-    id: SectionId,
-    name: Option<&'static str>,
-    bytes: &mut u64,
-) -> Result<Vec<u8>, ImageError> {
-    use SectionId::{DebugAranges, DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro, DebugNames};
-    let is_used = !matches!(
-        id,
-        DebugAranges | DebugLoc | DebugLocLists | DebugMacinfo | DebugMacro | DebugNames
-    );
-    let Some(name) = name.filter(|_| is_used) else {
+fn section(image: &Image, name: Option<&'static str>, bytes: &mut u64) -> Result<Vec<u8>, ImageError> {
+    let Some(name) = name else {
         return Ok(Vec::new());
     };
     let section = image.section_bytes_up_to(name, BYTES_MAX.saturating_sub(*bytes))?;

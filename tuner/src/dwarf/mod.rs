@@ -10,6 +10,7 @@ mod load;
 mod parameters;
 mod search;
 mod types;
+mod units;
 mod view;
 mod walk;
 
@@ -158,8 +159,7 @@ pub fn describe(
     let units = units_with(&view, addresses)?;
     view.search(&units, |unit, entry, scopes| {
         let address = match entry.tag() {
-            gimli::DW_TAG_variable if !is_in_common_block(scopes) => fixed_address(unit, entry)?,
-            gimli::DW_TAG_common_block => fixed_address(unit, entry)?,
+            gimli::DW_TAG_variable => fixed_address(unit, entry)?,
             gimli::DW_TAG_subprogram => parameters::entry_address(unit, entry)?,
             _ => None,
         };
@@ -194,7 +194,8 @@ fn description<'a>(
 ) -> Found<Option<Description>> {
     let (of, type_name) = match entry.tag() {
         gimli::DW_TAG_subprogram => (None, parameters::signature(view, unit, entry)?),
-        gimli::DW_TAG_common_block => {
+        // Its first variable is where the symbol is.
+        _ if is_in_common_block(scopes) => {
             let kind = Kind::Compound;
             (Some(VariableType { kind, size: 0 }), "common block".to_owned())
         }
@@ -245,6 +246,7 @@ pub fn trail(image: &Image, address: LinkAddress, steps: &[Step]) -> Result<Opti
             _ => None,
         },
         others: Vec::new(),
+        block: None,
     };
     let found = view.search(&units, |unit, entry, scopes| {
         start.is_here(&view, unit, entry, scopes)
@@ -271,6 +273,8 @@ struct Start<'s> {
     member: Option<&'s str>,
     /// In a common block, the names of the others.
     others: Vec<String>,
+    /// The common block that was seen last, by its place, and its address: that of its first variable.
+    block: Option<(usize, gimli::UnitOffset, u64)>,
 }
 
 impl Start<'_> {
@@ -292,7 +296,13 @@ impl Start<'_> {
             let place = view.type_of(unit, entry)?.filter(|_| address == self.address.0);
             return Ok(place.map(|place| (place, None)));
         };
-        if fixed_address(unit, block)? != Some(self.address.0) {
+        let place = (view::start(&unit.unit.header), block.offset());
+        let start = match self.block {
+            Some((unit, offset, start)) if (unit, offset) == place => start,
+            _ => address,
+        };
+        self.block = Some((place.0, place.1, start));
+        if start != self.address.0 {
             return Ok(None);
         }
         let name = view.text(unit, entry, gimli::DW_AT_name)?.unwrap_or_default();

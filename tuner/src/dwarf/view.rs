@@ -1,22 +1,16 @@
 //! Reads debug information: units, the entries in them, references from one to another. Knows nothing of what is looked for.
-//!
-//! Programs with a gigabyte of debug information exist, and most questions are about one name or one address. So no index is built: the
-//! bytes that an entry of that name or address must contain are searched for (a unit without them cannot be meant), and only the units
-//! that have them are read. Where entries name their strings and addresses by number, those tables are searched the same way.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::load::{DebugInfo, Slice, slice};
+use super::units::Bases;
+use crate::image::{Image, ImageError};
 use gimli::{
     AttributeValue, DebugInfoOffset, DebugTypeSignature, DebuggingInformationEntry, Dwarf, DwarfPackage,
-    Operation, Section, Unit, UnitHeader, UnitOffset, UnitType,
+    Operation, Unit, UnitHeader, UnitOffset, UnitType,
 };
-use memchr::memmem;
-
-use super::load::{DebugInfo, Slice, slice};
-use super::search::Needles;
-use crate::image::{Image, ImageError};
 
 pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 pub(super) type Attribute<'a> = AttributeValue<Slice<'a>>;
@@ -24,12 +18,9 @@ pub(super) type Found<T> = Result<T, gimli::Error>;
 
 /// References that lead on longer than this are a loop.
 pub(super) const CHAIN_MAX: usize = 64;
-/// Text that is found more often than this leaves too little out to be worth the search.
-const PLACES_MAX: usize = 4_096;
-
 /// In which file a unit is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Part {
+pub(super) enum Part {
     Main,
     Supplementary,
     /// The split unit of this skeleton.
@@ -41,7 +32,7 @@ enum Part {
 /// A unit that is read.
 #[derive(Debug)]
 pub(super) struct Loaded<'a> {
-    part: Part,
+    pub(super) part: Part,
     pub(super) dwarf: Rc<Dwarf<Slice<'a>>>,
     pub(super) unit: Unit<Slice<'a>>,
     pub(super) name: String,
@@ -74,27 +65,20 @@ impl<'a> Place<'a> {
 /// The debug information of a file, for one question or several that follow each other.
 pub(super) struct View<'a> {
     image: &'a Image,
-    info: &'a DebugInfo,
-    main: Rc<Dwarf<Slice<'a>>>,
-    supplementary: Option<Rc<Dwarf<Slice<'a>>>>,
+    pub(super) info: &'a DebugInfo,
+    pub(super) main: Rc<Dwarf<Slice<'a>>>,
+    pub(super) supplementary: Option<Rc<Dwarf<Slice<'a>>>>,
     package: Option<DwarfPackage<Slice<'a>>>,
-    heads: Vec<UnitHeader<Slice<'a>>>,
+    pub(super) heads: Vec<UnitHeader<Slice<'a>>>,
     supplementary_heads: OnceCell<Vec<UnitHeader<Slice<'a>>>>,
     known: RefCell<HashMap<(Part, usize), Rc<Loaded<'a>>>>,
     type_units: RefCell<HashMap<Option<usize>, Rc<TypeUnits<'a>>>>,
-    bases: OnceCell<Bases>,
+    pub(super) bases: OnceCell<Bases>,
 }
 
 type TypeUnits<'a> = HashMap<u64, (Rc<Dwarf<Slice<'a>>>, UnitHeader<Slice<'a>>)>;
 
-/// Where each unit's part of the tables of addresses and of strings begins.
-#[derive(Debug, Default)]
-struct Bases {
-    addresses: Vec<(usize, usize)>,
-    strings: Vec<(usize, usize)>,
-}
-
-fn start(header: &UnitHeader<Slice<'_>>) -> usize {
+pub(super) fn start(header: &UnitHeader<Slice<'_>>) -> usize {
     header.offset().0
 }
 
@@ -118,110 +102,9 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The units that have an entry with one of these addresses, or one of these names.
-    pub(super) fn units_with(&self, needles: &Needles<'_>) -> Found<Vec<usize>> {
-        let mut units = BTreeSet::new();
-        let info = self.main.debug_info.reader().slice();
-        let mut add = |at: usize| {
-            let after = self.heads.partition_point(|head| start(head) <= at);
-            units.extend(after.checked_sub(1));
-        };
-        match needles {
-            Needles::Addresses(addresses) => {
-                addresses.find_in(info, 8, &mut add);
-                let table = self.main.debug_addr.reader().slice();
-                let mut places = Vec::new();
-                addresses.find_in(table, 8, &mut |at| places.push(at));
-                units.extend(owners(&self.bases()?.addresses, &places));
-            }
-            Needles::Offsets(offsets) => offsets.find_in(info, 4, &mut add),
-            Needles::Name(name) => {
-                let Some(strings) = self.string_places(name) else {
-                    return Ok((0..self.heads.len()).collect());
-                };
-                let text: Vec<u8> = [name.as_bytes(), b"\0"].concat();
-                memmem::find_iter(info, &text).for_each(&mut add);
-                strings.find_in(info, 4, &mut add);
-                let table = self.main.debug_str_offsets.reader().slice();
-                let mut places = Vec::new();
-                strings.find_in(table, 4, &mut |at| places.push(at));
-                units.extend(owners(&self.bases()?.strings, &places));
-                // Names of split units are in files of their own.
-                units.extend((0..self.heads.len()).filter(|unit| self.is_skeleton(*unit)));
-            }
-        }
-        Ok(units.into_iter().collect())
-    }
-
-    /// Where an entry of the main file is in its section.
-    pub(super) fn offset_of(&self, place: &Place<'a>) -> Option<u64> {
-        let offset = place.offset.to_debug_info_offset(&place.unit.unit.header)?;
-        (place.unit.part == Part::Main).then_some(offset.0 as u64)
-    }
-
-    /// The units that say that code at this address is theirs.
-    pub(super) fn units_around(&self, address: u64) -> Found<Vec<usize>> {
-        let mut units = Vec::new();
-        for (number, head) in self.heads.iter().enumerate() {
-            let unit = self.main.unit(*head)?;
-            let mut ranges = self.main.unit_ranges(&unit)?;
-            while let Some(range) = ranges.next()? {
-                if range.begin <= address && address < range.end {
-                    units.push(number);
-                    break;
-                }
-            }
-        }
-        Ok(units)
-    }
-
     /// Registers in which arguments like integers are passed.
     pub(super) fn integer_registers(&self) -> u8 {
         if self.image.is_arm() { 8 } else { 6 }
-    }
-
-    /// Where the tables of strings have the name, also as the end of a longer one; `None` when at too many places.
-    fn string_places(&self, name: &str) -> Option<super::search::Words> {
-        let text = [name.as_bytes(), b"\0"].concat();
-        let mut places: Vec<u64> = Vec::new();
-        for dwarf in [Some(&self.main), self.supplementary.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            let strings = dwarf.debug_str.reader().slice();
-            let found = memmem::find_iter(strings, &text).take(PLACES_MAX);
-            places.extend(found.map(|at| at as u64));
-        }
-        (places.len() < PLACES_MAX).then(|| super::search::Words::new(places))
-    }
-
-    fn is_skeleton(&self, number: usize) -> bool {
-        self.info.package.is_some()
-            || self.heads.get(number).is_some_and(|head| {
-                matches!(head.type_(), UnitType::Skeleton(_)) || head.version() < 5 && self.has_split_names()
-            })
-    }
-
-    fn has_split_names(&self) -> bool {
-        // In version 4 only split units need the table of addresses.
-        !self.main.debug_addr.reader().is_empty()
-    }
-
-    fn bases(&self) -> Found<&Bases> {
-        if let Some(bases) = self.bases.get() {
-            return Ok(bases);
-        }
-        let mut bases = Bases::default();
-        let has = |section: &Slice<'_>| !section.is_empty();
-        let is_needed = has(self.main.debug_addr.reader()) || has(self.main.debug_str_offsets.reader());
-        for (number, head) in self.heads.iter().enumerate().filter(|_| is_needed) {
-            let unit = self.main.unit(*head)?;
-            bases.addresses.push((unit.addr_base.0, number));
-            bases.strings.push((unit.str_offsets_base.0, number));
-        }
-        bases.addresses.sort_unstable();
-        bases.strings.sort_unstable();
-        Ok(self.bases.get_or_init(|| bases))
     }
 
     /// The unit of this number; of a skeleton the unit that it stands for.
@@ -581,20 +464,6 @@ fn type_headers<'a>(dwarf: &Dwarf<Slice<'a>>) -> Found<Vec<(u64, UnitHeader<Slic
         _ => None,
     };
     Ok(found.into_iter().filter_map(signature).collect())
-}
-
-/// The units whose part of a table the places are in; units that share a part are all meant.
-fn owners(bases: &[(usize, usize)], places: &[usize]) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    for place in places {
-        let after = bases.partition_point(|(base, _)| base <= place);
-        let Some((base, _)) = after.checked_sub(1).and_then(|last| bases.get(last)) else {
-            continue;
-        };
-        let same = bases[..after].iter().rev().take_while(|(other, _)| other == base);
-        found.extend(same.map(|(_, unit)| *unit));
-    }
-    found
 }
 
 fn is_fortran(language: gimli::DwLang) -> bool {

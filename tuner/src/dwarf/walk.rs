@@ -87,6 +87,12 @@ pub enum WalkError {
         /// What.
         of: String,
     },
+    /// The symbol table says that the variable ends before.
+    #[error("the steps lead out of the variable, which takes {size} bytes")]
+    Outside {
+        /// Bytes of the variable.
+        size: u64,
+    },
     /// The offset leaves the address space.
     #[error("the steps lead out of the address space")]
     TooFar,
