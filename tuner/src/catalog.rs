@@ -21,8 +21,10 @@ pub enum Can {
         /// The type has to be stated.
         state_type: bool,
     },
-    /// A struct or an array: its parts can be read and, where that is data, written.
+    /// A struct or an array: its parts can be read and written.
     Parts,
+    /// A pointer: what it leads to can be read and written.
+    Follow,
     /// It can be read, not written, and why.
     Read(&'static str),
     /// Nothing, and why.
@@ -62,12 +64,12 @@ impl Entry {
         match self.kind {
             SymbolKind::Function => return Can::Probe,
             SymbolKind::IndirectFunction => return Can::ProbeChoice,
-            SymbolKind::ThreadLocal => return Can::Nothing("every thread has its own"),
+            SymbolKind::ThreadLocal => return Can::Nothing("per thread"),
             SymbolKind::Other => return Can::Nothing("a label"),
             SymbolKind::Variable => {}
         }
         if !self.is_writable {
-            return Can::Read("read-only data");
+            return Can::Read("constant");
         }
         let of = known.and_then(|known| known.of);
         match of {
@@ -76,10 +78,10 @@ impl Entry {
             Some(VariableType {
                 kind: dwarf::Kind::Pointer,
                 ..
-            }) => Can::Read("a pointer; what it leads to can be set"),
+            }) => Can::Follow,
             Some(_) => Can::Parts,
             None if matches!(self.size, 1 | 2 | 4 | 8) => Can::Set { state_type: true },
-            None => Can::Read("its type is not known"),
+            None => Can::Read("type unknown"),
         }
     }
 }

@@ -42,7 +42,7 @@ impl fmt::Display for FunctionPlace {
 #[derive(Debug, Error)]
 pub enum FunctionError {
     /// Nobody defines it.
-    #[error("no module of process {pid} has a function `{name}`{}", unreadable(*.unreadable))]
+    #[error("no module of process {pid} has a function `{name}`{}", besides(*.unreadable))]
     NotFound {
         /// The process.
         pid: Pid,
@@ -84,7 +84,7 @@ pub enum FunctionError {
     },
 }
 
-fn unreadable(count: usize) -> String {
+fn besides(count: usize) -> String {
     match count {
         0 => String::new(),
         count => format!(" ({count} of its files could not be read)"),

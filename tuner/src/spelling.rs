@@ -98,6 +98,13 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// The name as the source has it, parameters and all; a name that is not mangled is itself.
 pub fn demangle(symbol: &str) -> String {
+    // gfortran's names of what is in a module; the other compilers' look like names of C.
+    if let Some((module, name)) = symbol
+        .strip_prefix("__")
+        .and_then(|rest| rest.split_once("_MOD_"))
+    {
+        return format!("{module}::{name}");
+    }
     demangle_as(symbol, DemangleOptions::new().no_return_type()).unwrap_or_else(|| symbol.to_owned())
 }
 
@@ -225,6 +232,7 @@ mod tests {
     #[test]
     fn names_are_shown_as_the_source_has_them() {
         assert_eq!(demangle("_ZN3app6Solver4stepEd"), "app::Solver::step(double)");
+        assert_eq!(demangle("__config_MOD_chunk"), "config::chunk");
         assert_eq!(demangle("main"), "main");
         assert_eq!(demangle("_Zgarbage"), "_Zgarbage");
     }

@@ -324,9 +324,9 @@ impl<'a> View<'a> {
         let inner = || self.text_of(self.type_of(&place.unit, &entry)?.as_ref(), depth - 1);
         let name = self.text(&place.unit, &entry, gimli::DW_AT_name)?;
         Ok(match (entry.tag(), name) {
-            (gimli::DW_TAG_const_type, _) => format!("const {}", inner()?),
-            (gimli::DW_TAG_volatile_type, _) => format!("volatile {}", inner()?),
-            (gimli::DW_TAG_atomic_type, _) => format!("_Atomic {}", inner()?),
+            (gimli::DW_TAG_const_type, _) => qualified("const", inner()?),
+            (gimli::DW_TAG_volatile_type, _) => qualified("volatile", inner()?),
+            (gimli::DW_TAG_atomic_type, _) => qualified("_Atomic", inner()?),
             (gimli::DW_TAG_restrict_type, _) => inner()?,
             (gimli::DW_TAG_pointer_type, _) => {
                 let inner = inner()?;
@@ -373,6 +373,15 @@ impl<'a> Member<'a> {
             of: self.of?,
             bits: self.bits,
         })
+    }
+}
+
+/// A qualifier of a pointer stands behind its star.
+fn qualified(qualifier: &str, inner: String) -> String {
+    if inner.ends_with('*') {
+        format!("{inner}{qualifier}")
+    } else {
+        format!("{qualifier} {inner}")
     }
 }
 

@@ -109,6 +109,8 @@ pub struct Leaf {
     pub text_bytes: Option<u64>,
     /// Its type, as the language writes it.
     pub type_name: String,
+    /// The first of its fields, when it is a struct.
+    pub fields: Vec<String>,
 }
 
 /// Where steps lead, from the address of a value on.
@@ -388,6 +390,11 @@ impl<'a> Walk<'_, 'a> {
             }
             _ => (false, None),
         };
+        let mut fields = match &shape {
+            Shape::Struct { place, .. } => self.view.field_names(place)?,
+            _ => Vec::new(),
+        };
+        fields.truncate(LISTED_MAX);
         let kind = if of.kind == Kind::Pointer && of.size == 0 {
             Kind::Compound
         } else {
@@ -398,6 +405,7 @@ impl<'a> Walk<'_, 'a> {
             is_char,
             text_bytes,
             type_name,
+            fields,
         })
     }
 }
