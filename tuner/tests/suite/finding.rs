@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use tuner::address::LinkAddress;
+use tuner::catalog::{self, Can};
 use tuner::dwarf::{self, Argument, Kind};
 use tuner::image::Image;
 use tuner::slot::{Slot, SlotError};
@@ -395,6 +396,89 @@ fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_meant() 
 }
 
 #[test]
+fn one_function_is_meant_or_it_is_said_why_not() {
+    let Some(workshop) = Workshop::open() else { return };
+    if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
+        return skip("there is no C++ compiler `c++`");
+    }
+    let Some(program) = Program::start(&workshop.directory.path().join("classes"), &[]) else {
+        return;
+    };
+    let space = program.space();
+    let symbol = |name: &str| {
+        space
+            .function(name)
+            .map(|(_, function)| function.names[0].clone())
+    };
+    assert_eq!(symbol("app::Solver::step(int)").unwrap(), "_ZN3app6Solver4stepEi");
+    assert_eq!(symbol("Solver::step(double)").unwrap(), "_ZN3app6Solver4stepEd");
+    assert_eq!(
+        symbol("free_function").unwrap(),
+        "_Z13free_functionRN3app6SolverEi"
+    );
+    assert_eq!(symbol("twice").unwrap(), "_Z5twiceIiET_S0_");
+    assert_eq!(symbol("classes:main").unwrap(), "main");
+    let error = symbol("Solver::step").unwrap_err().to_string();
+    assert!(error.contains("means 2 functions"), "{error}");
+    assert!(
+        error.contains("app::Solver::step(int) in") && error.contains("app::Solver::step(double) in"),
+        "{error}"
+    );
+    assert_eq!(space.every_function("Solver::step").unwrap().len(), 2);
+    let error = symbol("Solver::stop").unwrap_err().to_string();
+    assert!(error.contains("has a function `Solver::stop`"), "{error}");
+    paths(&workshop, &["-O2"]);
+    let Some(program) = Program::start(&workshop.directory.path().join("paths"), &[]) else {
+        return;
+    };
+    let error = program.space().function("half").unwrap_err().to_string();
+    assert!(
+        error.contains("`half` was inlined and has no code of its own: into step at"),
+        "{error}"
+    );
+    assert!(error.contains("probe step instead"), "{error}");
+}
+
+#[test]
+fn a_file_is_listed_with_types_and_what_can_be_done() {
+    let Some(workshop) = Workshop::open() else { return };
+    paths(&workshop, &[]);
+    let image = image(&workshop, "paths");
+    let entries = catalog::entries(&image, |name| !name.starts_with('_')).unwrap();
+    let known = catalog::describe(&image, &entries).unwrap();
+    let told = |name: &str| {
+        let entry = entries.iter().find(|entry| entry.name == name).unwrap();
+        let known = known.get(&entry.address);
+        let type_name = known.map(|known| known.type_name.clone()).unwrap_or_default();
+        (type_name, entry.size, entry.can(known))
+    };
+    let cases = [
+        ("cfg", "config_t", 48, Can::Parts),
+        ("limits", "int[4]", 16, Can::Parts),
+        ("counter", "int *", 8, Can::Follow),
+        ("mode", "enum mode", 4, Can::Set { state_type: true }),
+        ("fixed", "const struct solver", 32, Can::Read("constant")),
+        ("to_fixed", "const struct solver *const", 8, Can::Read("constant")),
+        ("own", "", 32, Can::Nothing("per thread")),
+    ];
+    for (name, type_name, size, can) in cases {
+        assert_eq!(told(name), (type_name.to_owned(), size, can), "{name}");
+    }
+    let (signature, _, can) = told("step");
+    assert_eq!(can, Can::Probe);
+    assert_eq!(
+        signature,
+        "int (config_t *, int, double, struct node *, const char *)"
+    );
+    let statics = entries.iter().filter(|entry| entry.name == "limit");
+    let sources: Vec<Option<&str>> = statics.map(|entry| entry.source.as_deref()).collect();
+    assert!(
+        sources.contains(&Some("paths.c")) && sources.contains(&Some("other.c")),
+        "{sources:?}"
+    );
+}
+
+#[test]
 fn arguments_lead_on_to_what_they_point_to() {
     let Some(workshop) = Workshop::open() else { return };
     paths(&workshop, &[]);
@@ -516,4 +600,67 @@ fn an_inlined_function_is_told_with_the_call_and_what_can_be_probed() {
     }
     let nothing = dwarf::inlined(&image(&workshop, "paths"), "step").unwrap();
     assert_eq!(nothing, (vec![], 0));
+}
+
+/// Everything that is asked of a file, on one that may be damaged. Answers and errors are both fine; panics and endless loops are not.
+fn ask_everything(image: &Image) {
+    let addresses: Vec<LinkAddress> = match catalog::entries(image, |_| true) {
+        Ok(entries) => entries.iter().map(|entry| entry.address).take(200).collect(),
+        Err(_) => return,
+    };
+    let _ = dwarf::describe(image, &addresses);
+    let _ = dwarf::inlined(image, "half");
+    for address in addresses.iter().take(40) {
+        for steps in ["", ".solver.chunk", "[1][2]", "->next->value", ".calls"] {
+            let steps = tuner::path::steps(steps).unwrap();
+            let _ = dwarf::trail(image, *address, &steps);
+            let _ = dwarf::argument(image, *address, &Argument::Number(0), &steps);
+        }
+    }
+}
+
+#[test]
+fn damaged_files_are_answered_or_refused_and_never_make_us_panic_or_hang() {
+    use proptest::test_runner::{Config, TestRunner};
+    let Some(workshop) = Workshop::open() else { return };
+    let mut whole = Vec::new();
+    for flags in [
+        &["-O2", "-gdwarf-4"][..],
+        &["-O2", "-gdwarf-5"],
+        &["-O2", "-gdwarf-5", "-gz"],
+        &["-O2", "-gdwarf-4", "-fdebug-types-section"],
+    ] {
+        whole.push(std::fs::read(paths(&workshop, flags)).unwrap());
+    }
+    let config = Config {
+        cases: 200,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let damage = proptest::collection::vec((0.0f64..1.0, proptest::num::u8::ANY), 1..30);
+    let cut = proptest::option::weighted(0.2, 0.0f64..1.0);
+    let began = std::time::Instant::now();
+    TestRunner::new(config)
+        .run(&(0..whole.len(), damage, cut), |(which, damage, cut)| {
+            let mut bytes = whole[which].clone();
+            for (place, byte) in damage {
+                let at = (place * bytes.len() as f64) as usize;
+                if let Some(target) = bytes.get_mut(at) {
+                    *target = byte;
+                }
+            }
+            bytes.truncate((cut.unwrap_or(1.0) * bytes.len() as f64) as usize);
+            let mut file = tempfile::tempfile().unwrap();
+            std::io::Write::write_all(&mut file, &bytes).unwrap();
+            if let Ok(image) = Image::read(file) {
+                ask_everything(&image);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(600),
+        "{:?}",
+        began.elapsed()
+    );
 }
