@@ -103,7 +103,7 @@ impl DebugInfo {
         let package = package
             .map(|file| DwarfPackageSections::load(|id| section(&file, id.dwo_name(), &mut bytes)))
             .transpose()?;
-        let mut units = main.debug_info.borrow(slice).units();
+        let mut units = main.debug_info.borrow(|bytes| slice(bytes)).units();
         let mut count = 0;
         while units.next()?.is_some() {
             count += 1;
@@ -141,7 +141,7 @@ impl DebugInfo {
     }
 }
 
-pub(super) fn slice(bytes: &Vec<u8>) -> Slice<'_> {
+pub(super) fn slice(bytes: &[u8]) -> Slice<'_> {
     EndianSlice::new(bytes, LittleEndian)
 }
 

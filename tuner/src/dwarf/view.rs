@@ -76,7 +76,9 @@ pub(super) struct View<'a> {
     pub(super) bases: OnceCell<Bases>,
 }
 
-type TypeUnits<'a> = HashMap<u64, (Rc<Dwarf<Slice<'a>>>, UnitHeader<Slice<'a>>)>;
+/// A unit of types, not yet read.
+type TypeUnit<'a> = (Rc<Dwarf<Slice<'a>>>, UnitHeader<Slice<'a>>);
+type TypeUnits<'a> = HashMap<u64, TypeUnit<'a>>;
 
 pub(super) fn start(header: &UnitHeader<Slice<'_>>) -> usize {
     header.offset().0
@@ -84,10 +86,16 @@ pub(super) fn start(header: &UnitHeader<Slice<'_>>) -> usize {
 
 impl<'a> View<'a> {
     pub(super) fn new(image: &'a Image, info: &'a DebugInfo) -> Result<View<'a>, ImageError> {
-        let supplementary = info.supplementary.as_ref().map(|sections| sections.borrow(slice));
-        let main = info.main.borrow_with_sup(info.supplementary.as_ref(), slice);
+        let supplementary = info
+            .supplementary
+            .as_ref()
+            .map(|sections| sections.borrow(|bytes| slice(bytes)));
+        let main = info
+            .main
+            .borrow_with_sup(info.supplementary.as_ref(), |bytes| slice(bytes));
         let package = info.package.as_ref();
-        let package = package.map(|sections| sections.borrow(slice, Slice::new(&[], gimli::LittleEndian)));
+        let package = package
+            .map(|sections| sections.borrow(|bytes| slice(bytes), Slice::new(&[], gimli::LittleEndian)));
         Ok(View {
             image,
             info,
@@ -157,7 +165,7 @@ impl<'a> View<'a> {
             .info
             .split(self.image, number, &folder, name)
             .map(|sections| {
-                let mut dwarf = sections.borrow(slice);
+                let mut dwarf = sections.borrow(|bytes| slice(bytes));
                 dwarf.make_dwo(&self.main);
                 Rc::new(dwarf)
             }))
@@ -304,10 +312,7 @@ impl<'a> View<'a> {
         }))
     }
 
-    fn packaged_type(
-        &self,
-        signature: DebugTypeSignature,
-    ) -> Found<Option<(Rc<Dwarf<Slice<'a>>>, UnitHeader<Slice<'a>>)>> {
+    fn packaged_type(&self, signature: DebugTypeSignature) -> Found<Option<TypeUnit<'a>>> {
         let Some(package) = &self.package else {
             return Ok(None);
         };
