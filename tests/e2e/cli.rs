@@ -267,8 +267,10 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
     require!(Cc);
     let path = programs::c("settings")?;
     let path = path.to_str().ok_or("the path is no text")?;
+    // One journal for all: what is set is taken back.
+    let state = tempfile::tempdir()?;
     let run = |arguments: &[&str], expected: i32, words: &[&str]| -> Outcome {
-        let (code, text) = Agent::run(arguments)?;
+        let (code, text) = Agent::run_in(state.path(), arguments)?;
         assert_eq!(code, expected, "{arguments:?}: {text}");
         for word in words {
             assert!(text.contains(word), "{arguments:?}: no {word} in {text}");
@@ -348,7 +350,7 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
     line.clear();
     output.read_line(&mut line)?;
     assert_eq!(line, "chunk=65 limit=31 level=3\n");
-    run(&["undo", &pid], 0, &[])?;
+    run(&["undo", &pid], 0, &["current->level is as it was"])?;
     input.write_all(b"x")?;
     line.clear();
     output.read_line(&mut line)?;

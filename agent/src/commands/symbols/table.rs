@@ -9,8 +9,8 @@ const WIDTH: usize = 80;
 const WIDTH_MIN: usize = 60;
 /// A name gets at most one part in so many of the width.
 const NAME_SHARE: usize = 3;
-const SIZE: usize = 9;
-const SECTION_MAX: usize = 12;
+/// A longer name of a section pushes the next column: there are few.
+const SECTION_MAX: usize = 8;
 /// The longest that is usual: `probe (its pick)`.
 const CAN: usize = 16;
 
@@ -41,11 +41,12 @@ pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
         SECTION_MAX,
     )
     .max(7);
-    let fixed = name + SIZE + section + CAN + 10;
+    let size = longest(&|row| count(row.size as f64).len(), usize::MAX).max(4);
+    let fixed = name + size + section + CAN + 10;
     let type_width =
         longest(&|row| type_of(row).chars().count(), usize::MAX).clamp(4, width.saturating_sub(fixed).max(8));
     let mut lines = vec![format!(
-        "  {:<name$}  {:<type_width$}  {:>SIZE$}  {:<section$}  can",
+        "  {:<name$}  {:<type_width$}  {:>size$}  {:<section$}  can",
         "name", "type", "size", "section"
     )];
     for row in rows {
@@ -59,7 +60,7 @@ pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
             continue;
         }
         lines.push(format!(
-            "  {head:<name$}  {:<type_width$}  {:>SIZE$}  {:<section$}  {}",
+            "  {head:<name$}  {:<type_width$}  {:>size$}  {:<section$}  {}",
             cut(type_of(row), type_width),
             count(row.size as f64),
             row.section.as_deref().unwrap_or_default(),
