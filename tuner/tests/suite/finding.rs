@@ -633,7 +633,7 @@ fn damaged_files_are_answered_or_refused_and_never_make_us_panic_or_hang() {
         whole.push(std::fs::read(paths(&workshop, flags)).unwrap());
     }
     let config = Config {
-        cases: 200,
+        cases: 64,
         failure_persistence: None,
         ..Config::default()
     };
