@@ -45,6 +45,7 @@ impl Kind for ProcessError {
             ProcessError::Init
             | ProcessError::KernelThread { .. }
             | ProcessError::Ourselves { .. }
+            | ProcessError::Privileged { .. }
             | ProcessError::NotAProcess { .. } => RefusalKind::Refused,
         }
     }

@@ -4,6 +4,7 @@
 //! - `looking`: processes, modules, functions, types
 //! - `binding`: which bytes a name means
 //! - `writing`: what is written, what is refused, what is taken back
+//! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
 //! - `actuator`: the session of the separate process, and its crashes
 //! - `tidy`: promises that the sources keep
 //!
@@ -15,5 +16,6 @@ mod actuator;
 mod binding;
 mod looking;
 mod programs;
+mod refused;
 mod tidy;
 mod writing;
