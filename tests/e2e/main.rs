@@ -15,6 +15,12 @@ mod lammps;
 // What is written, by hand and by rules, what is put back, and what cannot be written.
 mod change;
 
+// What each capability is for, and what goes without any.
+mod rights;
+
+// The control of a running session.
+mod control;
+
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;
 

@@ -4,7 +4,7 @@ use rustix::process::geteuid;
 use tuner::{memory::MemoryError, process::ProcessError, space::SpaceError};
 
 use crate::{
-    discover::{DiscoverError, Job, ProcessTable, Scout, resolve},
+    discover::{DiscoverError, Job, Member, ProcessTable, Scout, resolve},
     exit::Failure,
     rights,
 };
@@ -17,42 +17,51 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
 /// The job of TARGET. Programs of other users need an extra word.
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
     let job = scout.job_of(pid(target)?).map_err(failure)?;
-    let Some(first) = job.members.first() else {
+    if job.members.is_empty() {
         return Err(Failure::not_there(format!(
             "no process of {target} could be looked into"
         )));
-    };
-    let owner = first.process.uid;
-    let caller = rights::caller();
-    if owner != caller && !any_user {
-        return Err(Failure::not_permitted(format!(
-            "{} (process {}) belongs to {}, not to {}: --any-user says that this is meant",
-            job.program(),
-            first.process.pid,
-            first.process.user(),
-            tuner::who::user_name(caller),
-        )));
     }
-    Ok(job)
+    let caller = rights::caller();
+    let foreign = job.members.iter().find(|member| member.process.uid != caller);
+    let Some(Member { process, .. }) = foreign.filter(|_| !any_user || rights::is_lent()) else {
+        return Ok(job);
+    };
+    let why = if rights::is_lent() {
+        format!(
+            "the capabilities of tuneagent's file are lent for one's own programs\nas root: {}",
+            super::attach::with_sudo_again()
+        )
+    } else {
+        "--any-user says that this is meant".to_owned()
+    };
+    Err(Failure::not_permitted(format!(
+        "{} (process {}) belongs to {}, not to {}: {why}",
+        job.program(),
+        process.pid,
+        process.user(),
+        tuner::who::user_name(caller),
+    )))
 }
 
 fn failure(error: DiscoverError) -> Failure {
-    if !is_not_permitted(&error) {
-        return Failure::not_there(error);
+    match of_process(&error) {
+        Some(ProcessError::NotPermitted { .. }) if !geteuid().is_root() => {
+            Failure::not_permitted(format!("{error}\nas root: {}", super::attach::with_sudo_again()))
+        }
+        Some(ProcessError::NotPermitted { .. } | ProcessError::Privileged { .. }) => {
+            Failure::not_permitted(error)
+        }
+        _ => Failure::not_there(error),
     }
-    if geteuid().is_root() {
-        return Failure::not_permitted(error);
-    }
-    Failure::not_permitted(format!("{error}\nas root: {}", super::attach::with_sudo_again()))
 }
 
-fn is_not_permitted(error: &DiscoverError) -> bool {
-    let process = match error {
+pub(in crate::commands) fn of_process(error: &DiscoverError) -> Option<&ProcessError> {
+    match error {
         DiscoverError::Process(process)
         | DiscoverError::Space(
             SpaceError::Process(process) | SpaceError::Memory(MemoryError::Process(process)),
-        ) => process,
-        DiscoverError::Space(_) | DiscoverError::NoRanks { .. } => return false,
-    };
-    matches!(process, ProcessError::NotPermitted { .. })
+        ) => Some(process),
+        DiscoverError::Space(_) | DiscoverError::NoRanks { .. } => None,
+    }
 }

@@ -37,7 +37,7 @@ impl Session {
         }
     }
 
-    fn take_note_of(&mut self, act: Act) {
+    pub(super) fn take_note_of(&mut self, act: Act) {
         match act {
             Act::Found {
                 rule,
