@@ -15,6 +15,9 @@ mod lammps;
 // What is written, by hand and by rules, what is put back, and what cannot be written.
 mod change;
 
+// The promises of README.md, a test for each.
+mod promises;
+
 // What each capability is for, and what goes without any.
 mod rights;
 
