@@ -24,6 +24,9 @@ mod rights;
 // The control of a running session.
 mod control;
 
+// What works on this machine and what would change it.
+mod doctor;
+
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;
 

@@ -31,6 +31,16 @@ pub fn open_folder() -> Outcome<TempDir> {
     Ok(folder)
 }
 
+/// By a process of its own: were the copy open for writing here, a child that another thread starts at this moment would have
+/// it open too, and the kernel would not execute it.
+fn copy(from: &Path, to: &Path) -> Outcome {
+    let status = Command::new("cp").arg(from).arg(to).status().while_("cp")?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Problem::new(format!("{} could not be copied", from.display()))),
+    }
+}
+
 /// `knobs`, running.
 pub struct Knobs {
     child: Child,
@@ -54,7 +64,7 @@ impl Knobs {
     fn start_with(setpriv: &[String]) -> Outcome<Knobs> {
         let folder = open_folder()?;
         let program = folder.path().join("knobs");
-        fs::copy(programs::c("knobs")?, &program)?;
+        copy(&programs::c("knobs")?, &program)?;
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL"])
@@ -173,7 +183,7 @@ impl User {
     pub fn new(uid: u32, capabilities: &[&'static str]) -> Outcome<User> {
         let folder = open_folder()?;
         let program = folder.path().join("tuneagent");
-        fs::copy(binary()?, &program)?;
+        copy(&binary()?, &program)?;
         for name in ["state", "run"] {
             let own = folder.path().join(name);
             fs::create_dir(&own)?;

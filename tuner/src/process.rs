@@ -142,9 +142,10 @@ impl Pid {
         Ok(tracer.filter(|tracer| *tracer != 0))
     }
 
-    /// Refuses a program that the kernel started with more rights than its user has. It says so in the auxiliary vector
-    /// (AT_SECURE), which the program cannot change; a user who differs from the real one tells the same of what a process
-    /// did later. What cannot be read here cannot be looked into anyway.
+    /// Refuses a program with more rights than its user has. The kernel says in the auxiliary vector (AT_SECURE) that it
+    /// started it so; a user who differs from the real one, or capabilities of one who is not root, tell the same of what came
+    /// later. (Capabilities in a user namespace of its own, as in rootless containers, are none here.) What cannot be read
+    /// here cannot be looked into anyway.
     pub(crate) fn refuse_privileged(self) -> Result<(), ProcessError> {
         let status = read_text(self.number, "status")?;
         let differ = |key| {
@@ -153,11 +154,18 @@ impl Pid {
             ids.any(|id| Some(id) != real)
         };
         let is_secure = fs::read(self.proc_path("auxv")).is_ok_and(|vector| secure_in(&vector));
-        if is_secure || differ("Uid:") || differ("Gid:") {
+        let is_root = status_numbers(&status, "Uid:").next() == Some(0);
+        let has_capabilities = !is_root && has_capabilities(&status) && self.shares_user_namespace();
+        if is_secure || has_capabilities || differ("Uid:") || differ("Gid:") {
             let user = owner(self.number);
             return Err(ProcessError::Privileged { pid: self, user });
         }
         Ok(())
+    }
+
+    fn shares_user_namespace(self) -> bool {
+        let theirs = fs::read_link(self.proc_path("ns/user"));
+        theirs.is_ok_and(|theirs| fs::read_link("/proc/self/ns/user").is_ok_and(|ours| ours == theirs))
     }
 
     /// What a failed look into /proc means for a process that has been there.
@@ -310,6 +318,11 @@ impl Stat {
     fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x')
     }
+}
+
+fn has_capabilities(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+    line.is_some_and(|mask| mask.trim().chars().any(|digit| digit != '0'))
 }
 
 fn status_numbers<'a>(status: &'a str, key: &str) -> impl Iterator<Item = i32> + 'a {

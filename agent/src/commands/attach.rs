@@ -51,13 +51,10 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         return Err(not_permitted(&job, &missing));
     }
     let mut notes = super::history::left_behind(&job, &typed);
-    let mut cannot_probe = None;
-    if !missing.is_empty() {
-        let all = missing_rights(&missing);
-        let mut lines = all.lines().map(str::to_owned);
-        cannot_probe = lines.next();
-        notes.extend(lines);
-    }
+    let all = (!missing.is_empty()).then(|| missing_rights(&missing));
+    let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
+    let cannot_probe = lines.next();
+    notes.extend(lines);
     let options = Options {
         notes,
         typed,
@@ -82,13 +79,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     if let Err(error) = raise_priority() {
         tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks: CAP_SYS_NICE is missing");
     }
-    let control = match Control::open() {
-        Ok(control) => Some(control),
-        Err(error) => {
-            tracing::warn!(%error, "the session has no control socket");
-            None
-        }
-    };
+    let control = control_socket();
     let actuator = options
         .applies
         .then(|| Actuator::start(options.keep))
@@ -98,6 +89,13 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     rights::keep_only(Part::Watcher).map_err(Failure::not_permitted)?;
     rights::drop_right_to_write().map_err(Failure::not_permitted)?;
     session.run(actuator, control)
+}
+
+/// Without one the session runs all the same.
+fn control_socket() -> Option<Control> {
+    Control::open()
+        .inspect_err(|error| tracing::warn!(%error, "the session has no control socket"))
+        .ok()
 }
 
 /// Runs this process before busy ranks, so that it is there when something is to be done.

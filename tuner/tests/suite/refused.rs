@@ -232,7 +232,7 @@ fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_sett
 }
 
 #[test]
-fn a_set_uid_program_is_never_looked_into_as_root() {
+fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_root() {
     if !rustix::process::geteuid().is_root() {
         return skip("only root can make a set-uid program");
     }
@@ -245,24 +245,34 @@ fn a_set_uid_program_is_never_looked_into_as_root() {
         .arg(workshop.directory.path())
         .status();
     assert!(open.unwrap().success());
-    // Started by another user it runs as root; started by root it is a program like any other.
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
-        .arg(&program);
-    let child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut started = Ended(child);
-    let mut greeting = [0; 6];
-    std::io::Read::read_exact(started.0.stdout.as_mut().unwrap(), &mut greeting).unwrap();
-    let process = Process::open(started.0.id().cast_signed()).unwrap();
-    match AddressSpace::read(&process, &tuner::module::Images::new()) {
-        Err(SpaceError::Memory(MemoryError::Process(ProcessError::Privileged { .. }))) => {}
-        result => panic!("{result:?}"),
+    let unprivileged = workshop.build("variables.c", "unprivileged", &["-g"]);
+    let lent = ["--inh-caps=-all,+sys_nice", "--ambient-caps=-all,+sys_nice"];
+    let none = ["--inh-caps=-all", "--ambient-caps=-all"];
+    // A set-uid program of root's, started by another user; a capability that was handed on to it; and neither.
+    for (program, capabilities, is_refused) in [
+        (&program, none, true),
+        (&unprivileged, lent, true),
+        (&unprivileged, none, false),
+    ] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.args(capabilities).arg(program);
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut started = Ended(child);
+        let mut greeting = [0; 6];
+        std::io::Read::read_exact(started.0.stdout.as_mut().unwrap(), &mut greeting).unwrap();
+        let process = Process::open(started.0.id().cast_signed()).unwrap();
+        match AddressSpace::read(&process, &tuner::module::Images::new()) {
+            Err(SpaceError::Memory(MemoryError::Process(ProcessError::Privileged { .. }))) if is_refused => {}
+            Ok(_) if !is_refused => {}
+            result => panic!("{result:?}"),
+        }
     }
+    // Started by root, a set-uid program of root's is a program like any other.
     let plain = Program::start(&program, &[]).unwrap();
     assert!(plain.slot("knob", None).is_ok());
 }
