@@ -2,7 +2,7 @@
 
 use tuner::{
     actuator::{ClientError, Farewell, RefusalKind},
-    journal::{Change, How, StateDir, Status},
+    journal::{Change, Hold, StateDir, Status},
     process::Pid,
     value::{Bytes, Value, ValueType},
     writer::Mechanism,
@@ -71,19 +71,19 @@ fn print(change: &Change) {
         .rule
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
-    let how = change
-        .how
-        .map_or_else(String::new, |how| format!(", {}", said(how)));
-    say!("    {by}, for {}{how}", intent.who.user);
+    let hold = change
+        .hold
+        .map_or_else(String::new, |hold| format!(", {}", said(hold)));
+    say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {why}"));
 }
 
 /// How it was written, in words.
-fn said(how: How) -> String {
-    let mechanism = match how.mechanism {
+fn said(hold: Hold) -> String {
+    let mechanism = match hold.mechanism {
         Mechanism::Plain => "plain write",
     };
-    match how.hold_ns {
+    match hold.hold_ns {
         0 => format!("{mechanism}, the program was not held"),
         hold_ns => format!("{mechanism}, the program was held {}", duration(hold_ns as f64)),
     }

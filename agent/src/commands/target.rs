@@ -1,10 +1,14 @@
 //! From what the user typed to a job that may be looked into.
 
 use rustix::process::geteuid;
-use tuner::{memory::MemoryError, process::ProcessError, space::SpaceError};
+use tuner::{
+    memory::MemoryError,
+    process::{Process, ProcessError},
+    space::SpaceError,
+};
 
 use crate::{
-    discover::{DiscoverError, Job, Member, ProcessTable, Scout, resolve},
+    discover::{DiscoverError, Job, ProcessTable, Scout, resolve},
     exit::Failure,
     rights,
 };
@@ -14,7 +18,7 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
     resolve(target, &ProcessTable::read()).map_err(Failure::not_there)
 }
 
-/// The job of TARGET. Programs of other users need an extra word.
+/// The job of TARGET.
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
     let job = scout.job_of(pid(target)?).map_err(failure)?;
     if job.members.is_empty() {
@@ -22,11 +26,18 @@ pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job
             "no process of {target} could be looked into"
         )));
     }
+    for member in &job.members {
+        may_look(&member.process, &job.program(), any_user)?;
+    }
+    Ok(job)
+}
+
+/// Programs of other users need an extra word, and rights of the caller's own.
+pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Result<(), Failure> {
     let caller = rights::caller();
-    let foreign = job.members.iter().find(|member| member.process.uid != caller);
-    let Some(Member { process, .. }) = foreign.filter(|_| !any_user || rights::is_lent()) else {
-        return Ok(job);
-    };
+    if process.uid == caller || (any_user && !rights::is_lent()) {
+        return Ok(());
+    }
     let why = if rights::is_lent() {
         format!(
             "the capabilities of tuneagent's file are lent for one's own programs\nas root: {}",
@@ -36,8 +47,7 @@ pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job
         "--any-user says that this is meant".to_owned()
     };
     Err(Failure::not_permitted(format!(
-        "{} (process {}) belongs to {}, not to {}: {why}",
-        job.program(),
+        "{program} (process {}) belongs to {}, not to {}: {why}",
         process.pid,
         process.user(),
         tuner::who::user_name(caller),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{How, Intent, Outcome, Record, RevertOutcome};
+use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
 use crate::value::Bytes;
 
 /// How a change stands.
@@ -41,7 +41,7 @@ pub struct Change {
     /// The guard found that it did good.
     pub confirmed: bool,
     /// How it was written; none before that is known, or when nobody lived to say it.
-    pub how: Option<How>,
+    pub hold: Option<Hold>,
 }
 
 /// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a
@@ -105,15 +105,18 @@ impl History {
                     intent: *intent,
                     status: Status::Pending,
                     confirmed: false,
-                    how: None,
+                    hold: None,
                 };
                 self.changes.entry(change.intent.change).or_insert(change);
             }
             Record::Outcome {
-                change, outcome, how, ..
+                change,
+                outcome,
+                hold,
+                ..
             } => {
                 if let Some(change) = self.changes.get_mut(&change) {
-                    change.how = how;
+                    change.hold = hold;
                     change.status = match outcome {
                         Outcome::Applied => Status::Applied,
                         Outcome::NotWritten(_) => Status::Failed,
@@ -254,7 +257,7 @@ mod tests {
             change,
             at: clock::now(),
             outcome,
-            how: None,
+            hold: None,
             recovered: false,
         }
     }

@@ -57,7 +57,7 @@ pub struct Intent {
 
 /// How something was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct How {
+pub struct Hold {
     /// By which mechanism.
     pub mechanism: Mechanism,
     /// How long the program was held for it.
@@ -104,7 +104,7 @@ pub enum Record {
         outcome: Outcome,
         /// How it was written, and how long the program was held for it; none when that is not known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        how: Option<How>,
+        hold: Option<Hold>,
         /// True when a later process read it from the target's memory, because the one that wrote had
         /// crashed.
         recovered: bool,

@@ -14,7 +14,7 @@ pub use error::WriterError;
 
 use crate::clock::{self, Instant};
 use crate::journal::{
-    Change, How, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
+    Change, Hold, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
@@ -60,7 +60,7 @@ pub struct Receipt {
     pub new: Bytes,
     /// How long the program was held.
     pub hold_ns: u64,
-    /// How.
+    /// Hold.
     pub mechanism: Mechanism,
     /// What came of it.
     pub outcome: Outcome,
@@ -323,11 +323,11 @@ impl Writer {
             Ok(found) => Outcome::Overwritten(*found),
             Err(error) => Outcome::NotWritten(error.to_string()),
         };
-        let how = How {
+        let hold = Hold {
             mechanism: Mechanism::Plain,
             hold_ns: 0,
         };
-        self.record_outcome(change, outcome.clone(), Some(how))?;
+        self.record_outcome(change, outcome.clone(), Some(hold))?;
         written?;
         Ok((Some(change), outcome))
     }
@@ -384,14 +384,19 @@ impl Writer {
         Ok(())
     }
 
-    /// Without `how` it was read from the memory later: whoever wrote did not live to say it.
-    fn record_outcome(&mut self, change: u64, outcome: Outcome, how: Option<How>) -> Result<(), WriterError> {
+    /// Without `hold` it was read from the memory later: whoever wrote did not live to say it.
+    fn record_outcome(
+        &mut self,
+        change: u64,
+        outcome: Outcome,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
         Ok(self.journal.append(&Record::Outcome {
             change,
             at: clock::now(),
             outcome,
-            how,
-            recovered: how.is_none(),
+            hold,
+            recovered: hold.is_none(),
         })?)
     }
 

@@ -45,14 +45,14 @@ fn exactly_one_function_writes_into_another_process() {
     assert_eq!(files_with(&["sys::store("]), ["write.rs"]);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/write.rs");
     let text = fs::read_to_string(source).unwrap();
-    let commit = text
-        .split("fn commit(")
+    let put = text
+        .split("fn put(")
         .nth(1)
         .unwrap()
         .split("\n}\n")
         .next()
         .unwrap();
-    assert!(commit.contains("sys::store(") && commit.contains(".write_at("));
+    assert!(put.contains("sys::store(") && put.contains(".write_at("));
 }
 
 #[test]
