@@ -24,6 +24,9 @@ const CONNECTIONS_MAX: usize = 8;
 /// A peer that says nothing for so long is let go.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// After a connection that could not be taken.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// A request, and where its answer goes.
 pub type Asked = (Request, oneshot::Sender<Answer>);
 
@@ -82,7 +85,15 @@ pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) -> std::i
         let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else {
             return Ok(());
         };
-        let (stream, _) = listener.accept().await?;
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Too many open files, most likely: whoever asks has to wait.
+                tracing::warn!(%error, "the control socket takes no connection for a moment");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
         let asked = asked.clone();
         tokio::spawn(async move {
             // A peer that goes away in the middle is its own affair.
