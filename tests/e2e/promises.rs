@@ -178,7 +178,7 @@ fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
 
 #[test]
 fn c1_looking_cannot_write() -> Outcome {
-    require!(Root, Cc);
+    require!(Root, Cc, Strace);
     let _machine = machine();
     let mut knobs = Knobs::start()?;
     let folder = open_folder()?;
@@ -200,7 +200,42 @@ fn c1_looking_cannot_write() -> Outcome {
     let report = agent.stop()?;
     assert_eq!(report["changes"], serde_json::json!([]), "{report}");
     assert_eq!(knobs.knob()?, 10);
+    looking_by_hand_opens_nothing_for_writing(&knobs)?;
     computes_what_it_should(knobs)
+}
+
+/// By the kernel's own record.
+fn looking_by_hand_opens_nothing_for_writing(knobs: &Knobs) -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let trace = folder.path().join("trace");
+    let pid = knobs.pid().to_string();
+    let commands = [
+        vec!["get", &pid, "knob"],
+        vec!["ps", "--all", "--duration", "100ms"],
+        vec!["journal"],
+    ];
+    for command in commands {
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-f", "-e", "trace=openat,seccomp,process_vm_writev", "-o"])
+            .arg(&trace);
+        let output = strace.arg(binary()?).args(&command).output()?;
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let calls = fs::read_to_string(&trace)?;
+        let is_writing = |line: &&str| {
+            ["O_WRONLY", "O_RDWR", "process_vm_writev("]
+                .iter()
+                .any(|word| line.contains(word))
+        };
+        let writing: Vec<&str> = calls.lines().filter(is_writing).collect();
+        assert!(writing.is_empty(), "{command:?}: {writing:?}");
+        assert!(calls.contains("SECCOMP_SET_MODE_FILTER"), "{command:?}");
+    }
+    Ok(())
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::{
     discover::{Job, Scout},
     evidence::Sampler,
     exit::{Failure, Outcome},
-    rights::{self, Part},
+    rights,
     rulebook::{Recorder, RuleBook, Settings},
     session::{Options, Session, outputs::Outputs},
     snapshot::{ProcessView, Rates, Snapshot},
@@ -86,8 +86,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         .transpose()
         .map_err(Failure::not_there)?;
     let session = Session::arm(job, scout, rules, outputs, options)?;
-    rights::keep_only(Part::Watcher).map_err(Failure::not_permitted)?;
-    rights::drop_right_to_write().map_err(Failure::not_permitted)?;
+    rights::only_look().map_err(Failure::not_permitted)?;
     session.run(actuator, control)
 }
 

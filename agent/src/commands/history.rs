@@ -15,9 +15,11 @@ use crate::{
     discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
     format::{duration, plural},
+    rights,
 };
 
 pub(super) fn journal(args: &JournalArgs) -> Outcome {
+    rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let mut histories = state.histories().map_err(Failure::not_there)?;
     if let Some(target) = &args.target {
@@ -111,6 +113,7 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
     let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
+    rights::only_look().map_err(Failure::not_permitted)?;
     let mut all = Farewell::default();
     for member in &job.members {
         let number = member.process.pid;

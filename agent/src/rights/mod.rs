@@ -10,6 +10,12 @@ pub use capabilities::{
 };
 pub use filter::drop_right_to_write;
 
+/// For whoever only looks, from now on: the watcher's capabilities, and no right to write.
+pub fn only_look() -> Result<(), RightsError> {
+    keep_only(Part::Watcher)?;
+    drop_right_to_write()
+}
+
 /// Why a right could not be dropped.
 #[derive(Debug, thiserror::Error)]
 pub enum RightsError {
