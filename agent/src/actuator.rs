@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use crate::rights::{self, Part};
 use tuner::{
     actuator::{ActuatorClient, ClientError, Hello, ServeOptions},
     journal::StateDir,
@@ -77,10 +78,15 @@ impl Actuator {
 
 /// The actuator's own process: serves the stream that is its standard input until it ends.
 pub fn serve() -> Result<(), String> {
+    let options = ServeOptions {
+        only_user: rights::is_lent().then(rights::caller),
+        ..ServeOptions::default()
+    };
+    rights::keep_only(Part::Writer).map_err(|error| error.to_string())?;
     let stream = io::stdin()
         .as_fd()
         .try_clone_to_owned()
         .map_err(|error| error.to_string())?;
-    let served = tuner::actuator::serve(UnixStream::from(stream), ServeOptions::default());
+    let served = tuner::actuator::serve(UnixStream::from(stream), options);
     served.map(|_| ()).map_err(|error| error.to_string())
 }

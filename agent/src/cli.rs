@@ -33,6 +33,9 @@ pub enum Command {
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
     Journal(JournalArgs),
+    /// Sessions that run now: list, snapshot, switch a rule, stop
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
@@ -123,7 +126,14 @@ pub struct UndoArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
     /// One change of one process, by its number in the journal; all of them without
+    #[arg(conflicts_with_all = ["last", "all"])]
     pub change: Option<u64>,
+    /// The newest change in force of each process, and no other
+    #[arg(long)]
+    pub last: bool,
+    /// All of them, newest first, which is meant without as well
+    #[arg(long, conflicts_with = "last")]
+    pub all: bool,
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,
@@ -134,6 +144,32 @@ pub struct UndoArgs {
 pub struct JournalArgs {
     /// A process of the program, its launcher, or the program's name; everything without
     pub target: Option<String>,
+}
+
+/// `tuneagent session ...`
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// The sessions of yours that run here, and their rules
+    List,
+    /// The report of a session as it is now, as JSON
+    Snapshot {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+    },
+    /// Let a rule do more or less from now on
+    Switch {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+        /// The rule
+        rule: String,
+        /// What it may do
+        mode: crate::control::Mode,
+    },
+    /// End a session as Ctrl-C does, and wait until it has ended
+    Stop {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+    },
 }
 
 /// `tuneagent rule ...`
@@ -290,6 +326,9 @@ pub struct SetArgs {
 pub struct DoctorArgs {
     /// Also look at this program
     pub target: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.

@@ -17,6 +17,7 @@ pub mod actuator;
 pub mod cli;
 pub mod clock;
 pub mod commands;
+pub mod control;
 pub mod diagnostics;
 pub mod discover;
 pub mod evidence;

@@ -15,6 +15,18 @@ mod lammps;
 // What is written, by hand and by rules, what is put back, and what cannot be written.
 mod change;
 
+// The promises of README.md, a test for each.
+mod promises;
+
+// What each capability is for, and what goes without any.
+mod rights;
+
+// The control of a running session.
+mod control;
+
+// What works on this machine and what would change it.
+mod doctor;
+
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;
 

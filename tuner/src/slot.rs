@@ -122,6 +122,7 @@ pub struct Slot {
     location: Location,
     value_type: ValueType,
     handle: File,
+    may_override: bool,
 }
 
 impl Slot {
@@ -129,7 +130,7 @@ impl Slot {
     pub fn validate(location: &Location, stated: Option<ValueType>) -> Result<Slot, SlotError> {
         let mut location = location.clone();
         // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
-        let handle = memory::open(location.pid(), OpenOptions::new().read(true).write(true))?;
+        let (handle, may_override) = open(location.pid())?;
         let pid = location.pid();
         if let Some(tracer) = pid
             .tracer()?
@@ -151,6 +152,7 @@ impl Slot {
             location,
             value_type,
             handle,
+            may_override,
         };
         slot.check_build_id()?;
         Ok(slot)
@@ -188,6 +190,11 @@ impl Slot {
         &self.handle
     }
 
+    /// Whether the handle may be written through, which overrides page protection.
+    pub(crate) fn may_override(&self) -> bool {
+        self.may_override
+    }
+
     /// The file's identity must also be what is in memory: the inode says that the file is the same, this
     /// that its content is the one that was loaded.
     fn check_build_id(&self) -> Result<(), SlotError> {
@@ -202,6 +209,17 @@ impl Slot {
             Some(id) if id.to_string() == loaded => Ok(()),
             _ => Err(module_gone(module)),
         }
+    }
+}
+
+/// For writing where that is permitted (one's own processes; others with CAP_DAC_OVERRIDE), else for reading: data is
+/// then stored without the handle.
+fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
+    match memory::open(pid, OpenOptions::new().read(true).write(true)) {
+        Err(ProcessError::NotPermitted { .. }) => {
+            memory::open(pid, OpenOptions::new().read(true)).map(|handle| (handle, false))
+        }
+        result => result.map(|handle| (handle, true)),
     }
 }
 

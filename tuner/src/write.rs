@@ -1,26 +1,34 @@
 //! The one function that writes into another process.
 //!
-//! # Why /proc/PID/mem and not process_vm_writev
+//! # Two ways, and which one is taken
 //!
-//! Speed does not decide: on Linux 6.18 both took 2 to 5 µs on a machine under load, either could be the faster,
-//! and neither tore a value of 2, 4 or 8 bytes in 12 million writes each (x86-64 with FSRM, a reader on the other
-//! core). What decides is how the target is named. A handle to /proc/PID/mem stays with the address space that was
-//! checked: when the program execs or its number is used again, it writes nothing. process_vm_writev takes a
-//! number, and would write to whoever has it now. Also, by the kernel's source (not seen here), its copy of a value
-//! shorter than eight bytes goes byte by byte on x86-64 without FSRM, where a reader could see half of it.
+//! **process_vm_writev** needs no more rights than looking (the process's own user, or CAP_SYS_PTRACE), and keeps to
+//! the page protection: what the program has made read-only stays as it is. It is the way of data. Its two limits:
+//! - It names the target by number. A program that execs between our last look and the store (microseconds) would be
+//!   written at that address, if it has a writable page there. The read that follows goes through the handle of the
+//!   program that was checked, so this does not pass unseen ([`WriteError::Replaced`]).
+//! - On x86-64 without fast short `rep movsb` (flag `fsrm`) the kernel copies fewer than eight bytes one by one, and a
+//!   thread of the program could see half of a value. There a value of 2 or 4 bytes takes the other way.
 //!
-//! The price is that the kernel overrides page protection here, where process_vm_writev would refuse: therefore
-//! only a [`Slot`] is accepted, whose page was found writable immediately before. A page that the program itself
-//! makes read-only between that check and the write is written all the same.
+//! **/proc/PID/mem** stays with the address space that it was opened for, and stores values of any size at once, but the
+//! kernel overrides page protection, and for processes of other users it asks for CAP_DAC_OVERRIDE on top. Only a
+//! [`Slot`], whose page was found writable immediately before, comes here.
+//!
+//! Neither tore a value of 2, 4 or 8 bytes in 12 million writes each (Linux 6.18, FSRM, a reader on the other core), and
+//! both took 2 to 5 us.
 
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
 
 use thiserror::Error;
 
+use crate::address::Address;
 use crate::memory::MemoryError;
-use crate::process::Pid;
+use crate::process::{Pid, ProcessError};
 use crate::slot::Slot;
+use crate::sys;
 use crate::value::Bytes;
 use crate::variable::FollowError;
 
@@ -65,6 +73,27 @@ pub enum WriteError {
     /// It cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// It began another program in the very moment of the store.
+    #[error(
+        "process {pid} began another program in the very moment of the write: whether that got it is not known"
+    )]
+    Replaced {
+        /// The process.
+        pid: Pid,
+    },
+    /// The only way that this user may take could be seen half done.
+    #[error(
+        "`{symbol}` of process {pid} was left alone: on this CPU (without fsrm) a write of {size} bytes could be seen half \
+         done, unless it goes through /proc/{pid}/mem, which needs CAP_DAC_OVERRIDE"
+    )]
+    HalfSeen {
+        /// The process.
+        pid: Pid,
+        /// The variable.
+        symbol: String,
+        /// Its size.
+        size: usize,
+    },
     /// The kernel refused.
     #[error("cannot write `{symbol}` of process {pid}: {source}")]
     Io {
@@ -103,14 +132,98 @@ pub(crate) fn commit(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, 
             symbol: symbol(),
         });
     }
-    match slot.handle().write_at(new.as_slice(), slot.location().address.0) {
+    let size = new.as_slice().len();
+    let Some(way) = way(size, short_copies_are_whole(), slot.may_override()) else {
+        return Err(WriteError::HalfSeen {
+            pid,
+            symbol: symbol(),
+            size,
+        });
+    };
+    put(
+        way,
+        slot.handle(),
+        pid,
+        slot.location().address,
+        new.as_slice(),
+        &symbol,
+    )?;
+    match slot.read() {
+        Err(MemoryError::Gone { .. }) if pid.is_alive() => Err(WriteError::Replaced { pid }),
+        found => Ok(found?),
+    }
+}
+
+/// The store itself. Both ways store within one page at once, and an aligned value never leaves its page.
+fn put(
+    way: Way,
+    handle: &File,
+    pid: Pid,
+    address: Address,
+    new: &[u8],
+    symbol: &impl Fn() -> String,
+) -> Result<(), WriteError> {
+    let stored = match way {
+        Way::Keeping => sys::store(pid.number, address.0, new),
+        Way::Overriding => handle.write_at(new, address.0),
+    };
+    match stored {
         Ok(0) => Err(MemoryError::Gone { pid }.into()),
-        // The kernel copies within one page at once, and an aligned value never leaves its page.
-        Ok(_) => Ok(slot.read()?),
+        Ok(_) => Ok(()),
+        Err(source) if source.raw_os_error() == Some(libc::ESRCH) => Err(MemoryError::Gone { pid }.into()),
+        Err(source) if source.kind() == io::ErrorKind::PermissionDenied => {
+            Err(MemoryError::Process(ProcessError::not_permitted(pid.number, "mem")).into())
+        }
         Err(source) => Err(WriteError::Io {
             pid,
             symbol: symbol(),
             source,
         }),
+    }
+}
+
+/// How a value is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// process_vm_writev: keeps to the page protection.
+    Keeping,
+    /// /proc/PID/mem: overrides it.
+    Overriding,
+}
+
+/// The way for a value of `size` bytes; none where the only one could be seen half done.
+fn way(size: usize, short_copies_are_whole: bool, may_override: bool) -> Option<Way> {
+    match size {
+        1 | 8 => Some(Way::Keeping),
+        _ if short_copies_are_whole => Some(Way::Keeping),
+        _ => may_override.then_some(Way::Overriding),
+    }
+}
+
+/// Whether process_vm_writev copies a few bytes at once: the kernel chooses its copy routine by this flag.
+fn short_copies_are_whole() -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let mut flags = cpus.lines().filter(|line| line.starts_with("flags")).peekable();
+        flags.peek().is_some() && flags.all(|line| line.split_ascii_whitespace().any(|flag| flag == "fsrm"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_keeps_to_the_page_protection_wherever_it_cannot_be_seen_half_done() {
+        let keeping = Some(Way::Keeping);
+        for size in [1, 2, 4, 8] {
+            assert_eq!(way(size, true, false), keeping, "{size}");
+        }
+        assert_eq!((way(1, false, true), way(8, false, true)), (keeping, keeping));
+        for size in [2, 4] {
+            assert_eq!(way(size, false, true), Some(Way::Overriding), "{size}");
+            assert_eq!(way(size, false, false), None, "{size}");
+        }
     }
 }

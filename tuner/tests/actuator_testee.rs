@@ -36,7 +36,13 @@ fn main() -> ExitCode {
     let Ok(stream) = std::io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::FAILURE;
     };
-    match serve(UnixStream::from(stream), ServeOptions { hooks }) {
+    match serve(
+        UnixStream::from(stream),
+        ServeOptions {
+            hooks,
+            ..ServeOptions::default()
+        },
+    ) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

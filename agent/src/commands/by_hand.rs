@@ -15,11 +15,14 @@ use crate::{
     cli::{GetArgs, SetArgs},
     discover::{Member, Scout},
     exit::{Code, Failure, Outcome},
+    rights,
 };
 
 pub(super) fn get(args: &GetArgs) -> Outcome {
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
+    // Files that only more rights can open are open by now.
+    rights::only_look().map_err(Failure::not_permitted)?;
     let mut found = false;
     for member in &job.members {
         for variable in &args.variables {
@@ -143,6 +146,7 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
         )));
     }
     let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
+    rights::only_look().map_err(Failure::not_permitted)?;
     let mut failed = None;
     for member in processes {
         for (variable, value) in &args.assignments {

@@ -1,21 +1,25 @@
 //! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
 
 use tuner::{
-    actuator::Farewell,
-    journal::{Change, StateDir, Status},
+    actuator::{ClientError, Farewell, RefusalKind},
+    journal::{Change, Hold, StateDir, Status},
     process::Pid,
     value::{Bytes, Value, ValueType},
+    writer::Mechanism,
 };
 
 use super::target;
 use crate::{
     actuator::Actuator,
     cli::{JournalArgs, UndoArgs},
-    discover::Scout,
+    discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
+    format::{duration, plural},
+    rights,
 };
 
 pub(super) fn journal(args: &JournalArgs) -> Outcome {
+    rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let mut histories = state.histories().map_err(Failure::not_there)?;
     if let Some(target) = &args.target {
@@ -69,8 +73,22 @@ fn print(change: &Change) {
         .rule
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
-    say!("    {by}, for {}", intent.who.user);
+    let hold = change
+        .hold
+        .map_or_else(String::new, |hold| format!(", {}", said(hold)));
+    say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {why}"));
+}
+
+/// How it was written, in words.
+fn said(hold: Hold) -> String {
+    let mechanism = match hold.mechanism {
+        Mechanism::Plain => "plain write",
+    };
+    match hold.hold_ns {
+        0 => format!("{mechanism}, the program was not held"),
+        hold_ns => format!("{mechanism}, the program was held {}", duration(hold_ns as f64)),
+    }
 }
 
 fn status(change: &Change) -> String {
@@ -95,18 +113,15 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
     let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
+    rights::only_look().map_err(Failure::not_permitted)?;
     let mut all = Farewell::default();
     for member in &job.members {
         let number = member.process.pid;
         let undone = match args.change {
-            Some(change) if number.number == pid => {
-                actuator.client.undo(number, change).map(|undone| Farewell {
-                    undone: vec![(number, undone)],
-                    ..Farewell::default()
-                })
-            }
+            Some(change) if number.number == pid => one(&mut actuator, number, change),
             // A change has a number in its own process only.
             Some(_) => continue,
+            None if args.last => last(&mut actuator, number),
             None => actuator.client.undo_all(number),
         };
         match undone {
@@ -124,6 +139,61 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
     }
     actuator.finish().map_err(Failure::no)?;
     say(&all)
+}
+
+fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<Farewell, ClientError> {
+    let undone = actuator.client.undo(pid, change)?;
+    Ok(Farewell {
+        undone: vec![(pid, undone)],
+        ..Farewell::default()
+    })
+}
+
+/// The newest change of a process that is in force. One that a crash left undecided is settled by trying, and may turn out
+/// never to have been written; then it is the one before.
+fn last(actuator: &mut Actuator, pid: Pid) -> Result<Farewell, ClientError> {
+    let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
+    let standing = state.history(pid).map(|history| history.standing());
+    for change in standing.map_err(|error| ClientError::Io(std::io::Error::other(error)))? {
+        match one(actuator, pid, change.intent.change) {
+            Err(ClientError::Refused(refusal))
+                if refusal.kind == RefusalKind::Refused && change.status != Status::Applied => {}
+            result => return result,
+        }
+    }
+    Ok(Farewell::default())
+}
+
+/// What earlier sessions left in the processes of a job, a line each: what was to stay, and what a crash left behind.
+pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
+    let Ok(state) = StateDir::usual() else {
+        return Vec::new();
+    };
+    let standing: Vec<Change> = job
+        .members
+        .iter()
+        .filter_map(|member| state.history(member.process.pid).ok())
+        .flat_map(|history| history.standing())
+        .collect();
+    let kept = standing.iter().filter(|change| change.confirmed).count();
+    let lost = standing.len() - kept;
+    let command = super::as_we_are(&format!("undo {typed}"));
+    let line =
+        |number, what: &str| format!("note: {} {what}. Take back: {command}", plural(number, "change"));
+    let mut lines = Vec::new();
+    if lost > 0 {
+        lines.push(line(
+            lost,
+            "of an earlier session that did not end as it should, or still runs, may be in force",
+        ));
+    }
+    if kept > 0 {
+        lines.push(line(
+            kept,
+            "of earlier sessions, left in place on purpose, in force",
+        ));
+    }
+    lines
 }
 
 fn say(farewell: &Farewell) -> Outcome {

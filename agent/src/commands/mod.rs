@@ -9,10 +9,11 @@ mod history;
 mod ps;
 mod replay;
 mod rule;
+mod session;
 mod symbols;
 mod target;
 
-pub(crate) use attach::with_sudo;
+pub(crate) use attach::{as_we_are, with_sudo};
 
 use crate::{
     cli::{Cli, Command},
@@ -21,11 +22,13 @@ use crate::{
 
 /// Runs what was asked for.
 pub fn run(cli: Cli) -> Outcome {
+    crate::rights::begin().map_err(Failure::not_permitted)?;
     match cli.command {
         Command::Ps(args) => ps::run(&args),
         Command::Attach(args) => attach::run(args),
         Command::Undo(args) => history::undo(&args),
         Command::Journal(args) => history::journal(&args),
+        Command::Session(command) => session::run(&command),
         Command::Rule(command) => rule::run(&command),
         Command::Replay(args) => replay::run(&args),
         Command::Explain { id } => explain::run(&id),

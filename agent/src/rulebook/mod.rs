@@ -2,6 +2,7 @@
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
 mod doable;
+mod modes;
 mod recorder;
 mod replay;
 mod sources;
@@ -27,7 +28,7 @@ use crate::{
     exit::Failure,
     session::{
         ledger::{KEPT, UNDONE},
-        meter::Reading,
+        meter::{Reading, has_mpi},
         probes::{Probe, ProbeCapture, Read, Wanted, WantedCapture, number_of},
     },
     snapshot::{GuardView, RuleView},
@@ -224,11 +225,14 @@ impl RuleBook {
     /// What a process has counted.
     pub fn observe(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
         let (process, time) = (Some(ProcessId(slot)), Time(reading.at_ns));
-        let mut counters = vec![
-            (Measure::MpiTime, reading.mpi_ns),
-            (Measure::MpiCalls, reading.mpi_calls(probes)),
-            (Measure::MpiBytes, reading.mpi_bytes_sent(probes)),
-        ];
+        let mut counters = Vec::new();
+        if has_mpi(probes) {
+            counters.extend([
+                (Measure::MpiTime, reading.mpi_ns),
+                (Measure::MpiCalls, reading.mpi_calls(probes)),
+                (Measure::MpiBytes, reading.mpi_bytes_sent(probes)),
+            ]);
+        }
         if let Some(counted) = &reading.counters {
             counters.extend([
                 (Measure::CpuTime, counted.cpu_ns),
@@ -455,13 +459,9 @@ impl RuleBook {
 
     /// What each rule does and why not more.
     pub fn views(&self) -> Vec<RuleView> {
-        let modes: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
+        let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
         let view = |status: rules::TuneStatus| RuleView {
-            mode: match modes.get(&status.rule) {
-                Some(Mode::Applying) => "applying",
-                Some(Mode::Advising) => "advising",
-                Some(Mode::Off) | None => "off",
-            },
+            mode: modes::word(modes_now.get(&status.rule).copied().unwrap_or(Mode::Off)),
             state: std::iter::once(status.why)
                 .chain(status.left_out)
                 .collect::<Vec<_>>()

@@ -39,7 +39,7 @@ impl Session {
         }
     }
 
-    fn take_note_of(&mut self, act: Act) {
+    pub(super) fn take_note_of(&mut self, act: Act) {
         match act {
             Act::Found {
                 rule,

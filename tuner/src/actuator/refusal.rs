@@ -46,6 +46,7 @@ impl Kind for ProcessError {
             ProcessError::Init
             | ProcessError::KernelThread { .. }
             | ProcessError::Ourselves { .. }
+            | ProcessError::Privileged { .. }
             | ProcessError::NotAProcess { .. } => RefusalKind::Refused,
         }
     }

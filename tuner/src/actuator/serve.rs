@@ -18,6 +18,9 @@ use crate::writer::Hooks;
 pub struct ServeOptions {
     /// See [`Hooks`].
     pub hooks: Hooks,
+    /// Processes of any other user are refused, whatever the stream asks for: the rights of this process are lent for this
+    /// user's own.
+    pub only_user: Option<u32>,
 }
 
 /// Why a session ended before it began. Nothing was changed then.
@@ -63,7 +66,7 @@ fn run(
     hello: Hello,
     options: ServeOptions,
 ) -> Farewell {
-    let mut session = Session::new(hello, options.hooks);
+    let mut session = Session::new(hello, options);
     loop {
         match line::read(reader, REQUEST_BYTES_MAX) {
             Ok(Some(Request {

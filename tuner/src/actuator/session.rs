@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::serve::ServeOptions;
 use super::{
     Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, Reading, Refusal,
     RefusalKind, SetCommand,
@@ -12,13 +13,13 @@ use super::{
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
 use crate::module::Images;
-use crate::process::{Pid, ProcessError};
+use crate::process::{Pid, Process, ProcessError};
 use crate::slot::Slot;
 use crate::space::{AddressSpace, read_maps};
 use crate::value::Value;
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
-use crate::writer::{Attempt, Hooks, SetRequest, Writer, WriterError};
+use crate::writer::{Attempt, SetRequest, Writer, WriterError};
 
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
 /// take long.
@@ -28,19 +29,19 @@ pub(super) struct Session {
     keep: bool,
     state: StateDir,
     who: Who,
-    hooks: Hooks,
+    options: ServeOptions,
     images: Arc<Images>,
     writers: BTreeMap<Pid, Writer>,
     locations: HashMap<(Pid, VariableName), Location>,
 }
 
 impl Session {
-    pub(super) fn new(hello: Hello, hooks: Hooks) -> Session {
+    pub(super) fn new(hello: Hello, options: ServeOptions) -> Session {
         Session {
             keep: hello.keep,
             state: StateDir::at(hello.state_dir),
             who: hello.who,
-            hooks,
+            options,
             images: Arc::new(Images::new()),
             writers: BTreeMap::new(),
             locations: HashMap::new(),
@@ -114,7 +115,7 @@ impl Session {
         {
             return Ok(known.clone());
         }
-        let space = AddressSpace::read(&pid.open()?, &self.images)?;
+        let space = AddressSpace::read(&self.open(pid)?, &self.images)?;
         let location = space.variable(name)?;
         if self.locations.len() >= LOCATIONS_MAX {
             self.locations.clear();
@@ -137,7 +138,7 @@ impl Session {
                 module,
             },
         )?;
-        let bytes = location.read(&Memory::open(&pid.open()?)?)?;
+        let bytes = location.read(&Memory::open(&self.open(pid)?)?)?;
         let value_type = value_type.or(location.value_type());
         let value = value_type
             .map(|value_type| Value::from_bytes(value_type, bytes))
@@ -152,13 +153,27 @@ impl Session {
         }))
     }
 
+    fn open(&self, pid: Pid) -> Result<Process, Refusal> {
+        let process = pid.open()?;
+        match self.options.only_user {
+            Some(user) if process.uid != user => Err(Refusal {
+                kind: RefusalKind::NotPermitted,
+                message: format!(
+                    "process {pid} belongs to {}: the capabilities of this program's file are lent for one's own processes",
+                    process.user()
+                ),
+            }),
+            _ => Ok(process),
+        }
+    }
+
     /// The right to write into a process is taken at the first need of it and kept until the end of the
     /// session.
     fn writer(&mut self, pid: Pid) -> Result<&mut Writer, Refusal> {
         if !self.writers.contains_key(&pid) {
             self.writers.retain(|_, writer| writer.process().is_alive());
             let (who, images) = (self.who.clone(), Arc::clone(&self.images));
-            let writer = Writer::open(pid.open()?, &self.state, who, images, self.hooks)?;
+            let writer = Writer::open(self.open(pid)?, &self.state, who, images, self.options.hooks)?;
             self.writers.insert(pid, writer);
         }
         let writer = self.writers.get_mut(&pid);

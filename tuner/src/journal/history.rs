@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Intent, Outcome, Record, RevertOutcome};
+use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
 use crate::value::Bytes;
 
 /// How a change stands.
@@ -40,6 +40,8 @@ pub struct Change {
     pub status: Status,
     /// The guard found that it did good.
     pub confirmed: bool,
+    /// How it was written; none before that is known, or when nobody lived to say it.
+    pub hold: Option<Hold>,
 }
 
 /// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a
@@ -103,14 +105,25 @@ impl History {
                     intent: *intent,
                     status: Status::Pending,
                     confirmed: false,
+                    hold: None,
                 };
                 self.changes.entry(change.intent.change).or_insert(change);
             }
-            Record::Outcome { change, outcome, .. } => match outcome {
-                Outcome::Applied => self.set(change, Status::Applied),
-                Outcome::NotWritten(_) => self.set(change, Status::Failed),
-                Outcome::Overwritten(_) => self.set(change, Status::ChangedSince),
-            },
+            Record::Outcome {
+                change,
+                outcome,
+                hold,
+                ..
+            } => {
+                if let Some(change) = self.changes.get_mut(&change) {
+                    change.hold = hold;
+                    change.status = match outcome {
+                        Outcome::Applied => Status::Applied,
+                        Outcome::NotWritten(_) => Status::Failed,
+                        Outcome::Overwritten(_) => Status::ChangedSince,
+                    };
+                }
+            }
             Record::Confirmed { change, .. } => {
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.confirmed = true;
@@ -161,6 +174,19 @@ impl History {
             }
         }
         Some(change)
+    }
+
+    /// The changes that may still be in force, newest first: what a crash left undecided counts.
+    pub fn standing(&self) -> Vec<Change> {
+        let mut standing = self.changes();
+        standing.retain(|change| {
+            matches!(
+                change.status,
+                Status::Applied | Status::Pending | Status::RevertPending
+            )
+        });
+        standing.reverse();
+        standing
     }
 
     /// The number of the newest change; 0 when there is none.
@@ -232,6 +258,7 @@ mod tests {
             change,
             at: clock::now(),
             outcome,
+            hold: None,
             recovered: false,
         }
     }

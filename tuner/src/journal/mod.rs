@@ -16,4 +16,4 @@ mod record;
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};
 pub use history::{Change, History, Settled, Status, Unreadable, settle};
-pub use record::{Intent, Outcome, Record, RevertOutcome, Target};
+pub use record::{Hold, Intent, Outcome, Record, RevertOutcome, Target};

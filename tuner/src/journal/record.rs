@@ -9,6 +9,7 @@ use crate::process::Pid;
 use crate::value::{Bytes, ValueType};
 use crate::variable::Chain;
 use crate::who::Who;
+use crate::writer::Mechanism;
 
 /// The process that is changed, so that no other is ever taken for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +59,15 @@ pub struct Intent {
     pub new: Bytes,
 }
 
+/// How something was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// By which mechanism.
+    pub mechanism: Mechanism,
+    /// How long the program was held for it.
+    pub hold_ns: u64,
+}
+
 /// What came of an intent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -96,6 +106,9 @@ pub enum Record {
         at: Instant,
         /// What came of it.
         outcome: Outcome,
+        /// How it was written, and how long the program was held for it; none when that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hold: Option<Hold>,
         /// True when a later process read it from the target's memory, because the one that wrote had
         /// crashed.
         recovered: bool,

@@ -14,7 +14,7 @@ pub use error::WriterError;
 
 use crate::clock::{self, Instant};
 use crate::journal::{
-    Change, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
+    Change, Hold, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
@@ -60,7 +60,7 @@ pub struct Receipt {
     pub new: Bytes,
     /// How long the program was held.
     pub hold_ns: u64,
-    /// How.
+    /// Hold.
     pub mechanism: Mechanism,
     /// What came of it.
     pub outcome: Outcome,
@@ -324,7 +324,11 @@ impl Writer {
             Ok(found) => Outcome::Overwritten(*found),
             Err(error) => Outcome::NotWritten(error.to_string()),
         };
-        self.record_outcome(change, outcome.clone(), false)?;
+        let hold = Hold {
+            mechanism: Mechanism::Plain,
+            hold_ns: 0,
+        };
+        self.record_outcome(change, outcome.clone(), Some(hold))?;
         written?;
         Ok((Some(change), outcome))
     }
@@ -362,13 +366,13 @@ impl Writer {
             let found = location.read(space.memory())?;
             let change = intent.change;
             match (status, settle(&intent, found)) {
-                (Status::Pending, Settled::New) => self.record_outcome(change, Outcome::Applied, true),
+                (Status::Pending, Settled::New) => self.record_outcome(change, Outcome::Applied, None),
                 (Status::Pending, Settled::Old) => {
                     let why = "the writer ended before the write".to_owned();
-                    self.record_outcome(change, Outcome::NotWritten(why), true)
+                    self.record_outcome(change, Outcome::NotWritten(why), None)
                 }
                 (Status::Pending, Settled::Neither) => {
-                    self.record_outcome(change, Outcome::Overwritten(found), true)
+                    self.record_outcome(change, Outcome::Overwritten(found), None)
                 }
                 (_, Settled::Old) => self.record_revert(change, RevertOutcome::Reverted, true),
                 (_, Settled::New) => {
@@ -381,12 +385,19 @@ impl Writer {
         Ok(())
     }
 
-    fn record_outcome(&mut self, change: u64, outcome: Outcome, recovered: bool) -> Result<(), WriterError> {
+    /// Without `hold` it was read from the memory later: whoever wrote did not live to say it.
+    fn record_outcome(
+        &mut self,
+        change: u64,
+        outcome: Outcome,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
         Ok(self.journal.append(&Record::Outcome {
             change,
             at: clock::now(),
             outcome,
-            recovered,
+            hold,
+            recovered: hold.is_none(),
         })?)
     }
 

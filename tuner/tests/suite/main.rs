@@ -5,6 +5,7 @@
 //! - `binding`: which bytes a name means
 //! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
 //! - `writing`: what is written, what is refused, what is taken back
+//! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
 //! - `actuator`: the session of the separate process, and its crashes
 //! - `tidy`: promises that the sources keep
 //!
@@ -17,5 +18,6 @@ mod binding;
 mod finding;
 mod looking;
 mod programs;
+mod refused;
 mod tidy;
 mod writing;

@@ -39,8 +39,20 @@ fn exactly_one_function_writes_into_another_process() {
             "pwrite",
             "POKE"
         ]),
-        ["write.rs"]
+        ["sys.rs", "write.rs"]
     );
+    // The one in `sys` is the system call itself, which only the one function makes.
+    assert_eq!(files_with(&["sys::store("]), ["write.rs"]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/write.rs");
+    let text = fs::read_to_string(source).unwrap();
+    let put = text
+        .split("fn put(")
+        .nth(1)
+        .unwrap()
+        .split("\n}\n")
+        .next()
+        .unwrap();
+    assert!(put.contains("sys::store(") && put.contains(".write_at("));
 }
 
 #[test]

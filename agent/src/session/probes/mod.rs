@@ -82,7 +82,8 @@ impl Probe {
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
     links: Vec<Link>,
-    kernel: Kernel,
+    /// None in a session that may not probe.
+    kernel: Option<Kernel>,
     probes: Vec<Probe>,
     attached: BTreeMap<(String, u64), BTreeSet<Place>>,
     files: KnownFiles,
@@ -114,7 +115,7 @@ impl Probes {
         let mut armed = Probes {
             links: Vec::new(),
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
-            kernel,
+            kernel: Some(kernel),
             probes,
             attached: BTreeMap::new(),
             files: KnownFiles::new(),
@@ -128,9 +129,26 @@ impl Probes {
         Ok(armed)
     }
 
+    /// No probe at all: the processes get their slots, and /proc is all there is.
+    pub fn none(job: &Job, why: Vec<String>) -> Probes {
+        Probes {
+            links: Vec::new(),
+            kernel: None,
+            probes: Vec::new(),
+            attached: BTreeMap::new(),
+            files: KnownFiles::new(),
+            slots: job.members.len().try_into().unwrap_or(abi::MAX_PROCESSES),
+            room: abi::MAX_PROCESSES,
+            own_links: true,
+            missing: why,
+        }
+    }
+
     /// From now on the hits of the process in this slot count.
     pub fn watch(&mut self, slot: u32, pid: i32) -> Result<(), KernelError> {
-        self.kernel.watch(pid as u32, slot)
+        self.kernel
+            .as_mut()
+            .map_or(Ok(()), |kernel| kernel.watch(pid as u32, slot))
     }
 
     /// Attaches to one more process and gives it a slot, if there is room. It counts once it is watched.
@@ -143,6 +161,10 @@ impl Probes {
                 self.room
             ));
             return Ok(None);
+        }
+        if self.kernel.is_none() {
+            self.slots += 1;
+            return Ok(Some(slot));
         }
         let found = places::find(&self.probes, member, &mut self.files);
         self.missing.extend(found.missing);
@@ -167,7 +189,9 @@ impl Probes {
 
     /// Stops counting a process. Its cells stay readable.
     pub fn forget(&mut self, pid: i32) -> Result<(), KernelError> {
-        self.kernel.forget(pid as u32)
+        self.kernel
+            .as_mut()
+            .map_or(Ok(()), |kernel| kernel.forget(pid as u32))
     }
 
     /// The probes, by number.
@@ -180,14 +204,14 @@ impl Probes {
         self.slots
     }
 
-    /// The kernel side.
-    pub fn kernel(&self) -> &Kernel {
-        &self.kernel
+    /// The kernel side; none in a session that may not probe.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        self.kernel.as_ref()
     }
 
     /// The kernel side, for changing.
-    pub fn kernel_mut(&mut self) -> &mut Kernel {
-        &mut self.kernel
+    pub fn kernel_mut(&mut self) -> Option<&mut Kernel> {
+        self.kernel.as_mut()
     }
 
     /// What could not be probed, in words.
@@ -208,15 +232,16 @@ impl Probes {
 
     /// Tells the kernel side where the process has the variables that are captured.
     fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
+        let Some(kernel) = &mut self.kernel else {
+            return Ok(());
+        };
         for (probe, known) in self.probes.iter().enumerate() {
             for (place, capture) in known.captures.iter().enumerate() {
                 let Read::Variable(name) = &capture.read else {
                     continue;
                 };
                 match member.variable_address(name) {
-                    Ok(address) => self
-                        .kernel
-                        .set_variable(slot, probe as u32, place as u32, address)?,
+                    Ok(address) => kernel.set_variable(slot, probe as u32, place as u32, address)?,
                     Err(error) => self
                         .missing
                         .push(format!("{name} is not captured at {}: {error}", known.name)),
@@ -228,12 +253,16 @@ impl Probes {
 
     /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
     fn set_addresses(&mut self, pid: u32, module: &Module, places: &[Place]) -> Result<(), KernelError> {
-        if self.kernel.link_kind() != LinkKind::Tracefs {
+        let Some(kernel) = self
+            .kernel
+            .as_mut()
+            .filter(|kernel| kernel.link_kind() == LinkKind::Tracefs)
+        else {
             return Ok(());
-        }
+        };
         for place in places {
             if let Some(address) = address_of(module, place.site.offset) {
-                self.kernel.set_address(pid, address, place.site.probe)?;
+                kernel.set_address(pid, address, place.site.probe)?;
             }
         }
         Ok(())
@@ -247,6 +276,7 @@ impl Probes {
         places: &[Place],
         pid: i32,
     ) -> Result<(), KernelError> {
+        let Some(kernel) = &self.kernel else { return Ok(()) };
         let key = (format!("{:?}", module.device), module.inode);
         let known = self.attached.entry(key).or_default();
         let is_new = |place: &&Place| self.own_links || !known.contains(place);
@@ -268,7 +298,7 @@ impl Probes {
                     at,
                     pid,
                 };
-                self.links.push(self.kernel.attach(&request)?);
+                self.links.push(kernel.attach(&request)?);
             }
         }
         Ok(())
