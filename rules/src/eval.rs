@@ -35,6 +35,9 @@ pub(crate) struct Around {
     pub(crate) data: WindowData,
 }
 
+/// A measure for each MPI function that a process called, or the reason why it is not known.
+pub(crate) type Calls = Result<BTreeMap<String, f64>, String>;
+
 /// What is known of a closed window.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowData {
@@ -58,7 +61,7 @@ pub(crate) struct WindowData {
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each measure and process its change for each MPI function called, where formulas choose calls.
-    pub(crate) calls: BTreeMap<Measure, BTreeMap<ProcessId, Result<BTreeMap<String, f64>, String>>>,
+    pub(crate) calls: BTreeMap<Measure, BTreeMap<ProcessId, Calls>>,
     /// For each probe its name and its hits by process.
     pub(crate) probes: Vec<(String, HitsByProcess)>,
     /// What was made of its hits.
@@ -208,15 +211,7 @@ impl<'a> Context<'a> {
             Term::Inner { .. } | Term::InnerCount(_) | Term::Enclosing { .. } | Term::EnclosingIndex(_) => {
                 self.elsewhere(&of.term)
             }
-            Term::At { measure, probe } => self.in_window(|window| {
-                let known = window.at_borders.get(&(*measure, *probe));
-                let never = || Value::none(format!("{} was not observed there", measure.name()));
-                known.cloned().unwrap_or_else(never)
-            }),
-            Term::Run(place) => match self.memory.runs.get(*place) {
-                Some(run) => run.value(self),
-                None => Value::none("it is known only at the close of a window"),
-            },
+            Term::At { .. } | Term::Run(_) => self.elsewhere(&of.term),
             Term::OfCalls { measure, filter } => self.of_calls(*measure, filter),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),
