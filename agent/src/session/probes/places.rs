@@ -42,9 +42,7 @@ pub(super) fn find<'a>(probes: &[Probe], member: &'a Member, known: &mut KnownFi
     let mut missing: BTreeSet<&str> = names.iter().copied().collect();
     for module in &member.space.modules {
         let key = (format!("{:?}", module.device), module.inode);
-        let functions = known
-            .entry(key)
-            .or_insert_with(|| module.image.functions(&names).unwrap_or_default());
+        let functions = known.entry(key).or_insert_with(|| functions(module, &names));
         for function in functions.iter() {
             for (probe, wanted) in named().filter(|(_, probe)| function.names.contains(&probe.name)) {
                 missing.remove(wanted.name.as_str());
@@ -52,11 +50,43 @@ pub(super) fn find<'a>(probes: &[Probe], member: &'a Member, known: &mut KnownFi
             }
         }
     }
-    found.missing.extend(missing.into_iter().map(|name| {
-        let pid = member.process.pid;
-        format!("no module of process {pid} defines a function {name} (inlined, or misspelt)")
-    }));
     found
+        .missing
+        .extend(missing.into_iter().map(|name| why_missing(member, name)));
+    found
+}
+
+/// The functions of a module among the named: as the linker has the name, else as the source has it, when it means one function.
+fn functions(module: &Module, names: &[&str]) -> Vec<Function> {
+    let mut found = module.image.functions(names).unwrap_or_default();
+    for name in names {
+        if found
+            .iter()
+            .any(|function| function.names.iter().any(|known| known == name))
+        {
+            continue;
+        }
+        if let Ok(Some((_, mut fitting))) = module.image.functions_spelled(name)
+            && fitting.len() == 1
+            && let Some(mut function) = fitting.pop()
+        {
+            function.names.push((*name).to_owned());
+            found.push(function);
+        }
+    }
+    found
+}
+
+/// Not under this name in any symbol table: it may be inlined, or have overloads.
+fn why_missing(member: &Member, name: &str) -> String {
+    match member.space.function(name) {
+        Err(error) => error.to_string(),
+        Ok((module, function)) => format!(
+            "{name} is not probed: as the linker has it, it is {} in {}",
+            function.names.join(", "),
+            module.file_name()
+        ),
+    }
 }
 
 impl<'a> Found<'a> {
