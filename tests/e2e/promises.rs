@@ -213,6 +213,7 @@ fn looking_by_hand_opens_nothing_for_writing(knobs: &Knobs) -> Outcome {
         vec!["get", &pid, "knob"],
         vec!["ps", "--all", "--duration", "100ms"],
         vec!["journal"],
+        vec!["symbols", &pid, "knob"],
     ];
     for command in commands {
         let mut strace = Command::new("strace");
