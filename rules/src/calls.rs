@@ -1,7 +1,5 @@
 //! Values of metrics that are called, of ranges, of rows, and of earlier windows.
 
-use std::collections::BTreeMap;
-
 use crate::eval::{Calls, Context, boolean};
 use crate::fold::for_each;
 use crate::measure::Measure;

@@ -13,7 +13,7 @@ use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::partial::{self, Content};
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, ProcessId, Scalar, Value, finite};
+use crate::value::{Cell, Key, ProcessId, Scalar, Time, Value, finite};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +57,8 @@ pub(crate) struct WindowData {
     pub(crate) at_borders: BTreeMap<(Measure, usize), Value>,
     /// Actual duration, in seconds, if both ends are known.
     pub(crate) duration: Result<f64, String>,
+    /// Where it began and ended in each process that hit its borders by itself.
+    pub(crate) own: BTreeMap<ProcessId, (Time, Time)>,
     /// For each role, the processes that were there from border to border.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
@@ -115,6 +117,7 @@ impl Default for WindowData {
             inner: BTreeMap::new(),
             at_borders: BTreeMap::new(),
             duration: Err("it is not over".to_string()),
+            own: BTreeMap::new(),
             roles: Vec::new(),
             measures: BTreeMap::new(),
             calls: BTreeMap::new(),

@@ -402,8 +402,9 @@ impl Track {
         let enclosing = passing.enclosing.map(|instance| instance.frame.number);
         let within = |instance: &&mut Instance| {
             let border = instance.borders_for(process, shared);
+            // What happens at the instant of its end is still in it, unless another begins there: the newest is asked first.
             let in_time =
-                border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time < end));
+                border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end));
             in_time && instance.enclosing() == enclosing
         };
         let Some(instance) = self.open.iter_mut().rev().find(within) else {
