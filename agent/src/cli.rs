@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+use tuner::sync::SyncPlace;
 
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
@@ -56,7 +57,11 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// The process that writes for a session; started by the agent itself, with its socket as standard input.
     #[command(hide = true)]
-    Actuator,
+    Actuator {
+        /// Prepare for changes at sync points.
+        #[arg(long)]
+        sync: bool,
+    },
 }
 
 /// `tuneagent ps`
@@ -313,6 +318,12 @@ pub struct SetArgs {
     /// Every copy, where several libraries have a variable of that name
     #[arg(long)]
     pub all_copies: bool,
+    /// Write when a process enters this function, or returns from it, and at no other instant
+    #[arg(long, value_name = "entry:FUNCTION|return:FUNCTION")]
+    pub at: Option<SyncPlace>,
+    /// How long to wait for that
+    #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
+    pub within: Duration,
     /// Only this process, not the whole job
     #[arg(long)]
     pub only: bool,

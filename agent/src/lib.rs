@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod mpi;
 pub mod plot;
 pub mod readable;
+pub mod rendezvous;
 pub mod report;
 pub mod rights;
 pub mod rulebook;

@@ -322,6 +322,11 @@ impl CheckedRule {
             .check(&BTreeMap::new())
     }
 
+    /// Some tune of it takes effect at a place in the program only.
+    pub fn waits_for_places(&self) -> bool {
+        self.tunes.iter().any(|tune| tune.at.is_some())
+    }
+
     /// The rule's name.
     pub fn name(&self) -> &str {
         &self.name

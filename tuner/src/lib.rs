@@ -6,7 +6,7 @@
 //! [`variable::Location`] (which bytes a name means: a claim) → [`slot::Slot`] (validated) →
 //! [`writer::Writer`] (the lock and the journal) → [`writer::Receipt`].
 //!
-//! Only [`mod@write`] writes into another process. [`actuator`] is all of it behind a stream, in a process of
+//! A change may wait for its instant: [`sync`]. Only [`mod@write`] writes into another process. [`actuator`] is all of it behind a stream, in a process of
 //! its own.
 //!
 //! Not here: rules, probes, the decision to write. Unsafe code is in `sys` alone.
@@ -31,6 +31,7 @@ pub mod slot;
 pub mod space;
 pub mod spelling;
 pub mod symbol;
+pub mod sync;
 mod sys;
 pub mod value;
 pub mod variable;

@@ -102,6 +102,14 @@ pub enum SlotError {
     },
 }
 
+/// What was validated is not there any more.
+#[derive(Debug, Error)]
+#[error("`{symbol}` in {path} is no longer where it was: nothing was written")]
+pub struct UnloadedError {
+    symbol: String,
+    path: String,
+}
+
 fn candidates(size: u64) -> String {
     let fitting = ValueType::ALL
         .iter()
@@ -184,6 +192,29 @@ impl Slot {
     /// True while the pointers that lead to it still lead there.
     pub(crate) fn is_still_there(&self) -> Result<bool, FollowError> {
         Ok(followed(&self.location, &self.handle)? == self.location.address)
+    }
+
+    /// For a write that had to wait: a library may have been unloaded since, or memory given back, and something else mapped in
+    /// its place. The program's own variables are there as long as the handle is good for anything.
+    pub(crate) fn check_again(&self) -> Result<(), UnloadedError> {
+        if self.stays() {
+            return Ok(());
+        }
+        let unloaded = || UnloadedError {
+            symbol: self.location.symbol.clone(),
+            path: self.location.module.path.clone(),
+        };
+        let maps = read_maps(self.pid()).map_err(|_| unloaded())?;
+        let checked = match self.location.chain {
+            Some(_) => check_reached(&self.location, &maps),
+            None => check_mapping(&self.location, &maps),
+        };
+        checked.map_err(|_| unloaded())
+    }
+
+    /// It is a variable of the program itself, reached through no pointer.
+    pub(crate) fn stays(&self) -> bool {
+        self.location.module.is_executable && self.location.chain.is_none()
     }
 
     pub(crate) fn handle(&self) -> &File {

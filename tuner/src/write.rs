@@ -27,7 +27,7 @@ use thiserror::Error;
 use crate::address::Address;
 use crate::memory::MemoryError;
 use crate::process::{Pid, ProcessError};
-use crate::slot::Slot;
+use crate::slot::{Slot, UnloadedError};
 use crate::sys;
 use crate::value::Bytes;
 use crate::variable::FollowError;
@@ -73,6 +73,9 @@ pub enum WriteError {
     /// It cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// It was unloaded while the write waited.
+    #[error(transparent)]
+    Unloaded(#[from] UnloadedError),
     /// It began another program in the very moment of the store.
     #[error(
         "process {pid} began another program in the very moment of the write: whether that got it is not known"

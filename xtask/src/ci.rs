@@ -5,7 +5,8 @@
 //!
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
-//! build, each fuzz target for five minutes instead of seconds, and the law of the rule language on many more streams.
+//! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and many more
+//! changes at sync points.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -86,6 +87,16 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
         (
             "release build",
             Box::new(move || run(&mut cargo(root, "build --quiet --release -p tuneagent"))),
+        ),
+        (
+            "a thousand changes at sync points, each case",
+            Box::new(move || {
+                let mut command = cargo(
+                    root,
+                    "test --release --package tuneagent --test sync -- --nocapture",
+                );
+                run(command.env("TUNEAGENT_LONG", "1"))
+            }),
         ),
         (
             "whole programs, release",

@@ -82,7 +82,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let control = control_socket();
     let actuator = options
         .applies
-        .then(|| Actuator::start(options.keep))
+        .then(|| Actuator::start(options.keep, rules.waits_for_places()))
         .transpose()
         .map_err(Failure::not_there)?;
     let session = Session::arm(job, scout, rules, outputs, options)?;

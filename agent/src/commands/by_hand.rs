@@ -1,22 +1,29 @@
 //! `tuneagent get` and `tuneagent set`: variables, by hand, in every process of a job.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use tuner::{
-    actuator::{ClientError, RefusalKind, SetCommand},
+    actuator::{ArmCommand, ClientError, RefusalKind, SetCommand},
     dwarf::{Kind, Leaf},
     process::Pid,
     space::AddressSpace,
+    sync::SyncPlace,
     value::{Value, ValueType},
     variable::{FollowError, Location, VariableName},
+    writer::Receipt,
 };
 
 use super::target;
 use crate::{
-    actuator::Actuator,
+    actuator::{Actuator, passage_text},
     cli::{GetArgs, SetArgs},
     discover::{Member, Scout},
     exit::{Code, Failure, Outcome},
     rights,
 };
+
+/// How often it is asked whether the processes were where they are to be written.
+const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn get(args: &GetArgs) -> Outcome {
     let mut scout = Scout::default();
@@ -145,23 +152,19 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
             args.target
         )));
     }
-    let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::start(true, args.at.is_some()).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
-    let mut failed = None;
-    for member in processes {
-        for (variable, value) in &args.assignments {
-            for module in copies(member, variable, args.all_copies) {
-                let order = Order {
-                    variable,
-                    module,
-                    value,
-                    value_type,
-                };
-                let done = set_one(&mut actuator, member.process.pid, order);
-                failed = failed.or(done.err());
-            }
-        }
+    let mut hand = ByHand {
+        actuator: &mut actuator,
+        args,
+        value_type,
+        failed: None,
+    };
+    match &args.at {
+        None => hand.set_at_once(&processes),
+        Some(place) => hand.set_at(&processes, place)?,
     }
+    let failed = hand.failed;
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
@@ -170,14 +173,6 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
             message: "not everything was written; what was written stays".into(),
         }),
     }
-}
-
-/// What is to be written.
-struct Order<'a> {
-    variable: &'a str,
-    module: Option<String>,
-    value: &'a str,
-    value_type: Option<ValueType>,
 }
 
 /// The modules in which the variable is written: the one that is meant, or every one that has a copy.
@@ -197,46 +192,108 @@ fn copies(member: &Member, variable: &str, all: bool) -> Vec<Option<String>> {
     }
 }
 
-fn set_one(actuator: &mut Actuator, pid: Pid, order: Order<'_>) -> Result<(), Code> {
-    let variable = order.variable;
-    let written = actuator.client.set(SetCommand {
-        pid,
-        variable: variable.to_owned(),
-        module: order.module,
-        value: order.value.to_owned(),
-        value_type: order.value_type,
-        expect_old: None,
-        why: vec!["set by hand".into()],
-        rule: None,
-    });
-    // Set by hand is meant to stay: the user is the guard.
-    let written = written.and_then(|receipt| {
-        if let Some(change) = receipt.change {
-            actuator.client.confirm(pid, change)?;
+/// What is set by one command.
+struct ByHand<'a> {
+    actuator: &'a mut Actuator,
+    args: &'a SetArgs,
+    value_type: Option<ValueType>,
+    failed: Option<Code>,
+}
+
+impl ByHand<'_> {
+    fn set_at_once(&mut self, processes: &[&Member]) {
+        for (pid, variable, command) in self.commands(processes) {
+            let written = self.actuator.client.set(command);
+            self.tell(pid, &variable, written);
         }
-        Ok(receipt)
-    });
-    match written {
-        Ok(receipt) => {
-            let show = |bytes| {
-                Value::from_bytes(receipt.value_type, bytes)
-                    .map_or_else(|_| "?".into(), |value| value.to_string())
-            };
-            match receipt.change {
-                Some(change) => say!(
-                    "{pid:>8}  {variable} {} -> {} ({}), change {change}; back: tuneagent undo {pid} {change}",
-                    show(receipt.old),
-                    show(receipt.new),
-                    receipt.value_type.name(),
-                ),
-                None => say!("{pid:>8}  {variable} is {} already", show(receipt.old)),
+    }
+
+    /// All wait at once: each process reaches the place when it does.
+    fn set_at(&mut self, processes: &[&Member], place: &SyncPlace) -> Result<(), Failure> {
+        let mut waiting = BTreeMap::new();
+        for (pid, variable, set) in self.commands(processes) {
+            let armed = self.actuator.client.arm(ArmCommand {
+                set,
+                at: place.clone(),
+                within_ms: u64::try_from(self.args.within.as_millis()).unwrap_or(u64::MAX),
+                answer_ns_max: None,
+            });
+            match armed {
+                Ok(ticket) => drop(waiting.insert(ticket, (pid, variable))),
+                Err(error) => self.tell(pid, &variable, Err(error)),
             }
-            Ok(())
         }
-        Err(error) => {
-            eprintln!("tuneagent: {error}");
-            Err(code(&error))
+        while !waiting.is_empty() {
+            std::thread::sleep(COLLECT_EVERY);
+            for (ticket, result) in self.actuator.client.collect().map_err(Failure::no)?.finished {
+                if let Some((pid, variable)) = waiting.remove(&ticket) {
+                    self.tell(pid, &variable, result.map_err(ClientError::Refused));
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn commands(&self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
+        let mut commands = Vec::new();
+        for member in processes {
+            let pid = member.process.pid;
+            for (variable, value) in &self.args.assignments {
+                for module in copies(member, variable, self.args.all_copies) {
+                    let command = SetCommand {
+                        pid,
+                        variable: variable.clone(),
+                        module,
+                        value: value.clone(),
+                        value_type: self.value_type,
+                        expect_old: None,
+                        why: vec!["set by hand".into()],
+                        rule: None,
+                    };
+                    commands.push((pid, variable.clone(), command));
+                }
+            }
+        }
+        commands
+    }
+
+    fn tell(&mut self, pid: Pid, variable: &str, written: Result<Receipt, ClientError>) {
+        // Set by hand is meant to stay: the user is the guard.
+        let written = written.and_then(|receipt| {
+            if let Some(change) = receipt.change {
+                self.actuator.client.confirm(pid, change)?;
+            }
+            Ok(receipt)
+        });
+        match written {
+            Ok(receipt) => say!("{pid:>8}  {variable} {}", self.done(pid, &receipt)),
+            Err(error) => {
+                eprintln!("tuneagent: {error}");
+                self.failed = self.failed.or(Some(code(&error)));
+            }
+        }
+    }
+
+    fn done(&self, pid: Pid, receipt: &Receipt) -> String {
+        let show = |bytes| {
+            Value::from_bytes(receipt.value_type, bytes)
+                .map_or_else(|_| "?".into(), |value| value.to_string())
+        };
+        let Some(change) = receipt.change else {
+            return format!("is {} already", show(receipt.old));
+        };
+        let how = match (&self.args.at, &receipt.passage) {
+            (Some(place), Some(passage)) => {
+                format!(", {}", passage_text(place, receipt.mechanism, passage))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{} -> {} ({}), change {change}{how}; back: tuneagent undo {pid} {change}",
+            show(receipt.old),
+            show(receipt.new),
+            receipt.value_type.name(),
+        )
     }
 }
 

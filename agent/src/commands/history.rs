@@ -4,17 +4,17 @@ use tuner::{
     actuator::{ClientError, Farewell, RefusalKind},
     journal::{Change, Hold, StateDir, Status},
     process::Pid,
+    sync::SyncPlace,
     value::{Bytes, Value, ValueType},
-    writer::Mechanism,
 };
 
 use super::target;
 use crate::{
-    actuator::Actuator,
+    actuator::{Actuator, passage_text},
     cli::{JournalArgs, UndoArgs},
     discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
-    format::{duration, plural},
+    format::plural,
     rights,
 };
 
@@ -73,21 +73,18 @@ fn print(change: &Change) {
         .rule
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
-    let hold = change
-        .hold
-        .map_or_else(String::new, |hold| format!(", {}", said(hold)));
+    let hold = change.hold.map_or_else(String::new, |hold| {
+        format!(", {}", said(&hold, intent.sync.as_ref()))
+    });
     say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {why}"));
 }
 
 /// How it was written, in words.
-fn said(hold: Hold) -> String {
-    let mechanism = match hold.mechanism {
-        Mechanism::Plain => "plain write",
-    };
-    match hold.hold_ns {
-        0 => format!("{mechanism}, the program was not held"),
-        hold_ns => format!("{mechanism}, the program was held {}", duration(hold_ns as f64)),
+fn said(hold: &Hold, place: Option<&SyncPlace>) -> String {
+    match (place, &hold.passage) {
+        (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
+        _ => "plain write, the program was not held".to_owned(),
     }
 }
 
@@ -112,7 +109,7 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
     let pid = target::pid(&args.target)?;
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
-    let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::start(true, true).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut all = Farewell::default();
     for member in &job.members {

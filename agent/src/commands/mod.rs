@@ -36,7 +36,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Get(args) => by_hand::get(&args),
         Command::Set(args) => by_hand::set(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Actuator => crate::actuator::serve()
+        Command::Actuator { sync } => crate::actuator::serve(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),
     }

@@ -96,16 +96,17 @@ pub fn capabilities() -> &'static [Capability] {
 pub enum Part {
     /// A session: probes and /proc.
     Watcher,
-    /// The actuator: memory, and the priority of whoever answers at a sync point.
+    /// The actuator: memory, the probe at a sync point, and the priority of whoever answers there.
     Writer,
 }
 
 impl Part {
     fn keeps(self) -> CapabilitySet {
         let looking = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
+        let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
         match self {
-            Part::Watcher => looking | CapabilitySet::BPF | CapabilitySet::PERFMON,
-            Part::Writer => looking | CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE,
+            Part::Watcher => looking | probing,
+            Part::Writer => looking | probing | CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE,
         }
     }
 }

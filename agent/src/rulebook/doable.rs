@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rules::{Action, Delivery, Plan, Scalar, Target};
+use rules::{Action, Delivery, Plan, Scalar, Site, SyncPoint, Target};
 
 use super::{Decision, Write};
 
@@ -31,17 +31,14 @@ pub(super) fn cannot_run(plan: &Plan) -> Option<String> {
 pub(super) fn decided(decision: rules::Decision) -> Decision {
     let writes: Vec<Result<Write, String>> = decision.changes.iter().map(write_of).collect();
     let refused = writes.iter().find_map(|write| write.as_ref().err().cloned());
-    let refused = refused
-        .or_else(|| {
-            let at = decision.at.as_ref()?;
-            Some(format!("changes at {} are not made by this version", at.target))
-        })
-        .or_else(|| {
-            let window = decision.together.as_ref()?;
-            Some(format!(
-                "changes of all processes together at {window} are not made by this version"
-            ))
-        });
+    let at = decision.at.as_ref().map(place).transpose();
+    let refused = refused.or_else(|| at.as_ref().err().cloned()).or_else(|| {
+        // All or none needs every process stopped at its boundary before the first write: a bounded hold cannot promise that.
+        let window = decision.together.as_ref()?;
+        Some(format!(
+            "changes of all processes together at {window} need them stopped, which this version cannot, and does not do by halves"
+        ))
+    });
     let asked = decision
         .changes
         .iter()
@@ -56,7 +53,27 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
             .collect(),
         asked: asked.collect(),
         changes: writes.into_iter().flatten().collect(),
+        at: at.ok().flatten(),
         refused,
+    }
+}
+
+/// A sync point as it is typed: `entry:step`.
+fn place(at: &SyncPoint) -> Result<String, String> {
+    let moment = match at.site {
+        Site::Return => "return",
+        Site::Entry | Site::Span => "entry",
+    };
+    match &at.target {
+        Target::Function(_) if at.decide => Err(format!(
+            "that {} waits for a decision is not done by this version",
+            at.target
+        )),
+        Target::Function(function) => Ok(format!("{moment}:{function}")),
+        Target::Pattern(_) | Target::Set(_) => Err(format!(
+            "changes at {} are not made by this version: that is more than one function",
+            at.target
+        )),
     }
 }
 

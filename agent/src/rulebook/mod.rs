@@ -81,6 +81,8 @@ pub struct Decision {
     pub asked: Vec<String>,
     /// What to write, by process.
     pub changes: Vec<Write>,
+    /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
+    pub at: Option<String>,
     /// Why it cannot be carried out.
     pub refused: Option<String>,
 }
@@ -469,6 +471,11 @@ impl RuleBook {
             name: status.rule_name,
         };
         self.engine.status().into_iter().map(view).collect()
+    }
+
+    /// Some rule's changes take effect at a place in the program only.
+    pub fn waits_for_places(&self) -> bool {
+        self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
     }
 
     /// What a rule would do to the program, a sentence each.

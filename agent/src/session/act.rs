@@ -6,6 +6,7 @@ use tuner::{
     actuator::SetCommand,
     journal::{Outcome, RevertOutcome},
     process::Pid,
+    sync::SyncPlace,
     value::{Value, ValueType},
 };
 
@@ -15,6 +16,7 @@ use super::{
     ledger::{Carried, KEPT, REVERTED, WRITTEN},
 };
 use crate::{
+    actuator::passage_text,
     clock::monotonic_ns,
     format::plural,
     rulebook::{Act, Decision, Write},
@@ -89,12 +91,19 @@ impl Session {
             );
             return;
         };
-        if let Some(reason) = decision.refused {
-            let (time, rule) = (time_of_day(), &decision.rule);
-            self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
-            self.rules.receipt(decision.id, Err(reason), monotonic_ns());
-            return;
-        }
+        let at = decision.at.as_deref().map(str::parse::<SyncPlace>).transpose();
+        let at = match (decision.refused.clone(), at) {
+            (None, Ok(at)) => at,
+            (refused, at) => {
+                let reason = refused
+                    .or_else(|| at.err().map(|error| error.to_string()))
+                    .unwrap_or_default();
+                let (time, rule) = (time_of_day(), &decision.rule);
+                self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
+                self.rules.receipt(decision.id, Err(reason), monotonic_ns());
+                return;
+            }
+        };
         let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
         let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
         self.ledger.await_receipts(decision.id, targets.len());
@@ -114,6 +123,7 @@ impl Session {
                 decision: decision.id,
                 slot: write.slot,
                 command: Box::new(command),
+                at: at.clone(),
             };
             if hands.order(order).is_err() {
                 refused.push((pid, write));
@@ -180,7 +190,11 @@ impl Session {
                 view.number = receipt.change.unwrap_or(0);
                 view.old = show(receipt.old);
                 view.new = show(receipt.new);
-                view.mechanism = "plain write".into();
+                let place = known.at.as_deref().and_then(|place| place.parse().ok());
+                view.mechanism = match (place, &receipt.passage) {
+                    (Some(place), Some(passage)) => passage_text(&place, receipt.mechanism, passage),
+                    _ => "plain write".into(),
+                };
                 view.hold_ns = receipt.hold_ns;
                 view.outcome = match (&receipt.outcome, receipt.change) {
                     (Outcome::Applied, Some(_)) => WRITTEN.into(),

@@ -26,3 +26,16 @@ pub const MAX_SITES: u32 = 65_536;
 
 /// Size of the ring buffer for hits that are sent on their own.
 pub const RING_BYTES: u32 = 8 << 20;
+
+/// Actions that can wait for their sync points at once: one each for the ranks of the largest nodes of today.
+pub const MAX_HOLDS: u32 = 512;
+
+/// Size of each ring buffer that wakes an answering thread; a page. One hold at a time is on, so two records would do.
+pub const WAKE_RING_BYTES: u32 = 4096;
+
+/// The longest hold that can be asked for, both bounds together.
+pub const MAX_HOLD_NS: u64 = 100_000_000;
+
+/// Steps of a hold, beside its bounds in time: what ends it should the clock stand still. As many as the kernel lets one loop have;
+/// at 12 ns a step (40 were seen) they are as long as [`MAX_HOLD_NS`].
+pub const MAX_HOLD_STEPS: u32 = 1 << 23;

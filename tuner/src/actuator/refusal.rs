@@ -6,6 +6,7 @@ use crate::memory::MemoryError;
 use crate::process::ProcessError;
 use crate::slot::SlotError;
 use crate::space::SpaceError;
+use crate::sync::PointError;
 use crate::value::ValueError;
 use crate::variable::{FollowError, VariableError};
 use crate::write::WriteError;
@@ -29,7 +30,8 @@ refuse!(
     FollowError,
     SlotError,
     ValueError,
-    WriterError
+    WriterError,
+    PointError
 );
 
 trait Kind {
@@ -119,6 +121,20 @@ impl Kind for SlotError {
 impl Kind for ValueError {
     fn kind(&self) -> RefusalKind {
         RefusalKind::Refused
+    }
+}
+
+impl Kind for PointError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            PointError::NotFound { .. } => RefusalKind::NotFound,
+            PointError::Module(_) => RefusalKind::Failed,
+            PointError::Ambiguous { .. }
+            | PointError::Indirect { .. }
+            | PointError::JumpsOut { .. }
+            | PointError::NoReturn { .. }
+            | PointError::Code(_) => RefusalKind::Refused,
+        }
     }
 }
 

@@ -10,8 +10,12 @@ use super::{
     Answer, Command, Farewell, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, RefusalKind, Reply,
     Request, line,
 };
+use crate::sync::Rendezvous;
 use crate::sys;
 use crate::writer::Hooks;
+
+/// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there is none.
+pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
 
 /// What the agent's binary does not decide at run time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,6 +25,8 @@ pub struct ServeOptions {
     /// Processes of any other user are refused, whatever the stream asks for: the rights of this process are lent for this
     /// user's own.
     pub only_user: Option<u32>,
+    /// Without one no change can wait for a sync point.
+    pub rendezvous: Option<RendezvousSource>,
 }
 
 /// Why a session ended before it began. Nothing was changed then.

@@ -250,6 +250,7 @@ mod tests {
             value_type: ValueType::I32,
             old: Value::I32(1).to_bytes(),
             new: Value::I32(2).to_bytes(),
+            sync: None,
         }))
     }
 
@@ -270,6 +271,7 @@ mod tests {
             at: clock::now(),
             outcome,
             recovered: false,
+            hold: None,
         }
     }
 

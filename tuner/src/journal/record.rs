@@ -6,6 +6,7 @@ use crate::address::{Address, LinkAddress};
 use crate::clock::Instant;
 use crate::image::BuildId;
 use crate::process::Pid;
+use crate::sync::{Passage, SyncPlace};
 use crate::value::{Bytes, ValueType};
 use crate::variable::Chain;
 use crate::who::Who;
@@ -57,6 +58,9 @@ pub struct Intent {
     pub old: Bytes,
     /// What it is to hold.
     pub new: Bytes,
+    /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncPlace>,
 }
 
 /// How something was written.
@@ -66,6 +70,27 @@ pub struct Hold {
     pub mechanism: Mechanism,
     /// How long the program was held for it.
     pub hold_ns: u64,
+    /// How it met its sync point, if it was to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passage: Option<Passage>,
+}
+
+impl Hold {
+    /// Of a write while the program runs.
+    pub(crate) const PLAIN: Hold = Hold {
+        mechanism: Mechanism::Plain,
+        hold_ns: 0,
+        passage: None,
+    };
+
+    /// Of one that met, or missed, its sync point.
+    pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> Hold {
+        Hold {
+            mechanism,
+            hold_ns: passage.hold_ns,
+            passage: Some(passage),
+        }
+    }
 }
 
 /// What came of an intent.
@@ -139,5 +164,8 @@ pub enum Record {
         outcome: RevertOutcome,
         /// As in [`Record::Outcome`].
         recovered: bool,
+        /// As in [`Record::Outcome`]; told of those that waited for a sync point.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hold: Option<Hold>,
     },
 }

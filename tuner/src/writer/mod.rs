@@ -21,6 +21,7 @@ use crate::module::Images;
 use crate::process::Process;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
+use crate::sync::{Passage, SyncPlace};
 use crate::value::{Bytes, Value, ValueType};
 use crate::variable::Location;
 use crate::who::Who;
@@ -45,6 +46,10 @@ pub struct SetRequest {
 pub enum Mechanism {
     /// A plain write while the program runs; it was not held.
     Plain,
+    /// A write while the thread at the sync point was held in the kernel.
+    Rendezvous,
+    /// The probe at the sync point wrote by itself; nobody was held.
+    Store,
 }
 
 /// What a set did.
@@ -62,6 +67,8 @@ pub struct Receipt {
     pub hold_ns: u64,
     /// Hold.
     pub mechanism: Mechanism,
+    /// How it met its sync point, if it was to.
+    pub passage: Option<Passage>,
     /// What came of it.
     pub outcome: Outcome,
     /// When.
@@ -107,6 +114,36 @@ impl Default for Hooks {
             after_write: || {},
         }
     }
+}
+
+impl Hooks {
+    /// A write, between its two instants.
+    pub(crate) fn around<T>(self, write: impl FnOnce() -> T) -> T {
+        (self.after_intent)();
+        let written = write();
+        (self.after_write)();
+        written
+    }
+}
+
+/// A set that was announced and is not concluded yet.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    /// Its number; none when the value was there already.
+    pub(crate) change: Option<u64>,
+    pub(crate) old: Bytes,
+    pub(crate) new: Bytes,
+    value_type: ValueType,
+    at: Instant,
+    started_ns: u64,
+}
+
+/// A change that is being taken back.
+#[derive(Debug)]
+pub(crate) struct Back {
+    pub(crate) space: AddressSpace,
+    pub(crate) slot: Slot,
+    pub(crate) intent: Intent,
 }
 
 /// The right to change one process.
@@ -164,7 +201,23 @@ impl Writer {
 
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
-        let started = clock::monotonic_ns();
+        let announced = self.announce(slot, request, None)?;
+        if announced.change.is_none() {
+            return self.conclude(&announced, Ok(announced.new), None);
+        }
+        let written = self.commit(slot, announced.old, announced.new);
+        self.conclude(&announced, written, None)
+    }
+
+    /// The first half of a set: checks, and writes down what is going to be written. Nothing is announced when the value is there
+    /// already.
+    pub(crate) fn announce(
+        &mut self,
+        slot: &Slot,
+        request: SetRequest,
+        sync: Option<SyncPlace>,
+    ) -> Result<Announced, WriterError> {
+        let started_ns = clock::monotonic_ns();
         self.check(slot, &request)?;
         let (old, new) = (slot.read()?, request.value.to_bytes());
         let expected = request.expect_old.map_or(old, Value::to_bytes);
@@ -179,21 +232,69 @@ impl Writer {
             .into());
         }
         let at = clock::now();
-        let (change, outcome) = match old == new {
-            true => (None, Outcome::Applied),
-            false => self.write(slot, self.intent(slot, request, old, new, at.clone()))?,
+        let change = match old == new {
+            true => None,
+            false => {
+                let mut intent = self.intent(slot, request, old, new, at.clone());
+                intent.sync = sync;
+                Some(self.journal.announce(intent)?)
+            }
         };
-        Ok(Receipt {
+        Ok(Announced {
             change,
             value_type: slot.value_type(),
             old,
             new,
-            hold_ns: 0,
-            mechanism: Mechanism::Plain,
-            outcome,
             at,
-            duration_ns: clock::monotonic_ns().saturating_sub(started),
+            started_ns,
         })
+    }
+
+    /// The second half: writes down what came of it.
+    pub(crate) fn conclude(
+        &mut self,
+        announced: &Announced,
+        written: Result<Bytes, WriteError>,
+        hold: Option<Hold>,
+    ) -> Result<Receipt, WriterError> {
+        let outcome = match &written {
+            Ok(found) if *found == announced.new => Outcome::Applied,
+            Ok(found) => Outcome::Overwritten(*found),
+            Err(error) => Outcome::NotWritten(error.to_string()),
+        };
+        let hold = hold.unwrap_or(Hold::PLAIN);
+        if let Some(change) = announced.change {
+            self.record_outcome(change, outcome.clone(), Some(hold))?;
+        }
+        written?;
+        Ok(Receipt {
+            change: announced.change,
+            value_type: announced.value_type,
+            old: announced.old,
+            new: announced.new,
+            hold_ns: hold.hold_ns,
+            mechanism: hold.mechanism,
+            passage: hold.passage,
+            outcome,
+            at: announced.at.clone(),
+            duration_ns: clock::monotonic_ns().saturating_sub(announced.started_ns),
+        })
+    }
+
+    /// Writes down that what was announced was not written, and why.
+    pub(crate) fn abandon(
+        &mut self,
+        announced: &Announced,
+        why: &str,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        match announced.change {
+            Some(change) => {
+                let hold = hold.unwrap_or(Hold::PLAIN);
+                self.record_outcome(change, Outcome::NotWritten(why.to_owned()), Some(hold))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes down that a change did good.
@@ -205,17 +306,44 @@ impl Writer {
         })?)
     }
 
-    /// Takes one change back, if the process still holds what was written.
+    /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
+    /// [`Writer::prepare_undo`].
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
-        let known = self.known(change)?;
-        if known.status != Status::Applied {
-            return Err(WriterError::NotInForce {
-                change,
-                status: known.status,
-            });
-        }
+        let intent = self.in_force(change)?;
         let space = AddressSpace::read(&self.process, &self.images)?;
-        self.take_back(&space, known.intent)
+        self.take_back(&space, intent)
+    }
+
+    fn in_force(&self, change: u64) -> Result<Intent, WriterError> {
+        let known = self.known(change)?;
+        match known.status {
+            Status::Applied => Ok(known.intent),
+            status => Err(WriterError::NotInForce { change, status }),
+        }
+    }
+
+    /// The first half of taking a change back at its sync point: checks, and writes down that it is going to be taken back.
+    pub(crate) fn prepare_undo(&mut self, change: u64) -> Result<Back, WriterError> {
+        let intent = self.in_force(change)?;
+        let space = AddressSpace::read(&self.process, &self.images)?;
+        let slot = Slot::validate(&recorded(&space, &intent)?, Some(intent.value_type))?;
+        self.announce_undo(change)?;
+        Ok(Back { space, slot, intent })
+    }
+
+    /// The second half: writes down what came of it.
+    pub(crate) fn conclude_undo(
+        &mut self,
+        intent: Intent,
+        outcome: RevertOutcome,
+        hold: Option<Hold>,
+    ) -> Result<Undone, WriterError> {
+        self.record_revert(intent.change, outcome.clone(), false, hold)?;
+        Ok(Undone {
+            change: intent.change,
+            symbol: intent.symbol,
+            outcome,
+        })
     }
 
     /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken
@@ -246,19 +374,13 @@ impl Writer {
     }
 
     fn take_back(&mut self, space: &AddressSpace, intent: Intent) -> Result<Undone, WriterError> {
-        let change = intent.change;
         let slot = Slot::validate(&recorded(space, &intent)?, Some(intent.value_type))?;
         let found = slot.read()?;
         let outcome = match found == intent.new {
             false => RevertOutcome::ChangedSince(found),
             true => self.write_back(&slot, &intent)?,
         };
-        self.record_revert(change, outcome.clone(), false)?;
-        Ok(Undone {
-            change,
-            symbol: intent.symbol,
-            outcome,
-        })
+        self.conclude_undo(intent, outcome, None)
     }
 
     fn known(&self, change: u64) -> Result<Change, WriterError> {
@@ -310,44 +432,26 @@ impl Writer {
             value_type: slot.value_type(),
             old,
             new,
+            sync: None,
         }
     }
 
-    fn write(&mut self, slot: &Slot, intent: Intent) -> Result<(Option<u64>, Outcome), WriterError> {
-        let (old, new) = (intent.old, intent.new);
-        let change = self.journal.announce(intent)?;
-        (self.hooks.after_intent)();
-        let written = write::commit(slot, old, new);
-        (self.hooks.after_write)();
-        let outcome = match &written {
-            Ok(found) if *found == new => Outcome::Applied,
-            Ok(found) => Outcome::Overwritten(*found),
-            Err(error) => Outcome::NotWritten(error.to_string()),
-        };
-        let hold = Hold {
-            mechanism: Mechanism::Plain,
-            hold_ns: 0,
-        };
-        self.record_outcome(change, outcome.clone(), Some(hold))?;
-        written?;
-        Ok((Some(change), outcome))
+    fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+        self.hooks.around(|| write::commit(slot, expected, new))
     }
 
-    fn write_back(&mut self, slot: &Slot, intent: &Intent) -> Result<RevertOutcome, WriterError> {
-        let change = intent.change;
-        self.journal.append(&Record::RevertIntent {
+    fn announce_undo(&mut self, change: u64) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::RevertIntent {
             change,
             at: clock::now(),
             who: self.who.clone(),
-        })?;
-        (self.hooks.after_intent)();
-        let written = write::commit(slot, intent.new, intent.old);
-        (self.hooks.after_write)();
-        Ok(match written {
-            Ok(found) if found == intent.old => RevertOutcome::Reverted,
-            Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
-            Err(error) => RevertOutcome::Failed(error.to_string()),
-        })
+        })?)
+    }
+
+    fn write_back(&mut self, slot: &Slot, intent: &Intent) -> Result<RevertOutcome, WriterError> {
+        self.announce_undo(intent.change)?;
+        let written = self.commit(slot, intent.new, intent.old);
+        Ok(reverted(intent, written))
     }
 
     /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
@@ -374,12 +478,14 @@ impl Writer {
                 (Status::Pending, Settled::Neither) => {
                     self.record_outcome(change, Outcome::Overwritten(found), None)
                 }
-                (_, Settled::Old) => self.record_revert(change, RevertOutcome::Reverted, true),
+                (_, Settled::Old) => self.record_revert(change, RevertOutcome::Reverted, true, None),
                 (_, Settled::New) => {
                     let why = "the writer ended before the write".to_owned();
-                    self.record_revert(change, RevertOutcome::Failed(why), true)
+                    self.record_revert(change, RevertOutcome::Failed(why), true, None)
                 }
-                (_, Settled::Neither) => self.record_revert(change, RevertOutcome::ChangedSince(found), true),
+                (_, Settled::Neither) => {
+                    self.record_revert(change, RevertOutcome::ChangedSince(found), true, None)
+                }
             }?;
         }
         Ok(())
@@ -406,13 +512,24 @@ impl Writer {
         change: u64,
         outcome: RevertOutcome,
         recovered: bool,
+        hold: Option<Hold>,
     ) -> Result<(), WriterError> {
         Ok(self.journal.append(&Record::RevertOutcome {
             change,
             at: clock::now(),
             outcome,
             recovered,
+            hold,
         })?)
+    }
+}
+
+/// What came of writing an old value back.
+pub(crate) fn reverted(intent: &Intent, written: Result<Bytes, WriteError>) -> RevertOutcome {
+    match written {
+        Ok(found) if found == intent.old => RevertOutcome::Reverted,
+        Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
+        Err(error) => RevertOutcome::Failed(error.to_string()),
     }
 }
 

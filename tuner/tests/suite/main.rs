@@ -7,6 +7,7 @@
 //! - `writing`: what is written, what is refused, what is taken back
 //! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
 //! - `actuator`: the session of the separate process, and its crashes
+//! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `tidy`: promises that the sources keep
 //!
 //! Without a C compiler, or where the kernel lets nobody look into a child, a test says on the real standard
@@ -20,4 +21,5 @@ mod looking;
 mod programs;
 mod refused;
 mod tidy;
+mod waiting;
 mod writing;
