@@ -122,7 +122,7 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
 /// How a change met its sync point, for people.
 pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) -> String {
     let mut text = match mechanism {
-        Mechanism::Plain => "plain write".to_owned(),
+        Mechanism::Plain | Mechanism::HoldThread | Mechanism::HoldAll => "plain write".to_owned(),
         Mechanism::Rendezvous => format!(
             "at {place}, held in the kernel for {}, hit {}",
             duration(passage.hold_ns as f64),

@@ -5,7 +5,7 @@ use tuner::{
     journal::{Change, Hold, StateDir, Status},
     process::Pid,
     sync::SyncPlace,
-    value::{Bytes, Value, ValueType},
+    writer::Mechanism,
 };
 
 use super::target;
@@ -14,7 +14,7 @@ use crate::{
     cli::{JournalArgs, UndoArgs},
     discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
-    format::plural,
+    format::{duration, plural},
     rights,
 };
 
@@ -60,13 +60,11 @@ fn print(change: &Change) {
     let intent = &change.intent;
     let program = intent.target.executable.rsplit('/').next().unwrap_or("?");
     say!(
-        "{}  {program} {}  change {}  {} {} -> {}  {}",
+        "{}  {program} {}  change {}  {}  {}",
         intent.at.wall,
         intent.target.pid,
         intent.change,
-        intent.symbol,
-        show(intent.value_type, intent.old),
-        show(intent.value_type, intent.new),
+        intent.deed,
         status(change),
     );
     let by = intent
@@ -82,8 +80,13 @@ fn print(change: &Change) {
 
 /// How it was written, in words.
 fn said(hold: &Hold, place: Option<&SyncPlace>) -> String {
-    match (place, &hold.passage) {
-        (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
+    if let (Some(place), Some(passage)) = (place, &hold.passage) {
+        return passage_text(place, hold.mechanism, passage);
+    }
+    let held = duration(hold.hold_ns as f64);
+    match hold.mechanism {
+        Mechanism::HoldThread => format!("by one thread, which was held {held}"),
+        Mechanism::HoldAll => format!("while no thread ran, all were held {held}"),
         _ => "plain write, the program was not held".to_owned(),
     }
 }
@@ -94,15 +97,12 @@ fn status(change: &Change) -> String {
         Status::Pending => "begun; undo finds out whether it was written".into(),
         Status::Applied => format!("in force{confirmed}"),
         Status::Failed => "not written".into(),
+        Status::Done => format!("returned {}", change.result.as_deref().unwrap_or("?")),
         Status::RevertPending => "being taken back".into(),
         Status::Reverted => "taken back".into(),
         Status::ChangedSince => "changed by the program since".into(),
         Status::Superseded { by } => format!("replaced by change {by}"),
     }
-}
-
-fn show(of: ValueType, bytes: Bytes) -> String {
-    Value::from_bytes(of, bytes).map_or_else(|_| "?".into(), |value| value.to_string())
 }
 
 pub(super) fn undo(args: &UndoArgs) -> Outcome {

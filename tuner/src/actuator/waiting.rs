@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::session::{Session, keep_newest};
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
-use crate::journal::{Change, Hold, Intent, RevertOutcome, Status};
+use crate::journal::{Assignment, Change, Hold, Intent, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
@@ -458,18 +458,23 @@ impl Session {
     }
 
     fn arm_undo(&mut self, pid: Pid, change: u64) -> Result<ArmedUndo, Refusal> {
-        let Back { space, slot, intent } = self.writer(pid)?.prepare_undo(change)?;
+        let Back {
+            space,
+            slot,
+            intent,
+            set,
+        } = self.writer(pid)?.prepare_undo(change)?;
         let armed = match &intent.sync {
             Some(place) => SyncPoint::resolve(&space, place)
                 .map_err(Refusal::from)
                 .and_then(|point| {
-                    let values = (intent.new, intent.old);
+                    let values = (set.new, set.old);
                     self.waiting.arm(point, Arc::new(slot), values, ANSWER_NS_MAX)
                 }),
             None => Err(refused(format!("change {change} has no sync point"))),
         };
         match armed {
-            Ok(armed) => Ok(ArmedUndo { intent, armed }),
+            Ok(armed) => Ok(ArmedUndo { intent, set, armed }),
             Err(refusal) => {
                 let outcome = RevertOutcome::Failed(refusal.message.clone());
                 self.writer(pid)?.conclude_undo(intent, outcome, None)?;
@@ -491,14 +496,11 @@ impl Session {
     }
 
     fn conclude_undo(&mut self, pid: Pid, back: ArmedUndo, over: Over) -> Result<Undone, Refusal> {
-        let ArmedUndo { intent, armed } = back;
+        let ArmedUndo { intent, set, armed } = back;
         let (outcome, hold) = match over {
-            Over::There(written, hold) => (reverted(&intent, written), hold),
+            Over::There(written, hold) => (reverted(&set, written), hold),
             // At which instant is not known, but what is there can be read.
-            Over::Late(hold) => (
-                reverted(&intent, armed.slot.read().map_err(WriteError::from)),
-                hold,
-            ),
+            Over::Late(hold) => (reverted(&set, armed.slot.read().map_err(WriteError::from)), hold),
             Over::Never(hold) => {
                 let why = not_reached(armed.point.place(), &hold.passage.unwrap_or_default());
                 (RevertOutcome::Failed(why), hold)
@@ -513,7 +515,7 @@ fn failed(intent: &Intent, refusal: &Refusal) -> Attempt {
         change: intent.change,
         result: Ok(Undone {
             change: intent.change,
-            symbol: intent.symbol.clone(),
+            symbol: intent.deed.symbol().to_owned(),
             outcome: RevertOutcome::Failed(refusal.message.clone()),
         }),
     }
@@ -522,6 +524,7 @@ fn failed(intent: &Intent, refusal: &Refusal) -> Attempt {
 /// A change that is being taken back at its sync point.
 struct ArmedUndo {
     intent: Intent,
+    set: Assignment,
     armed: Armed,
 }
 

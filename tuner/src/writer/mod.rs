@@ -5,16 +5,20 @@
 //! journal. Opening a writer first settles what an earlier one left undecided by a crash.
 
 mod error;
+mod settle;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 pub use error::WriterError;
+use settle::recorded;
 
+use crate::action::Reason;
+use crate::arena::Arena;
 use crate::clock::{self, Instant};
 use crate::journal::{
-    Change, Hold, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
+    Assignment, Change, Deed, Hold, Intent, Journal, Outcome, Record, RevertOutcome, StateDir, Status, Target,
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
@@ -23,7 +27,6 @@ use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{Passage, SyncPlace};
 use crate::value::{Bytes, Value, ValueType};
-use crate::variable::Location;
 use crate::who::Who;
 use crate::write::{self, WriteError};
 
@@ -50,6 +53,10 @@ pub enum Mechanism {
     Rendezvous,
     /// The probe at the sync point wrote by itself; nobody was held.
     Store,
+    /// One thread was held.
+    HoldThread,
+    /// All threads were held.
+    HoldAll,
 }
 
 /// What a set did.
@@ -105,6 +112,8 @@ pub struct Hooks {
     pub after_intent: fn(),
     /// It is written, the outcome is not in the journal.
     pub after_write: fn(),
+    /// In the middle of an action that takes several steps, after each of them.
+    pub underway: fn(),
 }
 
 impl Default for Hooks {
@@ -112,6 +121,7 @@ impl Default for Hooks {
         Hooks {
             after_intent: || {},
             after_write: || {},
+            underway: || {},
         }
     }
 }
@@ -144,6 +154,7 @@ pub(crate) struct Back {
     pub(crate) space: AddressSpace,
     pub(crate) slot: Slot,
     pub(crate) intent: Intent,
+    pub(crate) set: Assignment,
 }
 
 /// The right to change one process.
@@ -153,8 +164,10 @@ pub struct Writer {
     journal: Journal,
     images: Arc<Images>,
     who: Who,
-    hooks: Hooks,
+    pub(crate) hooks: Hooks,
     newest_before: u64,
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) machinery: Option<Arc<crate::action::Machinery>>,
     _lock: WriterLock,
 }
 
@@ -177,6 +190,8 @@ impl Writer {
             who,
             hooks,
             newest_before,
+            #[cfg(target_arch = "x86_64")]
+            machinery: None,
             _lock: lock,
         };
         writer.reconcile()?;
@@ -191,6 +206,17 @@ impl Writer {
     /// All changes of this process, oldest first, also those of earlier sessions.
     pub fn changes(&self) -> Vec<Change> {
         self.journal.history().changes()
+    }
+
+    /// The same without a copy of each.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
+        self.journal.history().written()
+    }
+
+    /// What is mapped and loaded now.
+    pub(crate) fn space(&self) -> Result<AddressSpace, WriterError> {
+        Ok(AddressSpace::read(&self.process, &self.images)?)
     }
 
     /// The newest change before this writer was opened. All later ones were made through it: while it has the
@@ -235,9 +261,10 @@ impl Writer {
         let change = match old == new {
             true => None,
             false => {
-                let mut intent = self.intent(slot, request, old, new, at.clone());
-                intent.sync = sync;
-                Some(self.journal.announce(intent)?)
+                let SetRequest { why, rule, .. } = request;
+                let set = Deed::Set(assignment(slot, old, new));
+                let intent = self.intent(set, Reason { why, rule }, at.clone());
+                Some(self.journal.announce(Intent { sync, ..intent })?)
             }
         };
         Ok(Announced {
@@ -309,26 +336,34 @@ impl Writer {
     /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
     /// [`Writer::prepare_undo`].
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
-        let intent = self.in_force(change)?;
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        self.take_back(&space, intent)
+        let known = self.in_force(change)?;
+        let space = self.space()?;
+        self.take_back(&space, known)
     }
 
-    fn in_force(&self, change: u64) -> Result<Intent, WriterError> {
+    fn in_force(&self, change: u64) -> Result<Change, WriterError> {
         let known = self.known(change)?;
         match known.status {
-            Status::Applied => Ok(known.intent),
+            Status::Applied => Ok(known),
             status => Err(WriterError::NotInForce { change, status }),
         }
     }
 
     /// The first half of taking a change back at its sync point: checks, and writes down that it is going to be taken back.
     pub(crate) fn prepare_undo(&mut self, change: u64) -> Result<Back, WriterError> {
-        let intent = self.in_force(change)?;
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        let slot = Slot::validate(&recorded(&space, &intent)?, Some(intent.value_type))?;
-        self.announce_undo(change)?;
-        Ok(Back { space, slot, intent })
+        let intent = self.in_force(change)?.intent;
+        let Deed::Set(set) = intent.deed.clone() else {
+            return Err(WriterError::NoSyncPoint { change });
+        };
+        let space = self.space()?;
+        let slot = Slot::validate(&recorded(&space, change, &set)?, Some(set.value_type))?;
+        self.announce_undo(change, None)?;
+        Ok(Back {
+            space,
+            slot,
+            intent,
+            set,
+        })
     }
 
     /// The second half: writes down what came of it.
@@ -341,7 +376,7 @@ impl Writer {
         self.record_revert(intent.change, outcome.clone(), false, hold)?;
         Ok(Undone {
             change: intent.change,
-            symbol: intent.symbol,
+            symbol: intent.deed.symbol().to_owned(),
             outcome,
         })
     }
@@ -355,7 +390,7 @@ impl Writer {
             .map(|change| change.intent.change)
             .rev()
             .collect();
-        let space = AddressSpace::read(&self.process, &self.images)?;
+        let space = self.space()?;
         let mut done = Vec::new();
         for number in numbers {
             // Asked now: taking back a later change brings an earlier one into force again.
@@ -363,7 +398,7 @@ impl Writer {
             if let Some(change) =
                 change.filter(|change| change.status == Status::Applied && take_back(change))
             {
-                let result = self.take_back(&space, change.intent);
+                let result = self.take_back(&space, change);
                 done.push(Attempt {
                     change: number,
                     result,
@@ -373,14 +408,27 @@ impl Writer {
         Ok(done)
     }
 
-    fn take_back(&mut self, space: &AddressSpace, intent: Intent) -> Result<Undone, WriterError> {
-        let slot = Slot::validate(&recorded(space, &intent)?, Some(intent.value_type))?;
-        let found = slot.read()?;
-        let outcome = match found == intent.new {
-            false => RevertOutcome::ChangedSince(found),
-            true => self.write_back(&slot, &intent)?,
+    fn take_back(&mut self, space: &AddressSpace, change: Change) -> Result<Undone, WriterError> {
+        let Change { intent, returned, .. } = change;
+        let outcome = match &intent.deed {
+            Deed::Set(set) => self.take_back_value(space, intent.change, set)?,
+            deed => self.take_back_action(space, intent.change, deed, returned)?,
         };
         self.conclude_undo(intent, outcome, None)
+    }
+
+    fn take_back_value(
+        &mut self,
+        space: &AddressSpace,
+        change: u64,
+        set: &Assignment,
+    ) -> Result<RevertOutcome, WriterError> {
+        let slot = Slot::validate(&recorded(space, change, set)?, Some(set.value_type))?;
+        let found = slot.read()?;
+        match found == set.new {
+            false => Ok(RevertOutcome::ChangedSince(found)),
+            true => self.write_back(&slot, change, set),
+        }
     }
 
     fn known(&self, change: u64) -> Result<Change, WriterError> {
@@ -410,89 +458,68 @@ impl Writer {
         Ok(())
     }
 
-    fn intent(&self, slot: &Slot, request: SetRequest, old: Bytes, new: Bytes, at: Instant) -> Intent {
-        let location = slot.location();
+    fn intent(&self, deed: Deed, reason: Reason, at: Instant) -> Intent {
+        let Reason { why, rule } = reason;
         Intent {
             change: 0, // The journal gives the number.
             at,
             who: self.who.clone(),
-            why: request.why,
-            rule: request.rule,
+            why,
+            rule,
             target: Target {
                 pid: self.process.pid,
                 boot: crate::journal::boot_id(),
                 executable: self.process.executable.to_string_lossy().into_owned(),
             },
-            module: location.module.path.clone(),
-            build_id: location.module.build_id().cloned(),
-            symbol: location.symbol.clone(),
-            link_address: location.link_address,
-            address: location.address,
-            chain: location.chain.clone(),
-            value_type: slot.value_type(),
-            old,
-            new,
+            deed,
             sync: None,
         }
+    }
+
+    /// Writes down what is going to be done, and gives back its number.
+    pub(crate) fn announce_deed(
+        &mut self,
+        deed: Deed,
+        reason: Reason,
+        at: Instant,
+    ) -> Result<u64, WriterError> {
+        let change = self.journal.announce(self.intent(deed, reason, at))?;
+        (self.hooks.after_intent)();
+        Ok(change)
+    }
+
+    pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
+        self.announce_undo(change, arena)?;
+        (self.hooks.after_intent)();
+        Ok(())
     }
 
     fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
         self.hooks.around(|| write::commit(slot, expected, new))
     }
 
-    fn announce_undo(&mut self, change: u64) -> Result<(), WriterError> {
+    fn announce_undo(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
         Ok(self.journal.append(&Record::RevertIntent {
             change,
             at: clock::now(),
             who: self.who.clone(),
+            arena,
         })?)
     }
 
-    fn write_back(&mut self, slot: &Slot, intent: &Intent) -> Result<RevertOutcome, WriterError> {
-        self.announce_undo(intent.change)?;
-        let written = self.commit(slot, intent.new, intent.old);
-        Ok(reverted(intent, written))
-    }
-
-    /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
-    pub fn reconcile(&mut self) -> Result<(), WriterError> {
-        let undecided = |change: &Change| matches!(change.status, Status::Pending | Status::RevertPending);
-        let pending: Vec<Change> = self.changes().into_iter().filter(undecided).collect();
-        if pending.is_empty() {
-            return Ok(());
-        }
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        for Change { intent, status, .. } in pending {
-            // Without the module there are no bytes to ask: it stays undecided, which is the truth.
-            let Ok(location) = recorded(&space, &intent) else {
-                continue;
-            };
-            let found = location.read(space.memory())?;
-            let change = intent.change;
-            match (status, settle(&intent, found)) {
-                (Status::Pending, Settled::New) => self.record_outcome(change, Outcome::Applied, None),
-                (Status::Pending, Settled::Old) => {
-                    let why = "the writer ended before the write".to_owned();
-                    self.record_outcome(change, Outcome::NotWritten(why), None)
-                }
-                (Status::Pending, Settled::Neither) => {
-                    self.record_outcome(change, Outcome::Overwritten(found), None)
-                }
-                (_, Settled::Old) => self.record_revert(change, RevertOutcome::Reverted, true, None),
-                (_, Settled::New) => {
-                    let why = "the writer ended before the write".to_owned();
-                    self.record_revert(change, RevertOutcome::Failed(why), true, None)
-                }
-                (_, Settled::Neither) => {
-                    self.record_revert(change, RevertOutcome::ChangedSince(found), true, None)
-                }
-            }?;
-        }
-        Ok(())
+    fn write_back(
+        &mut self,
+        slot: &Slot,
+        change: u64,
+        set: &Assignment,
+    ) -> Result<RevertOutcome, WriterError> {
+        self.announce_undo(change, None)?;
+        let written = self.commit(slot, set.new, set.old);
+        Ok(reverted(set, written))
     }
 
     /// Without `hold` it was read from the memory later: whoever wrote did not live to say it.
-    fn record_outcome(
+    pub(crate) fn record_outcome(
         &mut self,
         change: u64,
         outcome: Outcome,
@@ -507,7 +534,26 @@ impl Writer {
         })?)
     }
 
-    fn record_revert(
+    /// A call has returned; without `hold` it was found out later.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn record_returned(
+        &mut self,
+        change: u64,
+        word: u64,
+        result: &str,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::Returned {
+            change,
+            at: clock::now(),
+            word,
+            result: result.to_owned(),
+            recovered: hold.is_none(),
+            hold,
+        })?)
+    }
+
+    pub(crate) fn record_revert(
         &mut self,
         change: u64,
         outcome: RevertOutcome,
@@ -525,47 +571,26 @@ impl Writer {
 }
 
 /// What came of writing an old value back.
-pub(crate) fn reverted(intent: &Intent, written: Result<Bytes, WriteError>) -> RevertOutcome {
+pub(crate) fn reverted(set: &Assignment, written: Result<Bytes, WriteError>) -> RevertOutcome {
     match written {
-        Ok(found) if found == intent.old => RevertOutcome::Reverted,
+        Ok(found) if found == set.old => RevertOutcome::Reverted,
         Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
         Err(error) => RevertOutcome::Failed(error.to_string()),
     }
 }
 
-/// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
-/// looked up again: another file that was loaded since could define it.
-fn recorded(space: &AddressSpace, intent: &Intent) -> Result<Location, WriterError> {
-    let root = intent.chain.as_ref().map_or(intent.address, |chain| chain.root);
-    let is_it = |module: &&crate::module::Module| {
-        module.path == intent.module
-            && module.build_id() == intent.build_id.as_ref()
-            && module.address(intent.link_address) == root
-    };
-    let module = space
-        .modules
-        .iter()
-        .find(is_it)
-        .ok_or_else(|| WriterError::ModuleGone {
-            change: intent.change,
-            module: intent.module.clone(),
-        })?;
-    let location = Location {
-        symbol: intent.symbol.clone(),
-        module: module.clone(),
-        link_address: intent.link_address,
-        address: intent.address,
-        chain: intent.chain.clone(),
-        size: intent.value_type.size() as u64,
-        leaf: None,
-        copied_from: None,
-        is_confirmed: false,
-    };
-    match location.follow(|address| space.memory().word(address)) {
-        Ok(address) if address == intent.address => Ok(location),
-        _ => Err(WriterError::Moved {
-            change: intent.change,
-            symbol: intent.symbol.clone(),
-        }),
+/// What a set is to do.
+fn assignment(slot: &Slot, old: Bytes, new: Bytes) -> Assignment {
+    let location = slot.location();
+    Assignment {
+        module: location.module.path.clone(),
+        build_id: location.module.build_id().cloned(),
+        symbol: location.symbol.clone(),
+        link_address: location.link_address,
+        address: location.address,
+        chain: location.chain.clone(),
+        value_type: slot.value_type(),
+        old,
+        new,
     }
 }
