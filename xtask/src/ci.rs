@@ -5,8 +5,8 @@
 //!
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
-//! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, many more
-//! changes at sync points, and the tests that change running programs with thousands of changes and hundreds of crashes.
+//! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
+//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes.
 
 use std::ffi::OsString;
 use std::path::Path;

@@ -140,7 +140,7 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
     let value_type = args.value_type.as_deref().map(parse_type).transpose()?;
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
-    let members = members(&job, &args.target, args.only)?;
+    let processes = members(&job, &args.target, args.only)?;
     let mut actuator = Actuator::start(true, args.at.is_some()).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut hand = ByHand {
@@ -150,8 +150,8 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
         failed: None,
     };
     match &args.at {
-        None => hand.set_at_once(&members),
-        Some(place) => hand.set_at(&members, place)?,
+        None => hand.set_at_once(&processes),
+        Some(place) => hand.set_at(&processes, place)?,
     }
     let failed = hand.failed;
     actuator.finish().map_err(Failure::no)?;

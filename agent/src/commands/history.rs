@@ -5,16 +5,15 @@ use tuner::{
     journal::{Change, Hold, StateDir, Status},
     process::Pid,
     sync::SyncPlace,
-    writer::Mechanism,
 };
 
 use super::target;
 use crate::{
-    actuator::{Actuator, passage_text},
+    actuator::{Actuator, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
     discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
-    format::{duration, plural},
+    format::plural,
     rights,
 };
 
@@ -72,7 +71,7 @@ fn print(change: &Change) {
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
     let hold = change.hold.map_or_else(String::new, |hold| {
-        format!(", {}", said(&hold, intent.sync.as_ref()))
+        format!(", {}", said(&hold, intent.deed.sync()))
     });
     say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {why}"));
@@ -80,14 +79,9 @@ fn print(change: &Change) {
 
 /// How it was written, in words.
 fn said(hold: &Hold, place: Option<&SyncPlace>) -> String {
-    if let (Some(place), Some(passage)) = (place, &hold.passage) {
-        return passage_text(place, hold.mechanism, passage);
-    }
-    let held = duration(hold.hold_ns as f64);
-    match hold.mechanism {
-        Mechanism::HoldThread => format!("by one thread, which was held {held}"),
-        Mechanism::HoldAll => format!("while no thread ran, all were held {held}"),
-        _ => "plain write, the program was not held".to_owned(),
+    match (place, &hold.passage) {
+        (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
+        _ => hold_text(hold.mechanism, hold.hold_ns),
     }
 }
 

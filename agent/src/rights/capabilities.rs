@@ -106,6 +106,7 @@ impl Part {
         let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
         match self {
             Part::Watcher => looking | probing,
+            // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
             Part::Writer => looking | probing | CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE,
         }
     }

@@ -7,6 +7,7 @@ mod recorder;
 mod replay;
 mod sources;
 
+pub use modes::NotSwitched;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 pub use sources::{Settings, beside, load};
@@ -105,6 +106,8 @@ pub struct RuleBook {
     engine: Engine,
     /// Rules that may act.
     applying: Vec<String>,
+    /// Rules that `--apply` named: no others ever change code or load libraries.
+    named: Vec<String>,
     recorder: Option<Recorder>,
     /// Windows that the last tick closed.
     closed: Vec<rules::ClosedWindow>,
@@ -132,6 +135,7 @@ impl RuleBook {
         Ok(RuleBook {
             engine,
             applying,
+            named: apply.unwrap_or_default().to_vec(),
             recorder: None,
             closed: Vec::new(),
         })

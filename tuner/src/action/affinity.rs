@@ -50,7 +50,7 @@ impl Writer {
                 .collect(),
         };
         let text = Deed::Affinity(deed.clone()).to_string();
-        let change = self.announce_deed(Deed::Affinity(deed), reason, at.clone())?;
+        let change = self.announce(Deed::Affinity(deed), reason, at.clone())?;
         let bound = bind_all(pid, |_| wanted.clone());
         (self.hooks.after_write)();
         let mechanism = Mechanism::Plain;
@@ -58,15 +58,7 @@ impl Writer {
             Ok(()) => Outcome::Applied,
             Err(error) => Outcome::NotWritten(error.to_string()),
         };
-        self.record_outcome(
-            change,
-            outcome.clone(),
-            Some(Hold {
-                mechanism,
-                hold_ns: 0,
-                passage: None,
-            }),
-        )?;
+        self.record_outcome(change, outcome.clone(), Some(Hold::PLAIN))?;
         bound?;
         Ok(ActionReceipt {
             change,
@@ -127,8 +119,8 @@ impl Writer {
         let is_ours = |(tid, mask): &(i32, BTreeSet<usize>)| *mask == ours && had.get(tid) != Some(&ours);
         let ended = || "the writer ended before the threads were bound".to_owned();
         match (known.status, now.iter().any(is_ours)) {
-            (Status::Pending, true) => self.record_outcome(change, Outcome::Applied, None),
-            (Status::Pending, false) => self.record_outcome(change, Outcome::NotWritten(ended()), None),
+            (Status::Pending, true) => self.recover_outcome(change, Outcome::Applied),
+            (Status::Pending, false) => self.recover_outcome(change, Outcome::NotWritten(ended())),
             (_, true) => self.record_revert(change, RevertOutcome::Failed(ended()), true, None),
             (_, false) => self.record_revert(change, RevertOutcome::Reverted, true, None),
         }

@@ -65,7 +65,7 @@ impl Writer {
         let space = self.space()?;
         let plan = Plan::new(&space, request)?;
         let (deed, machinery, ground) = self.prepare(&space, &plan)?;
-        let change = self.announce_deed(Deed::Call(deed.clone()), reason, at.clone())?;
+        let change = self.announce(Deed::Call(deed.clone()), reason, at.clone())?;
         let called = self.carry_out(change, &deed, &plan, &machinery, &ground)?;
         let outcome = self.returned(change, &deed, &called, &machinery)?;
         Ok(ActionReceipt {
@@ -132,7 +132,7 @@ impl Writer {
         match called {
             Ok(called) => Ok(called),
             Err(error) => {
-                self.record_outcome(change, Outcome::NotWritten(error.to_string()), Some(Hold::PLAIN))?;
+                self.record_outcome(change, Outcome::NotWritten(error.to_string()), None)?;
                 Err(error.into())
             }
         }
@@ -222,7 +222,7 @@ impl Writer {
         }
         if !worker::is_ours(&ground, &deed.arena) {
             let why = "the writer ended before the call began".to_owned();
-            return self.record_outcome(change, Outcome::NotWritten(why), None);
+            return self.recover_outcome(change, Outcome::NotWritten(why));
         }
         let state = match result(&ground, deed) {
             // It was killed before the data was mapped.
@@ -238,7 +238,7 @@ impl Writer {
                     return Ok(());
                 }
                 let why = "the writer ended before the call began".to_owned();
-                self.record_outcome(change, Outcome::NotWritten(why), None)
+                self.recover_outcome(change, Outcome::NotWritten(why))
             }
         }
     }
@@ -434,11 +434,7 @@ fn shown(returns: ReturnType, word: u64) -> String {
 }
 
 pub(super) fn hold(hold: Duration) -> Hold {
-    Hold {
-        mechanism: Mechanism::HoldThread,
-        hold_ns: nanoseconds(hold),
-        passage: None,
-    }
+    Hold::of(Mechanism::HoldThread, nanoseconds(hold))
 }
 
 pub(super) fn nanoseconds(duration: Duration) -> u64 {

@@ -38,7 +38,7 @@ impl Writer {
             symbol: path.to_owned(),
             ..deed
         };
-        let change = self.announce_deed(Deed::Load(deed.clone()), reason, at.clone())?;
+        let change = self.announce(Deed::Load(deed.clone()), reason, at.clone())?;
         let called = self.carry_out(change, &deed, &plan, &machinery, &ground)?;
         if let Some((0, _)) = called.result {
             self.leave(&deed.arena, called.tid(), &machinery);

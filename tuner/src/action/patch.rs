@@ -37,7 +37,7 @@ impl Writer {
         };
         let context = Context::new(&space, &ground, self.written());
         let plan = plan::make(&context, request, extended_bytes)?;
-        let change = self.announce_deed(Deed::Patch(plan.patch.clone()), reason, at.clone())?;
+        let change = self.announce(Deed::Patch(plan.patch.clone()), reason, at.clone())?;
         let (process, underway) = (self.process(), self.hooks.underway);
         let applied = ptrace::apart(|| prepare(process, &ground, &machinery, &plan, underway));
         let applied = applied
@@ -46,16 +46,12 @@ impl Writer {
         let (mechanism, held) = match applied {
             Ok(applied) => applied,
             Err(error) => {
-                self.record_outcome(change, Outcome::NotWritten(error.to_string()), Some(Hold::PLAIN))?;
+                self.record_outcome(change, Outcome::NotWritten(error.to_string()), None)?;
                 self.sweep_arena(plan.patch.arena.as_ref(), &machinery);
                 return Err(error.into());
             }
         };
-        let hold = Hold {
-            mechanism,
-            hold_ns: nanoseconds(held),
-            passage: None,
-        };
+        let hold = Hold::of(mechanism, nanoseconds(held));
         self.record_outcome(change, Outcome::Applied, Some(hold))?;
         Ok(ActionReceipt {
             change,
@@ -111,9 +107,9 @@ impl Writer {
         }
         let ended = || "the writer ended before the code was changed".to_owned();
         match (known.status, written) {
-            (Status::Pending, 0) => self.record_outcome(change, Outcome::NotWritten(ended()), None),
+            (Status::Pending, 0) => self.recover_outcome(change, Outcome::NotWritten(ended())),
             // Also a part of it: it can be taken back.
-            (Status::Pending, _) => self.record_outcome(change, Outcome::Applied, None),
+            (Status::Pending, _) => self.recover_outcome(change, Outcome::Applied),
             (_, 0) => self.record_revert(change, RevertOutcome::Reverted, true, None),
             (_, _) => self.record_revert(change, RevertOutcome::Failed(ended()), true, None),
         }

@@ -158,9 +158,9 @@ impl Kind for WriterError {
             WriterError::Write(_)
             | WriterError::OtherProcess { .. }
             | WriterError::OtherType { .. }
-            | WriterError::NoSyncPoint { .. }
             | WriterError::Moved { .. }
-            | WriterError::NotInForce { .. } => RefusalKind::Refused,
+            | WriterError::NotInForce { .. }
+            | WriterError::NoSyncPoint { .. } => RefusalKind::Refused,
         }
     }
 }

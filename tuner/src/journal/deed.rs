@@ -8,12 +8,13 @@ use crate::action::ReturnType;
 use crate::address::{Address, LinkAddress};
 use crate::arena::Arena;
 use crate::image::BuildId;
+use crate::sync::SyncPlace;
 use crate::value::{Bytes, Value, ValueType};
 use crate::variable::Chain;
 
 /// What a change does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "action", rename_all = "snake_case")]
+#[serde(tag = "action", rename_all = "snake_case", remote = "Self")]
 pub enum Deed {
     /// A variable gets a value.
     Set(Assignment),
@@ -50,6 +51,9 @@ pub struct Assignment {
     pub old: Bytes,
     /// What it is to hold.
     pub new: Bytes,
+    /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncPlace>,
 }
 
 /// A call.
@@ -133,6 +137,14 @@ impl Deed {
         }
     }
 
+    /// The sync point at which it is to take effect.
+    pub fn sync(&self) -> Option<&SyncPlace> {
+        match self {
+            Deed::Set(set) => set.sync.as_ref(),
+            Deed::Call(_) | Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+        }
+    }
+
     /// The memory that it mapped in the program.
     pub fn arena(&self) -> Option<&Arena> {
         match self {
@@ -162,6 +174,39 @@ impl Deed {
             }
             Deed::Call(_) | Deed::Load(_) | Deed::Affinity(_) => Vec::new(),
         }
+    }
+}
+
+impl Serialize for Deed {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Deed::serialize(self, serializer)
+    }
+}
+
+/// Journals from when there was nothing but `set` do not name the action.
+impl<'de> Deserialize<'de> for Deed {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Deed, D::Error> {
+        #[derive(Deserialize)]
+        enum NoAction {}
+
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Named(#[serde(with = "Deed")] Deed),
+            Unnamed {
+                action: Option<NoAction>,
+                #[serde(flatten)]
+                set: Assignment,
+            },
+        }
+
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Named(deed) => deed,
+            Written::Unnamed { action: None, set } => Deed::Set(set),
+            Written::Unnamed {
+                action: Some(none), ..
+            } => match none {},
+        })
     }
 }
 

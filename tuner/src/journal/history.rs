@@ -299,8 +299,8 @@ mod tests {
                 value_type: ValueType::I32,
                 old: Value::I32(1).to_bytes(),
                 new: Value::I32(2).to_bytes(),
+                sync: None,
             }),
-            sync: None,
         }))
     }
 
@@ -350,6 +350,25 @@ mod tests {
         assert_eq!(
             statuses(&[intent(1, 8), outcome(1, Outcome::NotWritten("gone".into()))]),
             [Status::Failed]
+        );
+    }
+
+    #[test]
+    fn a_journal_from_when_there_was_nothing_but_set_is_read() {
+        let Record::Intent(now) = intent(1, 8) else {
+            panic!("it is an intent")
+        };
+        let line = text(&[intent(1, 8)]);
+        let mut fields: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let action = fields.as_object_mut().unwrap().remove("action");
+        assert_eq!(action, Some("set".into()));
+        let read = History::parse(format!("{fields}\n").as_bytes());
+        assert_eq!(read.change(1).unwrap().intent.deed, now.deed);
+        // An action that this version does not know is no set, whatever else it says.
+        fields["action"] = "paint".into();
+        assert_eq!(
+            History::parse(format!("{fields}\n").as_bytes()).unreadable.len(),
+            1
         );
     }
 

@@ -6,7 +6,7 @@ use super::deed::Deed;
 use crate::arena::Arena;
 use crate::clock::Instant;
 use crate::process::Pid;
-use crate::sync::{Passage, SyncPlace};
+use crate::sync::Passage;
 use crate::value::Bytes;
 use crate::who::Who;
 use crate::writer::Mechanism;
@@ -40,9 +40,6 @@ pub struct Intent {
     /// What.
     #[serde(flatten)]
     pub deed: Deed,
-    /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sync: Option<SyncPlace>,
 }
 
 /// How something was written.
@@ -64,6 +61,15 @@ impl Hold {
         hold_ns: 0,
         passage: None,
     };
+
+    /// Of an action at any instant.
+    pub(crate) fn of(mechanism: Mechanism, hold_ns: u64) -> Hold {
+        Hold {
+            mechanism,
+            hold_ns,
+            passage: None,
+        }
+    }
 
     /// Of one that met, or missed, its sync point.
     pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> Hold {

@@ -37,12 +37,6 @@ pub enum WriterError {
     /// The write was refused.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Only what is written into a variable can wait for a place.
-    #[error("change {change} has no sync point")]
-    NoSyncPoint {
-        /// The number.
-        change: u64,
-    },
     /// The action was not taken.
     #[error(transparent)]
     Action(Box<ActionError>),
@@ -79,6 +73,12 @@ pub enum WriterError {
         change: u64,
         /// How it stands.
         status: Status,
+    },
+    /// It can be taken back at any instant.
+    #[error("change {change} has no sync point")]
+    NoSyncPoint {
+        /// The number.
+        change: u64,
     },
     /// The bytes that were changed are no longer what the variable is.
     #[error(

@@ -2,24 +2,22 @@
 //! about values.
 //!
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
-//! journal. Opening a writer first settles what an earlier one left undecided by a crash.
+//! journal. Opening a writer first settles what an earlier one left undecided by a crash. `back` takes back and settles.
 
+mod back;
 mod error;
-mod settle;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use back::{Attempt, Undone};
+pub(crate) use back::{Back, Returning, reverted};
 pub use error::WriterError;
-use settle::recorded;
 
 use crate::action::Reason;
-use crate::arena::Arena;
 use crate::clock::{self, Instant};
-use crate::journal::{
-    Assignment, Change, Deed, Hold, Intent, Journal, Outcome, Record, RevertOutcome, StateDir, Status, Target,
-};
+use crate::journal::{Assignment, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target};
 use crate::lock::WriterLock;
 use crate::module::Images;
 use crate::process::Process;
@@ -84,26 +82,6 @@ pub struct Receipt {
     pub duration_ns: u64,
 }
 
-/// What taking a change back did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
-    /// The change.
-    pub change: u64,
-    /// The variable.
-    pub symbol: String,
-    /// What came of it.
-    pub outcome: RevertOutcome,
-}
-
-/// One of several changes that were to be taken back.
-#[derive(Debug)]
-pub struct Attempt {
-    /// The change.
-    pub change: u64,
-    /// What came of it.
-    pub result: Result<Undone, WriterError>,
-}
-
 /// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in
 /// crash tests.
 #[derive(Debug, Clone, Copy)]
@@ -146,15 +124,6 @@ pub(crate) struct Announced {
     value_type: ValueType,
     at: Instant,
     started_ns: u64,
-}
-
-/// A change that is being taken back.
-#[derive(Debug)]
-pub(crate) struct Back {
-    pub(crate) space: AddressSpace,
-    pub(crate) slot: Slot,
-    pub(crate) intent: Intent,
-    pub(crate) set: Assignment,
 }
 
 /// The right to change one process.
@@ -214,11 +183,6 @@ impl Writer {
         self.journal.history().written()
     }
 
-    /// What is mapped and loaded now.
-    pub(crate) fn space(&self) -> Result<AddressSpace, WriterError> {
-        Ok(AddressSpace::read(&self.process, &self.images)?)
-    }
-
     /// The newest change before this writer was opened. All later ones were made through it: while it has the
     /// lock, nobody else makes any.
     pub fn newest_before(&self) -> u64 {
@@ -227,7 +191,7 @@ impl Writer {
 
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
-        let announced = self.announce(slot, request, None)?;
+        let announced = self.announce_set(slot, request, None)?;
         if announced.change.is_none() {
             return self.conclude(&announced, Ok(announced.new), None);
         }
@@ -237,7 +201,7 @@ impl Writer {
 
     /// The first half of a set: checks, and writes down what is going to be written. Nothing is announced when the value is there
     /// already.
-    pub(crate) fn announce(
+    pub(crate) fn announce_set(
         &mut self,
         slot: &Slot,
         request: SetRequest,
@@ -262,9 +226,9 @@ impl Writer {
             true => None,
             false => {
                 let SetRequest { why, rule, .. } = request;
-                let set = Deed::Set(assignment(slot, old, new));
-                let intent = self.intent(set, Reason { why, rule }, at.clone());
-                Some(self.journal.announce(Intent { sync, ..intent })?)
+                let mut set = self.assignment(slot, old, new);
+                set.sync = sync;
+                Some(self.write_down(Deed::Set(set), Reason { why, rule }, at.clone())?)
             }
         };
         Ok(Announced {
@@ -333,104 +297,6 @@ impl Writer {
         })?)
     }
 
-    /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
-    /// [`Writer::prepare_undo`].
-    pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
-        let known = self.in_force(change)?;
-        let space = self.space()?;
-        self.take_back(&space, known)
-    }
-
-    fn in_force(&self, change: u64) -> Result<Change, WriterError> {
-        let known = self.known(change)?;
-        match known.status {
-            Status::Applied => Ok(known),
-            status => Err(WriterError::NotInForce { change, status }),
-        }
-    }
-
-    /// The first half of taking a change back at its sync point: checks, and writes down that it is going to be taken back.
-    pub(crate) fn prepare_undo(&mut self, change: u64) -> Result<Back, WriterError> {
-        let intent = self.in_force(change)?.intent;
-        let Deed::Set(set) = intent.deed.clone() else {
-            return Err(WriterError::NoSyncPoint { change });
-        };
-        let space = self.space()?;
-        let slot = Slot::validate(&recorded(&space, change, &set)?, Some(set.value_type))?;
-        self.announce_undo(change, None)?;
-        Ok(Back {
-            space,
-            slot,
-            intent,
-            set,
-        })
-    }
-
-    /// The second half: writes down what came of it.
-    pub(crate) fn conclude_undo(
-        &mut self,
-        intent: Intent,
-        outcome: RevertOutcome,
-        hold: Option<Hold>,
-    ) -> Result<Undone, WriterError> {
-        self.record_revert(intent.change, outcome.clone(), false, hold)?;
-        Ok(Undone {
-            change: intent.change,
-            symbol: intent.deed.symbol().to_owned(),
-            outcome,
-        })
-    }
-
-    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken
-    /// back does not keep the others from it.
-    pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
-        let numbers: Vec<u64> = self
-            .changes()
-            .iter()
-            .map(|change| change.intent.change)
-            .rev()
-            .collect();
-        let space = self.space()?;
-        let mut done = Vec::new();
-        for number in numbers {
-            // Asked now: taking back a later change brings an earlier one into force again.
-            let change = self.journal.change(number);
-            if let Some(change) =
-                change.filter(|change| change.status == Status::Applied && take_back(change))
-            {
-                let result = self.take_back(&space, change);
-                done.push(Attempt {
-                    change: number,
-                    result,
-                });
-            }
-        }
-        Ok(done)
-    }
-
-    fn take_back(&mut self, space: &AddressSpace, change: Change) -> Result<Undone, WriterError> {
-        let Change { intent, returned, .. } = change;
-        let outcome = match &intent.deed {
-            Deed::Set(set) => self.take_back_value(space, intent.change, set)?,
-            deed => self.take_back_action(space, intent.change, deed, returned)?,
-        };
-        self.conclude_undo(intent, outcome, None)
-    }
-
-    fn take_back_value(
-        &mut self,
-        space: &AddressSpace,
-        change: u64,
-        set: &Assignment,
-    ) -> Result<RevertOutcome, WriterError> {
-        let slot = Slot::validate(&recorded(space, change, set)?, Some(set.value_type))?;
-        let found = slot.read()?;
-        match found == set.new {
-            false => Ok(RevertOutcome::ChangedSince(found)),
-            true => self.write_back(&slot, change, set),
-        }
-    }
-
     fn known(&self, change: u64) -> Result<Change, WriterError> {
         let pid = self.process.pid;
         self.journal
@@ -458,9 +324,36 @@ impl Writer {
         Ok(())
     }
 
-    fn intent(&self, deed: Deed, reason: Reason, at: Instant) -> Intent {
+    fn assignment(&self, slot: &Slot, old: Bytes, new: Bytes) -> Assignment {
+        let location = slot.location();
+        Assignment {
+            module: location.module.path.clone(),
+            build_id: location.module.build_id().cloned(),
+            symbol: location.symbol.clone(),
+            link_address: location.link_address,
+            address: location.address,
+            chain: location.chain.clone(),
+            value_type: slot.value_type(),
+            old,
+            new,
+            sync: None,
+        }
+    }
+
+    fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+        self.hooks.around(|| write::commit(slot, expected, new))
+    }
+
+    /// Writes down an action that is going to be taken at once, and gives back its number.
+    pub(crate) fn announce(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
+        let change = self.write_down(deed, reason, at)?;
+        (self.hooks.after_intent)();
+        Ok(change)
+    }
+
+    fn write_down(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
         let Reason { why, rule } = reason;
-        Intent {
+        let intent = Intent {
             change: 0, // The journal gives the number.
             at,
             who: self.who.clone(),
@@ -472,53 +365,15 @@ impl Writer {
                 executable: self.process.executable.to_string_lossy().into_owned(),
             },
             deed,
-            sync: None,
-        }
+        };
+        Ok(self.journal.announce(intent)?)
     }
 
-    /// Writes down what is going to be done, and gives back its number.
-    pub(crate) fn announce_deed(
-        &mut self,
-        deed: Deed,
-        reason: Reason,
-        at: Instant,
-    ) -> Result<u64, WriterError> {
-        let change = self.journal.announce(self.intent(deed, reason, at))?;
-        (self.hooks.after_intent)();
-        Ok(change)
+    /// What is mapped and loaded now.
+    pub(crate) fn space(&self) -> Result<AddressSpace, WriterError> {
+        Ok(AddressSpace::read(&self.process, &self.images)?)
     }
 
-    pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
-        self.announce_undo(change, arena)?;
-        (self.hooks.after_intent)();
-        Ok(())
-    }
-
-    fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
-        self.hooks.around(|| write::commit(slot, expected, new))
-    }
-
-    fn announce_undo(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertIntent {
-            change,
-            at: clock::now(),
-            who: self.who.clone(),
-            arena,
-        })?)
-    }
-
-    fn write_back(
-        &mut self,
-        slot: &Slot,
-        change: u64,
-        set: &Assignment,
-    ) -> Result<RevertOutcome, WriterError> {
-        self.announce_undo(change, None)?;
-        let written = self.commit(slot, set.new, set.old);
-        Ok(reverted(set, written))
-    }
-
-    /// Without `hold` it was read from the memory later: whoever wrote did not live to say it.
     pub(crate) fn record_outcome(
         &mut self,
         change: u64,
@@ -529,8 +384,8 @@ impl Writer {
             change,
             at: clock::now(),
             outcome,
+            recovered: false,
             hold,
-            recovered: hold.is_none(),
         })?)
     }
 
@@ -553,44 +408,13 @@ impl Writer {
         })?)
     }
 
-    pub(crate) fn record_revert(
-        &mut self,
-        change: u64,
-        outcome: RevertOutcome,
-        recovered: bool,
-        hold: Option<Hold>,
-    ) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertOutcome {
+    pub(crate) fn recover_outcome(&mut self, change: u64, outcome: Outcome) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::Outcome {
             change,
             at: clock::now(),
             outcome,
-            recovered,
-            hold,
+            recovered: true,
+            hold: None,
         })?)
-    }
-}
-
-/// What came of writing an old value back.
-pub(crate) fn reverted(set: &Assignment, written: Result<Bytes, WriteError>) -> RevertOutcome {
-    match written {
-        Ok(found) if found == set.old => RevertOutcome::Reverted,
-        Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
-        Err(error) => RevertOutcome::Failed(error.to_string()),
-    }
-}
-
-/// What a set is to do.
-fn assignment(slot: &Slot, old: Bytes, new: Bytes) -> Assignment {
-    let location = slot.location();
-    Assignment {
-        module: location.module.path.clone(),
-        build_id: location.module.build_id().cloned(),
-        symbol: location.symbol.clone(),
-        link_address: location.link_address,
-        address: location.address,
-        chain: location.chain.clone(),
-        value_type: slot.value_type(),
-        old,
-        new,
     }
 }

@@ -8,10 +8,10 @@
 //! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
 //! - `actions`: calls, libraries, code, threads, on a program under load
 //! - `actuator`: the session of the separate process, and its crashes
-//! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `crashes`: the actuator is killed in the middle of actions
 //! - `obstacles`: processes that must be left alone
 //! - `sequences`: random series of changes and undos
+//! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `tidy`: promises that the sources keep
 //!
 //! Without a C compiler, or where the kernel lets nobody look into a child, a test says on the real standard
