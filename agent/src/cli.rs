@@ -88,7 +88,7 @@ pub struct AttachArgs {
     /// The same, as gdb, strace and perf write it
     #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "target")]
     pub pid: Option<String>,
-    /// Let rules change the program: all loaded ones, or those named
+    /// Let rules change the program: all loaded ones, or those named. Those that change code or load libraries must be named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,
     /// Leave what the guard confirmed in place at the end
@@ -259,7 +259,7 @@ pub struct ReplayArgs {
     /// Names of the rules as this program has them
     #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
     pub bindings: Vec<(String, String)>,
-    /// Show what rules would decide: all loaded ones, or those named
+    /// Show what rules would decide: all loaded ones (but none that change code or load libraries), or those named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,
     /// Write every metric of every window here (- for standard output)

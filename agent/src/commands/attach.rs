@@ -52,12 +52,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     }
     let mut notes = super::history::left_behind(&job, &typed);
     if args.apply.is_some() {
-        let unnamed = rules.never_applying().into_iter();
-        notes.extend(unnamed.map(|rule| {
-            format!(
-                "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
-            )
-        }));
+        notes.extend(only_advising(&rules));
     }
     let all = (!missing.is_empty()).then(|| missing_rights(&missing));
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
@@ -156,6 +151,16 @@ fn no_mpi(job: &Job) -> Failure {
         job.program(),
         with_sudo(&format!("attach {pid} --probe FUNCTION")),
     ))
+}
+
+/// A line for each rule that will not act, for it changes code and was not named.
+fn only_advising(rules: &RuleBook) -> Vec<String> {
+    let told = |rule| {
+        format!(
+            "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
+        )
+    };
+    rules.never_applying().into_iter().map(told).collect()
 }
 
 /// What is missing, and the commands that would have it.
