@@ -10,4 +10,4 @@ mod sys;
 
 pub use fallback::TracefsLink;
 pub use links::{At, Link, LinkKind, LinkRequest, Site};
-pub use object::{Kernel, KernelError, LoadOptions, read_hit};
+pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_text};

@@ -36,7 +36,7 @@ use self::{
 use crate::{
     actuator::Actuator,
     clock::monotonic_ns,
-    discover::{Job, Scout, host},
+    discover::{Job, Member, Scout, host},
     evidence,
     exit::{Failure, Outcome},
     http::{self, Shared},
@@ -137,12 +137,13 @@ impl Session {
         options: Options,
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
-        wanted.extend(options.probe.iter().map(|function| Wanted {
-            function: function.clone(),
-            flags: 0,
-            captures: Vec::new(),
-        }));
-        let mut probes = Probes::arm(&job, &wanted, options.force_tracefs).map_err(arm_failure)?;
+        wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
+        let asked = job
+            .members
+            .iter()
+            .map(|member| asked_in(&rules, &options, member));
+        let asked = asked.collect();
+        let mut probes = Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?;
         if probes.site_count() == 0 {
             let missing = probes.missing().join("\n");
             return Err(Failure::not_there(format!(
@@ -381,7 +382,8 @@ impl Session {
 
     /// The state now.
     fn snapshot(&self) -> Snapshot {
-        let lost = self.probes.kernel().losses().unwrap_or_default();
+        let mut lost = self.probes.kernel().losses().unwrap_or_default();
+        lost.extend(self.rules.losses());
         Snapshot {
             job: JobView {
                 host: self.host.clone(),
@@ -439,10 +441,19 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
     }
 }
 
+/// Which of the wanted are asked for in a process: what the user named is asked for in all.
+fn asked_in(rules: &RuleBook, options: &Options, member: &Member) -> Vec<bool> {
+    let mut asked = rules.asked_in(member);
+    asked.extend(options.probe.iter().map(|_| true));
+    asked
+}
+
 fn arm_failure(error: ArmError) -> Failure {
     match error {
         ArmError::Kernel(error) => kernel_failure(error),
-        ArmError::Capture(error) => Failure::not_there(format!("nothing was attached: {error}")),
+        error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. }) => {
+            Failure::not_there(format!("nothing was attached: {error}"))
+        }
     }
 }
 

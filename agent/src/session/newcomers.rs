@@ -22,7 +22,8 @@ impl Session {
             .map(|process| process.pid)
             .collect();
         for member in self.scout.newcomers(&launcher, &known) {
-            let Some(slot) = self.probes.add(&member).map_err(kernel_failure)? else {
+            let asked = super::asked_in(&self.rules, &self.options, &member);
+            let Some(slot) = self.probes.add(&member, asked).map_err(kernel_failure)? else {
                 return Ok(());
             };
             let rank = member.rank.map(|rank| rank.number);

@@ -1,10 +1,10 @@
 //! Where the probed functions stand in the modules of a process. Attaches nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tuner::{code, module::Module, symbol::Function};
 
-use super::Probe;
+use super::{Probe, sought};
 use crate::{
     discover::{Member, WatchedSite},
     kernel::{At, Site},
@@ -21,47 +21,73 @@ pub(super) struct Place {
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
     pub(super) by_module: Vec<(&'a Module, Vec<Place>)>,
-    /// What was not, in words.
+    /// Probes whose functions it has not.
+    pub(super) undefined: Vec<u32>,
+    /// What else is missing, in words.
     pub(super) missing: Vec<String>,
 }
 
 /// What each file (device, inode) defines of the named functions: the ranks of a job share their files.
 pub(super) type KnownFiles = BTreeMap<(String, u64), Vec<Function>>;
 
-/// Finds every probe in a process. MPI's functions are those of the library that defines MPI; others may stand in any module,
-/// and are probed wherever they do.
-pub(super) fn find<'a>(probes: &[Probe], member: &'a Member, known: &mut KnownFiles) -> Found<'a> {
+/// Finds the probes that are needed in a process. MPI's functions are those of the library that defines MPI; others may stand
+/// in any module, and are probed wherever they do.
+pub(super) fn find<'a>(
+    probes: &[Probe],
+    member: &'a Member,
+    known: &mut KnownFiles,
+    is_needed: impl Fn(&Probe) -> bool,
+) -> Found<'a> {
     let mut found = Found::default();
     if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
         for site in &mpi.sites {
-            found.add_mpi(probes, module, site);
+            found.add_mpi(probes, module, site, &is_needed);
         }
     }
-    let named = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
-    let names: Vec<&str> = named().map(|(_, probe)| probe.name.as_str()).collect();
-    let mut missing: BTreeSet<&str> = names.iter().copied().collect();
+    let others = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
+    let names: Vec<&str> = others()
+        .flat_map(|(_, probe)| &probe.symbols)
+        .map(String::as_str)
+        .collect();
+    let needed = || others().filter(|(_, probe)| is_needed(probe));
+    let mut missing: BTreeMap<u32, &Probe> = needed().map(|(index, probe)| (index as u32, probe)).collect();
     for module in &member.space.modules {
         let key = (format!("{:?}", module.device), module.inode);
         let functions = known
             .entry(key)
             .or_insert_with(|| module.image.functions(&names).unwrap_or_default());
         for function in functions.iter() {
-            for (probe, wanted) in named().filter(|(_, probe)| function.names.contains(&probe.name)) {
-                missing.remove(wanted.name.as_str());
+            let is_it = |probe: &Probe| function.names.iter().any(|name| probe.symbols.contains(name));
+            // Functions of two names have one probe, which knows both.
+            if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
+                missing.remove(&(probe as u32));
                 found.add_named(probe as u32, wanted, module, function);
             }
         }
     }
-    found.missing.extend(missing.into_iter().map(|name| {
-        let pid = member.process.pid;
-        format!("no module of process {pid} defines a function {name} (inlined, or misspelt)")
-    }));
+    found.undefined = missing.into_keys().collect();
     found
 }
 
+/// Why a function is not probed in a process, with what it may be called instead.
+pub(super) fn undefined(member: &Member, name: &str) -> String {
+    let pid = member.process.pid;
+    let near = sought::nearest(member, name).map_or_else(
+        || "inlined, or misspelt".to_owned(),
+        |near| format!("inlined, or misspelt: there is {near}"),
+    );
+    format!("no module of process {pid} defines a function {name} ({near})")
+}
+
 impl<'a> Found<'a> {
-    fn add_mpi(&mut self, probes: &[Probe], module: &'a Module, site: &WatchedSite) {
-        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name;
+    fn add_mpi(
+        &mut self,
+        probes: &[Probe],
+        module: &'a Module,
+        site: &WatchedSite,
+        is_needed: impl Fn(&Probe) -> bool,
+    ) {
+        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name && is_needed(probe);
         if let Some(probe) = probes.iter().position(is_it) {
             let site = Site {
                 offset: site.offset.0,
