@@ -43,6 +43,8 @@ pub enum Command {
         /// The code of the error.
         id: String,
     },
+    /// Functions and variables, and what can be done with them
+    Symbols(SymbolsArgs),
     /// Read variables of a program
     Get(GetArgs),
     /// Write variables of a program
@@ -148,11 +150,14 @@ pub enum RuleCommand {
     New(NewRuleArgs),
     /// Find mistakes in rule files, and show what the rules would do
     Check(CheckRuleArgs),
-    /// What rules need measured, probed and written, and what is sent for each hit
+    /// What rules compute and where: parts they share, probes they share, kernel, node or coordinator
     Plan {
-        /// The files, or names of built-in rules
+        /// Built-in rules by their names, files, folders
         #[arg(required = true)]
-        files: Vec<PathBuf>,
+        rules: Vec<String>,
+        /// For Graphviz
+        #[arg(long)]
+        dot: bool,
     },
     /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
     Schema,
@@ -220,14 +225,39 @@ pub struct ReplayArgs {
     pub svg: Option<String>,
 }
 
+/// `tuneagent symbols`
+#[derive(Debug, Args)]
+pub struct SymbolsArgs {
+    /// A process of the program, the program's name, or a file
+    #[arg(value_name = "TARGET|FILE")]
+    pub target: String,
+    /// Which: a name as the source has it, or a pattern with * and ?; without, those of the program itself
+    pub pattern: Option<String>,
+    /// Only functions
+    #[arg(long, conflicts_with = "variables")]
+    pub functions: bool,
+    /// Only variables
+    #[arg(long)]
+    pub variables: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
 /// `tuneagent get`
 #[derive(Debug, Args)]
 pub struct GetArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
-    /// The variables
+    /// The variables: limit, cfg.solver.chunk, 'limits[2]', 'head->next', solver.c:limit, libx.so:limit, Solver::limit
     #[arg(required = true, value_name = "VAR")]
     pub variables: Vec<String>,
+    /// Every copy, where several libraries have a variable of that name
+    #[arg(long)]
+    pub all_copies: bool,
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,
@@ -238,12 +268,15 @@ pub struct GetArgs {
 pub struct SetArgs {
     /// A process of the program, its launcher, or the program's name: every process of it is written
     pub target: String,
-    /// What to write
+    /// What to write; VAR as for `get`
     #[arg(required = true, value_name = "VAR=VALUE", value_parser = assignment)]
     pub assignments: Vec<(String, String)>,
     /// The type, where the program has no debug information: bool, i8 ... u64, f32, f64
     #[arg(long = "type", value_name = "TYPE")]
     pub value_type: Option<String>,
+    /// Every copy, where several libraries have a variable of that name
+    #[arg(long)]
+    pub all_copies: bool,
     /// Only this process, not the whole job
     #[arg(long)]
     pub only: bool,

@@ -5,7 +5,9 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use rules::{CheckedRule, Engine, Observation, ProbeId, ProcessFacts, ProcessId, RuleId, Scalar, Time};
+use rules::{
+    CheckedRule, Engine, Node, NodeId, Observation, ProbeId, ProcessFacts, ProcessId, RuleId, Scalar, Time,
+};
 
 const PROCESSES: u32 = 64;
 const ITERATIONS: u64 = 100;
@@ -106,4 +108,55 @@ fn one_engine(bencher: Bencher<'_, '_>) {
             assert_eq!(engine.drain_windows().len() as u64, ITERATIONS);
             engine
         });
+}
+
+/// The same by four nodes of 16 processes and their coordinator.
+#[divan::bench(sample_count = 50, sample_size = 1)]
+fn four_nodes(bencher: Bencher<'_, '_>) {
+    let prepared = stream();
+    bencher
+        .counter(hits())
+        .with_inputs(|| (cluster(), prepared.clone()))
+        .bench_local_values(|((mut engine, mut nodes), stream)| {
+            for (number, hits) in (0..).zip(stream) {
+                for hit in hits {
+                    let Observation::Hit { process, .. } = &hit else {
+                        continue;
+                    };
+                    nodes[(process.0 / NODE) as usize].observe(hit);
+                }
+                (0..PROCESSES)
+                    .for_each(|rank| nodes[(rank / NODE) as usize].observe(watermark(rank, number)));
+                round(&mut engine, &mut nodes, (number + 1) * ITERATION + 96_000_000);
+            }
+            for extra in 0..2 {
+                round(&mut engine, &mut nodes, (ITERATIONS + 2 + extra) * ITERATION);
+            }
+            assert_eq!(engine.drain_windows().len() as u64, ITERATIONS);
+            engine
+        });
+}
+
+/// Processes of a node.
+const NODE: u32 = 16;
+
+fn cluster() -> (Engine, Vec<Node>) {
+    let mut engine = engine();
+    let nodes = (0..PROCESSES / NODE).map(|id| {
+        engine.node_joined(NodeId(id));
+        let mut node = Node::new(NodeId(id), vec![rule()]);
+        (id * NODE..(id + 1) * NODE).for_each(|rank| node.process_joined(ProcessId(rank), &facts(rank)));
+        node
+    });
+    let nodes = nodes.collect();
+    (engine, nodes)
+}
+
+fn round(engine: &mut Engine, nodes: &mut [Node], now: u64) {
+    for node in nodes.iter_mut() {
+        engine.take_report(node.report());
+    }
+    engine.tick(Time(now));
+    let schedule = engine.schedule();
+    nodes.iter_mut().for_each(|node| node.learn(&schedule));
 }

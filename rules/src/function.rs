@@ -50,6 +50,8 @@ pub(crate) enum Meaning {
     Scalar(ScalarFunction),
     /// Over the run.
     Ewma,
+    /// Whether the least and the greatest differ.
+    Changed,
     /// About a process: in roles only.
     Loads,
     Has,
@@ -169,9 +171,17 @@ pub const FUNCTIONS: &[Function] = &[
         meaning: Meaning::Reduction(Reduction::All),
     },
     Function {
+        name: "changed",
+        usage: "changed(x)",
+        doc: "Whether the hits or rows do not all have the same number.",
+        example: "changed(send.size)",
+        arguments: 1..=1,
+        meaning: Meaning::Changed,
+    },
+    Function {
         name: "quantile",
         usage: "quantile(x, share) [by key]",
-        doc: "The value that a share of all values stays below, between two values on the straight line from one to the other.",
+        doc: "The value that a share of all values stays below: of up to 64 values between two of them, of more to 1/64 of it.",
         example: "quantile(send.duration, 95%)",
         arguments: 2..=2,
         meaning: Meaning::Reduction(Reduction::Quantile(0.0)),

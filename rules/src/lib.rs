@@ -106,14 +106,14 @@ pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
     Change, ClosedWindow, Conflict, Decision, DecisionId, Dropped, Engine, Finding, FindingState, Mode, Node,
-    NodeId, Observation, Outcome, Output, Partial, ProbeId, Reading, Report, RuleId, Schedule, Standing,
-    TuneStatus, Verdict,
+    NodeId, Observation, Outcome, Output, Partial, PlacedFold, Placement, ProbeId, Reading, Report, RuleId,
+    Schedule, Standing, TuneStatus, Verdict,
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, Site, schema};
 pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenProcess, SeenVariable, Sought, fit};
 pub use function::{FUNCTIONS, Function};
-pub use graph::{Graph, GraphNode, Named, Placement, SharedProbe, graph};
+pub use graph::{Graph, GraphNode, Named, SharedProbe, graph};
 pub use library::{library, models};
 pub use measure::{Kind, Measure, Scope};
 pub use page::page;

@@ -1,21 +1,39 @@
 //! The rules we ship, as text: reading files is not done here, and the program needs none to be useful.
 
+/// A rule of a folder of the library, by its name.
+macro_rules! of {
+    ($folder:literal, $name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../library/", $folder, "/", $name, ".yaml")),
+        )
+    };
+}
+
 /// Name and text of every shipped rule.
-const LIBRARY: &[(&str, &str)] = &[(
-    "openmpi-busy-wait",
-    include_str!("../library/runtime/openmpi-busy-wait.yaml"),
-)];
+const LIBRARY: &[(&str, &str)] = &[of!("runtime", "openmpi-busy-wait")];
 
 /// Name and text of every shipped rule.
 pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
 }
 
-/// Rules that hold a performance model: a program must be prepared for them, or be built on a framework that is.
-const MODELS: &[(&str, &str)] = &[(
-    "optimal-workers",
-    include_str!("../library/models/optimal-workers.yaml"),
-)];
+/// Rules that hold a published model or metric: a program must be prepared for them, or be built on a framework that is.
+const MODELS: &[(&str, &str)] = &[
+    of!("models", "optimal-workers"),
+    of!("models", "adjusting-factoring"),
+    of!("models", "factoring"),
+    of!("models", "iteration-time"),
+    of!("models", "network"),
+    of!("models", "speedup"),
+    of!("models", "workers-by-index"),
+    of!("metrics", "barrier-imbalance"),
+    of!("metrics", "communication-share"),
+    of!("metrics", "efficiencies"),
+    of!("metrics", "loop-counter"),
+    of!("metrics", "mean-iteration-time"),
+    of!("metrics", "send-volume"),
+];
 
 /// Name and text of every shipped model: for programs that have what it names, never for any program.
 pub fn models() -> &'static [(&'static str, &'static str)] {
@@ -41,15 +59,20 @@ mod tests {
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a test may look at the sources")]
     fn every_rule_of_the_folder_is_shipped() {
-        for (folder, shipped) in [("runtime", library()), ("models", models())] {
+        let mut files = Vec::new();
+        for folder in ["runtime", "models", "metrics"] {
             let folder = format!("{}/library/{folder}", env!("CARGO_MANIFEST_DIR"));
-            let files = std::fs::read_dir(folder)
-                .unwrap()
-                .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-            let mut files: Vec<String> = files.collect();
-            files.sort();
-            let shipped: Vec<String> = shipped.iter().map(|(name, _)| format!("{name}.yaml")).collect();
-            assert_eq!(files, shipped);
+            for entry in std::fs::read_dir(folder).unwrap() {
+                files.push(entry.unwrap().file_name().into_string().unwrap());
+            }
         }
+        files.sort();
+        let shipped = library()
+            .iter()
+            .chain(models())
+            .map(|(name, _)| format!("{name}.yaml"));
+        let mut shipped: Vec<String> = shipped.collect();
+        shipped.sort();
+        assert_eq!(files, shipped);
     }
 }

@@ -45,6 +45,8 @@ pub struct PlannedWindow {
     pub name: String,
     /// Its length in nanoseconds; none where hits are its borders: then [`crate::Observation::Watermark`]s close it.
     pub every: Option<u64>,
+    /// The window it lies in.
+    pub within: Option<String>,
 }
 
 /// A place to be probed.
@@ -145,7 +147,11 @@ pub(crate) fn plan(parts: &Parts<'_>) -> Plan {
     };
     let mut plan = Plan {
         rule: parts.rule.to_string(),
-        windows: parts.windows.iter().map(planned_window).collect(),
+        windows: parts
+            .windows
+            .iter()
+            .map(|window| planned_window(window, parts.windows))
+            .collect(),
         probes: parts
             .probes
             .iter()
@@ -221,13 +227,15 @@ fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
     }
 }
 
-fn planned_window(window: &Window) -> PlannedWindow {
+fn planned_window(window: &Window, all: &[Window]) -> PlannedWindow {
+    let within = window.borders().and_then(|borders| all.get(borders.within?));
     PlannedWindow {
         name: window.name.clone(),
         every: match window.kind {
             WindowKind::Timed(every) => Some(every),
             WindowKind::Probed(_) => None,
         },
+        within: within.map(|window| window.name.clone()),
     }
 }
 

@@ -306,12 +306,20 @@ pub(crate) enum FilledPart {
 }
 
 impl CheckedRule {
-    /// Reads and checks the text of a rule file with the values its parameters have in it.
+    /// Reads and checks the text of a rule file with the values its parameters have in it; of other rules it may use the
+    /// shipped ones.
     ///
     /// # Errors
     /// As [`RuleFile::parse`] and [`RuleFile::check`].
     pub fn from_source(source: &str) -> Result<CheckedRule, Vec<Diagnostic>> {
-        RuleFile::parse(source)?.check(&BTreeMap::new())
+        let shipped = |name: &str| {
+            let mut shipped = crate::library().iter().chain(crate::models());
+            let found = shipped.find(|(known, _)| *known == name);
+            found.map(|(_, text)| (*text).to_string())
+        };
+        RuleFile::parse(source)?
+            .with_library(&shipped)?
+            .check(&BTreeMap::new())
     }
 
     /// The rule's name.

@@ -13,9 +13,11 @@
 #![deny(unsafe_code)]
 pub mod actuator;
 pub mod address;
+pub mod catalog;
 pub mod clock;
 pub mod code;
 pub mod dwarf;
+pub mod function;
 pub mod image;
 pub mod journal;
 mod link_map;
@@ -23,9 +25,11 @@ pub mod lock;
 pub mod maps;
 pub mod memory;
 pub mod module;
+pub mod path;
 pub mod process;
 pub mod slot;
 pub mod space;
+pub mod spelling;
 pub mod symbol;
 mod sys;
 pub mod value;

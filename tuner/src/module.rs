@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use thiserror::Error;
 
 use crate::address::{Address, LinkAddress, LoadBias};
+use crate::dwarf::Origin;
 use crate::image::{BuildId, Image, ImageError, Segment};
 use crate::maps::{Backing, Device, Mapping};
 use crate::memory::Memory;
@@ -61,8 +62,8 @@ impl Images {
         Images::default()
     }
 
-    /// The parsed form of `file`.
-    pub fn read(&self, file: File) -> Result<Arc<Image>, ImageError> {
+    /// The parsed form of `file`, which was found there.
+    pub fn read(&self, file: File, origin: Origin) -> Result<Arc<Image>, ImageError> {
         let meta = file.metadata()?;
         let key = Identity(
             meta.dev(),
@@ -75,7 +76,7 @@ impl Images {
         if let Some(image) = known().get(&key) {
             return Ok(Arc::clone(image));
         }
-        let image = Arc::new(Image::read(file)?);
+        let image = Arc::new(Image::read(file)?.found_at(origin));
         let mut known = known();
         if known.len() >= IMAGES_MAX {
             known.clear();
@@ -301,7 +302,11 @@ fn open(
         pid,
         path: path.to_owned(),
     })?;
-    images.read(file).map_err(|source| ModuleError::Image {
+    let origin = Origin {
+        roots: vec![pid.proc_path("root"), PathBuf::from("/")],
+        path: PathBuf::from(path),
+    };
+    images.read(file, origin).map_err(|source| ModuleError::Image {
         path: path.to_owned(),
         source,
     })

@@ -15,7 +15,7 @@ use crate::module::Module;
 use crate::process::{Pid, ProcessError};
 use crate::space::{SpaceError, read_maps};
 use crate::value::{Bytes, ValueType};
-use crate::variable::Location;
+use crate::variable::{FollowError, Location};
 
 /// Why a location is refused.
 #[derive(Debug, Error)]
@@ -29,6 +29,9 @@ pub enum SlotError {
     /// Its memory cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// The pointers on the way to it lead nowhere.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
     /// Neither the user nor the debug information says what it holds.
     #[error("the type of `{symbol}` ({size} bytes) is not known: state it, one of {}", candidates(*.size))]
     TypeUnknown {
@@ -124,8 +127,7 @@ pub struct Slot {
 impl Slot {
     /// Checks everything. `stated` is the type to write; without it the debug information has to know.
     pub fn validate(location: &Location, stated: Option<ValueType>) -> Result<Slot, SlotError> {
-        let value_type = check_type(location, stated)?;
-        check_file(location)?;
+        let mut location = location.clone();
         // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
         let handle = memory::open(location.pid(), OpenOptions::new().read(true).write(true))?;
         let pid = location.pid();
@@ -136,9 +138,17 @@ impl Slot {
             return Err(SlotError::Traced { pid, tracer });
         }
         let maps = read_maps(pid)?;
-        check_mapping(location, &maps)?;
+        location.address = followed(&location, &handle)?;
+        let value_type = check_type(&location, stated)?;
+        match location.chain {
+            None => {
+                check_file(&location)?;
+                check_mapping(&location, &maps)?;
+            }
+            Some(_) => check_reached(&location, &maps)?,
+        }
         let slot = Slot {
-            location: location.clone(),
+            location,
             value_type,
             handle,
         };
@@ -167,6 +177,11 @@ impl Slot {
         let bytes = &mut bytes[..self.value_type.size()];
         memory::read(&self.handle, self.pid(), self.location.address, bytes)?;
         Ok(Bytes::new(bytes).unwrap_or_else(|| unreachable!("no type is larger than Bytes::MAX")))
+    }
+
+    /// True while the pointers that lead to it still lead there.
+    pub(crate) fn is_still_there(&self) -> Result<bool, FollowError> {
+        Ok(followed(&self.location, &self.handle)? == self.location.address)
     }
 
     pub(crate) fn handle(&self) -> &File {
@@ -213,7 +228,7 @@ fn check_type(location: &Location, stated: Option<ValueType>) -> Result<ValueTyp
             stated,
         });
     }
-    if let Some(found) = location.variable_type.filter(|found| !found.accepts(stated)) {
+    if let Some(found) = location.variable_type().filter(|found| !found.accepts(stated)) {
         return Err(SlotError::WrongType {
             symbol: symbol(),
             found,
@@ -284,5 +299,41 @@ fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError>
         Ok(())
     } else {
         Err(module_gone(module))
+    }
+}
+
+/// Where the bytes are now, read through the handle that they will be written through.
+fn followed(location: &Location, handle: &File) -> Result<Address, FollowError> {
+    location.follow(|address| {
+        let mut word = [0; 8];
+        memory::read(handle, location.pid(), address, &mut word)?;
+        Ok(u64::from_le_bytes(word))
+    })
+}
+
+/// What pointers lead to: data that the program itself may write and nobody else sees, its heap, a stack or a module's. Where a block of
+/// the heap ends is not known; that the type fits it is the program's own promise.
+fn check_reached(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
+    if !location.module.is_still_in(maps) {
+        return Err(module_gone(&location.module));
+    }
+    let read_only = |why: String| SlotError::ReadOnly {
+        symbol: location.symbol.clone(),
+        path: location.module.path.clone(),
+        why,
+    };
+    let mapping = maps
+        .iter()
+        .find(|map| map.contains(location.address, location.size));
+    let Some(mapping) = mapping else {
+        return Err(read_only(format!("nothing is mapped at {}", location.address)));
+    };
+    let may = mapping.permissions;
+    let is_kernels = matches!(&mapping.backing, Backing::Special(name) if name.starts_with("[v"));
+    match may.write && !may.execute && !may.shared && !is_kernels {
+        true => Ok(()),
+        false => Err(read_only(format!(
+            "what points there leads to a page that is mapped {may}"
+        ))),
     }
 }

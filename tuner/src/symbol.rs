@@ -1,12 +1,14 @@
 //! Symbols of one ELF file, by name or all of them. Does not know where the file is mapped.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use object::LittleEndian as LE;
 use object::elf;
 
 use crate::address::{FileOffset, LinkAddress};
 use crate::image::{Image, ImageError};
+use crate::spelling::{Fit, Spelling};
 
 /// What a symbol names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct Symbol {
     pub address: LinkAddress,
     /// Bytes that it takes; 0 when the file does not say.
     pub size: u64,
+    /// The source file of a symbol that only this file sees, as far as the link editor was told.
+    pub source: Option<Arc<str>>,
 }
 
 /// A table of symbols with its names.
@@ -77,18 +81,42 @@ impl SymbolTable {
 
     /// All symbols that have a name.
     pub fn iter(&self) -> impl Iterator<Item = Symbol> + '_ {
-        self.entries
-            .iter()
-            .filter(|entry| entry.st_name.get(LE) != 0)
-            .map(|entry| self.symbol(entry))
+        self.with_sources(|entry, _| entry.st_name.get(LE) != 0)
     }
 
     /// The symbols called `name`, without making a text of every other one.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Symbol> + 'a {
-        self.entries
-            .iter()
-            .filter(|entry| self.raw_name(entry) == name.as_bytes())
-            .map(|entry| self.symbol(entry))
+        self.with_sources(move |_, raw| raw == name.as_bytes())
+    }
+
+    /// The names of the symbols that are wanted and fit what the user wrote, each with how well it does.
+    pub(crate) fn spelled(
+        &self,
+        spelling: &Spelling,
+        is_wanted: impl Fn(SymbolKind) -> bool,
+    ) -> impl Iterator<Item = (Fit, Symbol)> {
+        let entries = self.entries.iter().filter_map(move |entry| {
+            let is_defined = entry.st_shndx.get(LE) != elf::SHN_UNDEF;
+            let fit = spelling.fit(self.raw_name(entry))?;
+            (is_defined && is_wanted(kind(entry))).then_some((fit, entry))
+        });
+        entries.map(|(fit, entry)| (fit, self.symbol(entry, None)))
+    }
+
+    /// The symbols that are wanted. Before those of a source file stands its name.
+    fn with_sources(
+        &self,
+        is_wanted: impl Fn(&elf::Sym64<LE>, &[u8]) -> bool,
+    ) -> impl Iterator<Item = Symbol> {
+        let mut source: Option<Arc<str>> = None;
+        self.entries.iter().filter_map(move |entry| {
+            let raw = self.raw_name(entry);
+            if entry.st_type() == elf::STT_FILE {
+                source = (!raw.is_empty()).then(|| String::from_utf8_lossy(raw).into());
+                return None;
+            }
+            is_wanted(entry, raw).then(|| self.symbol(entry, source.clone()))
+        })
     }
 
     pub(crate) fn indices_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
@@ -109,16 +137,10 @@ impl SymbolTable {
         &rest[..end]
     }
 
-    fn symbol(&self, entry: &elf::Sym64<LE>) -> Symbol {
+    fn symbol(&self, entry: &elf::Sym64<LE>, source: Option<Arc<str>>) -> Symbol {
         Symbol {
             name: String::from_utf8_lossy(self.raw_name(entry)).into_owned(),
-            kind: match entry.st_type() {
-                elf::STT_FUNC => SymbolKind::Function,
-                elf::STT_GNU_IFUNC => SymbolKind::IndirectFunction,
-                elf::STT_OBJECT | elf::STT_COMMON => SymbolKind::Variable,
-                elf::STT_TLS => SymbolKind::ThreadLocal,
-                _ => SymbolKind::Other,
-            },
+            kind: kind(entry),
             binding: match entry.st_bind() {
                 elf::STB_LOCAL => Binding::Local,
                 elf::STB_WEAK => Binding::Weak,
@@ -130,7 +152,18 @@ impl SymbolTable {
             defined: entry.st_shndx.get(LE) != elf::SHN_UNDEF,
             address: LinkAddress(entry.st_value.get(LE)),
             size: entry.st_size.get(LE),
+            source: source.filter(|_| entry.st_bind() == elf::STB_LOCAL),
         }
+    }
+}
+
+fn kind(entry: &elf::Sym64<LE>) -> SymbolKind {
+    match entry.st_type() {
+        elf::STT_FUNC => SymbolKind::Function,
+        elf::STT_GNU_IFUNC => SymbolKind::IndirectFunction,
+        elf::STT_OBJECT | elf::STT_COMMON => SymbolKind::Variable,
+        elf::STT_TLS => SymbolKind::ThreadLocal,
+        _ => SymbolKind::Other,
     }
 }
 
@@ -163,10 +196,32 @@ impl Image {
                 .iter()
                 .filter(|entry| wanted.contains(table.raw_name(entry)))
             {
-                self.add_function(&mut found, table.symbol(entry));
+                self.add_function(&mut found, table.symbol(entry, None));
             }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// The functions that a user means by `name`, as the source or the linker has it: those that fit best, with the names that the
+    /// linker has for them. Overloads, and what several static functions share, make them several.
+    pub fn functions_spelled(&self, name: &str) -> Result<Option<(Fit, Vec<Function>)>, ImageError> {
+        let spelling = Spelling::new(name);
+        let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
+        let mut best = None;
+        let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
+        for table in [self.dynamic_symbols()?, self.static_symbols()?] {
+            for (fit, symbol) in table.spelled(&spelling, is_code) {
+                if best < Some(fit) {
+                    best = Some(fit);
+                    found.clear();
+                }
+                if best == Some(fit) {
+                    self.add_function(&mut found, symbol);
+                }
+            }
+        }
+        let found: Vec<Function> = found.into_values().collect();
+        Ok(best.filter(|_| !found.is_empty()).map(|fit| (fit, found)))
     }
 
     fn add_function(&self, found: &mut BTreeMap<FileOffset, Function>, symbol: Symbol) {

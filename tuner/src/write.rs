@@ -22,6 +22,7 @@ use crate::memory::MemoryError;
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::value::Bytes;
+use crate::variable::FollowError;
 
 /// Why nothing was written.
 #[derive(Debug, Error)]
@@ -48,6 +49,19 @@ pub enum WriteError {
         /// The bytes.
         new: Bytes,
     },
+    /// The program turned a pointer on the way to it elsewhere.
+    #[error(
+        "`{symbol}` of process {pid} is elsewhere now, for the program changed a pointer on the way: left alone"
+    )]
+    Moved {
+        /// The process.
+        pid: Pid,
+        /// The variable.
+        symbol: String,
+    },
+    /// The pointers on the way to it lead nowhere.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
     /// It cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -81,6 +95,12 @@ pub(crate) fn commit(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, 
             symbol: symbol(),
             found,
             expected,
+        });
+    }
+    if !slot.is_still_there()? {
+        return Err(WriteError::Moved {
+            pid,
+            symbol: symbol(),
         });
     }
     match slot.handle().write_at(new.as_slice(), slot.location().address.0) {

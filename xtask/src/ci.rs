@@ -5,7 +5,7 @@
 //!
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
-//! build, and each fuzz target for five minutes instead of seconds.
+//! build, each fuzz target for five minutes instead of seconds, and the law of the rule language on many more streams.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -15,6 +15,9 @@ use std::time::Instant;
 use crate::process::{find_program, run};
 use crate::setup::{self, Brought, Purpose};
 use crate::{Result, ebpf, fuzz, target_folder};
+
+/// Cases of the law of the crate `rules`; each run without `--long` has 500.
+const LAW_CASES: &str = "10000";
 
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + 'a>);
 
@@ -73,6 +76,13 @@ fn steps(root: &Path) -> Vec<Step<'_>> {
 fn long_steps(root: &Path) -> Vec<Step<'_>> {
     vec![
         ("fuzz targets, long", Box::new(move || fuzz::long(root))),
+        (
+            "the law of the rules, 10 000 cases",
+            Box::new(move || {
+                let mut command = cargo(root, "test --quiet --release -p tuneagent-rules --lib law::");
+                run(command.env("PROPTEST_CASES", LAW_CASES))
+            }),
+        ),
         (
             "release build",
             Box::new(move || run(&mut cargo(root, "build --quiet --release -p tuneagent"))),

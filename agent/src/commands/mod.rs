@@ -4,10 +4,12 @@ mod attach;
 mod by_hand;
 mod doctor;
 mod explain;
+mod graph;
 mod history;
 mod ps;
 mod replay;
 mod rule;
+mod symbols;
 mod target;
 
 pub(crate) use attach::with_sudo;
@@ -27,6 +29,7 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Rule(command) => rule::run(&command),
         Command::Replay(args) => replay::run(&args),
         Command::Explain { id } => explain::run(&id),
+        Command::Symbols(args) => symbols::run(&args),
         Command::Get(args) => by_hand::get(&args),
         Command::Set(args) => by_hand::set(&args),
         Command::Doctor(args) => doctor::run(&args),

@@ -1,7 +1,11 @@
 //! From what the user typed to a job that may be looked into.
 
 use rustix::process::geteuid;
-use tuner::{memory::MemoryError, process::ProcessError, space::SpaceError};
+use tuner::{
+    memory::MemoryError,
+    process::{Process, ProcessError},
+    space::SpaceError,
+};
 
 use crate::{
     discover::{DiscoverError, Job, ProcessTable, Scout, resolve},
@@ -14,7 +18,7 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
     resolve(target, &ProcessTable::read()).map_err(Failure::not_there)
 }
 
-/// The job of TARGET. Programs of other users need an extra word.
+/// The job of TARGET.
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
     let job = scout.job_of(pid(target)?).map_err(failure)?;
     let Some(first) = job.members.first() else {
@@ -22,21 +26,25 @@ pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job
             "no process of {target} could be looked into"
         )));
     };
-    let owner = first.process.uid;
-    let caller = rights::caller();
-    if owner != caller && !any_user {
-        return Err(Failure::not_permitted(format!(
-            "{} (process {}) belongs to {}, not to {}: --any-user says that this is meant",
-            job.program(),
-            first.process.pid,
-            first.process.user(),
-            tuner::who::user_name(caller),
-        )));
-    }
+    may_look(&first.process, &job.program(), any_user)?;
     Ok(job)
 }
 
-fn failure(error: DiscoverError) -> Failure {
+/// Programs of other users need an extra word.
+pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Result<(), Failure> {
+    let caller = rights::caller();
+    if process.uid == caller || any_user {
+        return Ok(());
+    }
+    Err(Failure::not_permitted(format!(
+        "{program} (process {}) belongs to {}, not to {}: --any-user says that this is meant",
+        process.pid,
+        process.user(),
+        tuner::who::user_name(caller),
+    )))
+}
+
+pub(super) fn failure(error: DiscoverError) -> Failure {
     if !is_not_permitted(&error) {
         return Failure::not_there(error);
     }

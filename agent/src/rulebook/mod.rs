@@ -14,7 +14,7 @@ mod texts;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 pub use rules::fits;
-pub use sources::Settings;
+pub use sources::{Settings, beside, load};
 pub use switches::Switch;
 
 use std::{

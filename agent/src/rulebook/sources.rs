@@ -1,4 +1,7 @@
 //! Which rules a session loads: the built-in ones and files, checked, with their parameters set. Evaluates nothing.
+//!
+//! A rule may be loaded several times, each time under a name of its own behind an `@`; `--param gain@left=5%` is then for
+//! that one alone. A bindings file among the rules says what the program calls the names of the rule it is for.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rules::{CheckedRule, RuleFile};
+use rules::{Bindings, CheckedRule, RuleFile};
 
 use crate::{diagnostics, exit::Failure};
 
@@ -20,7 +23,7 @@ pub struct Settings<'a> {
 }
 
 /// Reads and checks the rules that `paths` name beside the built-in ones.
-pub(super) fn load(paths: &[String], settings: Settings<'_>) -> Result<Vec<CheckedRule>, Failure> {
+pub fn load(paths: &[String], settings: Settings<'_>) -> Result<Vec<CheckedRule>, Failure> {
     let mut checked: Vec<CheckedRule> = Vec::new();
     let mut used = BTreeSet::new();
     for source in sources(paths)? {
@@ -66,6 +69,10 @@ struct Source {
     name: String,
     text: String,
     replaces: bool,
+    /// What tells it apart from the same rule loaded again.
+    instance: Option<String>,
+    /// What a bindings file says.
+    names: BTreeMap<String, String>,
 }
 
 impl Source {
@@ -79,13 +86,21 @@ impl Source {
             let text = diagnostics::render(&self.name, &self.text, &wrong);
             Failure::not_there(format!("nothing was attached\n{text}"))
         };
-        let file = RuleFile::parse(&self.text).map_err(refuse)?;
+        let library = |name: &str| beside(&self.name, name);
+        let file = RuleFile::parse(&self.text).and_then(|file| file.with_library(&library));
+        let file = file.and_then(|file| match &self.instance {
+            Some(instance) => file.instance(instance),
+            None => Ok(file),
+        });
+        let file = file.map_err(refuse)?;
         let names: Vec<String> = file.names().map(|(name, _)| name.to_owned()).collect();
-        let bindings = chosen("--bind", settings.bindings, &names, used);
+        let instance = self.instance.as_deref();
+        let mut bindings = self.names.clone();
+        bindings.extend(chosen("--bind", settings.bindings, (&names, instance), used));
         let file = file.bind(&bindings).map_err(refuse)?;
         let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
         let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
-        let overrides = chosen("--param", settings.parameters, &known, used);
+        let overrides = chosen("--param", settings.parameters, (&known, instance), used);
         if overrides.is_empty() {
             Ok(plain)
         } else {
@@ -94,54 +109,136 @@ impl Source {
     }
 }
 
-/// Those of the settings that a rule knows.
+/// Those of the settings that a rule knows; what is said of its instance wins.
 fn chosen<'a>(
     flag: &'static str,
     settings: &'a [(String, String)],
-    known: &[String],
+    (known, instance): (&[String], Option<&str>),
     used: &mut BTreeSet<(&'static str, &'a str)>,
 ) -> BTreeMap<String, String> {
-    let mine = settings.iter().filter(|(name, _)| known.contains(name));
-    mine.map(|(name, value)| {
-        used.insert((flag, name.as_str()));
-        (name.clone(), value.clone())
+    let mut mine = BTreeMap::new();
+    for of_instance in [false, true] {
+        for (name, value) in settings {
+            let (plain, meant) = match name.split_once('@') {
+                Some((plain, meant)) => (plain, Some(meant)),
+                None => (name.as_str(), None),
+            };
+            let is_meant = meant.is_some() == of_instance && (meant.is_none() || meant == instance);
+            if is_meant && known.iter().any(|known| known == plain) {
+                used.insert((flag, name.as_str()));
+                mine.insert(plain.to_owned(), value.clone());
+            }
+        }
+    }
+    mine
+}
+
+/// The text of a rule that the rule from `place` uses: a file of that name in the same folder, else a built-in one.
+pub fn beside(place: &str, name: &str) -> Option<String> {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let file = Path::new(place).with_file_name(format!("{name}.yaml"));
+    let text = if plain {
+        fs::read_to_string(file).ok()
+    } else {
+        None
+    };
+    let shipped = || rules::library().iter().chain(rules::models());
+    text.or_else(|| {
+        let found = shipped().find(|(known, _)| *known == name);
+        found.map(|(_, text)| (*text).to_owned())
     })
-    .collect()
 }
 
 /// The rules to load: the built-in ones unless `none` is said, then what `paths` name.
 fn sources(paths: &[String]) -> Result<Vec<Source>, Failure> {
-    let built_in = |name: &str, text: &str| Source {
-        name: name.into(),
-        text: text.into(),
-        replaces: false,
-    };
     let mut sources: Vec<Source> = Vec::new();
     if !paths.iter().any(|path| path == "none") {
         sources.extend(rules::library().iter().map(|(name, text)| built_in(name, text)));
     }
+    let mut bindings = Vec::new();
     for path in paths.iter().filter(|path| *path != "none") {
-        if let Some((name, text)) = rules::library()
-            .iter()
-            .chain(rules::models())
-            .find(|(name, _)| name == path)
-        {
-            if !sources.iter().any(|source| source.name == *name) {
-                sources.push(built_in(name, text));
+        let (path, instance) = instance_of(path);
+        if let Some(shipped) = shipped(path) {
+            let new = Source { instance, ..shipped };
+            if !sources
+                .iter()
+                .any(|known| known.name == new.name && known.instance == new.instance)
+            {
+                sources.push(new);
             }
             continue;
         }
         for file in files(Path::new(path))? {
             let text = fs::read_to_string(&file)
                 .map_err(|error| Failure::not_there(format!("{} cannot be read: {error}", file.display())))?;
+            let name = file.display().to_string();
+            if Bindings::is_bindings(&text) {
+                bindings.push((name, text));
+                continue;
+            }
             sources.push(Source {
-                name: file.display().to_string(),
-                text,
-                replaces: true,
+                instance: instance.clone(),
+                ..from_file(name, text)
             });
         }
     }
+    for (name, text) in bindings {
+        bind(&mut sources, &name, &text)?;
+    }
     Ok(sources)
+}
+
+fn built_in(name: &str, text: &str) -> Source {
+    Source {
+        replaces: false,
+        ..from_file(name.into(), text.into())
+    }
+}
+
+fn from_file(name: String, text: String) -> Source {
+    Source {
+        name,
+        text,
+        replaces: true,
+        instance: None,
+        names: BTreeMap::new(),
+    }
+}
+
+fn shipped(name: &str) -> Option<Source> {
+    let mut shipped = rules::library().iter().chain(rules::models());
+    let found = shipped.find(|(known, _)| *known == name);
+    found.map(|(name, text)| built_in(name, text))
+}
+
+/// `barrier-imbalance@left`; a file may have an `@` in its name.
+fn instance_of(path: &str) -> (&str, Option<String>) {
+    match path.rsplit_once('@') {
+        Some((plain, instance)) if !Path::new(path).exists() => (plain, Some(instance.to_owned())),
+        _ => (path, None),
+    }
+}
+
+/// Gives the names of a bindings file to the rule it is for, which is loaded if it is not yet.
+fn bind(sources: &mut Vec<Source>, name: &str, text: &str) -> Result<(), Failure> {
+    let refuse = |wrong: Vec<rules::Diagnostic>| {
+        let text = diagnostics::render(name, text, &wrong);
+        Failure::not_there(format!("nothing was attached\n{text}"))
+    };
+    let bindings = Bindings::parse(text).map_err(refuse)?;
+    let is_for =
+        |source: &Source| RuleFile::parse(&source.text).is_ok_and(|file| file.name() == bindings.rule);
+    if !sources.iter().any(is_for) {
+        let Some(shipped) = shipped(&bindings.rule) else {
+            let message = format!("{name} is for the rule {}, which is not loaded", bindings.rule);
+            return Err(Failure::not_there(message));
+        };
+        sources.push(shipped);
+    }
+    for source in sources.iter_mut().filter(|source| is_for(source)) {
+        source.names.extend(bindings.names.clone());
+    }
+    Ok(())
 }
 
 fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
@@ -174,4 +271,63 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
         )));
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        pairs.iter().map(own).collect()
+    }
+
+    fn loaded(paths: &[&str], parameters: &[(&str, &str)]) -> Vec<CheckedRule> {
+        let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
+        let parameters = set(parameters);
+        let settings = Settings {
+            parameters: &parameters,
+            bindings: &[],
+        };
+        load(&paths, settings).unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    #[test]
+    fn a_rule_runs_several_times_with_parameters_of_its_own() {
+        let rules = loaded(
+            &["none", "optimal-workers@left", "optimal-workers@right"],
+            &[("gain", "4%"), ("gain@right", "7%")],
+        );
+        let gains: Vec<(&str, &str)> = rules
+            .iter()
+            .map(|rule| (rule.name(), rule.parameters()[1].1.as_str()))
+            .collect();
+        assert_eq!(
+            gains,
+            [("optimal-workers@left", "4 %"), ("optimal-workers@right", "7 %")]
+        );
+    }
+
+    #[test]
+    fn a_bindings_file_loads_its_rule_and_a_rule_finds_what_it_uses_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).expect("a file");
+            path.display().to_string()
+        };
+        let names = write("names.yaml", "for: optimal-workers\nnames: {nw: cfg.workers}\n");
+        let rules = loaded(&["none", &names], &[]);
+        let captures = &rules[0].plan().probes[0].captures;
+        assert_eq!(captures[1].source.to_string(), "cfg.workers");
+        write(
+            "base.yaml",
+            "rule: base\nabout: b\nwindows:\n  w: {every: 1s}\nmetrics:\n  used: sum(cpu.time) / w.duration\n",
+        );
+        let user = write(
+            "user.yaml",
+            "rule: user\nabout: b\nuse: [base]\nmetrics:\n  half: used / 2\n",
+        );
+        assert_eq!(loaded(&["none", &user], &[])[0].name(), "user");
+    }
 }

@@ -1,10 +1,11 @@
 //! What is computed of each hit: the parts a hit has, and the types of reductions over the hits of a probe.
 
+use super::homes::is_reduction;
 use super::infer::{Infer, ProbeNames};
 use super::reduce::Call;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::Site;
-use crate::function::{Reduction, function_named};
+use crate::function::Reduction;
 use crate::lang::ast::{Expr, Node};
 use crate::partial::NOWHERE;
 use crate::term::{Field, Fold, KeyKind, Kind, Reach, Rowed, Statistic, Term, Type, Typed};
@@ -35,7 +36,7 @@ impl Infer<'_> {
         if let Node::Call {
             function, arguments, ..
         } = &expr.node
-            && function_named(function).is_some_and(|f| f.meaning.reduction(arguments.len()).is_some())
+            && is_reduction(function, arguments.len())
         {
             return;
         }

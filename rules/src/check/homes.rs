@@ -7,7 +7,7 @@ use super::Checker;
 use super::infer::Names;
 use crate::diag::{Diagnostic, Span};
 use crate::file::{MetricEntry, TuneEntry};
-use crate::function::function_named;
+use crate::function::{Meaning, function_named};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::text::Text;
 use crate::measure::Measure;
@@ -337,7 +337,8 @@ impl Names {
     }
 }
 
+/// Whether a function makes one value of those of many hits or rows.
 pub(super) fn is_reduction(function: &str, arguments: usize) -> bool {
-    let function = function_named(function);
-    function.is_some_and(|function| function.meaning.reduction(arguments).is_some())
+    let meaning = function_named(function).map(|function| function.meaning);
+    meaning.is_some_and(|meaning| meaning == Meaning::Changed || meaning.reduction(arguments).is_some())
 }

@@ -1,10 +1,10 @@
 //! A formula's names resolved and its types found: [`Expr`] to [`Typed`]. Reductions are in `reduce`.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::calls::{CallIs, Calls};
 use super::homes::Home;
+pub(crate) use super::names::{MetricNames, Names, ProbeNames, WindowNames};
 use super::operators::different;
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::Site;
@@ -13,7 +13,7 @@ use crate::lang::ast::{Expr, Node, Operator};
 use crate::measure::{Measure, Scope as MeasureScope};
 use crate::read::PlannedCapture;
 use crate::rule::Run;
-use crate::term::{Fact, KeyKind, Kind, Reach, Term, Type, Typed};
+use crate::term::{Fact, KeyKind, Kind, Term, Type, Typed};
 use crate::unit::unit_named;
 use crate::value::Scalar;
 
@@ -28,60 +28,6 @@ pub(crate) enum Place {
     Capture,
     /// Metrics and tunes: what was measured in the window.
     Window,
-}
-
-/// The names of a rule.
-#[derive(Default)]
-pub(crate) struct Names {
-    pub(crate) parameters: BTreeMap<String, Option<(Scalar, Type)>>,
-    /// Parameters that are known only when the processes are: counts of roles.
-    pub(crate) counted: BTreeMap<String, Typed>,
-    pub(crate) roles: BTreeMap<String, usize>,
-    pub(crate) probes: BTreeMap<String, ProbeNames>,
-    pub(crate) windows: Vec<WindowNames>,
-    /// Where each metric lives. Every name of a metric is in it.
-    pub(crate) homes: BTreeMap<String, Home>,
-    /// By name and window. `None` stands for a metric that is wrong itself and was reported.
-    pub(crate) metrics: BTreeMap<(String, usize), Option<MetricNames>>,
-}
-
-/// A window, and the probes that are its borders; a timed one has none.
-pub(crate) struct WindowNames {
-    pub(crate) name: String,
-    pub(crate) timed: bool,
-    pub(crate) borders: Vec<usize>,
-    /// The probes at which its instances begin and end.
-    pub(crate) begin: Option<usize>,
-    pub(crate) end: Option<usize>,
-    /// The window it lies in.
-    pub(crate) within: Option<usize>,
-    /// For each probe the capture that places its hits; nothing for a key that is wrong and was reported.
-    pub(crate) keys: Option<Vec<Option<usize>>>,
-}
-
-/// A metric that was read.
-#[derive(Clone)]
-pub(crate) struct MetricNames {
-    pub(crate) index: usize,
-    /// The window it lives in.
-    pub(crate) window: usize,
-    pub(crate) of: Type,
-    /// How much there is to compute for it.
-    pub(crate) cost: u64,
-    /// Of a metric with a parameter, or with a value for each hit.
-    pub(crate) body: Option<Arc<Typed>>,
-    /// The probe, if it has a value for each of its hits.
-    pub(crate) stream: Option<usize>,
-    /// Which hits these are, where it says so.
-    pub(crate) reach: Option<Reach>,
-}
-
-/// What formulas may say of a probe's hits.
-pub(crate) struct ProbeNames {
-    pub(crate) index: usize,
-    pub(crate) site: Site,
-    /// In their order; `None` stands for one that is wrong itself and was reported.
-    pub(crate) captures: Vec<(String, Option<Type>)>,
 }
 
 /// Where a capture is taken, and what is read there.
@@ -180,15 +126,7 @@ impl Infer<'_> {
                 self.arithmetic(*operator, left?, right?, span)
             }
             Node::Compare { first, rest } => self.comparisons(first, rest, span),
-            Node::As {
-                of,
-                layout,
-                layout_span,
-            } if self.place == Place::Capture => self.read(of, Some((layout, *layout_span))),
-            Node::As { layout_span, .. } => {
-                let message = "types in memory belong to what is read, under `capture`";
-                self.report(Diagnostic::error("E0134", message).at(*layout_span, ""))
-            }
+            Node::As { .. } | Node::Member { .. } | Node::Pointed(_) => self.in_program(expr),
             Node::Where { condition, .. } => {
                 let message = "`where` belongs into a reduction: `sum(x where y > 3)`";
                 self.report(Diagnostic::error("E0134", message).at(condition.span, ""))
@@ -201,11 +139,6 @@ impl Infer<'_> {
                 place_span,
             } => self.at(of, place, *place_span, span),
             Node::In { of, list } => self.in_list(of, list, span),
-            Node::Member { .. } | Node::Pointed(_) if self.place == Place::Capture => self.read(expr, None),
-            Node::Member { .. } | Node::Pointed(_) => {
-                let message = "members and pointers are read in the program, under `capture`";
-                self.report(Diagnostic::error("E0134", message).at(span, ""))
-            }
             Node::Each {
                 of,
                 name,
@@ -214,6 +147,27 @@ impl Infer<'_> {
                 to,
             } => self.each(of, (name, *name_span), (from, to), span),
         }
+    }
+
+    /// What only captures have.
+    fn in_program(&mut self, expr: &Expr) -> Option<Typed> {
+        let (message, place) = match &expr.node {
+            Node::As {
+                of,
+                layout,
+                layout_span,
+            } if self.place == Place::Capture => return self.read(of, Some((layout, *layout_span))),
+            _ if self.place == Place::Capture => return self.read(expr, None),
+            Node::As { layout_span, .. } => (
+                "types in memory belong to what is read, under `capture`",
+                *layout_span,
+            ),
+            _ => (
+                "members and pointers are read in the program, under `capture`",
+                expr.span,
+            ),
+        };
+        self.report(Diagnostic::error("E0134", message).at(place, ""))
     }
 
     fn logic(&mut self, operator: Operator, left: &Expr, right: &Expr, span: Span) -> Option<Typed> {
@@ -511,6 +465,7 @@ impl Infer<'_> {
             Meaning::Both(_, scalar) | Meaning::Scalar(scalar) => self.apply(scalar, arguments, expr.span),
             Meaning::Loads | Meaning::Has => self.about_process(function, arguments.first()?, expr.span),
             Meaning::Ewma => self.ewma(arguments, expr.span),
+            Meaning::Changed => self.changed(arguments, expr.span),
             Meaning::Reduction(_) => None,
         }
     }

@@ -11,6 +11,7 @@ mod homes;
 mod implied;
 mod infer;
 mod join;
+mod names;
 mod operators;
 mod order;
 mod past;

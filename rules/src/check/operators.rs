@@ -107,6 +107,19 @@ impl Infer<'_> {
         whole
     }
 
+    /// `changed(x)` is `min(x) != max(x)`.
+    pub(super) fn changed(&mut self, arguments: &[Expr], span: Span) -> Option<Typed> {
+        let end = |function: &str| Expr {
+            node: Node::Call {
+                function: function.to_string(),
+                function_span: span,
+                arguments: arguments.to_vec(),
+            },
+            span,
+        };
+        self.comparisons(&end("min"), &[(Comparison::Unequal, end("max"))], span)
+    }
+
     /// `factoring_x(batch, mean, stddev, workers)`.
     pub(super) fn factoring(&mut self, typed: Vec<Typed>, span: Span) -> Option<Typed> {
         let [batch, mean, stddev, workers] = typed.as_slice() else {

@@ -232,7 +232,9 @@ impl Infer<'_> {
             let wrong = Diagnostic::error("E0143", message).at(typed.span, "a table");
             return self.report(wrong.help("fold it first: sum, mean, min, max"));
         }
-        if typed.varies() {
+        // A variable that is bound inside is no matter.
+        let depends = !self.variables.is_empty() || self.stream.is_some();
+        if depends && typed.varies() {
             let message = "what is carried on over the run cannot depend on a parameter or a hit";
             return self.report(Diagnostic::error("E0134", message).at(typed.span, ""));
         }

@@ -10,6 +10,7 @@ use crate::term::{KeyKind, Kind, Term, Type, Typed};
 use crate::unit::Dimension;
 
 /// A reduction as called.
+#[derive(Clone, Copy)]
 pub(super) struct Call<'e> {
     pub(super) reduction: Reduction,
     pub(super) of: &'e Expr,
@@ -88,43 +89,60 @@ impl Infer<'_> {
             by,
             span,
         };
-        if self.place == Place::Window {
-            if let Node::Name(name) = &of.node
-                && let Some(&role) = self.names.roles.get(name.as_str())
-                && !self.names.homes.contains_key(name.as_str())
-            {
-                return self.role(&call, role);
-            }
-            if let Node::Name(name) = &of.node
-                && let (Some(window), Reduction::Count, None, None) =
-                    (self.names.window_named(name), reduction, filter, by)
-            {
-                return self.count_of_instances(window, span);
-            }
-            if let Some(probe) = self.stream_of(inner) {
-                let call = Call {
-                    of: inner,
-                    over,
-                    ..call
-                };
-                return self.hits(&call, probe);
-            }
-            if let Some(Over {
-                count, unit: None, ..
-            }) = over
-                && matches!(&count.node, Node::Name(name) if name == "run")
-                && filter.is_none()
-                && by.is_none()
-            {
-                return self.over_run(reduction, inner, span);
-            }
-            if let Some(filter) = filter.filter(|filter| speaks_of_calls(filter)) {
-                let of = self.of_calls(of, filter)?;
-                return self.table(&Call { filter: None, ..call }, of);
-            }
+        if self.place == Place::Window
+            && let Some(done) = self.in_a_window(&call, inner, over)
+        {
+            return done;
         }
         let of = self.infer(of)?;
         self.table(&call, of)
+    }
+
+    /// A reduction of what only a window has: processes, instances, hits, MPI calls; nothing for a table.
+    fn in_a_window(
+        &mut self,
+        call: &Call<'_>,
+        inner: &Expr,
+        over: Option<Over<'_>>,
+    ) -> Option<Option<Typed>> {
+        let name = match &call.of.node {
+            Node::Name(name) => name.as_str(),
+            _ => "",
+        };
+        if let Some(&role) = self.names.roles.get(name)
+            && !self.names.homes.contains_key(name)
+        {
+            return Some(self.role(call, role));
+        }
+        let plain = call.filter.is_none() && call.by.is_none();
+        if let (Some(window), Reduction::Count, true) = (self.names.window_named(name), call.reduction, plain)
+        {
+            return Some(self.count_of_instances(window, call.span));
+        }
+        if let Some(probe) = self.stream_of(inner) {
+            let call = Call {
+                of: inner,
+                over,
+                ..*call
+            };
+            return Some(self.hits(&call, probe));
+        }
+        let whole_run = |over: Over<'_>| {
+            let run = matches!(&over.count.node, Node::Name(name) if name == "run");
+            run && over.unit.is_none()
+        };
+        if plain && over.is_some_and(whole_run) {
+            return Some(self.over_run(call.reduction, inner, call.span));
+        }
+        let filter = call.filter.filter(|filter| speaks_of_calls(filter))?;
+        let Some(of) = self.of_calls(call.of, filter) else {
+            return Some(None);
+        };
+        let call = Call {
+            filter: None,
+            ..*call
+        };
+        Some(self.table(&call, of))
     }
 
     fn share(&mut self, expr: &Expr) -> Option<f64> {

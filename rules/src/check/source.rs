@@ -53,9 +53,7 @@ fn walk(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
         Node::Member { of, field, arrow } => {
             let mut source = walk(of, bindings)?;
             source.steps.extend(arrow.then_some(Step::Dereference));
-            source
-                .steps
-                .extend(field.split('.').map(|field| Step::Field(field.to_string())));
+            source.steps.push(Step::Field(field.clone()));
             Ok(source)
         }
         Node::Index { of, index } => {

@@ -314,6 +314,12 @@ fn formulas_have_the_values_that_paper_gives() {
         ("slope(send.duration, send.size) * 512B", "2 ms"),
         ("intercept(send.duration, send.size) + 1s", "1 s"),
         ("any(send.to == 2) and not all(send.last)", "true"),
+        ("changed(send.to) and not changed(cpus.available)", "true"),
+        ("changed(send.to where send.to in [1, 3])", "false"),
+        ("max(cpu.time where cpu.time < 250ms)", "200 ms"),
+        ("sum(cpu.time where process > 0)", "500 ms"),
+        ("count(sum(send.size) by send.to where key == 2)", "1"),
+        ("factoring_x(0, 10, 5, 8) + factoring_x(3, 10, 5, 8)", "5"),
         ("only(send.size where send.to == 2)", "1 KiB"),
         ("only(send.thread)", "7"),
         ("sum(send.duration * count(worker))", "12 ms"),
@@ -521,6 +527,13 @@ fn any_formula() -> impl Strategy<Value = String> {
         "V over 2",
         "V[-1]",
         "0",
+        "key",
+        "process",
+        "send.time over 3 sends",
+        "send.size over run",
+        "ewma(V, 50%)",
+        "cpu.time at pulse.end",
+        "factoring_x(1, V, V, V)",
     ]);
     leaf.prop_map(String::from).prop_recursive(4, 24, 2, |inner| {
         let operator = prop::sample::select(vec!["+", "-", "*", "/", " % ", "^", "<", "==", "and", "or"]);
@@ -533,6 +546,7 @@ fn any_formula() -> impl Strategy<Value = String> {
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("sum({a} where {b})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("min({a} for n in 1 to {b})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a})[{b}]")),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a}) in [{b}]")),
             inner.prop_map(|a| format!("sum({a}) by send.to")),
         ]
     })

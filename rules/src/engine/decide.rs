@@ -56,20 +56,7 @@ impl TuneState {
         let changes = match self.changes(turn, tune, action) {
             Ok(changes) if changes.is_empty() && applied => return self.stand(Standing::Applied, "applied"),
             Ok(changes) if changes.is_empty() => {
-                let role = turn
-                    .rule
-                    .roles
-                    .get(action.role)
-                    .map_or("", |role| role.name.as_str());
-                let why = match self.done.is_empty() {
-                    true => format!("nothing to change: no new process has the role {role}"),
-                    false => "what it would do is in force".to_string(),
-                };
-                let standing = if self.done.is_empty() {
-                    Standing::NoValue
-                } else {
-                    Standing::Applied
-                };
+                let (standing, why) = self.nothing_to_do(turn, action);
                 return self.stand(standing, why);
             }
             Ok(changes) => changes,
@@ -104,6 +91,19 @@ impl TuneState {
             before: self.before.drain(..).collect(),
             changes,
         };
+    }
+
+    fn nothing_to_do(&self, turn: &Turn<'_>, wanted: &Wanted) -> (Standing, String) {
+        if !self.done.is_empty() {
+            return (Standing::Applied, "what it would do is in force".to_string());
+        }
+        let role = turn
+            .rule
+            .roles
+            .get(wanted.role)
+            .map_or("", |role| role.name.as_str());
+        let why = format!("nothing to change: no new process has the role {role}");
+        (Standing::NoValue, why)
     }
 
     fn must_wait(&self, turn: &Turn<'_>, tune: &Tune, busy: bool) -> Option<String> {

@@ -18,6 +18,7 @@ mod ledger;
 mod nest;
 mod node;
 mod output;
+mod placement;
 mod remote;
 mod samples;
 mod stream;
@@ -26,6 +27,7 @@ mod tests;
 mod track;
 mod trial;
 mod tune;
+mod turn;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,6 +43,7 @@ pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
     Output, ProbeId, Reading, RuleId, Standing, TuneStatus, Verdict,
 };
+pub use placement::{PlacedFold, Placement};
 use remote::Remote;
 use samples::Samples;
 use stream::{Arrived, Stream};

@@ -49,7 +49,6 @@ struct Known {
 /// What a node keeps of one rule.
 #[derive(Clone, Debug)]
 struct Local {
-    rule: CheckedRule,
     captures: Vec<Captures>,
     by_key: ByKey,
     /// It has a window of a length, whose hits are chosen by the coordinator.
@@ -153,7 +152,6 @@ impl Node {
             },
             late: Vec::new(),
             dropped: Dropped::default(),
-            rule,
         };
         Node {
             id,

@@ -51,7 +51,9 @@ pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (Vec<Arrived>
     pending.dedup();
     let doubled = (before - pending.len()) as u64;
     let upto = pending.partition_point(|arrived| arrived.hit.time <= reach);
-    let rest = pending.split_off(upto);
+    let mut rest = pending.split_off(upto);
+    // About as many will come until the next time.
+    rest.reserve(upto);
     (std::mem::replace(pending, rest), doubled)
 }
 

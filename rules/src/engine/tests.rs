@@ -639,6 +639,7 @@ mod law;
 mod memory;
 mod models;
 mod nested;
+mod nodes;
 mod probed;
 
 mod laws {

@@ -506,9 +506,10 @@ impl Track {
         let passed = |end: Time| end < time || (inclusive && end == time);
         let successor = self.open.get(1).and_then(Instance::end);
         let first = self.open.front_mut()?;
-        let end = first.end().unwrap_or_else(|| first.start());
-        // A span that begins in it may end in the next one.
-        let over = passed(end) && (!waits || successor.is_some_and(passed));
+        let known_end = first.end();
+        let end = known_end.unwrap_or_else(|| first.start());
+        // While it goes on there is no need to look at what it lacks. A span that begins in it may end in the next one.
+        let over = known_end.is_some_and(passed) && (!waits || successor.is_some_and(passed));
         let given_up = borders
             .timeout
             .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));

@@ -134,8 +134,7 @@ pub(crate) const RULE: Keys = Keys {
                 &Shape::Either(&[Shape::Formula, Shape::Mapping(&ROLE)]),
             ),
             "Which processes the rule is about: for each role a condition on the facts of a process.",
-        )
-        .required(),
+        ),
         key(
             "probes",
             Shape::Entries(Names::Plain, &Shape::Mapping(&PROBE)),
@@ -207,7 +206,11 @@ pub(crate) const PARAMETER: Keys = Keys {
 pub(crate) const PROBE: Keys = Keys {
     place: "a probe",
     known: &[
-        key("role", Shape::Name, "The role whose processes are probed.").required(),
+        key(
+            "role",
+            Shape::Name,
+            "The role whose processes are probed; may be left out where there is one.",
+        ),
         key(
             "entry",
             Shape::Symbol,
@@ -305,7 +308,7 @@ pub(crate) const TUNE: Keys = Keys {
             Shape::Symbol,
             "The variable to write, or a part of one; a tune without an action only finds.",
         )
-        .beside(&["role", "value"]),
+        .beside(&["value"]),
         key(
             "call",
             Shape::Formula,

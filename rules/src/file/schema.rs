@@ -190,7 +190,6 @@ mod tests {
             "names: [x]",
             "capture: {x: y}",
             "probes: {p: {role: r}}",
-            "probes: {p: {entry: f}}",
             "probes: {p: {role: r, entry: f, span: f}}",
             "probes: {p: {role: r, entry: f, hook: f}}",
             "join: {j: {of: [p, q]}}",
@@ -201,7 +200,6 @@ mod tests {
             "tune: [{finding: x, when: true, guard: {maximize: x, minimize: y, over: 1, undo_if_worse_by: 1%}}]",
             "tune: [{finding: x, when: true, at: {}}]",
             "tune: [{set: x, when: true}]",
-            "tune: [{finding: x}]",
         ];
         for line in more {
             let source = format!("{least}{line}\n");
@@ -242,7 +240,9 @@ mod tests {
         ];
         for (place, at) in places {
             let keys = ALL.iter().find(|keys| keys.place == place).unwrap();
-            let beside = keys.known.iter().flat_map(|key| key.beside.iter().copied());
+            let there = |key: &&Key| whole.pointer(at).is_some_and(|of| of.get(key.name).is_some());
+            let beside = keys.known.iter().filter(there);
+            let beside = beside.flat_map(|key| key.beside.iter().copied());
             let required = keys.known.iter().filter(|key| key.required).map(|key| key.name);
             for name in required.chain(beside) {
                 let mut less = whole.clone();

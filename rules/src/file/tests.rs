@@ -215,7 +215,13 @@ proptest! {
     fn no_damage_to_a_rule_makes_reading_or_checking_panic(at in 0usize..2000, cut in 0usize..40, put in "[{}\\[\\]():,\"'\\n a1%-]{0,4}") {
         let page = include_str!("../../LANGUAGE.md");
         let example = page.split("```").find_map(|block| block.strip_prefix("yaml\n")).unwrap();
-        for text in [crate::library()[0].1, crate::models()[0].1, example] {
+        let whole = [
+            include_str!("../../tests/rules/adjusting-factoring.yaml"),
+            include_str!("../../tests/rules/factoring.yaml"),
+            include_str!("../../tests/rules/barrier-imbalance.yaml"),
+            include_str!("../../tests/rules/knobs.yaml"),
+        ];
+        for text in whole.into_iter().chain([crate::library()[0].1, crate::models()[0].1, example]) {
             let from = text.floor_char_boundary(at.min(text.len()));
             let to = text.floor_char_boundary((from + cut).min(text.len()));
             let source = format!("{}{put}{}", &text[..from], &text[to..]);

@@ -10,9 +10,9 @@ mod written;
 
 use std::collections::BTreeMap;
 
-pub use place::Placement;
 pub use probes::SharedProbe;
 
+use crate::engine::Placement;
 use crate::eval::Context;
 use crate::rule::{CheckedRule, FilledPart};
 use crate::term::{Term, Typed};

@@ -39,9 +39,9 @@ fn parts_are_shared_folded_and_placed_as_low_as_they_can_go() {
     };
     for (label, expected) in [
         ("count(send)", Placement::Kernel),
-        ("sum(send.size) by send.to", Placement::Kernel),
-        ("sum(send.ratio)", Placement::Node),
-        ("sum(send.size where send.to > 1)", Placement::Node),
+        ("sum(send.size) by send.to", Placement::Coordinator),
+        ("sum(send.ratio)", Placement::Coordinator),
+        ("sum(send.size where send.to > 1)", Placement::Coordinator),
         ("cpu.time", Placement::Node),
         ("quantile(send.duration, 95%)", Placement::Coordinator),
     ] {

@@ -53,7 +53,10 @@ impl Written<'_> {
         match &of.term {
             Term::Constant(value) => show_cell(&Ok(value.clone()), of.of),
             Term::Known(value) => value.show(of.of),
-            Term::Metric(metric) | Term::Inner { metric, .. } => self.metric(*metric),
+            Term::Metric(metric) => self.metric(*metric),
+            Term::Inner { metric, window } => {
+                format!("{} of each {}", self.metric(*metric), self.window(*window))
+            }
             Term::Measure(measure) => measure.name().to_string(),
             Term::WindowDuration => format!("{}.duration", self.window(self.window)),
             Term::WindowIndex => format!("{}.index", self.window(self.window)),

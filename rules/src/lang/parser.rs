@@ -185,13 +185,15 @@ impl Parser {
                 return Err(self.unexpected("the name of a member"));
             };
             let span = of.span.to(place);
-            let of_it = Box::new(of);
-            let node = Node::Member {
-                of: of_it,
-                field,
-                arrow,
-            };
-            of = Expr { node, span };
+            // A name takes its dots with it: each is a member of its own.
+            for (i, field) in field.split('.').enumerate() {
+                let node = Node::Member {
+                    of: Box::new(of),
+                    field: field.to_string(),
+                    arrow: arrow && i == 0,
+                };
+                of = Expr { node, span };
+            }
         }
     }
 

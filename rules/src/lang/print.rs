@@ -96,10 +96,7 @@ impl Expr {
                 function, arguments, ..
             } => {
                 write!(f, "{function}(")?;
-                for (i, argument) in arguments.iter().enumerate() {
-                    f.write_str(if i == 0 { "" } else { ", " })?;
-                    argument.write_bare(f)?;
-                }
+                listed(arguments, f)?;
                 write!(f, ")")
             }
             Node::Negate(of) => {
@@ -139,9 +136,7 @@ impl Expr {
             Node::In { of, list } => {
                 of.write(f, binding::COMPARE + 1)?;
                 write!(f, " in [")?;
-                for (i, part) in list.iter().enumerate() {
-                    write!(f, "{}{part}", if i == 0 { "" } else { ", " })?;
-                }
+                listed(list, f)?;
                 write!(f, "]")
             }
             Node::By { .. }
@@ -157,6 +152,14 @@ impl Expr {
             } => write!(f, "{of} for {name} in {from} to {to}"),
         }
     }
+}
+
+fn listed(parts: &[Expr], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (i, part) in parts.iter().enumerate() {
+        f.write_str(if i == 0 { "" } else { ", " })?;
+        part.write_bare(f)?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for Expr {

@@ -19,8 +19,8 @@ pub(super) const MOST_ROWS: usize = 65_536;
 #[derive(Clone, Debug)]
 pub(crate) struct Content {
     pub(super) folds: Arc<WindowFolds>,
-    /// In the order of the processes.
-    pub(super) rows: Vec<(ProcessId, Vec<Row>)>,
+    /// In the order of processes and probes, for each fold of the probe in the order of its table.
+    pub(super) rows: Vec<((ProcessId, usize), Vec<Row>)>,
     /// For each probe its hits, where a fold waits for the close.
     pub(super) kept: Vec<Vec<Hit>>,
     hits: usize,
@@ -79,7 +79,7 @@ impl Content {
 
     /// How many states it has.
     pub(crate) fn states(&self) -> usize {
-        self.rows.len() * self.folds.folds.len() + self.states
+        self.states
     }
 
     /// How many hits were taken.
@@ -98,9 +98,10 @@ impl Content {
         }
         let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if !of_probe.is_empty() {
-            let row = row(&mut self.rows, &self.folds, hit.process);
-            for place in of_probe {
-                if let (Some(row), Some(fold)) = (row.get_mut(*place), self.folds.folds.get(*place)) {
+            let (row, more) = row(&mut self.rows, &self.folds, (hit.process, probe));
+            self.states += more;
+            for (row, place) in row.iter_mut().zip(of_probe) {
+                if let Some(fold) = self.folds.folds.get(*place) {
                     self.states += row.take(fold, hit);
                 }
             }
@@ -120,8 +121,9 @@ impl Content {
             let room = MOST_HITS.saturating_sub(kept.len());
             kept.extend(more.iter().take(room).cloned());
         }
-        for (process, rows) in &other.rows {
-            let own = row(&mut self.rows, &self.folds, *process);
+        for (of, rows) in &other.rows {
+            let (own, more) = row(&mut self.rows, &self.folds, *of);
+            self.states += more;
             for (row, other) in own.iter_mut().zip(rows) {
                 self.states += row.merge(other);
             }
@@ -130,7 +132,7 @@ impl Content {
 
     /// Forgets what came of some processes.
     pub(crate) fn leave_out(&mut self, processes: &[ProcessId]) {
-        self.rows.retain(|(process, _)| !processes.contains(process));
+        self.rows.retain(|((process, _), _)| !processes.contains(process));
         for kept in &mut self.kept {
             kept.retain(|hit| !processes.contains(&hit.process));
         }
@@ -140,26 +142,26 @@ impl Content {
     /// The processes of which it has something.
     pub(crate) fn processes(&self) -> impl Iterator<Item = ProcessId> {
         let kept = self.kept.iter().flatten().map(|hit| hit.process);
-        self.rows.iter().map(|(process, _)| *process).chain(kept)
+        self.rows.iter().map(|((process, _), _)| *process).chain(kept)
     }
 }
 
-/// What the folds have of a process.
+/// What the folds of a probe have of a process, and how many states came with it.
 fn row<'r>(
-    rows: &'r mut Vec<(ProcessId, Vec<Row>)>,
+    rows: &'r mut Vec<((ProcessId, usize), Vec<Row>)>,
     folds: &WindowFolds,
-    process: ProcessId,
-) -> &'r mut Vec<Row> {
-    let known = match rows.last() {
-        Some((last, _)) if *last == process => Ok(rows.len() - 1),
-        _ => rows.binary_search_by_key(&process, |(known, _)| *known),
+    of: (ProcessId, usize),
+) -> (&'r mut Vec<Row>, usize) {
+    let (place, more) = match rows.binary_search_by_key(&of, |(known, _)| *known) {
+        Ok(place) => (place, 0),
+        Err(place) => {
+            let of_probe = folds.of_probe.get(of.1).map_or(&[][..], Vec::as_slice);
+            let intakes = of_probe.iter().filter_map(|place| folds.folds.get(*place));
+            rows.insert(place, (of, intakes.map(Row::new).collect()));
+            (place, of_probe.len())
+        }
     };
-    let place = known.unwrap_or_else(|place| {
-        let row = folds.folds.iter().map(Row::new).collect();
-        rows.insert(place, (process, row));
-        place
-    });
-    &mut rows[place].1
+    (&mut rows[place].1, more)
 }
 
 impl Row {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::source::{Source, at_intake};
+use super::source::{Source, waits};
 use super::state::State;
 use crate::diag::Span;
 use crate::function::Reduction;
@@ -29,6 +29,8 @@ pub(crate) struct Intake {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WindowFolds {
     pub(super) folds: Vec<Intake>,
+    /// The same as they were checked, and how many formulas have each.
+    gathered: Vec<(Fold, usize)>,
     /// For each probe, joins behind them, its name.
     pub(super) names: Vec<String>,
     /// For each probe the folds of its hits that are made as they come.
@@ -42,9 +44,19 @@ pub(crate) struct WindowFolds {
 }
 
 impl WindowFolds {
+    /// Its folds, and how many formulas have each.
+    pub(crate) fn gathered(&self) -> impl Iterator<Item = (&Fold, usize)> {
+        self.gathered.iter().map(|(fold, uses)| (fold, *uses))
+    }
+
     /// Whether a fold of the window goes over hits of the probe.
     pub(crate) fn uses(&self, probe: usize) -> bool {
         self.keeps(probe) || self.of_probe.get(probe).is_some_and(|of| !of.is_empty())
+    }
+
+    /// The place of a fold among those of its probe that are made as hits come.
+    pub(super) fn at(&self, probe: usize, slot: usize) -> Option<usize> {
+        self.of_probe.get(probe)?.iter().position(|place| *place == slot)
     }
 
     /// Whether the probe's hits are kept until the close.
@@ -65,7 +77,7 @@ impl Intake {
             second: fold.second.clone(),
             filter: fold.filter.clone(),
             by,
-            waits: !at_intake(fold),
+            waits: waits(fold),
         }
     }
 
@@ -78,7 +90,7 @@ impl Intake {
 #[derive(Default)]
 struct Gathered {
     keys: Vec<String>,
-    folds: Vec<Fold>,
+    folds: Vec<(Fold, usize)>,
     newest: Vec<(usize, usize, u32)>,
     runs: bool,
 }
@@ -164,9 +176,14 @@ impl Gathered {
         let known = self.keys.iter().position(|known| *known == key);
         let place = known.unwrap_or_else(|| {
             self.keys.push(key);
-            self.folds.push(fold.clone());
+            self.folds.push((fold.clone(), 0));
             self.keys.len() - 1
         });
+        self.folds
+            .iter_mut()
+            .skip(place)
+            .take(1)
+            .for_each(|(_, uses)| *uses += 1);
         match fold.reach {
             Reach::Newest(hits) => self.newest.push((place, fold.probe, hits)),
             Reach::Run => self.runs = true,
@@ -176,10 +193,10 @@ impl Gathered {
     }
 
     fn table(self, names: &[String]) -> WindowFolds {
-        let folds: Vec<Intake> = self.folds.iter().map(Intake::of).collect();
+        let folds: Vec<Intake> = self.folds.iter().map(|(fold, _)| Intake::of(fold)).collect();
         let mut of_probe = vec![Vec::new(); names.len()];
         let mut keeps = vec![false; names.len()];
-        for (place, (fold, intake)) in self.folds.iter().zip(&folds).enumerate() {
+        for (place, ((fold, _), intake)) in self.folds.iter().zip(&folds).enumerate() {
             if intake.waits {
                 keeps
                     .iter_mut()
@@ -196,6 +213,7 @@ impl Gathered {
         }
         WindowFolds {
             folds,
+            gathered: self.folds,
             names: names.to_vec(),
             of_probe,
             keeps,

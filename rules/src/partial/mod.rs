@@ -17,4 +17,8 @@ pub(crate) use content::Content;
 pub(crate) use gather::{NOWHERE, WindowFolds};
 pub(crate) use past::Past;
 pub(crate) use read::{of_values, value};
+pub(crate) use source::waits;
 pub(crate) use state::{Place, State};
+
+#[cfg(test)]
+mod tests;

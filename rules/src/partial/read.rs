@@ -79,7 +79,9 @@ impl Content {
         if self.folds.folds.get(slot).is_some_and(|fold| fold.waits) {
             return self.kept.get(probe).map_or(0, |kept| kept.len() as u64);
         }
-        let rows = self.rows.iter().filter_map(|(_, rows)| rows.get(slot));
+        let of_probe = self.rows.iter().filter(|((_, of), _)| *of == probe);
+        let at = self.folds.at(probe, slot);
+        let rows = of_probe.filter_map(|(_, rows)| rows.get(at?));
         rows.map(|row| match &row.groups {
             Groups::One(state) => state.values(),
             Groups::Keyed(groups) => groups.values().map(State::values).sum(),
@@ -113,9 +115,13 @@ fn gathered(
         let hits = kept.flatten().filter(|hit| counts(hit.process));
         sum.fold(context, fold, intake, hits);
     } else {
+        let at = contents
+            .first()
+            .and_then(|content| content.folds.at(fold.probe, fold.slot));
         let rows = contents.iter().flat_map(|content| &content.rows);
-        for (process, rows) in rows.filter(|(process, _)| counts(*process)) {
-            if let Some(row) = rows.get(fold.slot) {
+        let rows = rows.filter(|((process, probe), _)| *probe == fold.probe && counts(*process));
+        for ((process, _), rows) in rows {
+            if let Some(row) = at.and_then(|at| rows.get(at)) {
                 row.unchosen
                     .iter()
                     .for_each(|reason| least(&mut sum.unchosen, reason));
@@ -135,8 +141,8 @@ fn gathered(
 impl Sum {
     fn add(&mut self, fold: &Fold, intake: &Intake, process: ProcessId, groups: &Groups) {
         match (groups, &fold.by) {
-            // A process of another role has a row too.
-            (Groups::One(state), _) if state.values() == 0 => {}
+            // None of its hits was chosen: members have their row in any case.
+            (Groups::One(state), Some(_)) if state.values() == 0 => {}
             (Groups::One(state), Some(_)) => self.row(intake, Key::Process(process)).merge(state),
             (Groups::One(state), None) => self.whole.merge(state),
             (Groups::Keyed(groups), _) => {

@@ -67,8 +67,8 @@ impl Source {
     }
 }
 
-/// Whether a fold can be made when a hit comes: nothing of it waits for the close of the window.
-pub(crate) fn at_intake(fold: &Fold) -> bool {
+/// Whether a fold needs what is known only at the close of the window, and cannot be made when a hit comes.
+pub(crate) fn waits(fold: &Fold) -> bool {
     let by = match &fold.by {
         Some(Rowed::By(by)) => Some(by),
         Some(Rowed::ByProcess) | None => None,
@@ -77,7 +77,7 @@ pub(crate) fn at_intake(fold: &Fold) -> bool {
         .into_iter()
         .filter_map(Option::as_ref)
         .chain(by);
-    parts.all(|part| of_hit_alone(part, false))
+    !parts.all(|part| of_hit_alone(part, false))
 }
 
 /// `called` inside a metric with a parameter, whose variables are its own.

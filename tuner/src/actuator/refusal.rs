@@ -7,7 +7,7 @@ use crate::process::ProcessError;
 use crate::slot::SlotError;
 use crate::space::SpaceError;
 use crate::value::ValueError;
-use crate::variable::VariableError;
+use crate::variable::{FollowError, VariableError};
 use crate::write::WriteError;
 use crate::writer::WriterError;
 
@@ -26,6 +26,7 @@ refuse!(
     MemoryError,
     SpaceError,
     VariableError,
+    FollowError,
     SlotError,
     ValueError,
     WriterError
@@ -76,9 +77,22 @@ impl Kind for VariableError {
             VariableError::NotFound { .. } | VariableError::NoSuchModule { .. } => RefusalKind::NotFound,
             VariableError::Memory(error) => error.kind(),
             VariableError::Image { .. } => RefusalKind::Failed,
+            VariableError::Follow(error) => error.kind(),
             VariableError::NotAVariable { .. }
+            | VariableError::Path(_)
+            | VariableError::Walk { .. }
+            | VariableError::NoDebugInformation { .. }
             | VariableError::ThreadLocal { .. }
             | VariableError::Ambiguous { .. } => RefusalKind::Refused,
+        }
+    }
+}
+
+impl Kind for FollowError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            FollowError::Memory { source, .. } => source.kind(),
+            FollowError::Null { .. } | FollowError::Wild { .. } => RefusalKind::Refused,
         }
     }
 }
@@ -89,6 +103,7 @@ impl Kind for SlotError {
             SlotError::Process(error) => error.kind(),
             SlotError::Space(error) => error.kind(),
             SlotError::Memory(error) => error.kind(),
+            SlotError::Follow(error) => error.kind(),
             SlotError::ModuleGone { .. } => RefusalKind::Ended,
             SlotError::TypeUnknown { .. }
             | SlotError::WrongType { .. }
@@ -115,12 +130,14 @@ impl Kind for WriterError {
             WriterError::Space(error) => error.kind(),
             WriterError::Memory(error) | WriterError::Write(WriteError::Memory(error)) => error.kind(),
             WriterError::Slot(error) => error.kind(),
+            WriterError::Follow(error) | WriterError::Write(WriteError::Follow(error)) => error.kind(),
             WriterError::Write(WriteError::Io { .. }) => RefusalKind::Failed,
             WriterError::NoSuchChange { .. } => RefusalKind::NotFound,
             WriterError::ModuleGone { .. } => RefusalKind::Ended,
             WriterError::Write(_)
             | WriterError::OtherProcess { .. }
             | WriterError::OtherType { .. }
+            | WriterError::Moved { .. }
             | WriterError::NotInForce { .. } => RefusalKind::Refused,
         }
     }

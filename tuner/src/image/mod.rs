@@ -4,11 +4,10 @@
 //! Reads the parts that are asked for, never the whole file (libraries of a gigabyte exist). Knows no
 //! process. `read` is how tables are read.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use object::LittleEndian as LE;
 use object::elf;
@@ -16,11 +15,18 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::address::{FileOffset, LinkAddress};
+use crate::dwarf::{DebugInfo, Kept, Origin, separate};
 use crate::symbol::{Symbol, SymbolTable};
 
 mod read;
 
-use read::{Reader, decompress, string_at};
+use read::{Reader, compression, decompress, old_compression, string_at};
+
+/// A larger section is not read at once.
+const SECTION_BYTES_MAX: u64 = 4 << 30;
+const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
+    what: "the end of a compressed section",
+};
 
 /// Why an ELF file cannot be used.
 #[derive(Debug, Error)]
@@ -36,6 +42,12 @@ pub enum ImageError {
     Damaged {
         /// What does.
         what: &'static str,
+    },
+    /// More than is read.
+    #[error("its debug information is larger than the {} GiB that are read", .bytes_max >> 30)]
+    TooLarge {
+        /// The bound.
+        bytes_max: u64,
     },
     /// Its debug information contradicts itself.
     #[error("damaged debug information: {0}")]
@@ -152,6 +164,9 @@ pub struct Image {
     build_id: Option<(BuildId, Option<LinkAddress>)>,
     dynamic_symbols: OnceLock<SymbolTable>,
     static_symbols: OnceLock<SymbolTable>,
+    pub(crate) origin: Origin,
+    separate: OnceLock<Option<Box<Image>>>,
+    debug_info: Kept,
 }
 
 impl Image {
@@ -185,11 +200,21 @@ impl Image {
             dynamic: Dynamic::default(),
             dynamic_symbols: OnceLock::new(),
             static_symbols: OnceLock::new(),
+            origin: Origin::default(),
+            separate: OnceLock::new(),
+            debug_info: Kept::default(),
             file_size,
             file,
         };
         image.dynamic = image.read_dynamic()?;
         Ok(image)
+    }
+
+    /// The same, and where it was found: what belongs to it, as debug information of its own, is looked for from there.
+    #[must_use]
+    pub fn found_at(mut self, origin: Origin) -> Image {
+        self.origin = origin;
+        self
     }
 
     /// The identity that the linker gave it, if any.
@@ -254,9 +279,43 @@ impl Image {
         self.symbols(&self.dynamic_symbols, elf::SHT_DYNSYM)
     }
 
-    /// The symbols the link editor saw (.symtab); empty in a stripped file.
+    /// The symbols the link editor saw (.symtab); those of its debug file when they were stripped, and empty when there is none.
     pub fn static_symbols(&self) -> Result<&SymbolTable, ImageError> {
-        self.symbols(&self.static_symbols, elf::SHT_SYMTAB)
+        let has_own = self
+            .sections
+            .iter()
+            .any(|section| section.kind == elf::SHT_SYMTAB);
+        let from = if has_own { None } else { self.separate() };
+        from.unwrap_or(self)
+            .symbols(&self.static_symbols, elf::SHT_SYMTAB)
+    }
+
+    /// The file that its debug information and symbols were moved to, if one is to be found.
+    pub(crate) fn separate(&self) -> Option<&Image> {
+        let found = self.separate.get_or_init(|| separate(self).map(Box::new));
+        found.as_deref()
+    }
+
+    /// The file that has its debug information: itself or the one that it was moved to.
+    pub(crate) fn described_in(&self) -> Option<&Image> {
+        if self.has_section(".debug_info") {
+            Some(self)
+        } else {
+            self.separate()
+        }
+    }
+
+    /// Its debug information; `None` when there is none to be found.
+    pub(crate) fn debug_info(&self) -> Result<Option<Arc<DebugInfo>>, ImageError> {
+        self.debug_info.get(self)
+    }
+
+    pub(crate) fn is_arm(&self) -> bool {
+        self.machine == elf::EM_AARCH64
+    }
+
+    pub(crate) fn has_section(&self, name: &str) -> bool {
+        self.content(name).is_some()
     }
 
     fn symbols<'a>(
@@ -340,18 +399,41 @@ impl Image {
     }
 
     /// The content of the section called `name`, decompressed; nothing when there is no such section.
-    pub(crate) fn section_bytes(&self, name: &str) -> Result<Cow<'static, [u8]>, ImageError> {
-        let named = |section: &&Section| section.name == name && section.kind != elf::SHT_NOBITS;
-        let Some(section) = self.sections.iter().find(named) else {
-            return Ok(Cow::Borrowed(&[]));
+    pub(crate) fn section_bytes(&self, name: &str) -> Result<Vec<u8>, ImageError> {
+        self.section_bytes_up_to(name, SECTION_BYTES_MAX)
+    }
+
+    /// The same; an error when it is larger than `bytes_max`.
+    pub(crate) fn section_bytes_up_to(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>, ImageError> {
+        let Some(section) = self.content(name) else {
+            return Ok(Vec::new());
         };
-        let bytes = self.reader().bytes(section.offset, section.size, "a section")?;
-        if !section.compressed {
-            return Ok(Cow::Owned(bytes));
+        if section.size > bytes_max {
+            return Err(ImageError::TooLarge { bytes_max });
         }
-        decompress(&bytes).map(Cow::Owned).ok_or(ImageError::Damaged {
-            what: "the end of a compressed section",
-        })
+        let bytes = self.reader().bytes(section.offset, section.size, "a section")?;
+        // Before the format had a flag for it, a compressed section had a name of its own.
+        let (format, data, size) = match (section.compressed, name.len() < section.name.len()) {
+            (true, _) => compression(&bytes),
+            (false, true) => old_compression(&bytes),
+            (false, false) => return Ok(bytes),
+        }
+        .ok_or(DAMAGED_COMPRESSION)?;
+        if size > bytes_max {
+            return Err(ImageError::TooLarge { bytes_max });
+        }
+        decompress(format, data, size).ok_or(DAMAGED_COMPRESSION)
+    }
+
+    /// The section called `.name`, or `.zname` as old compilers call it when it is compressed.
+    fn content(&self, name: &str) -> Option<&Section> {
+        let is_it = |section: &&Section| {
+            let old = section.name.strip_prefix(".z");
+            (section.name == name || old.is_some_and(|old| name.strip_prefix('.') == Some(old)))
+                && section.kind != elf::SHT_NOBITS
+                && section.size > 0
+        };
+        self.sections.iter().find(is_it)
     }
 
     fn read_dynamic(&self) -> Result<Dynamic, ImageError> {

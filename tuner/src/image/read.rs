@@ -133,20 +133,36 @@ fn section(header: &elf::SectionHeader64<LE>, names: &[u8]) -> Section {
 }
 
 /// A compressed section begins with a header of its own (Elf64_Chdr: kind, padding, size, alignment).
-pub(super) fn decompress(section: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn compression(section: &[u8]) -> Option<(CompressionFormat, &[u8], u64)> {
     let (header, data) = section.split_at_checked(24)?;
     let format = match elf::CompressionType(u32::from_le_bytes(header[..4].try_into().ok()?)) {
         elf::ELFCOMPRESS_ZLIB => CompressionFormat::Zlib,
         elf::ELFCOMPRESS_ZSTD => CompressionFormat::Zstandard,
         _ => return None,
     };
-    let uncompressed_size = u64::from_le_bytes(header[8..16].try_into().ok()?);
+    Some((format, data, u64::from_le_bytes(header[8..16].try_into().ok()?)))
+}
+
+/// A `.zdebug_…` section: "ZLIB" and the size, most significant byte first.
+pub(super) fn old_compression(section: &[u8]) -> Option<(CompressionFormat, &[u8], u64)> {
+    let (header, data) = section.split_at_checked(12)?;
+    let size = header.strip_prefix(b"ZLIB")?.try_into().ok()?;
+    Some((CompressionFormat::Zlib, data, u64::from_be_bytes(size)))
+}
+
+/// Nothing is packed tighter than this (zlib 1 to 1 032, zstd 1 to 32 768); a size beyond is a lie to make us take memory.
+const RATIO_MAX: u64 = 1 << 16;
+
+pub(super) fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> Option<Vec<u8>> {
+    let is_possible = size <= (data.len() as u64).saturating_mul(RATIO_MAX);
     let compressed = CompressedData {
         format,
         data,
-        uncompressed_size,
+        uncompressed_size: size,
     };
-    compressed.decompress().ok().map(Cow::into_owned)
+    is_possible
+        .then(|| compressed.decompress().ok().map(Cow::into_owned))
+        .flatten()
 }
 
 /// Where the build id lies in a block of notes: each is three words (name length, content length, kind), then

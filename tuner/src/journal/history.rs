@@ -220,6 +220,7 @@ mod tests {
             symbol: "chunk".into(),
             link_address: LinkAddress(address),
             address: Address(address),
+            chain: None,
             value_type: ValueType::I32,
             old: Value::I32(1).to_bytes(),
             new: Value::I32(2).to_bytes(),

@@ -7,6 +7,7 @@ use crate::clock::Instant;
 use crate::image::BuildId;
 use crate::process::Pid;
 use crate::value::{Bytes, ValueType};
+use crate::variable::Chain;
 use crate::who::Who;
 
 /// The process that is changed, so that no other is ever taken for it.
@@ -41,10 +42,13 @@ pub struct Intent {
     pub build_id: Option<BuildId>,
     /// The variable.
     pub symbol: String,
-    /// Where the linker placed it.
+    /// Where the linker placed it; of a chain the first pointer.
     pub link_address: LinkAddress,
     /// Where it is.
     pub address: Address,
+    /// The pointers that led there, if it is no fixed place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<Chain>,
     /// Its type.
     #[serde(rename = "type")]
     pub value_type: ValueType,

@@ -24,12 +24,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Definition, Location, VariableError, VariableName};
+use super::naming::{Meant, image_error, is_of_unit, unit_of};
+use super::{Chain, Definition, Location, VariableError, VariableName};
 use crate::address::Address;
-use crate::dwarf;
+use crate::dwarf::{self, StepError, Trail, WalkError};
 use crate::image::ImageError;
 use crate::module::Module;
+use crate::path::Step;
 use crate::space::AddressSpace;
+use crate::spelling;
 use crate::symbol::{Binding, Symbol, SymbolKind};
 
 #[derive(Debug)]
@@ -40,28 +43,118 @@ struct Candidate {
 }
 
 impl AddressSpace {
-    /// Finds the variable that `wanted` means; see the head of this module for how.
+    /// Finds the variable that `wanted` means, or the part of it; see the head of this module for how.
     pub fn variable(&self, wanted: &VariableName) -> Result<Location, VariableError> {
-        let search = Search::new(self, &wanted.name)?;
-        let seen = match &wanted.module {
-            None => search.seen_by_all()?,
-            Some(module) => search.seen_by(module)?,
+        let found = Found::look_for(self, wanted)?;
+        match found.places.as_slice() {
+            [] => Err(found.nothing()),
+            [place] => found.location(place),
+            places => Err(found.ambiguous(places)),
+        }
+    }
+
+    /// Finds every variable that `wanted` means, where it is to be all of them: several libraries that know nothing of each other can each
+    /// have a living one.
+    pub fn every_variable(&self, wanted: &VariableName) -> Result<Vec<Location>, VariableError> {
+        let found = Found::look_for(self, wanted)?;
+        if found.places.is_empty() {
+            return Err(found.nothing());
+        }
+        found.places.iter().map(|place| found.location(place)).collect()
+    }
+}
+
+/// The variables that a name means: those of every symbol that fits it.
+struct Found<'a> {
+    wanted: &'a VariableName,
+    meant: Meant,
+    searches: Vec<Search<'a>>,
+    places: Vec<Seen>,
+}
+
+/// Bytes that some code sees under a name.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    /// Which of the searches.
+    search: usize,
+    address: Address,
+    /// The dynamic linker's own answer said so.
+    is_confirmed: bool,
+}
+
+impl<'a> Found<'a> {
+    fn look_for(space: &'a AddressSpace, wanted: &'a VariableName) -> Result<Found<'a>, VariableError> {
+        let meant = space.meant(wanted)?;
+        let mut found = Found {
+            wanted,
+            searches: Vec::new(),
+            places: Vec::new(),
+            meant,
         };
-        let mut seen = seen.into_iter();
-        match (seen.next(), seen.next()) {
-            (None, _) => Err(search.nothing_found(wanted.module.as_deref())),
-            (Some((address, confirmed)), None) => search.location(address, confirmed),
-            (Some(first), Some(second)) => Err(search.ambiguous([first, second].into_iter().chain(seen))),
+        for symbol in &found.meant.symbols {
+            let search = Search::new(space, symbol)?;
+            let seen = match (&found.meant.unit, &found.meant.module) {
+                (Some(unit), module) => search.seen_in(unit, module.as_deref())?,
+                (None, Some(module)) => search.seen_by(module)?,
+                (None, None) => search.seen_by_all()?,
+            };
+            for (address, is_confirmed) in seen {
+                if !found.places.iter().any(|place| place.address == address) {
+                    found.places.push(Seen {
+                        search: found.searches.len(),
+                        address,
+                        is_confirmed,
+                    });
+                }
+            }
+            found.searches.push(search);
+        }
+        Ok(found)
+    }
+
+    fn location(&self, place: &Seen) -> Result<Location, VariableError> {
+        match self.searches.get(place.search) {
+            Some(search) => search.location(place, &self.wanted.name, &self.meant.steps),
+            None => Err(self.nothing()),
+        }
+    }
+
+    fn ambiguous(&self, places: &[Seen]) -> VariableError {
+        let definition = |place: &Seen| self.searches.get(place.search)?.definition(place.address);
+        let pid = self.searches.first().map(|search| search.space.process.pid);
+        match pid {
+            Some(pid) => VariableError::Ambiguous {
+                pid,
+                name: self.wanted.name.clone(),
+                places: places.iter().filter_map(definition).collect(),
+            },
+            None => self.nothing(),
+        }
+    }
+
+    fn nothing(&self) -> VariableError {
+        let search = self.searches.first();
+        let nothing = search.map(|search| search.nothing_found(self.meant.module.as_deref()));
+        let unit = self.meant.unit.clone();
+        match (nothing, unit, search) {
+            (Some(VariableError::NotFound { pid, .. }), Some(module), _) => {
+                VariableError::NoSuchModule { pid, module }
+            }
+            (Some(error), _, _) => error,
+            (None, ..) => VariableError::Walk {
+                name: self.wanted.name.clone(),
+                source: WalkError::TooFar,
+            },
         }
     }
 }
 
 /// The addresses that code sees under the name, and whether the dynamic linker's own answer said so.
-type Seen = BTreeMap<Address, bool>;
+type View = BTreeMap<Address, bool>;
 
 struct Search<'a> {
     space: &'a AddressSpace,
-    name: &'a str,
+    name: String,
     candidates: Vec<Candidate>,
     others: Vec<Candidate>,
     users: HashSet<usize>,
@@ -69,10 +162,10 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    fn new(space: &'a AddressSpace, name: &'a str) -> Result<Search<'a>, VariableError> {
+    fn new(space: &'a AddressSpace, name: &str) -> Result<Search<'a>, VariableError> {
         let mut search = Search {
             space,
-            name,
+            name: name.to_owned(),
             candidates: vec![],
             others: vec![],
             users: HashSet::new(),
@@ -88,8 +181,8 @@ impl<'a> Search<'a> {
     }
 
     fn gather(&mut self, index: usize, module: &Module) -> Result<(), ImageError> {
-        let exported = module.image.dynamic_symbols()?.named(self.name);
-        for symbol in exported.chain(module.image.static_symbols()?.named(self.name)) {
+        let exported = module.image.dynamic_symbols()?.named(&self.name);
+        for symbol in exported.chain(module.image.static_symbols()?.named(&self.name)) {
             if !symbol.defined {
                 self.users.insert(index);
                 continue;
@@ -129,8 +222,8 @@ impl<'a> Search<'a> {
             .map(|candidate| candidate.address)
     }
 
-    fn seen_by_all(&self) -> Result<Seen, VariableError> {
-        let mut seen = Seen::new();
+    fn seen_by_all(&self) -> Result<View, VariableError> {
+        let mut seen = View::new();
         for (index, module) in self.space.modules.iter().enumerate() {
             let mut defined = self
                 .candidates
@@ -147,8 +240,8 @@ impl<'a> Search<'a> {
         Ok(seen)
     }
 
-    fn seen_by(&self, name: &str) -> Result<Seen, VariableError> {
-        let mut seen = Seen::new();
+    fn seen_by(&self, name: &str) -> Result<View, VariableError> {
+        let mut seen = View::new();
         let mut is_loaded = false;
         for (index, _) in self
             .space
@@ -171,8 +264,25 @@ impl<'a> Search<'a> {
         }
     }
 
+    /// What the code of one source file sees. The name alone does not tell it there: static variables of one name are several.
+    fn seen_in(&self, unit: &str, module: Option<&str>) -> Result<View, VariableError> {
+        let mut seen = View::new();
+        for own in &self.candidates {
+            let of = &self.space.modules[own.module];
+            let is_meant = module.is_none_or(|name| of.is_called(name));
+            if !is_meant || !is_of_unit(of, &own.symbol, unit) {
+                continue;
+            }
+            match own.symbol.exported {
+                true => self.add_view(own.module, &mut seen)?,
+                false => _ = seen.entry(own.address).or_insert(false),
+            }
+        }
+        Ok(seen)
+    }
+
     /// Adds what the code of one module sees under the name.
-    fn add_view(&self, index: usize, seen: &mut Seen) -> Result<(), VariableError> {
+    fn add_view(&self, index: usize, seen: &mut View) -> Result<(), VariableError> {
         if let Some(address) = self.bound_in_memory(index)? {
             seen.insert(address, true);
             return Ok(());
@@ -209,7 +319,7 @@ impl<'a> Search<'a> {
         let module = &self.space.modules[index];
         let relocations = module
             .image
-            .relocations_of(self.name)
+            .relocations_of(&self.name)
             .map_err(|source| image_error(module, source))?;
         for relocation in relocations.iter().filter(|relocation| !relocation.copy) {
             let word = self.space.memory.word(module.address(relocation.place))?;
@@ -225,71 +335,124 @@ impl<'a> Search<'a> {
         Ok(None)
     }
 
-    fn location(&self, address: Address, is_confirmed: bool) -> Result<Location, VariableError> {
+    fn location(&self, place: &Seen, wanted: &str, steps: &[Step]) -> Result<Location, VariableError> {
         let Some(found) = self
             .candidates
             .iter()
-            .find(|candidate| candidate.address == address)
+            .find(|candidate| candidate.address == place.address)
         else {
             return Err(self.nothing_found(None));
         };
         let module = &self.space.modules[found.module];
         let relocations = module
             .image
-            .relocations_of(self.name)
+            .relocations_of(&self.name)
             .map_err(|source| image_error(module, source))?;
         let source = self
             .candidates
             .iter()
             .find(|other| other.module != found.module && other.symbol.exported);
         let source = source.filter(|_| relocations.iter().any(|relocation| relocation.copy));
-        // Of a copied variable the program's debug information knows only the declaration; the library's has
-        // the type.
-        let described = [Some(found), source].into_iter().flatten();
-        let mut variable_type = None;
-        for candidate in described {
-            let module = &self.space.modules[candidate.module];
-            let found = dwarf::variable_type(&module.image, candidate.symbol.address);
-            variable_type = variable_type.or(found.map_err(|source| image_error(module, source))?);
-        }
-        Ok(Location {
-            symbol: self.name.to_owned(),
+        let trail = self.trail([Some(found), source], wanted, steps)?;
+        let mut location = Location {
+            symbol: wanted.to_owned(),
             module: module.clone(),
             link_address: found.symbol.address,
-            address,
-            size: match found.symbol.size {
-                0 => variable_type.map_or(0, |known| known.size),
-                size => size,
-            },
-            variable_type,
+            address: place.address,
+            chain: None,
+            size: found.symbol.size,
+            leaf: None,
             copied_from: source.map(|source| self.space.modules[source.module].path.clone()),
-            is_confirmed,
+            is_confirmed: place.is_confirmed,
+        };
+        match trail {
+            Some(trail) => self.take(&mut location, trail, steps.is_empty())?,
+            None if steps.is_empty() => {}
+            None => {
+                return Err(VariableError::NoDebugInformation {
+                    name: wanted.to_owned(),
+                    root: self.name.clone(),
+                    path: module.path.clone(),
+                });
+            }
+        }
+        Ok(location)
+    }
+
+    /// Of a copied variable the program's debug information knows only the declaration; the library's has the type.
+    fn trail(
+        &self,
+        described: [Option<&Candidate>; 2],
+        wanted: &str,
+        steps: &[Step],
+    ) -> Result<Option<Trail>, VariableError> {
+        for candidate in described.into_iter().flatten() {
+            let module = &self.space.modules[candidate.module];
+            let trail = dwarf::trail(&module.image, candidate.symbol.address, steps);
+            let trail = trail.map_err(|error| match error {
+                StepError::Walk(source) => VariableError::Walk {
+                    name: wanted.to_owned(),
+                    source,
+                },
+                StepError::Image(source) => image_error(module, source),
+            })?;
+            if trail.is_some() {
+                return Ok(trail);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Moves from the variable to where the trail leads.
+    fn take(&self, location: &mut Location, trail: Trail, is_whole: bool) -> Result<(), VariableError> {
+        let bytes = if trail.is_fixed() { trail.leaf.of.size } else { 8 };
+        let first = trail.hops.first().copied().unwrap_or(trail.offset);
+        let end = first.checked_add(bytes);
+        // The symbol table knows how large the variable is; types of other units may lie.
+        if !is_whole && location.size > 0 && end.is_none_or(|end| end > location.size) {
+            return Err(VariableError::Walk {
+                name: location.symbol.clone(),
+                source: WalkError::Outside { size: location.size },
+            });
+        }
+        if !is_whole || location.size == 0 || !trail.is_fixed() {
+            location.size = trail.leaf.of.size;
+        }
+        location.leaf = Some(trail.leaf);
+        if trail.hops.is_empty() {
+            location.link_address.0 = location.link_address.0.wrapping_add(trail.offset);
+            location.address.0 = location.address.0.wrapping_add(trail.offset);
+            return Ok(());
+        }
+        location.chain = Some(Chain {
+            root: location.address,
+            hops: trail.hops,
+            offset: trail.offset,
+        });
+        location.address = location.follow(|address| self.space.memory.word(address))?;
+        Ok(())
+    }
+
+    fn definition(&self, address: Address) -> Option<Definition> {
+        let found = self
+            .candidates
+            .iter()
+            .find(|candidate| candidate.address == address)?;
+        let module = &self.space.modules[found.module];
+        Some(Definition {
+            path: module.path.clone(),
+            name: spelling::demangle(&self.name),
+            address,
+            size: found.symbol.size,
+            is_private: !found.symbol.exported,
+            unit: (!found.symbol.exported)
+                .then(|| unit_of(module, &found.symbol))
+                .flatten(),
         })
     }
 
-    fn ambiguous(&self, seen: impl Iterator<Item = (Address, bool)>) -> VariableError {
-        let place = |(address, _)| {
-            let found = self
-                .candidates
-                .iter()
-                .find(|candidate| candidate.address == address)?;
-            let path = self.space.modules[found.module].path.clone();
-            Some(Definition {
-                path,
-                address,
-                is_private: !found.symbol.exported,
-            })
-        };
-        let (pid, name) = (self.space.process.pid, self.name.to_owned());
-        VariableError::Ambiguous {
-            pid,
-            name,
-            places: seen.filter_map(place).collect(),
-        }
-    }
-
     fn nothing_found(&self, module: Option<&str>) -> VariableError {
-        let name = self.name.to_owned();
+        let name = self.name.clone();
         let meant =
             |other: &&Candidate| module.is_none_or(|name| self.space.modules[other.module].is_called(name));
         let Some(other) = self.others.iter().find(meant) else {
@@ -314,12 +477,5 @@ impl<'a> Search<'a> {
                 what: "a label",
             },
         }
-    }
-}
-
-fn image_error(module: &Module, source: ImageError) -> VariableError {
-    VariableError::Image {
-        path: module.path.clone(),
-        source,
     }
 }

@@ -1,27 +1,32 @@
-//! Which bytes of a process a variable's name means.
+//! Which bytes of a process a variable's name means, or a path from it to a field, an element, or what it points to.
 //!
-//! The types and the errors; how a name is bound, and how that is found out, is told in `binding`.
+//! The types and the errors; how a name is bound, and how that is found out, is told in `binding`; `naming` finds the linker's
+//! names for what users write, `location` is what comes out.
 
 mod binding;
+mod location;
+mod naming;
 
 use std::fmt;
 
 use thiserror::Error;
 
-use crate::address::{Address, LinkAddress};
-use crate::dwarf::VariableType;
+pub use location::{Chain, FollowError, Location};
+
+use crate::address::Address;
+use crate::dwarf::WalkError;
 use crate::image::ImageError;
-use crate::memory::{Memory, MemoryError};
-use crate::module::Module;
+use crate::memory::MemoryError;
+use crate::path::PathError;
 use crate::process::Pid;
-use crate::value::{Bytes, ValueType};
 
 /// The name of a variable, and of the module whose code sees it by that name where this is needed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VariableName {
-    /// As the linker knows it.
+    /// As the linker or the source has it, with what follows it: `cfg.solver.chunk`, `limits[2]`, `solver.c:limit`,
+    /// `Solver::limit`, `config::chunk`; see [`crate::path`].
     pub name: String,
-    /// The path, file name, soname, or file name up to `.so`.
+    /// The path, file name, soname, or file name up to `.so`; or the source file that a static variable is of.
     pub module: Option<String>,
 }
 
@@ -39,21 +44,27 @@ impl From<&str> for VariableName {
 pub struct Definition {
     /// The file.
     pub path: String,
+    /// Its name, as the source has it.
+    pub name: String,
     /// Where it is.
     pub address: Address,
+    /// Bytes that it takes.
+    pub size: u64,
     /// Only its own file, or only a source file of it, sees it.
     pub is_private: bool,
+    /// The source file, where only that sees it.
+    pub unit: Option<String>,
 }
 
 impl fmt::Display for Definition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} at {}{}",
-            self.path,
-            self.address,
-            if self.is_private { " (static)" } else { "" }
-        )
+        write!(f, "{} in {}", self.name, self.path)?;
+        match (&self.unit, self.is_private) {
+            (Some(unit), _) => write!(f, " (static in {unit})")?,
+            (None, true) => f.write_str(" (static)")?,
+            (None, false) => {}
+        }
+        write!(f, " at {}, {} bytes", self.address, self.size)
     }
 }
 
@@ -71,7 +82,9 @@ pub enum VariableError {
         unreadable: usize,
     },
     /// No module is called so.
-    #[error("process {pid} has not loaded `{module}`")]
+    #[error(
+        "process {pid} has not loaded `{module}`, and has no source file of that name with such a variable"
+    )]
     NoSuchModule {
         /// The process.
         pid: Pid,
@@ -90,7 +103,8 @@ pub enum VariableError {
     },
     /// Every thread has its own.
     #[error(
-        "`{name}` in {path} is thread-local: every thread has its own, and none of them can be named from outside"
+        "`{name}` in {path} is thread-local: every thread has its own, and where that is, only a stopped thread tells; nothing is stopped \
+         to look. Probe a function that is passed the value or a pointer to it, or let the program keep it in a global variable"
     )]
     ThreadLocal {
         /// The name.
@@ -98,8 +112,37 @@ pub enum VariableError {
         /// The file.
         path: String,
     },
+    /// It is not a path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The steps behind the name lead nowhere.
+    #[error("`{name}`: {source}")]
+    Walk {
+        /// What was asked for.
+        name: String,
+        /// Why.
+        source: WalkError,
+    },
+    /// Without types there are no fields and elements.
+    #[error(
+        "`{name}`: there is no debug information on `{root}` in {path}, so nothing tells where its parts are"
+    )]
+    NoDebugInformation {
+        /// What was asked for.
+        name: String,
+        /// The variable.
+        root: String,
+        /// The file.
+        path: String,
+    },
+    /// A pointer on the way leads nowhere.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
     /// Several are alive.
-    #[error("`{name}` means {} different variables of process {pid}: {}; name the module", .places.len(), list(.places))]
+    #[error(
+        "`{name}` means {} different variables of process {pid}: {}; name the module or the source file, as in `{}:{name}`",
+        .places.len(), list(.places), example(.places)
+    )]
     Ambiguous {
         /// The process.
         pid: Pid,
@@ -129,52 +172,25 @@ fn missing(unreadable: usize) -> String {
     }
 }
 
+/// What would tell the first from the others.
+fn example(places: &[Definition]) -> &str {
+    places.first().map_or("module", |place| match &place.unit {
+        Some(unit) => unit,
+        None => place.path.rsplit('/').next().unwrap_or(&place.path),
+    })
+}
+
+/// Definitions that a message lists.
+const LISTED_MAX: usize = 8;
+
 fn list(places: &[Definition]) -> String {
-    places
+    let mut listed: Vec<String> = places
         .iter()
+        .take(LISTED_MAX)
         .map(Definition::to_string)
-        .collect::<Vec<_>>()
-        .join(", ")
-}
-
-/// Where a variable is said to be. A claim, made from files and a snapshot: it can be read, and must become a
-/// [`crate::slot::Slot`] before it can be written.
-#[derive(Debug, Clone)]
-pub struct Location {
-    /// The name that was asked for.
-    pub symbol: String,
-    /// The module that holds the bytes.
-    pub module: Module,
-    /// Where the linker placed them.
-    pub link_address: LinkAddress,
-    /// Where they are.
-    pub address: Address,
-    /// How many they are, by the symbol table or else the debug information; 0 when neither says.
-    pub size: u64,
-    /// What they are, by the debug information if there is any.
-    pub variable_type: Option<VariableType>,
-    /// The library whose variable was copied here by a copy relocation.
-    pub copied_from: Option<String>,
-    /// The dynamic linker's own answer, found in memory, agrees.
-    pub is_confirmed: bool,
-}
-
-impl Location {
-    /// The process.
-    pub fn pid(&self) -> Pid {
-        self.module.pid
+        .collect();
+    if places.len() > LISTED_MAX {
+        listed.push(format!("and {} more", places.len() - LISTED_MAX));
     }
-
-    /// The type for a value here when the user states none.
-    pub fn value_type(&self) -> Option<ValueType> {
-        self.variable_type.and_then(VariableType::value_type)
-    }
-
-    /// Reads the bytes, at most 8 of them.
-    pub fn read(&self, memory: &Memory) -> Result<Bytes, MemoryError> {
-        let mut bytes = [0; Bytes::MAX];
-        let bytes = &mut bytes[..(self.size as usize).min(Bytes::MAX)];
-        memory.read(self.address, bytes)?;
-        Ok(Bytes::new(bytes).unwrap_or_else(|| unreachable!("bounded by Bytes::MAX above")))
-    }
+    listed.join(", ")
 }

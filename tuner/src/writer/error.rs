@@ -9,6 +9,7 @@ use crate::process::{Pid, ProcessError};
 use crate::slot::SlotError;
 use crate::space::SpaceError;
 use crate::value::ValueType;
+use crate::variable::FollowError;
 use crate::write::WriteError;
 
 /// Why a process cannot be changed, or a change not taken back.
@@ -69,6 +70,19 @@ pub enum WriterError {
         /// How it stands.
         status: Status,
     },
+    /// The bytes that were changed are no longer what the variable is.
+    #[error(
+        "change {change}: the pointers that led to `{symbol}` lead elsewhere now; what was written there is left alone"
+    )]
+    Moved {
+        /// The number.
+        change: u64,
+        /// The variable.
+        symbol: String,
+    },
+    /// Its pointers lead nowhere.
+    #[error(transparent)]
+    Follow(#[from] FollowError),
     /// The file is not loaded where it was: the program was replaced, or the library unloaded.
     #[error(
         "change {change} was made in {module}, which is no longer loaded at that place with that build id"

@@ -306,6 +306,7 @@ impl Writer {
             symbol: location.symbol.clone(),
             link_address: location.link_address,
             address: location.address,
+            chain: location.chain.clone(),
             value_type: slot.value_type(),
             old,
             new,
@@ -404,13 +405,14 @@ impl Writer {
     }
 }
 
-/// The place of a change, if the same file is still loaded at the same address. The symbol is not looked up
-/// again: another file that was loaded since could define it.
+/// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
+/// looked up again: another file that was loaded since could define it.
 fn recorded(space: &AddressSpace, intent: &Intent) -> Result<Location, WriterError> {
+    let root = intent.chain.as_ref().map_or(intent.address, |chain| chain.root);
     let is_it = |module: &&crate::module::Module| {
         module.path == intent.module
             && module.build_id() == intent.build_id.as_ref()
-            && module.address(intent.link_address) == intent.address
+            && module.address(intent.link_address) == root
     };
     let module = space
         .modules
@@ -420,14 +422,22 @@ fn recorded(space: &AddressSpace, intent: &Intent) -> Result<Location, WriterErr
             change: intent.change,
             module: intent.module.clone(),
         })?;
-    Ok(Location {
+    let location = Location {
         symbol: intent.symbol.clone(),
         module: module.clone(),
         link_address: intent.link_address,
         address: intent.address,
+        chain: intent.chain.clone(),
         size: intent.value_type.size() as u64,
-        variable_type: None,
+        leaf: None,
         copied_from: None,
         is_confirmed: false,
-    })
+    };
+    match location.follow(|address| space.memory().word(address)) {
+        Ok(address) if address == intent.address => Ok(location),
+        _ => Err(WriterError::Moved {
+            change: intent.change,
+            symbol: intent.symbol.clone(),
+        }),
+    }
 }

@@ -212,7 +212,7 @@ fn a_static_variable_of_the_program_is_not_passed_over_for_a_librarys() {
         return;
     };
     let error = program.find("knob").unwrap_err();
-    assert!(error.to_string().contains("(static)"), "{error}");
+    assert!(error.to_string().contains("(static in opener.c)"), "{error}");
     write(
         &workshop,
         &program,

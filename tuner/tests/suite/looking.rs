@@ -205,7 +205,7 @@ fn types_come_from_the_debug_information() {
         assert_eq!(value_type("narrow"), Some(ValueType::I16));
         assert_eq!(value_type("wide"), Some(ValueType::U64));
         assert_eq!(value_type("hidden"), Some(ValueType::I32), "static, and volatile");
-        let kind = |name| program.find(name).unwrap().variable_type.unwrap().kind;
+        let kind = |name| program.find(name).unwrap().variable_type().unwrap().kind;
         assert_eq!(kind("shade"), Kind::Enum);
         assert_eq!(kind("pointer"), Kind::Pointer);
         assert_eq!(kind("array"), Kind::Compound);

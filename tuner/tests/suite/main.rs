@@ -3,6 +3,7 @@
 //! - `programs`: builds and runs them
 //! - `looking`: processes, modules, functions, types
 //! - `binding`: which bytes a name means
+//! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
 //! - `writing`: what is written, what is refused, what is taken back
 //! - `actuator`: the session of the separate process, and its crashes
 //! - `tidy`: promises that the sources keep
@@ -13,6 +14,7 @@
 
 mod actuator;
 mod binding;
+mod finding;
 mod looking;
 mod programs;
 mod tidy;

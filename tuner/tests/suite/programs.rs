@@ -58,24 +58,54 @@ impl Workshop {
         self.make(source, output, flags).ok()
     }
 
+    /// Runs a tool of the compiler in the directory; `None`, with a word, where there is none.
+    pub(crate) fn run(&self, tool: &str, arguments: &[&str]) -> Option<()> {
+        let mut command = Command::new(tool);
+        let Ok(done) = command
+            .args(arguments)
+            .current_dir(self.directory.path())
+            .output()
+        else {
+            skip(&format!("there is no `{tool}`"));
+            return None;
+        };
+        assert!(
+            done.status.success(),
+            "{tool}: {}",
+            String::from_utf8_lossy(&done.stderr)
+        );
+        Some(())
+    }
+
     fn make(&self, source: &str, output: &str, flags: &[&str]) -> Result<PathBuf, String> {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/programs")
-            .join(source);
+        let compiler = match source.rsplit('.').next() {
+            Some("f90") => "gfortran",
+            Some("cc") => "c++",
+            _ => "cc",
+        };
+        let source = source_path(source);
         let output = self.directory.path().join(output);
-        let mut command = Command::new("cc");
+        let mut command = Command::new(compiler);
         command
             .args(["-O1", "-Wl,--build-id"])
             .arg(source)
             .arg("-o")
             .arg(&output)
             .args(flags);
-        let made = command.current_dir(self.directory.path()).output().unwrap();
+        let made = command.current_dir(self.directory.path()).output();
+        let made = made.map_err(|error| format!("{compiler}: {error}"))?;
         match made.status.success() {
             true => Ok(output),
             false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
         }
     }
+}
+
+/// A file of tests/programs.
+pub(crate) fn source_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/programs")
+        .join(name)
 }
 
 /// A running program.

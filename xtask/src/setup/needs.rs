@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 18] = {
+const NEEDS: [Need; 21] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -93,6 +93,21 @@ const NEEDS: [Need; 18] = {
         package(
             "g++",
             "compiles the test program that throws C++ exceptions, and libFuzzer",
+            &[Test],
+        ),
+        package(
+            "gfortran",
+            "compiles the Fortran program whose variables the tests name",
+            &[Test],
+        ),
+        package(
+            "binutils",
+            "takes debug information out of test programs, and packs it",
+            &[Test],
+        ),
+        package(
+            "libc6-dbg",
+            "debug information in a file of its own, as distributions have it",
             &[Test],
         ),
         package(

@@ -33,7 +33,9 @@ pub(super) fn run(args: &CheckRuleArgs) -> Outcome {
 fn check(path: &Path, args: &CheckRuleArgs, job: Option<&Job>) -> Result<bool, Failure> {
     let name = path.display().to_string();
     let text = text(path, &name)?;
-    let file = match RuleFile::parse(&text).and_then(|file| file.bind(&map(&args.bindings))) {
+    let library = |used: &str| crate::rulebook::beside(&name, used);
+    let file = RuleFile::parse(&text).and_then(|file| file.with_library(&library));
+    let file = match file.and_then(|file| file.bind(&map(&args.bindings))) {
         Ok(file) => file,
         Err(wrong) => return Ok(refuse(&name, &text, &wrong)),
     };

@@ -5,7 +5,6 @@ mod candidates;
 mod check;
 mod fit;
 mod new;
-mod plan;
 mod skeleton;
 
 use crate::{
@@ -19,7 +18,7 @@ pub(super) fn run(command: &RuleCommand) -> Outcome {
         RuleCommand::Show { name } => show(name),
         RuleCommand::Check(args) => check::run(args),
         RuleCommand::New(args) => new::run(args),
-        RuleCommand::Plan { files } => plan::run(files),
+        RuleCommand::Plan { rules, dot } => super::graph::run(rules, *dot),
         RuleCommand::Schema => {
             say!("{}", rules::schema());
             Ok(Code::Done)

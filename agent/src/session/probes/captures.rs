@@ -3,7 +3,7 @@
 
 use abi::{Capture, CaptureKind};
 
-use super::{Probe, Wanted};
+use super::{Probe, Wanted, ways::Way};
 use crate::discover::Job;
 
 /// Where the way to a value begins.
@@ -178,20 +178,14 @@ pub(super) fn of_probe(
     Ok(captures)
 }
 
-/// How a value is got at: the register where the way begins, what is added before each read, and its type if it is known.
-struct Way {
-    register: u8,
-    reads: Vec<u32>,
-    known: Option<&'static str>,
-}
-
 fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCapture, CaptureError> {
     let function = || (probe.name.clone(), want.what.clone());
-    let way = way(probe, want, job).map_err(|why| {
+    let way = Way::to(want, probe, job).map_err(|why| {
         let (function, what) = function();
         CaptureError::NoWay { function, what, why }
     })?;
-    let Some((type_name, length)) = want.stated.or(way.known.map(|name| (name, 0))) else {
+    let known = way.type_name().map(|name| (name, 0));
+    let Some((type_name, length)) = want.stated.or(known) else {
         let (function, what) = function();
         return Err(CaptureError::TypeUnknown { function, what });
     };
@@ -234,49 +228,6 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
             offsets,
         },
     })
-}
-
-fn way(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<Way, String> {
-    let is_text = want.stated.is_some_and(|(_, length)| length > 0);
-    let only_pointers = want.steps.iter().all(|step| *step == Step::Dereference);
-    // Without types the way is known where it only follows pointers; a text is what a register points to.
-    let pointers = |text: usize| vec![0; want.steps.len() + text];
-    match &want.read {
-        Read::Bytes => Ok(Way {
-            register: 0,
-            reads: Vec::new(),
-            known: Some("u64"),
-        }),
-        Read::Variable(name) if only_pointers => Ok(Way {
-            register: 0,
-            reads: pointers(1),
-            known: job
-                .members
-                .iter()
-                .find_map(|member| member.variable_type(name))
-                .filter(|_| want.steps.is_empty()),
-        }),
-        Read::Argument(index) if only_pointers => {
-            let known = job
-                .members
-                .iter()
-                .find_map(|member| member.parameter(&probe.name, *index));
-            // Without debug information all parameters before it are taken for integers.
-            let (register, type_name) =
-                known.map_or((*index, None), |(register, name)| (register, Some(name)));
-            Ok(Way {
-                register,
-                reads: pointers(usize::from(is_text)),
-                known: type_name.filter(|_| want.steps.is_empty()),
-            })
-        }
-        Read::ReturnValue if only_pointers => Ok(Way {
-            register: 0,
-            reads: pointers(usize::from(is_text)),
-            known: None,
-        }),
-        _ => Err("the debug information is not followed that far by this version".to_owned()),
-    }
 }
 
 /// What a text's type is called.

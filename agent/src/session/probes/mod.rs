@@ -5,6 +5,7 @@ mod captures;
 mod number;
 mod places;
 mod sought;
+mod ways;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

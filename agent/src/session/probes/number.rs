@@ -7,7 +7,7 @@ use tuner::module::Module;
 
 use super::{
     ArmError, Probe, Wanted, captures,
-    sought::{PATTERN_MAX, Seen, Sought},
+    sought::{Meant, PATTERN_MAX, Seen, Sought},
 };
 use crate::{
     discover::{Job, Member},
@@ -93,22 +93,17 @@ impl Numbers {
             _ => Vec::new(),
         };
         if meant.is_empty() {
-            for module in members.iter().flat_map(|member| &member.space.modules) {
-                let functions = self.seen.functions(module, sought).to_vec();
-                for function in functions {
-                    let spot = spot(module, function.offset);
-                    let known = self
-                        .spots
-                        .get(&spot)
-                        .copied()
-                        .or_else(|| self.named(&function.name));
-                    let index =
-                        known.unwrap_or_else(|| self.push(&function.name, None, ProbeSpec::default()));
-                    self.spots.entry(spot).or_insert(index);
-                    self.probes[index].symbols.insert(function.symbol);
-                    if !meant.contains(&index) {
-                        meant.push(index);
-                    }
+            for (spot, function) in self.found(sought, members) {
+                let known = self
+                    .spots
+                    .get(&spot)
+                    .copied()
+                    .or_else(|| self.named(&function.name));
+                let index = known.unwrap_or_else(|| self.push(&function.name, None, ProbeSpec::default()));
+                self.spots.entry(spot).or_insert(index);
+                self.probes[index].symbols.insert(function.symbol);
+                if !meant.contains(&index) {
+                    meant.push(index);
                 }
             }
         }
@@ -121,14 +116,24 @@ impl Numbers {
         }
         // A function that nobody has yet keeps its number for a process that joins later.
         if let (Sought::Function(name), true) = (sought, meant.is_empty()) {
-            let index = self.push(name, None, ProbeSpec::default());
-            self.probes[index].symbols.insert(name.clone());
-            meant.push(index);
+            meant.push(self.push(name, None, ProbeSpec::default()));
         }
         for index in meant {
             self.probes[index].wanted.push(want);
         }
         Ok(())
+    }
+
+    /// The functions of these processes that are meant: all that fit, or those that fit a name best.
+    fn found(&mut self, sought: &Sought, members: &[&Member]) -> Vec<(Spot, Meant)> {
+        let mut found: Vec<(Spot, Meant)> = Vec::new();
+        for module in members.iter().flat_map(|member| &member.space.modules) {
+            let functions = self.seen.functions(module, sought).iter();
+            found.extend(functions.map(|function| (spot(module, function.offset), function.clone())));
+        }
+        let best = found.iter().map(|(_, function)| function.fit).max().flatten();
+        found.retain(|(_, function)| function.fit == best);
+        found
     }
 
     fn named(&self, name: &str) -> Option<usize> {

@@ -49,15 +49,20 @@ pub(super) fn find<'a>(
         .flat_map(|(_, probe)| &probe.symbols)
         .map(String::as_str)
         .collect();
+    let unseen = others().filter(|(_, probe)| probe.symbols.is_empty());
+    let unseen: Vec<&str> = unseen.map(|(_, probe)| probe.name.as_str()).collect();
     let needed = || others().filter(|(_, probe)| is_needed(probe));
     let mut missing: BTreeMap<u32, &Probe> = needed().map(|(index, probe)| (index as u32, probe)).collect();
     for module in &member.space.modules {
         let key = (format!("{:?}", module.device), module.inode);
         let functions = known
             .entry(key)
-            .or_insert_with(|| module.image.functions(&names).unwrap_or_default());
+            .or_insert_with(|| functions(module, &names, &unseen));
         for function in functions.iter() {
-            let is_it = |probe: &Probe| function.names.iter().any(|name| probe.symbols.contains(name));
+            let is_it = |probe: &Probe| match probe.symbols.is_empty() {
+                true => function.names.contains(&probe.name),
+                false => function.names.iter().any(|name| probe.symbols.contains(name)),
+            };
             // Functions of two names have one probe, which knows both.
             if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
                 missing.remove(&(probe as u32));
@@ -69,14 +74,30 @@ pub(super) fn find<'a>(
     found
 }
 
+/// The functions of a module among the named; `unseen` are names that no process had when the functions were numbered.
+fn functions(module: &Module, names: &[&str], unseen: &[&str]) -> Vec<Function> {
+    let mut found = module.image.functions(names).unwrap_or_default();
+    for name in unseen {
+        if let Ok(Some((_, fitting))) = module.image.functions_spelled(name) {
+            found.extend(fitting.into_iter().map(|mut function| {
+                function.names.push((*name).to_owned());
+                function
+            }));
+        }
+    }
+    found
+}
+
 /// Why a function is not probed in a process, with what it may be called instead.
 pub(super) fn undefined(member: &Member, name: &str) -> String {
-    let pid = member.process.pid;
-    let near = sought::nearest(member, name).map_or_else(
-        || "inlined, or misspelt".to_owned(),
-        |near| format!("inlined, or misspelt: there is {near}"),
-    );
-    format!("no module of process {pid} defines a function {name} ({near})")
+    let why = match member.space.every_function(name) {
+        Err(error) => error.to_string(),
+        Ok(_) => format!("no code of process {} is known to be {name}", member.process.pid),
+    };
+    match sought::nearest(member, name) {
+        Some(near) => format!("{why}; there is {near}"),
+        None => why,
+    }
 }
 
 impl<'a> Found<'a> {

@@ -7,6 +7,7 @@ use std::{
 
 use tuner::{
     module::Module,
+    spelling::{self, Fit},
     symbol::{Function, SymbolKind},
 };
 
@@ -78,6 +79,8 @@ pub(super) struct Meant {
     pub symbol: String,
     /// Where it is.
     pub offset: u64,
+    /// How well it fits a name; the best ones are meant. None for a pattern or a set, which mean all that fit.
+    pub fit: Option<Fit>,
 }
 
 impl Seen {
@@ -89,24 +92,46 @@ impl Seen {
 }
 
 fn functions(module: &Module, sought: &Sought) -> Vec<Meant> {
-    let names: BTreeSet<String> = match sought {
-        Sought::Function(name) => [name.clone()].into(),
-        _ => symbols(module).filter(|name| sought.means(name, false)).collect(),
-    };
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let found = module.image.functions(&names).unwrap_or_default();
+    if let Sought::Function(name) = sought {
+        let Ok(Some((fit, functions))) = module.image.functions_spelled(name) else {
+            return Vec::new();
+        };
+        return meant(functions, |_| name.clone(), Some(fit));
+    }
+    let symbols = symbols(module).filter(|symbol| sought.means(&shown(symbol), false));
+    let symbols: BTreeSet<String> = symbols.collect();
+    let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
+    let found = module.image.functions(&symbols).unwrap_or_default();
+    meant(found, shown, None)
+}
+
+fn meant(functions: Vec<Function>, name: impl Fn(&str) -> String, fit: Option<Fit>) -> Vec<Meant> {
     // One that only picks the function that callers get is not called by them.
-    let found = found.into_iter().filter(|function| !function.indirect);
-    let meant = |function: Function| {
-        // Of several names for the same bytes the first one that is meant is shown.
+    let functions = functions.into_iter().filter(|function| !function.indirect);
+    let meant = functions.filter_map(|function| {
+        // Of several symbols for the same bytes the first one that is meant is shown.
         let symbol = function.names.into_iter().next()?;
         Some(Meant {
-            name: symbol.clone(),
+            name: name(&symbol),
             symbol,
             offset: function.offset.0,
+            fit,
         })
-    };
-    found.filter_map(meant).collect()
+    });
+    meant.collect()
+}
+
+/// The name of a function as patterns see it and people read it: as in the source, without parameters.
+fn shown(symbol: &str) -> String {
+    let name = spelling::demangle(symbol);
+    let parameters = name.match_indices('(').find(|(at, _)| {
+        let (before, from) = name.split_at(*at);
+        !from.starts_with("(anonymous") && !before.ends_with("operator")
+    });
+    match parameters {
+        Some((at, _)) if name != symbol => name[..at].to_owned(),
+        _ => name,
+    }
 }
 
 /// The names of all functions that a module defines.
@@ -149,6 +174,18 @@ mod tests {
             "omp_get_num_threads",
         ] {
             assert!(!Sought::OpenmpRegion.means(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn patterns_see_names_as_the_source_has_them() {
+        for (symbol, name) in [
+            ("solve_fast", "solve_fast"),
+            ("_ZN6Solver4stepEi", "Solver::step"),
+            ("_ZN12_GLOBAL__N_14pickEi", "(anonymous namespace)::pick"),
+            ("_ZN6SolverclEi", "Solver::operator()"),
+        ] {
+            assert_eq!(shown(symbol), name);
         }
     }
 

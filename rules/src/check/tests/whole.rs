@@ -176,7 +176,8 @@ fn folds_over_the_run_are_kept_apart_and_in_order() {
     let rule = checked(&nested(
         "  x: {in: iteration, value: sum(work.duration)}\n  \
          y: mean(x over run) + count(work over run) * 1s\n  \
-         z: ewma(x, 40% by begin.workers over run)[4] + ewma(y, 0.5)\n",
+         z: ewma(x, 40% by begin.workers over run)[4] + ewma(y, 0.5)\n  \
+         u: {in: iteration, value: mean(argmin(n * x for n in 1 to 3) over run)}\n",
     ));
     let weights: Vec<String> = rule
         .runs
@@ -185,7 +186,12 @@ fn folds_over_the_run_are_kept_apart_and_in_order() {
         .collect();
     assert_eq!(
         weights,
-        ["Reduce(Mean) false", "Ewma(0.4) true", "Ewma(0.5) false"]
+        [
+            "Reduce(Mean) false",
+            "Ewma(0.4) true",
+            "Ewma(0.5) false",
+            "Reduce(Mean) false"
+        ]
     );
     assert_eq!(fold(metric(&rule, "y").0).reach, Reach::Run);
 }
@@ -375,5 +381,9 @@ fn a_rule_that_cannot_be_used_is_said_where_it_is_named() {
         insta::assert_snapshot!(name, with_used(&source).map(|_| ()).unwrap_err());
     }
     let source = "rule: a\nabout: b\nuse: [x]\nwindows:\n  w: {every: 1s}\n";
-    insta::assert_snapshot!("used_and_not_looked_up", errors(source));
+    let wrong = RuleFile::parse(source)
+        .unwrap()
+        .check(&BTreeMap::new())
+        .unwrap_err();
+    insta::assert_snapshot!("used_and_not_looked_up", render("rule.yaml", source, &wrong));
 }

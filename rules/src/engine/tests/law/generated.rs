@@ -36,6 +36,8 @@ capture:
 fn window() -> impl Strategy<Value = String> {
     let keys = select(vec![
         "key: number",
+        "key: number",
+        "key: {begin: number, end: number, compute: number}",
         "key: {begin: number, end: number, compute: number}",
         "key: {begin: number, end: number, send: number}",
         "",
@@ -111,7 +113,7 @@ fn fold() -> impl Strategy<Value = (String, bool)> {
 pub(super) fn any_rule() -> impl Strategy<Value = String> {
     let metrics = prop::collection::vec((fold(), prop::bool::weighted(0.2), 0usize..4), 1..5);
     let tune = (1u32..3, 1u32..3, select(vec!["minimize", "maximize"]));
-    (window(), prop::option::of(window()), metrics, tune).prop_map(|(first, second, metrics, tune)| {
+    (window(), prop::option::weighted(0.3, window()), metrics, tune).prop_map(|(first, second, metrics, tune)| {
         let mut text = format!("{PROBES}windows:\n  one: {first}\n");
         let two = second.map(|second| format!("  two: {second}\n"));
         text.extend(two.clone());

@@ -13,7 +13,7 @@ use super::probed::{FRAME, Farm, Sent};
 use super::*;
 use generated::any_rule;
 use job::{any_delivery, central, delivered, shuffled};
-use streams::{Turn, any_turn, stream};
+use streams::{Turn, any_turn, stream, with_doubles};
 
 /// Rules that were written by hand.
 fn rules() -> Vec<String> {
@@ -106,7 +106,9 @@ proptest! {
         delivery in any_delivery(),
     ) {
         let hits = stream(&turns, &probes(&rule));
-        let expected = central(&rule, &hits);
+        let mut expected = central(&rule, &hits);
+        let (hits, doubled) = with_doubles(&hits, &turns);
+        expected.dropped.duplicate += doubled;
         let order = shuffled(&hits, &delivery.order);
         let found = delivered(&rule, &order, &delivery);
         prop_assert_eq!(&found, &expected, "by nodes, of\n{}", text);
@@ -182,7 +184,7 @@ fn most_of_what_is_generated_closes_windows_is_folded_by_nodes_and_decides() {
     }
     let counts = (closed, valued, decided, folded);
     assert!(
-        closed > 70 && valued > 50 && decided > 30 && folded > 40,
+        closed > 70 && valued > 50 && decided > 30 && folded > 30,
         "{counts:?}"
     );
 }

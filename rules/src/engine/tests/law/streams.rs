@@ -77,9 +77,6 @@ pub(super) fn stream(turns: &[Turn], probes: &[(&'static str, usize)]) -> Vec<Se
             hits.push(("reply", 0, at + compute + 20, 0, vec![worker.into(), 100.0]));
         }
         hits.push(("end", 0, start + 490, 0, vec![n]));
-        if let Some(doubled) = hits.get(turn.doubled).cloned() {
-            hits.push(doubled);
-        }
         if turn.missing < hits.len() {
             hits.remove(turn.missing);
         }
@@ -91,4 +88,15 @@ pub(super) fn stream(turns: &[Turn], probes: &[(&'static str, usize)]) -> Vec<Se
         known.is_some()
     });
     out
+}
+
+/// The hits, and which of them are delivered twice.
+pub(super) fn with_doubles(hits: &[Sent], turns: &[Turn]) -> (Vec<Sent>, u64) {
+    let mut out = hits.to_vec();
+    let mut places: Vec<usize> = turns.iter().map(|turn| turn.doubled).collect();
+    places.sort_unstable();
+    places.dedup();
+    out.extend(places.into_iter().filter_map(|place| hits.get(place).cloned()));
+    let doubled = out.len() - hits.len();
+    (out, doubled as u64)
 }

@@ -1,0 +1,21 @@
+//! `tuneagent rule plan`: what rules compute and where, as text or for Graphviz. Attaches nothing.
+
+use crate::{
+    exit::{Code, Outcome},
+    rulebook::{Settings, load},
+};
+
+/// Shows the plan of the rules that `names` name: built-in ones and files, together, as they would share probes.
+pub(super) fn run(names: &[String], dot: bool) -> Outcome {
+    let paths: Vec<String> = std::iter::once("none".to_owned())
+        .chain(names.iter().cloned())
+        .collect();
+    let settings = Settings {
+        parameters: &[],
+        bindings: &[],
+    };
+    let graph = rules::graph(&load(&paths, settings)?);
+    let text = if dot { graph.dot() } else { graph.text() };
+    say!("{}", text.trim_end());
+    Ok(Code::Done)
+}

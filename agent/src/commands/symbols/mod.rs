@@ -1,0 +1,280 @@
+//! `tuneagent symbols`: the functions and variables of a program or a file, and what can be done with each.
+//!
+//! Which of several of one name a rule would mean is not told here; `get` and a rule's check say it.
+
+mod glob;
+mod table;
+
+use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
+
+use serde::Serialize;
+use tuner::{
+    catalog::{self, Can, Entry},
+    dwarf::{self, Description, Inlined, Origin},
+    image::Image,
+    module::Images,
+    process::Process,
+    space::AddressSpace,
+    spelling::Spelling,
+};
+
+use self::glob::Glob;
+use super::target;
+use crate::{
+    cli::SymbolsArgs,
+    exit::{Code, Failure, Outcome},
+    format::{count, plural},
+};
+
+/// Rows that are shown; a pattern makes them fewer.
+const ROWS_MAX: usize = 200;
+
+/// Rows that are written as JSON.
+const JSON_ROWS_MAX: usize = 100_000;
+
+/// A file that is listed.
+struct Listed {
+    path: String,
+    image: Arc<Image>,
+}
+
+/// One function or variable, as it is shown.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    symbol: String,
+    kind: &'static str,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    type_name: Option<String>,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    section: Option<String>,
+    /// The source file of one that only it sees.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<String>,
+    can: String,
+}
+
+/// What a file has.
+#[derive(Debug, Serialize)]
+struct Found {
+    file: String,
+    symbols: Vec<Row>,
+    /// Rows left out.
+    omitted: usize,
+}
+
+/// Which are wanted.
+struct Wanted<'a> {
+    glob: Option<Glob<'a>>,
+    /// A name without wildcards, as users write it.
+    spelling: Option<(&'a str, Spelling)>,
+    functions: bool,
+    variables: bool,
+}
+
+impl<'a> Wanted<'a> {
+    fn new(args: &'a SymbolsArgs) -> Wanted<'a> {
+        let pattern = args.pattern.as_deref();
+        let glob = pattern.map(Glob::new).filter(Glob::has_wildcards);
+        Wanted {
+            spelling: pattern
+                .filter(|_| glob.is_none())
+                .map(|name| (name, Spelling::new(name))),
+            glob,
+            functions: !args.variables,
+            variables: !args.functions,
+        }
+    }
+
+    fn takes_name(&self, name: &str) -> bool {
+        match (&self.glob, &self.spelling) {
+            (Some(glob), _) => glob.matches(name) || glob.matches(name.split('(').next().unwrap_or(name)),
+            (None, Some((text, spelling))) => *text == name || spelling.fit(name.as_bytes()).is_some(),
+            (None, None) => true,
+        }
+    }
+
+    fn takes(&self, entry: &Entry) -> bool {
+        if entry.is_function() {
+            self.functions
+        } else {
+            self.variables
+        }
+    }
+}
+
+pub(super) fn run(args: &SymbolsArgs) -> Outcome {
+    let wanted = Wanted::new(args);
+    let is_file = args.target.parse::<i32>().is_err() && Path::new(&args.target).is_file();
+    let (files, others) = if is_file {
+        (vec![file(&args.target)?], 0)
+    } else {
+        files_of_process(args)?
+    };
+    let rows_max = if args.json { JSON_ROWS_MAX } else { ROWS_MAX };
+    let mut room = rows_max;
+    let mut found = Vec::new();
+    for listed in files {
+        let rows = rows(&listed, &wanted, room).map_err(|error| {
+            let path = &listed.path;
+            Failure::not_there(format!("{path}: {error}"))
+        })?;
+        room -= rows.symbols.len();
+        if !rows.symbols.is_empty() || rows.omitted > 0 {
+            found.push(rows);
+        }
+    }
+    if found.is_empty() {
+        return Err(Failure::not_there(nothing(args)));
+    }
+    if args.json {
+        let text = serde_json::to_string_pretty(&found).map_err(Failure::no)?;
+        say!("{text}");
+        return Ok(Code::Done);
+    }
+    show(&found, others);
+    Ok(Code::Done)
+}
+
+fn nothing(args: &SymbolsArgs) -> String {
+    match &args.pattern {
+        Some(pattern) => format!("{} has no symbol like `{pattern}`", args.target),
+        None => format!(
+            "{} has no symbols: it was stripped, and no debug file of it is to be found",
+            args.target
+        ),
+    }
+}
+
+fn show(found: &[Found], others: usize) {
+    for file in found {
+        say!("{}", file.file);
+        let width = table::width();
+        table::lines(&file.symbols, width)
+            .iter()
+            .for_each(|line| say!("{line}"));
+    }
+    let omitted: usize = found.iter().map(|file| file.omitted).sum();
+    if omitted > 0 {
+        say!(
+            "… and {} more: give a pattern, as in 'solver*'",
+            count(omitted as f64)
+        );
+    }
+    if others > 0 {
+        let libraries = plural(others, "library").replace("librarys", "libraries");
+        say!("only the program itself is listed; a pattern looks into its {libraries} too");
+    }
+}
+
+fn file(path: &str) -> Result<Listed, Failure> {
+    let failed = |error: String| Failure::not_there(format!("{path}: {error}"));
+    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let image = Image::read(file).map_err(|error| failed(error.to_string()))?;
+    Ok(Listed {
+        path: path.to_owned(),
+        image: Arc::new(image.found_at(Origin::here(Path::new(path)))),
+    })
+}
+
+/// The files of a process in which is looked, and how many others there are.
+fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure> {
+    let pid = target::pid(&args.target)?;
+    let process = Process::open(pid).map_err(|error| target::failure(error.into()))?;
+    target::may_look(&process, &args.target, args.any_user)?;
+    let images = Images::new();
+    let space = AddressSpace::read(&process, &images).map_err(|error| target::failure(error.into()))?;
+    for error in space.unreadable.iter() {
+        eprintln!("tuneagent: {error}");
+    }
+    let is_listed = |is_executable| args.pattern.is_some() || is_executable;
+    let (listed, others): (Vec<_>, Vec<_>) = space
+        .modules
+        .iter()
+        .partition(|module| is_listed(module.is_executable));
+    let listed = listed.into_iter().map(|module| Listed {
+        path: module.path.clone(),
+        image: Arc::clone(&module.image),
+    });
+    Ok((listed.collect(), others.len()))
+}
+
+fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tuner::image::ImageError> {
+    let image = &listed.image;
+    let mut entries = catalog::entries(image, |name| wanted.takes_name(name))?;
+    entries.retain(|entry| wanted.takes(entry));
+    // What compilers and C libraries add for themselves comes last.
+    entries.sort_by_key(|entry| entry.name.starts_with(['_', '.']));
+    let mut symbols = Vec::new();
+    let omitted = entries.len().saturating_sub(room);
+    entries.truncate(room);
+    let known = catalog::describe(image, &entries)?;
+    symbols.extend(entries.iter().map(|entry| row(entry, &known)));
+    if let Some((name, _)) = wanted.spelling.as_ref().filter(|_| wanted.functions) {
+        let (places, total) = dwarf::inlined(image, name)?;
+        let left = room.saturating_sub(symbols.len());
+        symbols.extend(places.into_iter().take(left).map(inlined_row));
+        let shown = symbols.iter().filter(|row| row.kind == INLINED).count();
+        return Ok(Found {
+            file: listed.path.clone(),
+            symbols,
+            omitted: omitted + (total - shown),
+        });
+    }
+    Ok(Found {
+        file: listed.path.clone(),
+        symbols,
+        omitted,
+    })
+}
+
+const INLINED: &str = "inlined";
+
+fn inlined_row(place: Inlined) -> Row {
+    Row {
+        can: format!(
+            "inlined into {} at {}:{}: probe that",
+            place.into, place.file, place.line
+        ),
+        name: place.name,
+        symbol: String::new(),
+        kind: INLINED,
+        type_name: None,
+        size: 0,
+        section: None,
+        unit: None,
+    }
+}
+
+fn row(entry: &Entry, known: &BTreeMap<tuner::address::LinkAddress, Description>) -> Row {
+    let known = known.get(&entry.address);
+    let can = match entry.can(known) {
+        Can::Probe => "probe".to_owned(),
+        Can::ProbeChoice => "probe (its pick)".to_owned(),
+        Can::Set { state_type: false } => "set".to_owned(),
+        Can::Set { state_type: true } => "set --type".to_owned(),
+        Can::Parts => "set its parts".to_owned(),
+        Can::Follow => "set through it".to_owned(),
+        Can::Read(why) => format!("read ({why})"),
+        Can::Nothing(why) => format!("no ({why})"),
+    };
+    let unit = known
+        .map(|known| known.unit.clone())
+        .filter(|unit| !unit.is_empty());
+    Row {
+        kind: if entry.is_function() {
+            "function"
+        } else {
+            "variable"
+        },
+        type_name: known.map(|known| known.type_name.clone()),
+        size: entry.size,
+        section: entry.section.clone(),
+        unit: unit.or_else(|| entry.source.clone()).filter(|_| entry.is_private),
+        can,
+        name: entry.name.clone(),
+        symbol: entry.symbol.clone(),
+    }
+}

@@ -1,0 +1,137 @@
+//! Rows as lines of a width. Long types are cut; names never are, for they are copied: one that does not fit has a line of its own.
+
+use super::Row;
+use crate::format::count;
+
+/// The width when standard output tells none.
+const WIDTH: usize = 80;
+/// Narrower than this nothing can be laid out.
+const WIDTH_MIN: usize = 60;
+/// A name gets at most one part in so many of the width.
+const NAME_SHARE: usize = 3;
+/// A longer name of a section pushes the next column: there are few.
+const SECTION_MAX: usize = 8;
+/// The longest that is usual: `probe (its pick)`.
+const CAN: usize = 16;
+
+/// Columns of the terminal; 80 where there is none.
+pub(super) fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    let columns = size.map(|size| usize::from(size.ws_col)).unwrap_or_default();
+    if columns == 0 {
+        WIDTH
+    } else {
+        columns.max(WIDTH_MIN)
+    }
+}
+
+/// The lines, with a line of headings.
+pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
+    let longest = |text: &dyn Fn(&Row) -> usize, most: usize| {
+        rows.iter()
+            .map(text)
+            .filter(|length| *length <= most)
+            .max()
+            .unwrap_or_default()
+    };
+    let most = width / NAME_SHARE;
+    let name = longest(&|row| shown(row).chars().count(), most).max(4);
+    let section = longest(
+        &|row| row.section.as_deref().unwrap_or_default().len(),
+        SECTION_MAX,
+    )
+    .max(7);
+    let size = longest(&|row| count(row.size as f64).len(), usize::MAX).max(4);
+    let fixed = name + size + section + CAN + 10;
+    let type_width =
+        longest(&|row| type_of(row).chars().count(), usize::MAX).clamp(4, width.saturating_sub(fixed).max(8));
+    let mut lines = vec![format!(
+        "  {:<name$}  {:<type_width$}  {:>size$}  {:<section$}  can",
+        "name", "type", "size", "section"
+    )];
+    for row in rows {
+        let mut head = shown(row);
+        if head.chars().count() > name {
+            lines.push(format!("  {head}"));
+            head = String::new();
+        }
+        if row.size == 0 && row.section.is_none() && row.type_name.is_none() {
+            lines.push(format!("  {head:<name$}  {}", row.can));
+            continue;
+        }
+        lines.push(format!(
+            "  {head:<name$}  {:<type_width$}  {:>size$}  {:<section$}  {}",
+            cut(type_of(row), type_width),
+            count(row.size as f64),
+            row.section.as_deref().unwrap_or_default(),
+            row.can
+        ));
+    }
+    lines
+}
+
+/// A private name with its source file: that tells it from others.
+fn shown(row: &Row) -> String {
+    let unit = row.unit.as_deref().filter(|_| row.kind == "variable");
+    let unit = unit.and_then(|unit| unit.rsplit('/').next());
+    match unit {
+        Some(unit) => format!("{unit}:{}", row.name),
+        None => row.name.clone(),
+    }
+}
+
+fn type_of(row: &Row) -> &str {
+    row.type_name.as_deref().unwrap_or("?")
+}
+
+fn cut(text: &str, width: usize) -> String {
+    match text.chars().count() > width {
+        true => text.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, type_name: Option<&str>, size: u64, can: &str) -> Row {
+        Row {
+            name: name.into(),
+            symbol: name.into(),
+            kind: "variable",
+            type_name: type_name.map(str::to_owned),
+            size,
+            section: type_name.map(|_| ".data".into()),
+            unit: None,
+            can: can.into(),
+        }
+    }
+
+    #[test]
+    fn rows_fit_into_80_columns_and_names_are_never_cut() {
+        let long = "app::detail::Scheduler::granularity_of_the_very_last_block";
+        let rows = [
+            row("chunk", Some("int"), 4, "set"),
+            row("cfg", Some("struct config"), 1_048_576, "set its parts"),
+            row(
+                long,
+                Some("std::map<std::string, std::vector<double>, std::less<std::string>>"),
+                48,
+                "set its parts",
+            ),
+            row("half", None, 0, "inlined into step at paths.c:30: probe that"),
+            Row {
+                unit: Some("src/solver.c".into()),
+                ..row("limit", Some("int"), 4, "set")
+            },
+        ];
+        let lines = lines(&rows, 80);
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.chars().count() <= 80 || line.contains(long))
+        );
+        insta::assert_snapshot!(lines.join("\n"));
+    }
+}

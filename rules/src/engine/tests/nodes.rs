@@ -1,0 +1,227 @@
+//! What goes from nodes to their coordinator, and what becomes of it on the way.
+
+use super::probed::FRAME;
+use super::*;
+use crate::engine::{Node, NodeId, Placement, Report};
+
+const NODES: u32 = 2;
+
+struct Cluster {
+    engine: Engine,
+    nodes: Vec<Node>,
+}
+
+fn facts(rank: u32) -> ProcessFacts {
+    ProcessFacts {
+        rank: Some(rank),
+        ..ProcessFacts::default()
+    }
+}
+
+impl Cluster {
+    /// A master on node 0 and two workers on node 1.
+    fn new(source: &str) -> Cluster {
+        let rule = CheckedRule::from_source(source).unwrap();
+        let mut engine = Engine::new(vec![rule.clone()], Time(0)).unwrap();
+        let mut nodes: Vec<Node> = (0..NODES)
+            .map(|id| Node::new(NodeId(id), vec![rule.clone()]))
+            .collect();
+        (0..NODES).for_each(|id| engine.node_joined(NodeId(id)));
+        for rank in 0..3 {
+            engine.process_joined(ProcessId(rank), facts(rank), Time(0));
+            nodes[usize::from(rank > 0)].process_joined(ProcessId(rank), &facts(rank));
+        }
+        Cluster { engine, nodes }
+    }
+
+    fn hit(&mut self, probe: usize, rank: u32, ms: u64, duration: u64, reads: &[f64]) {
+        self.nodes[usize::from(rank > 0)].observe(Observation::Hit {
+            rule: RuleId(0),
+            probe: ProbeId(probe),
+            process: ProcessId(rank),
+            thread: 0,
+            time: Time(ms * MS),
+            duration_ns: duration * MS,
+            captures: reads.iter().map(|value| Ok(Scalar::Number(*value))).collect(),
+        });
+    }
+
+    /// An iteration of 100 ms in which each worker computes so many times, 1 ms each.
+    fn iteration(&mut self, number: u64, computes: u64) {
+        let (start, n) = (number * 100, number as f64);
+        self.hit(0, 0, start, 0, &[n, 2.0]);
+        for compute in 0..computes {
+            (1..3).for_each(|rank| self.hit(3, rank, start + 1 + compute % 90, 1, &[n]));
+        }
+        self.hit(1, 0, start + 95, 0, &[n]);
+        let time = Time((start + 99) * MS);
+        for rank in 0..3 {
+            let process = ProcessId(rank);
+            self.nodes[usize::from(rank > 0)].observe(Observation::Watermark { process, time });
+        }
+    }
+
+    fn reports(&mut self) -> Vec<Report> {
+        self.nodes.iter_mut().map(Node::report).collect()
+    }
+
+    /// The order, then the instance; what the nodes reported in the second round.
+    fn rounds(&mut self, ms: u64) -> Vec<Report> {
+        for report in self.reports() {
+            assert!(self.engine.take_report(report));
+        }
+        self.engine.tick(Time(ms * MS));
+        let schedule = self.engine.schedule();
+        self.nodes.iter_mut().for_each(|node| node.learn(&schedule));
+        self.reports()
+    }
+
+    fn closed(&mut self, ms: u64) -> Vec<String> {
+        self.engine.tick(Time(ms * MS));
+        let windows = self.engine.drain_windows().into_iter();
+        let total = |window: ClosedWindow| window.metrics.into_iter().find(|(name, _)| name == "total");
+        windows.filter_map(total).map(|(_, value)| value).collect()
+    }
+}
+
+#[test]
+fn what_a_node_reports_of_an_iteration_does_not_depend_on_the_number_of_hits() {
+    let size = |computes: u64| {
+        let mut cluster = Cluster::new(FRAME);
+        cluster.iteration(1, computes);
+        let first = cluster.reports();
+        let observed: usize = first.iter().map(|report| report.observations.len()).sum();
+        for report in first {
+            cluster.engine.take_report(report);
+        }
+        let second = cluster.rounds(200);
+        let states: usize = second
+            .iter()
+            .flat_map(|report| &report.partials)
+            .map(|partial| partial.states())
+            .sum();
+        second.into_iter().for_each(|report| {
+            cluster.engine.take_report(report);
+        });
+        (observed, states, cluster.closed(201))
+    };
+    assert_eq!(size(1), (5, 2, vec!["2 ms".to_string()]));
+    assert_eq!(size(50), (5, 2, vec!["100 ms".to_string()]));
+}
+
+#[test]
+fn reports_that_come_twice_or_out_of_order_change_nothing_and_one_that_never_comes_is_a_loss() {
+    let mut cluster = Cluster::new(FRAME);
+    cluster.iteration(1, 3);
+    let mut reports = cluster.rounds(200);
+    cluster.iteration(2, 4);
+    reports.extend(cluster.reports());
+    reports.reverse();
+    for report in reports {
+        assert!(cluster.engine.take_report(report.clone()));
+        assert!(cluster.engine.take_report(report));
+    }
+    assert_eq!(cluster.closed(300), ["6 ms"]);
+    let mut rest = cluster.rounds(301);
+    rest.drain(..).for_each(|report| {
+        cluster.engine.take_report(report);
+    });
+    assert_eq!(cluster.closed(302), ["8 ms"]);
+    // A report of the workers is lost; so many come behind it that it is not waited for.
+    cluster.iteration(3, 5);
+    let mut lost = cluster.reports();
+    cluster.engine.take_report(lost.remove(0));
+    for _ in 0..70 {
+        for report in cluster.reports() {
+            cluster.engine.take_report(report);
+        }
+    }
+    cluster.iteration(4, 5);
+    for round in 0..3 {
+        for report in cluster.rounds(500 + round) {
+            cluster.engine.take_report(report);
+        }
+    }
+    let closed = cluster.closed(510);
+    assert!(closed[0].contains("the window is partial"), "{closed:?}");
+    let unknown = Node::new(NodeId(9), Vec::new()).report();
+    assert!(!cluster.engine.take_report(unknown));
+}
+
+#[test]
+fn each_fold_is_placed_as_near_to_its_hits_as_may_be_and_equal_ones_are_one() {
+    let more = "  slow: max(compute.duration where compute.duration > 1ms)\n  late: sum(compute.duration * iteration.duration / 1s)\n  again: max(busy) - sum(compute.duration) / 2\n  each: {in: pulse, value: count(send)}\nwindows";
+    let source = FRAME.replace("metrics:\n", "  pulse: {every: 1s}\nmetrics:\n");
+    let source = format!("{source}{}", more.trim_end_matches("windows"));
+    let source = source
+        .replace(
+            "bytes: sum(send.bytes)",
+            "bytes: {in: iteration, value: sum(send.bytes)}",
+        )
+        .replace(
+            "busy: sum(compute.duration) by process",
+            "busy: {in: iteration, value: sum(compute.duration) by process}",
+        )
+        .replace(
+            "workers: begin.workers",
+            "workers: {in: iteration, value: begin.workers}",
+        )
+        .replace(
+            "slow: max(compute.duration where compute.duration > 1ms)",
+            "slow: {in: iteration, value: max(compute.duration where compute.duration > 1ms)}",
+        )
+        .replace(
+            "late: sum(compute.duration * iteration.duration / 1s)",
+            "late: {in: iteration, value: sum(compute.duration * iteration.duration / 1s)}",
+        );
+    let rule = CheckedRule::from_source(&source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+    let placed = |fold: &str| {
+        let placements = rule.placements();
+        let found = placements.iter().find(|placed| placed.fold == fold);
+        found.map(|placed| placed.placement)
+    };
+    // The fold that waits for the close has its hits kept, and so they are handed on one by one.
+    assert_eq!(placed("sum(compute.…)"), Some(Placement::Coordinator));
+    assert_eq!(
+        placed("max(compute.duration where …)"),
+        Some(Placement::Coordinator)
+    );
+    assert_eq!(placed("count(send)"), Some(Placement::Kernel));
+    assert_eq!(placed("only(begin.workers)"), Some(Placement::Coordinator));
+    let rule = CheckedRule::from_source(FRAME).unwrap();
+    let shown: Vec<String> = rule
+        .placements()
+        .iter()
+        .map(|placed| {
+            format!(
+                "{} {} {} {}",
+                placed.window, placed.fold, placed.uses, placed.placement
+            )
+        })
+        .collect();
+    assert_eq!(
+        shown,
+        [
+            "iteration sum(send.bytes) 1 coordinator",
+            "iteration sum(compute.duration) by process 1 kernel",
+            "iteration only(begin.workers) 1 coordinator",
+        ]
+    );
+}
+
+#[test]
+fn every_fold_of_every_formula_has_its_place() {
+    let shipped = crate::library()
+        .iter()
+        .chain(crate::models())
+        .map(|(_, text)| (*text).to_string());
+    for text in shipped.chain([FRAME.to_string()]) {
+        let rule = CheckedRule::from_source(&text).unwrap();
+        let nowhere = format!("slot: {}", crate::partial::NOWHERE);
+        let formulas = format!(
+            "{:?} {:?} {:?} {:?}",
+            rule.metrics, rule.tunes, rule.windows, rule.runs
+        );
+        assert!(!formulas.contains(&nowhere), "{text}");
+    }
+}

@@ -1,0 +1,73 @@
+//! What a tune is told when it is looked at, and where it puts what it has to say.
+
+use super::output::{Mode, Output, RuleId};
+use crate::calls::Memory;
+use crate::eval::{Context, WindowData};
+use crate::explain::comparisons;
+use crate::rule::{CheckedRule, Tune};
+use crate::value::{Time, Value};
+
+/// What one tune is told of a closed window.
+pub(super) struct Turn<'a> {
+    pub(super) id: RuleId,
+    pub(super) rule: &'a CheckedRule,
+    /// The tune, by its place in the file.
+    pub(super) place: usize,
+    pub(super) mode: Mode,
+    pub(super) window: &'a WindowData,
+    pub(super) metrics: &'a [(String, Value)],
+    pub(super) memory: Memory<'a>,
+    /// The variable of a tune that must be applied first and is not.
+    pub(super) first: Option<String>,
+    pub(super) now: Time,
+}
+
+/// What the tunes of an engine say and share at one tick.
+pub(super) struct Outbox<'a> {
+    /// A change is on trial, or will be when its receipt comes.
+    pub(super) busy: bool,
+    /// How many decisions were made so far.
+    pub(super) decisions: &'a mut u64,
+    pub(super) outputs: Vec<Output>,
+}
+
+impl<'a> Turn<'a> {
+    pub(super) fn context(&self) -> Context<'a> {
+        Context {
+            window: Some(self.window),
+            metrics: self.metrics,
+            memory: self.memory,
+            ..Context::default()
+        }
+    }
+
+    /// The metrics behind the tune, then the sides of its condition, then who was left out.
+    pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
+        let mut terms: Vec<_> = tune.when.iter().collect();
+        if let Some(change) = &tune.action {
+            terms.extend(change.deed.formulas());
+            terms.extend(change.guard.iter().map(|guard| &guard.objective));
+        }
+        let metric = |index: usize| {
+            let metric = self.rule.metrics.get(index)?;
+            let (name, value) = self.metrics.get(index)?;
+            Some((name.clone(), value.show(metric.value.of)))
+        };
+        let mut out: Vec<(String, String)> = self
+            .rule
+            .metrics_behind(&terms)
+            .into_iter()
+            .filter_map(metric)
+            .collect();
+        let compared = tune.when.iter();
+        let compared = compared.flat_map(|when| comparisons(self.rule, when, self.context()));
+        out.extend(compared.map(|one| (one.written, one.values)));
+        out.extend(
+            self.window
+                .left_out
+                .iter()
+                .map(|who| ("left out".to_string(), who.clone())),
+        );
+        out
+    }
+}

@@ -1,0 +1,143 @@
+//! Mean and standard deviation from parts: S2 has MEAN and STDEV at every level and says nothing of how parts combine; S0 sends every
+//! value up because σ needs μ first (§5.2.4).
+
+use proptest::prelude::*;
+use rules::aggregate::{Divisor, Merge, Reals};
+
+use crate::bench::{Bench, last_of, near};
+
+/// S1 §9.1: four chunks of 200 tasks in 400, 500, 300 and 600 ms, C in ms.
+const C: [f64; 4] = [2.0, 2.5, 1.5, 3.0];
+
+fn of(values: &[f64]) -> Reals {
+    let mut reals = Reals::default();
+    values.iter().for_each(|value| reals.add(*value));
+    reals
+}
+
+const SPREAD: &str = "\
+rule: spread
+about: Mean and deviation over the hits of all ranks.
+roles:
+  rank: rank >= 0
+probes:
+  begin: {role: rank, entry: begin}
+  end:   {role: rank, entry: end}
+  work:  {role: rank, span: work}
+capture:
+  begin.vt: vt
+windows:
+  region: {from: begin, to: end, key: vt}
+metrics:
+  average: mean(work.duration)
+  sigma:   stddev(work.duration)
+";
+
+/// The mean and the deviation that the language has of these durations (ms), each on a rank of its own.
+fn by_rule(values: &[f64]) -> (f64, f64) {
+    let mut bench = Bench::new(SPREAD, values.len() as u32);
+    for (rank, value) in (0..).zip(values) {
+        bench.hit("begin", rank, 10.0, 0.0, &[1.0]);
+        bench.hit("work", rank, 500.0, *value, &[]);
+        bench.hit("end", rank, 1000.0, 0.0, &[]);
+    }
+    bench.until(2000.0);
+    let shut = bench.shut().remove(0);
+    (shut.value("average") * 1e3, shut.value("sigma") * 1e3)
+}
+
+#[test]
+fn s1_9_1_mean_and_both_deviations_of_the_measured_chunks() {
+    let all = of(&C);
+    near(all.mean().unwrap(), 2.25, 12, "S1 §9.1 μ");
+    near(
+        all.stddev(Divisor::Population).unwrap(),
+        0.559_017,
+        6,
+        "S1 §9.1 σ of the values there are",
+    );
+    near(
+        all.stddev(Divisor::Sample).unwrap(),
+        0.645_497,
+        6,
+        "S1 §9.1 σ of a sample",
+    );
+    // What follows from each, for four workers.
+    for (sigma, x_0, x_j, f_0, f_j) in [
+        (0.559_016_994, 1.351_364, 2.351_364, 0.739_993, 0.425_285),
+        (0.645_497_224, 1.405_720, 2.405_720, 0.711_379, 0.415_676),
+    ] {
+        let given = format!("c: {sigma} / 2.25 * sqrt(4 / 2)");
+        for (formula, expected) in [
+            ("x: 1 + c", x_0),
+            ("x: 2 + c", x_j),
+            ("x: 1 / (1 + c)", f_0),
+            ("x: 1 / (2 + c)", f_j),
+        ] {
+            near(last_of(&[&given, formula]), expected, 6, "S1 §9.1");
+        }
+    }
+}
+
+#[test]
+fn s0_5_2_4_the_deviation_needs_no_value_but_three_sums() {
+    // σ² = ΣC²/P - μ²: not every C has to be sent up.
+    let sigma = last_of(&[
+        "P: 4",
+        "sum_C: 2 + 2.5 + 1.5 + 3",
+        "squares: 2 ^ 2 + 2.5 ^ 2 + 1.5 ^ 2 + 3 ^ 2",
+        "sigma: sqrt(squares / P - (sum_C / P) ^ 2)",
+    ]);
+    near(sigma, 0.559_017, 6, "S0 §5.2.4");
+    // App. C divides by the tasks where P is meant, and does not start anew.
+    let printed = last_of(&["N: 1000", "MC: 9 / N", "sigma: sqrt((21.5 - 4 * MC ^ 2) / N)"]);
+    assert!((printed - 0.559_017).abs() > 0.1);
+}
+
+#[test]
+fn s2_6_2_means_of_means_and_deviations_of_deviations_are_wrong() {
+    // Two hosts of three values and one: the mean of their means is not the mean.
+    let (mut left, right) = (of(&C[..3]), of(&C[3..]));
+    let mean_of_means = f64::midpoint(left.mean().unwrap(), right.mean().unwrap());
+    near(mean_of_means, 2.5, 12, "S2 §6.2");
+    left.merge(&right);
+    near(left.mean().unwrap(), 2.25, 12, "S2 §6.2 MEAN over hosts");
+    near(
+        left.stddev(Divisor::Population).unwrap(),
+        0.559_017,
+        6,
+        "S2 §6.2 STDEV over hosts",
+    );
+}
+
+#[test]
+fn s2_6_2_the_language_and_the_parts_give_the_same() {
+    let (mean, sigma) = by_rule(&C);
+    near(mean, 2.25, 9, "S2 §6.2 MEAN");
+    near(sigma, 0.559_017, 6, "S2 §6.2 STDEV");
+}
+
+proptest! {
+    #[test]
+    fn s2_6_2_mean_and_deviation_of_any_division_among_hosts_are_those_of_all(
+        values in prop::collection::vec(0.001_f64..1e6, 2..40),
+        hosts in prop::collection::vec(0_usize..5, 40),
+        last_first in any::<bool>(),
+    ) {
+        let mut parts = vec![Reals::default(); 5];
+        for (value, host) in values.iter().zip(&hosts) {
+            parts[*host].add(*value);
+        }
+        if last_first {
+            parts.reverse();
+        }
+        let mut merged = Reals::default();
+        parts.iter().for_each(|part| merged.merge(part));
+        let all = of(&values);
+        prop_assert_eq!(merged.sum(), all.sum());
+        prop_assert_eq!(merged.mean(), all.mean());
+        for divisor in [Divisor::Population, Divisor::Sample] {
+            prop_assert_eq!(merged.stddev(divisor), all.stddev(divisor));
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! A job of ranks whose hits are handed in by hand, and the numbers that a rule makes of them. No test is here.
+
+use std::collections::BTreeMap;
+
+use rules::{
+    Action, CheckedRule, Decision, Engine, Mode, Observation, Outcome, Output, ProbeId, ProcessFacts,
+    ProcessId, Reading, RuleFile, RuleId, Scalar, Time,
+};
+
+const RULE: RuleId = RuleId(0);
+
+/// A shipped model or metric by its name.
+pub(crate) fn shipped(name: &str) -> &'static str {
+    let mut all = rules::models().iter().chain(rules::library());
+    let (_, text) = all
+        .find(|(known, _)| *known == name)
+        .unwrap_or_else(|| panic!("no rule {name}"));
+    text
+}
+
+/// A closed window: its name, and its metrics with their values as numbers and as people read them.
+#[derive(Clone, Debug)]
+pub(crate) struct Shut {
+    pub(crate) window: String,
+    metrics: BTreeMap<String, (Option<Reading>, String)>,
+}
+
+impl Shut {
+    /// A single value; of a table the mean of its rows.
+    pub(crate) fn value(&self, metric: &str) -> f64 {
+        self.reading(metric).mean
+    }
+
+    /// The least and the greatest row.
+    pub(crate) fn rows(&self, metric: &str) -> (f64, f64) {
+        let reading = self.reading(metric);
+        (reading.low, reading.high)
+    }
+
+    /// As people read it, or why there is none.
+    pub(crate) fn told(&self, metric: &str) -> &str {
+        &self.metrics[metric].1
+    }
+
+    /// Every metric as people read it.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.metrics.iter();
+        all.map(|(name, (_, told))| (name.as_str(), told.as_str()))
+    }
+
+    fn reading(&self, metric: &str) -> Reading {
+        let (reading, told) = self
+            .metrics
+            .get(metric)
+            .unwrap_or_else(|| panic!("no metric {metric} in {self:?}"));
+        reading.unwrap_or_else(|| panic!("{metric}: {told}"))
+    }
+}
+
+/// A job of ranks under one rule. Times are in milliseconds.
+pub(crate) struct Bench {
+    engine: Engine,
+    probes: Vec<String>,
+    ranks: u32,
+    outputs: Vec<Output>,
+}
+
+impl Bench {
+    pub(crate) fn new(source: &str, ranks: u32) -> Bench {
+        Bench::with(source, &[], ranks)
+    }
+
+    /// With these parameters in place of the rule's own.
+    pub(crate) fn with(source: &str, parameters: &[(&str, &str)], ranks: u32) -> Bench {
+        let mut bench = Bench::empty(checked(source, parameters));
+        for rank in 0..ranks {
+            bench.join(ProcessId(rank), facts(rank), Time(0));
+        }
+        bench
+    }
+
+    /// A job without processes.
+    pub(crate) fn empty(rule: CheckedRule) -> Bench {
+        let probes = rule.plan().probes.iter().map(|probe| probe.name.clone());
+        Bench {
+            probes: probes.collect(),
+            engine: Engine::new(vec![rule], Time(0)).unwrap_or_else(|conflict| panic!("{conflict}")),
+            ranks: 0,
+            outputs: Vec::new(),
+        }
+    }
+
+    pub(crate) fn join(&mut self, process: ProcessId, facts: ProcessFacts, time: Time) {
+        self.engine.process_joined(process, facts, time);
+        self.ranks += 1;
+    }
+
+    /// From now on it decides, and whatever it decides is done at once.
+    pub(crate) fn applying(mut self) -> Bench {
+        self.engine.set_mode(RULE, Mode::Applying);
+        self
+    }
+
+    /// A hit of a probe in a rank: when it ended, how long it took, what was read.
+    pub(crate) fn hit(&mut self, probe: &str, rank: u32, end_ms: f64, took_ms: f64, reads: &[f64]) {
+        let place = self.probes.iter().position(|known| known == probe);
+        let hit = Observation::Hit {
+            rule: RULE,
+            probe: ProbeId(place.unwrap_or_else(|| panic!("no probe {probe}"))),
+            process: ProcessId(rank),
+            thread: 0,
+            time: time(end_ms),
+            duration_ns: time(took_ms).0,
+            captures: reads.iter().map(|value| Ok(Scalar::Number(*value))).collect(),
+        };
+        self.engine.observe(hit);
+    }
+
+    /// A call of an MPI function, for rules that ask for the calls of one.
+    pub(crate) fn call(&mut self, function: &str, rank: u32, end_ms: f64, took_ms: f64) {
+        let place = self.probes.iter().position(|known| known == "mpi.*");
+        self.engine.observe(Observation::Hit {
+            rule: RULE,
+            probe: ProbeId(place.unwrap_or_else(|| panic!("no calls are asked for"))),
+            process: ProcessId(rank),
+            thread: 0,
+            time: time(end_ms),
+            duration_ns: time(took_ms).0,
+            captures: vec![Ok(Scalar::Text(function.to_string())), Ok(Scalar::Number(0.0))],
+        });
+    }
+
+    /// What a probe has counted in a rank: hits, and the sum of their durations.
+    pub(crate) fn totals(&mut self, probe: &str, rank: u32, ms: f64, count: u64, took_ms: f64) {
+        let place = self.probes.iter().position(|known| known == probe);
+        self.engine.observe(Observation::ProbeTotals {
+            rule: RULE,
+            probe: ProbeId(place.unwrap_or_else(|| panic!("no probe {probe}"))),
+            process: ProcessId(rank),
+            time: time(ms),
+            count,
+            duration_sum_ns: time(took_ms).0,
+        });
+    }
+
+    /// One more thing that was measured.
+    pub(crate) fn observe(&mut self, observation: Observation) {
+        self.engine.observe(observation);
+    }
+
+    /// A rank has handed in all its hits up to this time.
+    pub(crate) fn watermark(&mut self, rank: u32, ms: f64) {
+        let (process, time) = (ProcessId(rank), time(ms));
+        self.engine.observe(Observation::Watermark { process, time });
+    }
+
+    /// Every rank has handed in all its hits up to this time; what was decided is told, and counts as done.
+    pub(crate) fn until(&mut self, ms: f64) -> Vec<Decision> {
+        (0..self.ranks).for_each(|rank| self.watermark(rank, ms));
+        self.tick(ms)
+    }
+
+    pub(crate) fn tick(&mut self, ms: f64) -> Vec<Decision> {
+        let outputs = self.engine.tick(time(ms));
+        let mut decisions = Vec::new();
+        for output in &outputs {
+            if let Output::Decision(decision) = output {
+                self.engine.receipt(decision.id, Outcome::Applied, time(ms));
+                decisions.push(decision.clone());
+            }
+        }
+        self.outputs.extend(outputs);
+        decisions
+    }
+
+    /// The windows that closed since this was last asked.
+    pub(crate) fn shut(&mut self) -> Vec<Shut> {
+        let shut = |closed: rules::ClosedWindow| Shut {
+            window: closed.window,
+            metrics: closed
+                .metrics
+                .into_iter()
+                .zip(closed.readings)
+                .map(|((name, told), reading)| (name, (reading, told)))
+                .collect(),
+        };
+        self.engine.drain_windows().into_iter().map(shut).collect()
+    }
+
+    /// What was decided since the beginning.
+    pub(crate) fn decided(&self) -> Vec<&Decision> {
+        let all = self.outputs.iter();
+        all.filter_map(|output| match output {
+            Output::Decision(decision) => Some(decision),
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// Why a rule does not act.
+    pub(crate) fn why(&self) -> String {
+        format!("{:?} {:?}", self.engine.status(), self.engine.dropped(RULE))
+    }
+}
+
+/// What is known of a rank: its number, and that it may start teams of threads.
+pub(crate) fn facts(rank: u32) -> ProcessFacts {
+    ProcessFacts {
+        rank: Some(rank),
+        libraries: ["libgomp.so.1".to_string()].into(),
+        ..ProcessFacts::default()
+    }
+}
+
+/// The rule of a text with some of its parameters replaced.
+pub(crate) fn checked(source: &str, parameters: &[(&str, &str)]) -> CheckedRule {
+    let overrides = parameters
+        .iter()
+        .map(|(name, value)| ((*name).to_string(), (*value).to_string()));
+    RuleFile::parse(source)
+        .and_then(|file| file.check(&overrides.collect()))
+        .unwrap_or_else(|wrong| panic!("{}", rules::render("rule.yaml", source, &wrong)))
+}
+
+/// What a decision writes to a variable.
+pub(crate) fn written(decision: &Decision, variable: &str) -> Option<f64> {
+    decision.changes.iter().find_map(|change| match &change.action {
+        Action::Set {
+            variable: source,
+            value: Scalar::Number(value),
+            ..
+        } if source.to_string() == variable => Some(*value),
+        _ => None,
+    })
+}
+
+fn time(ms: f64) -> Time {
+    Time((ms * 1e6).round() as u64)
+}
+
+/// The values of formulas, each of which may use those before it, in a rule that has nothing else.
+pub(crate) fn formulas(lines: &[&str]) -> Shut {
+    let metrics: Vec<String> = lines.iter().map(|line| format!("  {line}\n")).collect();
+    let source = format!(
+        "rule: paper\nabout: Formulas as they are printed.\nroles:\n  rank: rank >= 0\nwindows:\n  second: {{every: 1s}}\nmetrics:\n{}",
+        metrics.concat()
+    );
+    let mut bench = Bench::new(&source, 1);
+    bench.tick(1000.0);
+    bench.shut().remove(0)
+}
+
+/// The value of the last of some formulas.
+pub(crate) fn last_of(lines: &[&str]) -> f64 {
+    let last = lines.last().and_then(|line| line.split([':', '(']).next());
+    formulas(lines).value(last.unwrap_or_default())
+}
+
+/// Equal to so many digits behind the point.
+#[track_caller]
+pub(crate) fn near(found: f64, expected: f64, digits: i32, what: &str) {
+    let off = 0.500_001 * 10_f64.powi(-digits);
+    assert!(
+        (found - expected).abs() <= off,
+        "{what}: {found} is not {expected} to {digits} digits"
+    );
+}
+
+/// Rows of a table: what it is, with its section, a formula that may use what is given, its value and how many digits
+/// behind the point of it are right.
+#[track_caller]
+pub(crate) fn table(given: &[&str], rows: &[(&str, &str, f64, i32)]) {
+    let named: Vec<String> = rows
+        .iter()
+        .enumerate()
+        .map(|(row, (_, formula, ..))| format!("row_{row}: {formula}"))
+        .collect();
+    let lines: Vec<&str> = given
+        .iter()
+        .copied()
+        .chain(named.iter().map(String::as_str))
+        .collect();
+    let shut = formulas(&lines);
+    for (row, (what, _, expected, digits)) in rows.iter().enumerate() {
+        near(shut.value(&format!("row_{row}")), *expected, *digits, what);
+    }
+}

@@ -1,0 +1,372 @@
+//! S1, MATE for MPI (2010): adjusting factoring, events and what its tables give.
+
+use proptest::prelude::*;
+
+use crate::bench::{Bench, formulas, last_of, near, shipped, table, written};
+
+#[test]
+fn s1_eq_4_1_the_bound_of_the_greatest_of_n_samples() {
+    // S1 Eq. 4.1: (N-1)/sqrt(2N-1) <= sqrt(N/2), the same σ on both sides; closest for many workers.
+    let given = [
+        "room(N): sqrt(N / 2) - (N - 1) / sqrt(2 * N - 1)",
+        "share(N): (N - 1) / sqrt(2 * N - 1) / sqrt(N / 2)",
+    ];
+    table(
+        &given,
+        &[
+            ("S1 Eq. 4.1 one worker", "room(1)", 0.5_f64.sqrt(), 12),
+            ("S1 Eq. 4.1 two workers", "room(2)", 0.422_650, 6),
+            (
+                "S1 Eq. 4.1 a million workers, one by the other",
+                "share(1000000)",
+                1.0,
+                5,
+            ),
+        ],
+    );
+    let least = last_of(&[given[0], "least: min(room(N) for N in 1 to 10000)"]);
+    assert!(least > 0.0, "S1 Eq. 4.1: {least}");
+}
+
+#[test]
+fn s1_eq_4_2_to_4_4_the_factors_make_the_bound_the_optimum() {
+    let given = [
+        "N: 4",
+        "M: 1000",
+        "mu: 2ms",
+        "sigma: 0.5ms",
+        "x_0: 1 + sigma * sqrt(N / 2) / mu",
+        "F_0: M / (x_0 * N)",
+        "R: M - F_0 * N",
+        "x_j: 2 + sigma * sqrt(N / 2) / mu",
+        "F_j: R / (x_j * N)",
+        "bound(F): (mu * F + sigma * F * sqrt(N / 2)) / 1ms",
+    ];
+    table(
+        &given,
+        &[
+            (
+                "S1 Eq. 4.2 with 4.3 is the optimum μ·M/N, ms",
+                "bound(F_0)",
+                500.0,
+                9,
+            ),
+            (
+                "S1 Eq. 4.4 leaves as much as a chunk takes, ms",
+                "bound(F_j) - mu * (R / N - F_j) / 1ms",
+                0.0,
+                9,
+            ),
+            // §4.2.1 prints μ·N/2 where the sentence before has the optimum, μ·M/N.
+            ("S1 §4.2.1 as printed, ms", "mu * N / 2 / 1ms", 4.0, 9),
+        ],
+    );
+}
+
+/// Workers, tasks, μ and σ of a task's time (ms), c, f_0, f_j, tasks of a chunk of each batch, least chunk, what is left.
+type Vector = (u32, u32, f64, f64, f64, f64, f64, &'static [u32], u32, u32);
+
+/// S1, the digest's test vectors of adjusting factoring (§9.1), for Eq. 4.3 and 4.4.
+const FACTORS: [Vector; 4] = [
+    (
+        4,
+        1000,
+        2.0,
+        0.5,
+        0.353_553,
+        0.738_796,
+        0.424_889,
+        &[184, 28, 16, 9, 5],
+        5,
+        32,
+    ),
+    (4, 1000, 2.0, 0.0, 0.0, 1.0, 0.5, &[250], 5, 0),
+    (
+        2,
+        1000,
+        1.0,
+        1.0,
+        1.0,
+        0.5,
+        0.333_333,
+        &[250, 83, 55, 37, 25, 16, 11, 7, 5],
+        5,
+        22,
+    ),
+    (
+        7,
+        786_420,
+        1.0,
+        0.25,
+        0.467_707,
+        0.681_335,
+        0.405_234,
+        &[76545, 14507, 8628, 5132, 3052, 1816, 1080, 642, 382, 227, 135],
+        100,
+        1398,
+    ),
+];
+
+#[test]
+fn s1_eq_4_3_and_4_4_factors() {
+    for (workers, tasks, mu, sigma, c, f_0, f_j, ..) in FACTORS {
+        let given = [
+            format!("N: {workers}"),
+            format!("mu: {mu}ms"),
+            format!("sigma: {sigma}ms"),
+        ];
+        let mut lines: Vec<&str> = given.iter().map(String::as_str).collect();
+        lines.extend([
+            "c: sigma * sqrt(N / 2) / mu",
+            "f_0: 1 / (1 + c)",
+            "f_j: 1 / (2 + c)",
+        ]);
+        let shut = formulas(&lines);
+        let what = format!("S1 §9.1 N = {workers}, M = {tasks}, σ = {sigma}");
+        near(shut.value("c"), c, 6, &what);
+        near(shut.value("f_0"), f_0, 6, &what);
+        near(shut.value("f_j"), f_j, 6, &what);
+    }
+    // The digest has 0.405235 in its last row: 1 / 2.467707 is 0.405234.
+    assert!((last_of(&["f_j: 1 / (2 + 25% * sqrt(7 / 2))"]) - 0.405_235).abs() > 0.5e-6);
+}
+
+/// A master that makes batches of the shares that the rule sets, and workers of these task times (ms).
+struct Farm {
+    bench: Bench,
+    times: Vec<f64>,
+    number: u32,
+    shares: [f64; 3],
+    /// In which iteration each share was written, and what.
+    writes: Vec<(u32, usize, f64)>,
+}
+
+impl Farm {
+    fn new(times: Vec<f64>) -> Farm {
+        Farm {
+            bench: Bench::new(shipped("adjusting-factoring"), times.len() as u32 + 1).applying(),
+            times,
+            number: 0,
+            shares: [f64::NAN; 3],
+            writes: Vec::new(),
+        }
+    }
+
+    /// An iteration of so many tasks and at most so many batches: tasks of the chunks of each, and what is left.
+    fn iteration(&mut self, tasks: u32, least: u32, most: usize) -> (Vec<u32>, u32) {
+        let workers = self.times.len() as u32;
+        let start = 1000.0 + f64::from(self.number) * 1e6;
+        self.told(start);
+        let number = f64::from(self.number);
+        let (mut at, mut left, mut sizes) = (start + 1.0, tasks, Vec::new());
+        self.bench.hit("begin", 0, start, 0.0, &[number, workers.into()]);
+        while left > 0 && sizes.len() < most {
+            let share = self.shares[sizes.len().min(2)];
+            let chunk = (share * f64::from(left) / f64::from(workers)) as u32;
+            if chunk < least {
+                break;
+            }
+            let batch = sizes.len() as f64;
+            at += 1.0;
+            self.bench.hit("batch", 0, at, 0.0, &[batch, workers.into()]);
+            let mut longest: f64 = 0.0;
+            for (worker, time) in (1..).zip(&self.times) {
+                let took = f64::from(chunk) * time;
+                self.bench.hit(
+                    "send",
+                    0,
+                    at + 0.1 * f64::from(worker),
+                    0.0,
+                    &[worker.into(), batch, chunk.into()],
+                );
+                self.bench
+                    .hit("compute", worker, at + 5.0 + took, took, &[number, batch]);
+                longest = longest.max(took);
+            }
+            at += longest + 10.0;
+            (0..=workers).for_each(|rank| self.bench.watermark(rank, at));
+            self.told(at);
+            left -= chunk * workers;
+            sizes.push(chunk);
+        }
+        self.bench.hit("end", 0, at + 10.0, 0.0, &[]);
+        (0..=workers).for_each(|rank| self.bench.watermark(rank, at + 20.0));
+        self.told(at + 20.0);
+        self.number += 1;
+        (sizes, left)
+    }
+
+    fn told(&mut self, at: f64) {
+        for decision in self.bench.tick(at) {
+            for (place, name) in ["F0", "F1", "F2"].into_iter().enumerate() {
+                if let Some(value) = written(&decision, name) {
+                    self.shares[place] = value;
+                    self.writes.push((self.number, place, value));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn s1_4_2_1_the_batches_of_adjusting_factoring() {
+    for (workers, tasks, mu, sigma, _, f_0, f_j, chunks, least, left) in FACTORS {
+        // Half of the workers below μ and half above, one at μ where their number is odd.
+        let half = f64::from(workers / 2 * 2);
+        let away = sigma * (f64::from(workers) / half).sqrt();
+        let time = |worker: u32| match worker % 2 {
+            _ if worker == workers && workers % 2 == 1 => mu,
+            0 => mu + away,
+            _ => mu - away,
+        };
+        let mut farm = Farm::new((1..=workers).map(time).collect());
+        let what = format!("S1 §9.1 N = {workers}, M = {tasks}, σ = {sigma}");
+        // S1 §4.2.1 step 1: all batches of the first iteration are halves of what is left.
+        let (first, _) = farm.iteration(64 * workers, 1, 3);
+        assert_eq!(first, [32, 16, 8], "{what}: {}", farm.bench.why());
+        assert_eq!(
+            farm.writes[..3],
+            [(0, 0, 0.5), (0, 1, 0.5), (0, 2, 0.5)],
+            "{what}"
+        );
+        let later: Vec<usize> = farm.writes[3..].iter().map(|(_, place, _)| *place).collect();
+        assert!(!later.contains(&2), "{what}: F2 is kept in the first iteration");
+        let (found, rest) = farm.iteration(tasks, least, 100);
+        near(farm.shares[0], f_0, 6, &what);
+        near(farm.shares[1], f_j, 6, &what);
+        near(farm.shares[2], f_j, 6, &what);
+        assert_eq!((found.as_slice(), rest), (chunks, left), "{what}");
+    }
+}
+
+type Event = (&'static str, u32, f64, f64, Vec<f64>);
+
+/// Two iterations with the events of S1 §9.1; worker 1 has a second chunk of the batch, of half as many tasks.
+fn events() -> Vec<Event> {
+    let mut events: Vec<Event> = Vec::new();
+    for number in 0..2_u32 {
+        let start = 1000.0 + 2000.0 * f64::from(number);
+        events.push(("begin", 0, start, 0.0, vec![number.into(), 4.0]));
+        events.push(("batch", 0, start + 1.0, 0.0, vec![0.0, 5.0]));
+        for (worker, took) in (1_u32..).zip([400.0, 500.0, 300.0, 600.0]) {
+            let sent = start + 1.0 + f64::from(worker);
+            events.push(("send", 0, sent, 0.0, vec![worker.into(), 0.0, 200.0]));
+            events.push((
+                "compute",
+                worker,
+                sent + 1.0 + took,
+                took,
+                vec![number.into(), 0.0],
+            ));
+        }
+        events.push(("send", 0, start + 10.0, 0.0, vec![1.0, 0.0, 100.0]));
+        events.push(("compute", 1, start + 700.0, 225.0, vec![number.into(), 0.0]));
+        events.push(("end", 0, start + 900.0, 0.0, vec![]));
+    }
+    events
+}
+
+/// What is set to F0, F1 and F2 when the events are delivered in this order.
+fn set_by(order: &[usize]) -> Vec<(String, f64)> {
+    let events = events();
+    let mut bench = Bench::new(shipped("adjusting-factoring"), 5).applying();
+    let mut decided = bench.until(10.0);
+    for place in order {
+        let (probe, rank, end, took, reads) = &events[*place];
+        bench.hit(probe, *rank, *end, *took, reads);
+    }
+    decided.extend(bench.until(10_000.0));
+    let of = |name: &str| -> Vec<(String, f64)> {
+        let values = decided.iter().filter_map(|decision| written(decision, name));
+        values.map(|value| (name.to_string(), value)).collect()
+    };
+    [of("F0"), of("F1"), of("F2")].concat()
+}
+
+#[test]
+fn s1_8_a_worker_with_two_chunks_of_a_batch_has_each_paired_with_its_send() {
+    let order: Vec<usize> = (0..events().len()).collect();
+    // C = 2.0, 2.5, 1.5, 3.0 and 2.25 ms; paired otherwise, worker 1 had 4.0 and 1.125 ms.
+    let c = last_of(&[
+        "squares: 0.25 ^ 2 + 0.25 ^ 2 + 0.75 ^ 2 + 0.75 ^ 2",
+        "c: sqrt(squares / 5) / 2.25 * sqrt(4 / 2)",
+    ]);
+    let set = set_by(&order);
+    let last = |name: &str| set.iter().rfind(|(known, _)| known == name).unwrap().1;
+    near(last("F0"), 1.0 / (1.0 + c), 9, "S1 §8 erratum 9, F0");
+    near(last("F2"), 1.0 / (2.0 + c), 9, "S1 §8 erratum 9, F2");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn s1_8_computations_that_arrive_before_their_sends_or_their_batch_change_nothing(
+        order in Just((0..events().len()).collect::<Vec<usize>>()).prop_shuffle(),
+    ) {
+        // S1 §8 errata 10 and 11: the events of master and workers come over different connections.
+        let in_time: Vec<usize> = (0..order.len()).collect();
+        prop_assert_eq!(set_by(&order), set_by(&in_time));
+    }
+}
+
+#[test]
+fn s1_9_3_events_of_an_iteration() {
+    // S1 §9.3: master 2 + B + 2K events, workers 2K in all, with seven workers, eleven batches and 77 chunks; a span is two.
+    table(
+        &["B: 11", "K: 7 * B"],
+        &[("S1 §9.3 events", "2 + B + 2 * K + 2 * K", 321.0, 9)],
+    );
+}
+
+#[test]
+fn s1_5_5_tables_5_5_and_5_6() {
+    // S1 Table 5.5, s: workers, Xfire, observed, tuned; then in percent the overhead, the gain over observed, over Xfire; the speedup
+    // over two workers.
+    let plain = [
+        (2, 529.6, 559.99, 545.14, 30.39, 5.74, 2.65, -2.93, 1.00),
+        (3, 381.61, 414.5, 391.83, 32.89, 8.62, 5.47, -2.68, 1.39),
+        (4, 305.06, 336.5, 305.96, 31.44, 10.31, 9.08, -0.30, 1.74),
+        (5, 264.95, 299.46, 257.9, 34.51, 13.03, 13.88, 2.66, 2.00),
+        (6, 229.27, 261.46, 226.27, 32.19, 14.04, 13.46, 1.31, 2.31),
+        (7, 209.94, 242.27, 203.59, 32.33, 15.40, 15.97, 3.02, 2.52),
+    ];
+    for (workers, xfire, observed, tuned, seconds, overhead, over_observed, over_xfire, speedup) in plain {
+        let given = [
+            format!("xfire: {xfire}s"),
+            format!("observed: {observed}s"),
+            format!("tuned: {tuned}s"),
+        ];
+        let given: Vec<&str> = given.iter().map(String::as_str).collect();
+        let what = format!("S1 Table 5.5, {workers} workers");
+        let rows = [
+            (what.as_str(), "(observed - xfire) / 1s", seconds, 2),
+            (&what, "100 * (observed - xfire) / xfire", overhead, 2),
+            (&what, "100 * (observed - tuned) / observed", over_observed, 2),
+            (&what, "100 * (xfire - tuned) / xfire", over_xfire, 2),
+            (&what, "529.6s / xfire", speedup, 2),
+        ];
+        table(&given, &rows);
+    }
+    // S1 Table 5.6, s: the same with an imbalance; the gain as printed is cut off, not rounded.
+    let heavy = [
+        (2, 648.28, 629.63, 2.9, 2.88, 18.65),
+        (3, 460.34, 453.16, 1.5, 1.56, 7.18),
+        (4, 393.37, 360.03, 8.4, 8.48, 33.34),
+        (5, 322.82, 290.23, 10.09, 10.10, 32.59),
+        (6, 276.17, 246.97, 10.57, 10.57, 29.20),
+        (7, 252.74, 220.8, 12.63, 12.64, 31.94),
+    ];
+    for (workers, slow, tuned, printed, gain, seconds) in heavy {
+        let given = [format!("slow: {slow}s"), format!("tuned: {tuned}s")];
+        let given: Vec<&str> = given.iter().map(String::as_str).collect();
+        let what = format!("S1 Table 5.6, {workers} workers");
+        let rows = [
+            (what.as_str(), "100 * (slow - tuned) / slow", gain, 2),
+            (&what, "(slow - tuned) / 1s", seconds, 2),
+        ];
+        table(&given, &rows);
+        let found: f64 = gain;
+        assert!((found - printed).abs() < 0.1, "{what}");
+    }
+}

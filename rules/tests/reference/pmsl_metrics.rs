@@ -1,0 +1,371 @@
+//! S2, PMSL and G-PM (2009): its example metrics A to E, its three probes, and how what arrives in any order is joined by virtual
+//! time.
+
+use proptest::prelude::*;
+use rules::{Observation, ProcessId, Time};
+
+use crate::bench::{Bench, near, shipped};
+
+const MS: u64 = 1_000_000;
+
+/// The ranks of Fig. 6.10, p1 to p3: begin and end of the loop and time in barriers, by virtual time.
+const LOOPS: [[(f64, f64, f64); 3]; 2] = [
+    [(100.0, 150.0, 12.0), (105.0, 152.0, 4.0), (98.0, 149.0, 20.0)],
+    [(200.0, 260.0, 30.0), (201.0, 261.0, 24.0), (203.0, 258.0, 9.0)],
+];
+
+fn loops(bench: &mut Bench) {
+    for (vt, ranks) in (1_u32..).zip(LOOPS) {
+        for (rank, (begin, end, barrier)) in (0..).zip(ranks) {
+            bench.hit("start", rank, begin, 0.0, &[vt.into()]);
+            bench.hit("barrier", rank, end - 1.0, barrier / 2.0, &[]);
+            bench.hit("barrier", rank, begin + barrier / 2.0 + 1.0, barrier / 2.0, &[]);
+            bench.hit("stop", rank, end, 0.0, &[]);
+        }
+    }
+}
+
+#[test]
+fn s2_fig_6_7_listing_a_load_imbalance_at_a_barrier() {
+    let mut bench = Bench::new(shipped("barrier-imbalance"), 3);
+    loops(&mut bench);
+    // What is outside of the loop does not count.
+    bench.hit("barrier", 1, 180.0, 15.0, &[]);
+    bench.until(1000.0);
+    let shut = bench.shut();
+    // (max ΔB - min ΔB) / ΔT of rank 0, by virtual time.
+    let expected = [(20.0 - 4.0) / 50.0, (30.0 - 9.0) / 60.0];
+    assert_eq!(shut.len(), expected.len());
+    for (shut, expected) in shut.iter().zip(expected) {
+        near(shut.value("imbalance"), expected, 9, "S2 Fig. 6.7");
+    }
+}
+
+#[test]
+fn s2_fig_6_7_as_the_language_writes_it_with_the_time_of_one_mpi_call() {
+    let printed = include_str!("../rules/barrier-imbalance.yaml");
+    let mut bench = Bench::new(printed, 3);
+    for (vt, ranks) in (1_u32..).zip(LOOPS) {
+        for (rank, (begin, end, barrier)) in (0..).zip(ranks) {
+            bench.hit("loop.entry", rank, begin, 0.0, &[vt.into()]);
+            bench.call("MPI_Barrier", rank, end - 1.0, barrier);
+            bench.call("MPI_Send", rank, begin + 5.0, 3.0);
+            bench.hit("loop", rank, end, end - begin, &[vt.into()]);
+        }
+    }
+    bench.until(1000.0);
+    let shut = bench.shut();
+    assert_eq!(shut.len(), 2, "{}", bench.why());
+    for (shut, expected) in shut.iter().zip([16.0 / 50.0, 21.0 / 60.0]) {
+        near(shut.value("imbalance"), expected, 9, "S2 Fig. 6.7");
+    }
+}
+
+#[test]
+fn s2_6_8_what_is_lost_at_one_virtual_time_does_not_move_the_others() {
+    // S2 §6.8.1 joins by the place in a queue: one token less and all that follow are joined wrongly. By virtual time the
+    // loop that lacks its begin in a rank has no value, and the next is right.
+    let mut bench = Bench::new(
+        &shipped("barrier-imbalance").replace("key: vt}", "key: vt, timeout: 5s}"),
+        3,
+    );
+    for (vt, ranks) in (1_u32..).zip(LOOPS) {
+        for (rank, (begin, end, barrier)) in (0..).zip(ranks) {
+            if (vt, rank) == (1, 1) {
+                bench.observe(Observation::Lost {
+                    process: ProcessId(1),
+                    from: Time(100 * MS),
+                    to: Time(120 * MS),
+                });
+            } else {
+                bench.hit("start", rank, begin, 0.0, &[vt.into()]);
+            }
+            bench.hit("barrier", rank, end - 1.0, barrier, &[]);
+            bench.hit("stop", rank, end, 0.0, &[]);
+        }
+    }
+    bench.until(10_000.0);
+    let shut = bench.shut();
+    let told: Vec<&str> = shut.iter().map(|shut| shut.told("imbalance")).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    // An explicit error value that spreads (§6.8.2), with its reason.
+    assert!(told[0].starts_with("none ("), "{told:?}");
+    near(shut[1].value("imbalance"), 21.0 / 60.0, 9, "S2 §6.8.1");
+}
+
+#[test]
+fn s2_fig_7_1_listing_b_iterations_in_an_interval() {
+    let mut bench = Bench::new(shipped("loop-counter"), 3);
+    // S2 §7.2: 400 events a second from one rank, three in the second interval.
+    for (second, counts) in (0_u32..).zip([[0, 0, 0], [400, 0, 20], [403, 0, 20]]) {
+        for (rank, count) in (0..).zip(counts) {
+            bench.totals("iteration", rank, f64::from(second) * 1000.0, count, 0.0);
+        }
+        bench.tick(f64::from(second) * 1000.0);
+    }
+    let shut = bench.shut();
+    assert_eq!(shut.len(), 2, "one value for each interval, however many events");
+    for (shut, iterations) in shut.iter().zip([400.0, 3.0]) {
+        assert_eq!(
+            shut.rows("iterations"),
+            (0.0, iterations),
+            "S2 Fig. 7.1: {shut:?}"
+        );
+        assert_eq!(shut.rows("rate"), (0.0, iterations));
+    }
+}
+
+/// Listings C and D as they are printed: from the end of the iteration before, by the virtual time less one.
+const SHIFTED: &str = "\
+rule: shifted
+about: Iteration time and share of communication.
+roles:
+  rank: rank >= 0
+probes:
+  end:     {role: rank, entry: iteration_end}
+  send:    {role: rank, span: MPI_Send}
+  receive: {role: rank, span: MPI_Recv}
+capture:
+  end.vt: arg(0)
+windows:
+  turn: {from: end, key: vt}
+metrics:
+  communicating: sum(send.duration) by process + sum(receive.duration) by process
+  stamp: first(end.time) by process
+  time:  stamp - stamp[-1]
+  share: 100% * communicating[-1] / time
+  worst: max(share)
+";
+
+#[test]
+fn s2_fig_7_6_listing_c_mean_iteration_time() {
+    let mut bench = Bench::new(SHIFTED, 2);
+    // Ends of iterations of two ranks: the time at vt less the time at vt - 1.
+    let ends = [
+        [10.0, 12.0],
+        [30.0, 40.0],
+        [45.0, 65.0],
+        [70.0, 80.0],
+        [95.0, 99.0],
+    ];
+    for (vt, of_ranks) in (1_u32..).zip(ends) {
+        for (rank, end) in (0..).zip(of_ranks) {
+            bench.hit("end", rank, end, 0.0, &[vt.into()]);
+        }
+    }
+    bench.until(1000.0);
+    let shut = bench.shut();
+    assert_eq!(shut.len(), 4);
+    assert!(
+        shut[0].told("time").starts_with("none"),
+        "there is no vt - 1 of the first"
+    );
+    let expected = [(20.0, 28.0), (15.0, 25.0), (15.0, 25.0)];
+    for (shut, (least, most)) in shut[1..].iter().zip(expected) {
+        let (low, high) = shut.rows("time");
+        near(low * 1e3, least, 6, "S2 Fig. 7.6");
+        near(high * 1e3, most, 6, "S2 Fig. 7.6");
+    }
+}
+
+#[test]
+fn s2_fig_7_8_listing_d_the_greatest_share_of_communication() {
+    let mut bench = Bench::new(SHIFTED, 2);
+    for vt in 1..=4_u32 {
+        for rank in 0..2 {
+            let end = f64::from(vt) * 100.0 + f64::from(rank) * 7.0;
+            bench.hit("end", rank, end, 0.0, &[vt.into()]);
+            // 10 vt ms of sending, and 5 ms of receiving for rank 1.
+            let sending = 10.0 * f64::from(vt);
+            bench.hit("send", rank, end + 50.0, sending, &[]);
+            bench.hit("receive", rank, end + 60.0, 5.0 * f64::from(rank), &[]);
+        }
+    }
+    bench.until(1000.0);
+    let shut = bench.shut();
+    assert_eq!(shut.len(), 3);
+    // Of vt 2: what was between the ends of 1 and 2, in 100 ms.
+    for (shut, (rank_0, rank_1)) in shut[1..].iter().zip([(10.0, 15.0), (20.0, 25.0)]) {
+        let (low, high) = shut.rows("share");
+        near(low * 100.0, rank_0, 6, "S2 Fig. 7.8, percent");
+        near(high * 100.0, rank_1, 6, "S2 Fig. 7.8, percent");
+        near(shut.value("worst") * 100.0, rank_1, 6, "S2 Fig. 7.8, percent");
+    }
+}
+
+#[test]
+fn s2_fig_6_6_listing_e_send_volume_of_an_interaction() {
+    let mut bench = Bench::new(shipped("send-volume"), 3);
+    for vt in 1..=3_u32 {
+        for rank in 0..3 {
+            let at = f64::from(vt) * 100.0 + f64::from(rank);
+            bench.hit("begin", rank, at, 0.0, &[vt.into()]);
+            for message in 1..=2_u32 {
+                bench.hit(
+                    "send",
+                    rank,
+                    at + f64::from(message),
+                    0.0,
+                    &[(vt * (rank + 1) * message).into()],
+                );
+            }
+            bench.hit("end", rank, at + 10.0, 0.0, &[]);
+            // Between two interactions.
+            bench.hit("send", rank, at + 20.0, 0.0, &[1000.0]);
+        }
+    }
+    bench.until(1000.0);
+    let shut = bench.shut();
+    assert_eq!(shut.len(), 3);
+    let mut sum = 0.0;
+    for (vt, shut) in (1_u32..).zip(&shut) {
+        // 8 B × vt × (1 + 2 + 3) × (1 + 2)
+        let volume = f64::from(8 * vt * 18);
+        sum += volume;
+        near(
+            shut.value("volume"),
+            volume,
+            6,
+            "S2 Fig. 6.6, of one virtual time",
+        );
+        near(shut.value("recent"), sum, 6, "S2 Fig. 6.6, of an interval");
+    }
+}
+
+/// The three probes of Fig. 6.3: empty functions that mark places, which several metrics use.
+const PROBES: &str = "\
+rule: probes
+about: A region with a residuum, and iterations in it.
+roles:
+  rank: rank >= 0
+probes:
+  begin: {role: rank, entry: region_begin_event}
+  end:   {role: rank, entry: region_end_event}
+  turn:  {role: rank, entry: probe_in_iteration}
+capture:
+  begin.vt:     arg(0) as i32
+  end.vt:       arg(0) as i32
+  end.residuum: residuum as f64        # an argument of this type is in a register that no probe can read
+  turn.number:  arg(0) as i32
+windows:
+  region: {from: begin, to: end, key: vt}
+metrics:
+  turns:       count(turn) by process
+  last_turn:   max(turn.number)
+  took:        last(end.time) by process - first(begin.time) by process
+  residuum:    max(end.residuum)
+  convergence: residuum / residuum[-1]
+";
+
+#[test]
+fn s2_fig_6_3_three_probes_serve_many_metrics_and_carry_data() {
+    let mut bench = Bench::new(PROBES, 2);
+    for vt in 1..=3_u32 {
+        for rank in 0..2_u32 {
+            let at = f64::from(vt) * 100.0 + f64::from(rank);
+            bench.hit("begin", rank, at, 0.0, &[vt.into()]);
+            for turn in 1..=vt + rank {
+                bench.hit("turn", rank, at + f64::from(turn), 0.0, &[turn.into()]);
+            }
+            bench.hit(
+                "end",
+                rank,
+                at + 40.0 + f64::from(rank),
+                0.0,
+                &[vt.into(), 1.0 / f64::from(1 << vt)],
+            );
+        }
+    }
+    bench.until(1000.0);
+    let shut = bench.shut();
+    assert_eq!(shut.len(), 3);
+    assert!(shut[0].told("convergence").starts_with("none"));
+    for (vt, shut) in (1_u32..).zip(&shut) {
+        assert_eq!(
+            shut.rows("turns"),
+            (vt.into(), (vt + 1).into()),
+            "S2 Fig. 6.3 probe_in_iteration"
+        );
+        assert_eq!(shut.value("last_turn"), f64::from(vt + 1));
+        let (least, most) = shut.rows("took");
+        near(least * 1e3, 40.0, 6, "S2 Fig. 6.3 begin and end");
+        near(most * 1e3, 41.0, 6, "S2 Fig. 6.3 begin and end");
+        near(
+            shut.value("residuum"),
+            1.0 / f64::from(1 << vt),
+            12,
+            "S2 Fig. 6.3 residuum",
+        );
+        if vt > 1 {
+            // S2 §6.2.1: `probe(p, vt-1)`.
+            near(shut.value("convergence"), 0.5, 12, "S2 §6.4 shifted virtual time");
+        }
+    }
+}
+
+/// Barriers of each rank, awaited.
+fn awaited() -> String {
+    let complete = "key: vt, complete: {rank: count(barrier) == 2}}";
+    shipped("barrier-imbalance").replace("key: vt}", complete)
+}
+
+/// What a rank hands in at a place of the order: a hit by its number, or its watermark.
+fn hits_of_loops() -> Vec<(&'static str, u32, f64, f64, Vec<f64>)> {
+    let mut hits = Vec::new();
+    for (vt, ranks) in (1_u32..).zip(LOOPS) {
+        for (rank, (begin, end, barrier)) in (0..).zip(ranks) {
+            hits.push(("start", rank, begin, 0.0, vec![vt.into()]));
+            hits.push((
+                "barrier",
+                rank,
+                begin + barrier / 2.0 + 1.0,
+                barrier / 2.0,
+                vec![],
+            ));
+            hits.push(("barrier", rank, end - 1.0, barrier / 2.0, vec![]));
+            hits.push(("stop", rank, end, 0.0, vec![]));
+        }
+    }
+    hits
+}
+
+proptest! {
+    #[test]
+    fn s2_4_5_and_s0_4_5_2_completion_in_any_order_of_arrival(
+        order in Just((0..24).collect::<Vec<usize>>()).prop_shuffle(),
+        ticks in prop::collection::vec(prop::bool::weighted(0.3), 24),
+    ) {
+        // S0 §4.5.2 (completion conditions) and S2 §4.5 (join of what arrives asynchronously).
+        let hits = hits_of_loops();
+        let mut bench = Bench::new(&awaited(), 3);
+        for (place, tick) in order.iter().zip(&ticks) {
+            let (probe, rank, end, took, reads) = &hits[*place];
+            bench.hit(probe, *rank, *end, *took, reads);
+            if *tick {
+                bench.tick(10_000.0);
+            }
+        }
+        prop_assert!(bench.shut().is_empty(), "nothing closes before every rank has said that it is all");
+        for rank in [2, 0, 1] {
+            bench.watermark(rank, 20_000.0);
+            bench.tick(20_000.0 + f64::from(rank));
+        }
+        let shut = bench.shut();
+        let found: Vec<f64> = shut.iter().map(|shut| shut.value("imbalance")).collect();
+        prop_assert_eq!(found.len(), 2);
+        prop_assert!((found[0] - 0.32).abs() < 1e-9 && (found[1] - 0.35).abs() < 1e-9, "{:?}", found);
+    }
+}
+
+#[test]
+fn s0_4_5_2_a_region_without_all_its_barriers_is_not_complete() {
+    let mut bench = Bench::new(&awaited(), 3);
+    let mut hits = hits_of_loops();
+    hits.remove(1);
+    for (probe, rank, end, took, reads) in &hits {
+        bench.hit(probe, *rank, *end, *took, reads);
+    }
+    bench.until(20_000.0);
+    assert!(bench.shut().is_empty(), "one of rank 0's barriers is missing");
+    assert!(bench.shut().is_empty(), "and the next region waits for it");
+}

@@ -1,0 +1,495 @@
+//! Each shipped model and metric on a recording that was made from the numbers of its work: windows, metrics and decisions are
+//! those of the reference. The recordings are files, for `tuneagent replay` too; `TUNEAGENT_UPDATE=1` makes them anew.
+
+use rules::Measure;
+
+use crate::bench::{near, shipped, written};
+use crate::tape::{Tape, replayed};
+
+type Made = fn() -> Tape;
+
+/// Every recording and what makes it.
+const ALL: &[(&str, Made)] = &[
+    ("optimal-workers", optimal_workers),
+    ("workers-by-index", workers_by_index),
+    ("adjusting-factoring", adjusting_factoring),
+    ("factoring", factoring),
+    ("speedup", speedup),
+    ("network", network),
+    ("iteration-time", iteration_time),
+    ("barrier-imbalance", barrier_imbalance),
+    ("communication-share", communication_share),
+    ("efficiencies", efficiencies),
+    ("loop-counter", loop_counter),
+    ("mean-iteration-time", mean_iteration_time),
+    ("send-volume", send_volume),
+];
+
+/// S0 §5.1 with tl = 10 ms, λV = 90 ms, Tc = 160 ms: iterations of 300 ms with eight workers, then with five.
+fn optimal_workers() -> Tape {
+    let mut tape = Tape::new("optimal-workers", 9);
+    for number in 1..=12_u32 {
+        let (start, workers) = (f64::from(number) * 1000.0, if number < 7 { 8 } else { 5 });
+        tape.hit("begin", 0, start, 0.0, &[number.into(), workers.into()]);
+        for worker in 1..=workers {
+            let sent = start + 10.0 * f64::from(worker);
+            tape.hit("send", 0, sent, 10.0, &[1000.0]);
+            let took = 160.0 / f64::from(workers);
+            tape.hit("compute", worker, sent + 30.0 + took, took, &[number.into()]);
+            // First send, latency of each worker, λV, the last worker's own time.
+            let last = start + 10.0 + 10.0 * f64::from(workers) + 90.0 + took;
+            let before = 3.0 * f64::from(workers - worker);
+            tape.hit("reply", 0, last - before, 0.0, &[worker.into(), 100.0]);
+        }
+        tape.hit("end", 0, start + 300.0, 0.0, &[]);
+        tape.until(start + 900.0);
+    }
+    tape
+}
+
+/// S1 §9.2, second row: V = 2 MB, α = 0.5, Tc = 500 ms, with eight workers in use of 70.
+fn workers_by_index() -> Tape {
+    let mut tape = Tape::new("workers-by-index", 71);
+    for number in 0..6_u32 {
+        let start = f64::from(number) * 1000.0;
+        tape.hit("begin", 0, start, 0.0, &[number.into(), 8.0, 100.0]);
+        for worker in 1..=8_u32 {
+            let at = start + f64::from(worker);
+            tape.hit("send", 0, at, 0.0, &[1250.0]);
+            tape.hit("compute", worker, at + 63.0, 62.5, &[number.into()]);
+            tape.hit("receive", 0, at + 70.0, 0.0, &[1250.0]);
+        }
+        tape.hit("end", 0, start + 90.0, 0.0, &[]);
+        tape.until(start + 900.0);
+    }
+    tape
+}
+
+/// S1 §9.1: four chunks of 200 tasks in 400, 500, 300 and 600 ms, iteration by iteration.
+fn adjusting_factoring() -> Tape {
+    let mut tape = Tape::new("adjusting-factoring", 5);
+    tape.until(500.0);
+    for number in 0..3_u32 {
+        let start = f64::from(number + 1) * 1000.0;
+        tape.hit("begin", 0, start, 0.0, &[number.into(), 4.0]);
+        tape.hit("batch", 0, start + 1.0, 0.0, &[0.0, 4.0]);
+        for (worker, took) in (1_u32..).zip([400.0, 500.0, 300.0, 600.0]) {
+            let sent = start + 1.0 + f64::from(worker);
+            tape.hit("send", 0, sent, 0.0, &[worker.into(), 0.0, 200.0]);
+            tape.hit("compute", worker, sent + 1.0 + took, took, &[number.into(), 0.0]);
+        }
+        tape.until(start + 700.0);
+        tape.hit("end", 0, start + 800.0, 0.0, &[]);
+        tape.until(start + 900.0);
+    }
+    tape
+}
+
+/// S0 §5.2, digest §3.6: 1000 tasks, eight workers with μ = 10 ms and σ = 2 ms; first four even batches, then those of the model.
+fn factoring() -> Tape {
+    let mut tape = Tape::new("factoring", 9);
+    let batches: [&[u32]; 3] = [&[31, 31, 31, 32], MODEL, MODEL];
+    for (number, sizes) in (1_u32..).zip(batches) {
+        let start = f64::from(number) * 20_000.0;
+        tape.hit("begin", 0, start, 0.0, &[number.into(), 1000.0, 8.0]);
+        let mut at = start;
+        let mut busy = [start; 8];
+        for size in sizes {
+            for ((worker, time), busy) in (1..).zip([8.0, 12.0].repeat(4)).zip(&mut busy) {
+                at += 1.0;
+                tape.hit("send", 0, at, 0.0, &[(*size).into(), (*size).into()]);
+                let took = f64::from(*size) * time;
+                *busy = busy.max(at) + took;
+                tape.hit("work", worker, *busy, took, &[number.into(), (*size).into()]);
+            }
+            at += 200.0;
+            tape.until(at);
+        }
+        tape.hit("end", 0, start + 18_000.0, 0.0, &[]);
+        tape.until(start + 19_000.0);
+    }
+    tape
+}
+
+/// The chunks of the model, and the rest of twice as many tasks as workers.
+const MODEL: &[u32] = &[89, 15, 8, 5, 3, 2, 1, 1, 1];
+
+/// S4 §4.2 of the digest: T(4) = 2 s with f = 0.1, then T(16) = 0.7 s.
+fn speedup() -> Tape {
+    let mut tape = Tape::new("speedup", 1);
+    let parallel = 2000.0 * 0.9 / 1.3;
+    let phases = [(2000.0 - parallel, parallel, 4_u32, 3), (300.0, 400.0, 16, 6)];
+    let mut at = 1000.0;
+    for (sequential, parallel, threads, count) in phases {
+        for _ in 0..count {
+            tape.hit("step", 0, at, 0.0, &[]);
+            at += sequential + parallel;
+            tape.hit("loop", 0, at - 0.5, parallel, &[f64::NAN, threads.into()]);
+            tape.until(at - 0.25);
+        }
+    }
+    tape.hit("step", 0, at, 0.0, &[]);
+    tape.until(at + 1.0);
+    tape
+}
+
+/// S1 §5.4.2.1: round trips of 2·0.2 ms and 8e-6 ms for each byte.
+fn network() -> Tape {
+    let mut tape = Tape::new("network", 3);
+    for number in 0..25_u32 {
+        let start = f64::from(number) * 1000.0;
+        tape.hit("begin", 0, start, 0.0, &[number.into(), 100.0]);
+        for worker in 1..=2_u32 {
+            let tasks = f64::from(100 + 37 * ((number * worker) % 11) + 500 * worker);
+            let computed = f64::from(40 + number % 7 + 3 * worker);
+            let away = 2.0 * 0.2 + 8e-6 * (2.0 * tasks * 100.0);
+            let sent = start + 10.0 * f64::from(worker);
+            tape.hit("send", 0, sent, 0.0, &[worker.into(), tasks]);
+            tape.hit(
+                "compute",
+                worker,
+                sent + 0.3 + computed,
+                computed,
+                &[number.into()],
+            );
+            tape.hit("receive", 0, sent + away + computed, 0.0, &[worker.into(), tasks]);
+        }
+        tape.hit("end", 0, start + 200.0, 0.0, &[]);
+        tape.until(start + 500.0);
+    }
+    tape
+}
+
+/// S0 Fig. 4.8: the instants i1 to i10.
+fn iteration_time() -> Tape {
+    let mut tape = Tape::new("iteration-time", 2);
+    for number in 0..5_u32 {
+        let start = f64::from(number) * 100.0;
+        tape.hit("begin", 0, start + 1.0, 0.0, &[]);
+        tape.hit("divide", 0, start + 11.0, 0.0, &[]);
+        tape.hit("process", 0, start + 61.0, 45.0, &[]);
+        tape.hit("process", 1, start + 71.0, 51.0, &[]);
+        tape.hit("answer", 1, start + 77.0, 0.0, &[]);
+        tape.hit("receive", 0, start + 81.0, 0.0, &[]);
+        tape.hit("finalize", 0, start + 88.0, 7.0, &[]);
+        tape.until(start + 90.0);
+    }
+    tape
+}
+
+/// S2 Fig. 6.10: three ranks in a loop of 50 ms; they wait 12, 4 and 20 ms at barriers.
+fn barrier_imbalance() -> Tape {
+    let mut tape = Tape::new("barrier-imbalance", 3);
+    for vt in 1..=5_u32 {
+        for (rank, wait) in (0..).zip([12.0, 4.0, 20.0]) {
+            let start = f64::from(vt) * 100.0 + f64::from(rank);
+            tape.hit("start", rank, start, 0.0, &[vt.into()]);
+            tape.hit("barrier", rank, start + 49.0, wait, &[]);
+            tape.hit("stop", rank, start + 50.0, 0.0, &[]);
+            // Outside of the loop.
+            tape.hit("barrier", rank, start + 80.0, 5.0, &[]);
+        }
+        tape.until(f64::from(vt) * 100.0 + 90.0);
+    }
+    tape
+}
+
+/// S2 Fig. 7.8: of 100 ms both ranks send for 10 and rank 1 receives for 15.
+fn communication_share() -> Tape {
+    let mut tape = Tape::new("communication-share", 2);
+    for vt in 1..=5_u32 {
+        for rank in 0..2_u32 {
+            let begin = f64::from(vt) * 110.0 + f64::from(rank);
+            tape.hit("begin", rank, begin, 0.0, &[vt.into()]);
+            tape.hit("send", rank, begin + 30.0, 10.0, &[]);
+            tape.hit("receive", rank, begin + 60.0, 15.0 * f64::from(rank), &[]);
+            tape.hit("end", rank, begin + 100.0, 0.0, &[]);
+        }
+        tape.until(f64::from(vt) * 110.0 + 105.0);
+    }
+    tape
+}
+
+/// POP: four ranks in iterations of 120 ms; they are in MPI for 40, 60, 20 and 80 ms.
+fn efficiencies() -> Tape {
+    let mut tape = Tape::new("efficiencies", 4);
+    for number in 0..6_u32 {
+        let start = f64::from(number) * 130.0;
+        for (rank, in_mpi) in (0..).zip([40_u64, 60, 20, 80]) {
+            let before = u64::from(number) * in_mpi * 1_000_000;
+            tape.counter(Measure::MpiTime, rank, start, before);
+            tape.hit("begin", rank, start, 0.0, &[number.into()]);
+            tape.hit("step", rank, start + 120.0, 120.0, &[number.into()]);
+            tape.counter(Measure::MpiTime, rank, start + 120.0, before + in_mpi * 1_000_000);
+        }
+        tape.until(start + 125.0);
+    }
+    tape
+}
+
+/// S2 §7.2: 400 events a second from one rank.
+fn loop_counter() -> Tape {
+    let mut tape = Tape::new("loop-counter", 3);
+    for second in 0..=3_u32 {
+        for (rank, each) in (0..).zip([400, 0, 20]) {
+            tape.totals(
+                "iteration",
+                rank,
+                f64::from(second) * 1000.0,
+                u64::from(second) * each,
+                0.0,
+            );
+        }
+        tape.until(f64::from(second) * 1000.0);
+    }
+    tape
+}
+
+/// S2 Fig. 7.6: rank 0 needs 20, 15, 25 and 25 ms, rank 1 28, 25, 15 and 19 ms.
+fn mean_iteration_time() -> Tape {
+    let mut tape = Tape::new("mean-iteration-time", 2);
+    for (vt, of_ranks) in (1_u32..).zip([[20.0, 28.0], [15.0, 25.0], [25.0, 15.0], [25.0, 19.0]]) {
+        let begin = f64::from(vt) * 40.0;
+        for (rank, took) in (0..).zip(of_ranks) {
+            tape.hit("begin", rank, begin, 0.0, &[vt.into()]);
+            tape.hit("end", rank, begin + took, 0.0, &[]);
+        }
+        tape.until(begin + 35.0);
+    }
+    tape
+}
+
+/// S2 Fig. 6.6: in interaction vt rank r sends vt·(r+1) and twice as many items of 8 bytes.
+fn send_volume() -> Tape {
+    let mut tape = Tape::new("send-volume", 3);
+    for vt in 1..=3_u32 {
+        for rank in 0..3_u32 {
+            let at = f64::from(vt) * 100.0 + f64::from(rank);
+            tape.hit("begin", rank, at, 0.0, &[vt.into()]);
+            for message in 1..=2_u32 {
+                let items = vt * (rank + 1) * message;
+                tape.hit("send", rank, at + f64::from(message), 0.0, &[items.into()]);
+            }
+            tape.hit("end", rank, at + 10.0, 0.0, &[]);
+        }
+        tape.until(f64::from(vt) * 100.0 + 50.0);
+    }
+    tape
+}
+
+fn file(name: &str) -> String {
+    format!("{}/tests/recordings/{name}.rec", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test may read what it is about")]
+fn recorded(name: &str) -> Vec<u8> {
+    std::fs::read(file(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the files are made by the test that compares them"
+)]
+fn every_recording_is_what_the_numbers_of_its_work_make() {
+    let writes = std::env::var("TUNEAGENT_UPDATE").is_ok();
+    for (name, tape) in ALL {
+        let made = tape().bytes();
+        assert!(made.len() < 50_000, "{name}: {} bytes", made.len());
+        if writes {
+            std::fs::write(file(name), &made).unwrap();
+        }
+        assert!(
+            recorded(name) == made,
+            "{name}.rec is another: TUNEAGENT_UPDATE=1 makes it anew"
+        );
+    }
+}
+
+#[test]
+fn every_shipped_model_and_metric_has_a_recording_on_which_its_formulas_have_values() {
+    for (name, text) in rules::models() {
+        assert!(
+            ALL.iter().any(|(known, _)| known == name),
+            "{name} has no recording"
+        );
+        let shut = replayed(text, &recorded(name)).shut();
+        let last = shut.last().unwrap_or_else(|| panic!("{name}: no window closed"));
+        for (metric, told) in last.all() {
+            // How many iterations there will be is for the user to say.
+            let is_unknown = *name == "speedup" && ["remaining", "predicted"].contains(&metric);
+            assert!(
+                is_unknown || !told.starts_with("none"),
+                "{name}: {metric} is {told}"
+            );
+        }
+    }
+}
+
+/// Metrics of the last window of a rule on its recording: in ms, bytes, percent or plain, as the factor says.
+fn last_window(name: &str, expected: &[(&str, f64, f64, i32)]) {
+    let shut = replayed(shipped(name), &recorded(name)).shut();
+    for (metric, factor, value, digits) in expected {
+        near(
+            shut[shut.len() - 1].value(metric) * factor,
+            *value,
+            *digits,
+            &format!("{name}: {metric}"),
+        );
+    }
+}
+
+#[test]
+fn s0_5_1_optimal_workers_on_its_recording() {
+    let mut bench = replayed(shipped("optimal-workers"), &recorded("optimal-workers"));
+    // T(n) = 10n + 250/n ms: 111.25 ms with eight workers, 100 ms with five.
+    let first = bench.shut().remove(0);
+    near(
+        first.value("t_comm") * 1e3,
+        90.0,
+        6,
+        "S0 §5.1.1 communication time",
+    );
+    near(
+        first.value("lambda") * first.value("V") * 1e3,
+        90.0,
+        6,
+        "S0 §5.1.1 λV",
+    );
+    near(first.value("Tc") * 1e3, 160.0, 6, "S0 §5.1.1 Tc");
+    assert_eq!(first.value("best"), 5.0);
+    let decided = bench.decided();
+    assert_eq!(decided.len(), 1, "{}", bench.why());
+    assert_eq!(written(decided[0], "NOptWorkers"), Some(5.0));
+    assert_eq!(decided[0].expect.as_deref(), Some("100 ms"));
+}
+
+#[test]
+fn s1_5_4_2_workers_by_index_on_its_recording() {
+    last_window(
+        "workers-by-index",
+        &[
+            ("V", 1.0, 2e6, 6),
+            ("alpha", 1.0, 0.5, 9),
+            ("Tc", 1e3, 500.0, 6),
+            ("best", 1.0, 63.0, 9),
+        ],
+    );
+    let bench = replayed(shipped("workers-by-index"), &recorded("workers-by-index"));
+    let decided = bench.decided();
+    assert_eq!(
+        decided.first().and_then(|first| written(first, "NW")),
+        Some(63.0),
+        "{}",
+        bench.why()
+    );
+    assert_eq!(decided[0].expect.as_deref(), Some("16.2 ms"));
+}
+
+#[test]
+fn s1_5_4_1_adjusting_factoring_on_its_recording() {
+    let mut bench = replayed(shipped("adjusting-factoring"), &recorded("adjusting-factoring"));
+    // C = 2.0, 2.5, 1.5, 3.0 ms: μ = 2.25, σ = 0.559017.
+    for shut in bench.shut().iter().filter(|shut| shut.window == "iteration") {
+        near(shut.value("spread"), 0.351_364, 6, "S1 §9.1 c");
+    }
+    let of = |name: &str| -> Vec<f64> {
+        let all = bench.decided();
+        all.iter()
+            .filter_map(|decision| written(decision, name))
+            .collect()
+    };
+    for (name, expected) in [("F0", 0.739_993), ("F1", 0.425_285), ("F2", 0.425_285)] {
+        let values = of(name);
+        assert_eq!(values[0], 0.5, "{name} at the start");
+        near(values[1], expected, 6, name);
+    }
+}
+
+#[test]
+fn s0_5_2_factoring_on_its_recording() {
+    let mut bench = replayed(shipped("factoring"), &recorded("factoring"));
+    let shut = bench.shut();
+    let batches: Vec<_> = shut.iter().filter(|shut| shut.window == "batch").collect();
+    // Behind each batch of the second iteration the chunk of the next.
+    let found: Vec<f64> = batches[4..11].iter().map(|shut| shut.value("F")).collect();
+    assert_eq!(found, [15.0, 8.0, 5.0, 3.0, 2.0, 1.0, 1.0]);
+    let iteration = shut.iter().rfind(|shut| shut.window == "iteration").unwrap();
+    near(iteration.value("mu") * 1e3, 10.0, 6, "S0 §5.2 μ");
+    near(iteration.value("sigma") * 1e3, 2.0, 6, "S0 §5.2 σ");
+    assert_eq!(iteration.value("F_0"), 89.0);
+    let first = bench
+        .decided()
+        .iter()
+        .find_map(|decision| written(decision, "globalSizeFirst"));
+    assert_eq!(first, Some(89.0));
+}
+
+#[test]
+fn s4_4_3_1_speedup_on_its_recording() {
+    last_window(
+        "speedup",
+        &[
+            ("T_B", 1.0, 2.0, 9),
+            ("AF", 1.0, 3.077, 3),
+            ("S", 1.0, 8.791, 3),
+            ("efficiency", 100.0, 54.95, 2),
+        ],
+    );
+}
+
+#[test]
+fn s1_5_4_2_1_network_on_its_recording() {
+    last_window("network", &[("latency", 1e3, 0.2, 4), ("per_byte", 1e9, 8.0, 3)]);
+}
+
+#[test]
+fn s0_4_4_iteration_time_on_its_recording() {
+    let parts = [
+        ("T_Ini", 10.0),
+        ("T_Proc", 55.0),
+        ("T_Fin", 7.0),
+        ("T_Send", 11.0),
+        ("T_Recv", 4.0),
+        ("T_Ex", 87.0),
+    ];
+    last_window(
+        "iteration-time",
+        &parts.map(|(metric, time)| (metric, 1e3, time, 6)),
+    );
+}
+
+#[test]
+fn s2_metrics_on_their_recordings() {
+    last_window("barrier-imbalance", &[("imbalance", 1.0, 16.0 / 50.0, 9)]);
+    last_window(
+        "communication-share",
+        &[("worst", 100.0, 25.0, 6), ("highest", 100.0, 25.0, 6)],
+    );
+    last_window("loop-counter", &[("rate", 1.0, 140.0, 6)]);
+    last_window(
+        "mean-iteration-time",
+        &[
+            ("ranks", 1e3, 22.0, 6),
+            ("recent", 1e3, (24.0 + 20.0 + 20.0 + 22.0) / 4.0, 6),
+        ],
+    );
+    last_window(
+        "send-volume",
+        &[("volume", 1.0, 432.0, 6), ("recent", 1.0, 864.0, 6)],
+    );
+}
+
+#[test]
+fn pop_efficiencies_on_their_recording() {
+    // U = 80, 60, 100, 40 ms of 120: LB = U_avg/U_max, CE = U_max/E, PE = LB·CE = ΣU/(E·P).
+    let expected = [
+        ("load_balance", 70.0),
+        ("communication_efficiency", 100.0 / 1.2),
+        ("parallel_efficiency", 70.0 / 1.2),
+    ];
+    last_window(
+        "efficiencies",
+        &expected.map(|(metric, value)| (metric, 100.0, value, 6)),
+    );
+}

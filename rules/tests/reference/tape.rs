@@ -1,0 +1,303 @@
+//! Recordings of shipped rules: made from the numbers of the works, in the form the agent records, and replayed. No test is here.
+
+use rules::recording::{
+    Captured, CapturedType, Header, Hit, Place, ProbeDefinition, ProbeKey, Reader, Reason, Record, Writer,
+};
+use rules::{
+    Base, CheckedRule, Layout, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId, RuleId, Site,
+    Time,
+};
+
+use crate::bench::{Bench, checked, facts, shipped};
+
+/// A recording that is being made: what ranks do under one rule. Times are in milliseconds.
+pub(crate) struct Tape {
+    rule: CheckedRule,
+    functions: Vec<Function>,
+    ranks: u32,
+    records: Vec<(Time, Record)>,
+}
+
+/// A function with the labels of all that is captured at its hits.
+struct Function {
+    name: String,
+    is_span: bool,
+    captures: Vec<String>,
+}
+
+impl Tape {
+    pub(crate) fn new(rule: &str, ranks: u32) -> Tape {
+        let rule = checked(shipped(rule), &[]);
+        let mut functions: Vec<Function> = Vec::new();
+        for probe in &rule.plan().probes {
+            let known = functions.iter().position(|known| known.name == probe.function);
+            let place = known.unwrap_or_else(|| {
+                functions.push(Function {
+                    name: probe.function.clone(),
+                    is_span: false,
+                    captures: Vec::new(),
+                });
+                functions.len() - 1
+            });
+            functions[place].is_span |= probe.site != Site::Entry;
+            for capture in &probe.captures {
+                let label = label(capture, probe.site);
+                if !functions[place].captures.contains(&label) {
+                    functions[place].captures.push(label);
+                }
+            }
+        }
+        Tape {
+            rule,
+            functions,
+            ranks,
+            records: Vec::new(),
+        }
+    }
+
+    /// A hit of a probe of the rule: when it ended, how long it took, what was read. A function's return is one hit for all
+    /// probes that look at it.
+    pub(crate) fn hit(&mut self, probe: &str, rank: u32, end_ms: f64, took_ms: f64, reads: &[f64]) {
+        let probe = self.planned(probe).clone();
+        let (place, function) = self.function(&probe);
+        let read = |label: &String| {
+            let mine = probe
+                .captures
+                .iter()
+                .position(|capture| self::label(capture, probe.site) == *label);
+            match mine.and_then(|mine| reads.get(mine)) {
+                Some(value) if value.is_nan() => Captured::None(Reason::NotMeasured),
+                Some(value) if label.contains(" as f") => Captured::Float(*value),
+                Some(value) => Captured::Signed(*value as i64),
+                None => Captured::None(Reason::NotMeasured),
+            }
+        };
+        let is_return = probe.site != Site::Entry;
+        let hit = Hit {
+            probe: key(place, is_return),
+            process: ProcessId(rank),
+            thread: 0,
+            time: ms(end_ms),
+            duration_ns: is_return.then(|| ms(took_ms).0),
+            captures: function.captures.iter().map(read).collect(),
+        };
+        self.records.push((ms(end_ms), Record::Hit(hit)));
+    }
+
+    /// What a probe has counted in a rank: hits, and the sum of their durations.
+    pub(crate) fn totals(&mut self, probe: &str, rank: u32, at_ms: f64, count: u64, took_ms: f64) {
+        let probe = self.planned(probe).clone();
+        let (place, _) = self.function(&probe);
+        let record = Record::ProbeTotals {
+            probe: key(place, probe.site != Site::Entry),
+            process: ProcessId(rank),
+            time: ms(at_ms),
+            count,
+            duration_sum_ns: ms(took_ms).0,
+        };
+        self.records.push((ms(at_ms), record));
+    }
+
+    /// A measure of a rank, in nanoseconds, bytes, or a count.
+    pub(crate) fn counter(&mut self, measure: rules::Measure, rank: u32, at_ms: f64, total: u64) {
+        let (process, time) = (Some(ProcessId(rank)), ms(at_ms));
+        let record = Record::Counter {
+            process,
+            measure,
+            time,
+            total,
+        };
+        self.records.push((time, record));
+    }
+
+    /// Everything up to here is known, and the rule is evaluated.
+    pub(crate) fn until(&mut self, at_ms: f64) {
+        let time = ms(at_ms);
+        for rank in 0..self.ranks {
+            let process = ProcessId(rank);
+            self.records.push((time, Record::Watermark { process, time }));
+        }
+        self.records.push((time, Record::Tick { time }));
+    }
+
+    /// The bytes of the recording, in the order of time.
+    pub(crate) fn bytes(mut self) -> Vec<u8> {
+        let header = Header {
+            host: "node1".into(),
+            program: self.rule.name().into(),
+            notes: [(
+                "source".to_string(),
+                self.rule.source().unwrap_or_default().to_string(),
+            )]
+            .into(),
+            ..Header::default()
+        };
+        let mut writer = Writer::new(&header).unwrap_or_else(|large| panic!("{large}"));
+        let mut put = |record: &Record| writer.write(record).unwrap_or_else(|large| panic!("{large}"));
+        for rank in 0..self.ranks {
+            put(&Record::ProcessJoined {
+                process: ProcessId(rank),
+                time: Time(0),
+                facts: facts(rank),
+            });
+        }
+        for (place, function) in self.functions.iter().enumerate() {
+            for at in [Place::Entry, Place::Span] {
+                if at == Place::Entry || function.is_span {
+                    let captures = function
+                        .captures
+                        .iter()
+                        .map(|label| (label.clone(), of_label(label)));
+                    put(&Record::ProbeDefined {
+                        probe: key(place, at == Place::Span),
+                        definition: ProbeDefinition {
+                            name: function.name.clone(),
+                            function: function.name.clone(),
+                            place: at,
+                            captures: captures.collect(),
+                        },
+                    });
+                }
+            }
+        }
+        // What is of one time keeps its order: a watermark comes behind the hits that it covers.
+        self.records.sort_by_key(|(time, _)| *time);
+        self.records.iter().for_each(|(_, record)| put(record));
+        writer.finish()
+    }
+
+    fn planned(&self, name: &str) -> &PlannedProbe {
+        let mut probes = self.rule.plan().probes.iter();
+        probes
+            .find(|probe| probe.name == name)
+            .unwrap_or_else(|| panic!("no probe {name}"))
+    }
+
+    fn function(&self, probe: &PlannedProbe) -> (usize, &Function) {
+        let mut functions = self.functions.iter().enumerate();
+        let found = functions.find(|(_, function)| function.name == probe.function);
+        found.unwrap_or_else(|| panic!("{} is not probed", probe.function))
+    }
+}
+
+fn ms(at: f64) -> Time {
+    Time((at * 1e6).round() as u64)
+}
+
+/// A function has two probes: its entries, and its returns with their durations.
+fn key(function: usize, is_return: bool) -> ProbeKey {
+    ProbeKey(2 * function as u32 + u32::from(is_return))
+}
+
+/// A capture as the agent calls it in a recording; what debug information would tell is an `int`.
+fn label(capture: &PlannedCapture, site: Site) -> String {
+    let what = match &capture.source.base {
+        Base::ReturnValue => "ret".to_string(),
+        Base::Known(known) => format!("{known:?}").to_lowercase(),
+        _ => capture.source.to_string(),
+    };
+    let layout = Layout::ALL
+        .iter()
+        .find(|(_, layout)| Some(*layout) == capture.layout);
+    let moment = if site == Site::Return { " at return" } else { "" };
+    format!("{what} as {}{moment}", layout.map_or("i32", |(name, _)| name))
+}
+
+fn of_label(label: &str) -> CapturedType {
+    if label.contains(" as f") {
+        CapturedType::Float
+    } else {
+        CapturedType::Signed
+    }
+}
+
+/// A rule on a recording: everything succeeds that it decides.
+pub(crate) fn replayed(source: &str, recording: &[u8]) -> Bench {
+    let rule = checked(source, &[]);
+    let probes = rule.plan().probes.clone();
+    let mut bench = Bench::empty(rule).applying();
+    let mut definitions = std::collections::BTreeMap::new();
+    for record in Reader::new(recording).unwrap_or_else(|error| panic!("{error}")) {
+        match record.unwrap_or_else(|error| panic!("{error}")) {
+            Record::ProcessJoined { process, facts, time } => bench.join(process, facts, time),
+            Record::ProbeDefined { probe, definition } => {
+                definitions.insert(probe, definition);
+            }
+            Record::Hit(hit) => {
+                let definition = &definitions[&hit.probe];
+                for (place, planned) in looking_at(&probes, definition) {
+                    bench.observe(observed(place, planned, definition, &hit));
+                }
+            }
+            Record::ProbeTotals {
+                probe,
+                process,
+                time,
+                count,
+                duration_sum_ns,
+            } => {
+                for (place, _) in looking_at(&probes, &definitions[&probe]) {
+                    bench.observe(Observation::ProbeTotals {
+                        rule: RuleId(0),
+                        probe: ProbeId(place),
+                        process,
+                        time,
+                        count,
+                        duration_sum_ns,
+                    });
+                }
+            }
+            Record::Counter {
+                process,
+                measure,
+                time,
+                total,
+            } => bench.observe(Observation::Counter {
+                process,
+                measure,
+                time,
+                total,
+            }),
+            Record::Watermark { process, time } => {
+                bench.observe(Observation::Watermark { process, time });
+            }
+            Record::Tick { time } => {
+                bench.tick(time.0 as f64 / 1e6);
+            }
+            other => panic!("a recording of these tests has no {other:?}"),
+        }
+    }
+    bench
+}
+
+/// The probes of a rule that a recorded hit is for.
+fn looking_at<'p>(
+    probes: &'p [PlannedProbe],
+    definition: &ProbeDefinition,
+) -> Vec<(usize, &'p PlannedProbe)> {
+    let is_entry = definition.place == Place::Entry;
+    let all = probes.iter().enumerate();
+    all.filter(|(_, probe)| probe.function == definition.function && (probe.site == Site::Entry) == is_entry)
+        .collect()
+}
+
+fn observed(place: usize, planned: &PlannedProbe, definition: &ProbeDefinition, hit: &Hit) -> Observation {
+    let read = |capture: &PlannedCapture| {
+        let label = label(capture, planned.site);
+        let found = definition.captures.iter().position(|(known, _)| *known == label);
+        match found.and_then(|found| hit.captures.get(found)) {
+            Some(Captured::Signed(value)) => Ok(rules::Scalar::Number(*value as f64)),
+            Some(Captured::Float(value)) => Ok(rules::Scalar::Number(*value)),
+            _ => Err("it was not recorded".to_string()),
+        }
+    };
+    Observation::Hit {
+        rule: RuleId(0),
+        probe: ProbeId(place),
+        process: hit.process,
+        thread: hit.thread,
+        time: hit.time,
+        duration_ns: hit.duration_ns.unwrap_or_default(),
+        captures: planned.captures.iter().map(read).collect(),
+    }
+}

@@ -1,0 +1,20 @@
+/* Settings that can be read and written by hand. Says that it is ready, and answers every byte with its view. */
+#include <stdio.h>
+#include <stdlib.h>
+
+struct solver { char name[8]; int chunk; };
+struct config { int level; struct solver solver; };
+struct config cfg = {2, {"jacobi", 64}};
+int limits[3] = {10, 20, 30};
+struct config *current;
+
+int main(void)
+{
+    current = malloc(sizeof *current);
+    *current = cfg;
+    do {
+        printf("chunk=%d limit=%d level=%d\n", cfg.solver.chunk, limits[2], current->level);
+        fflush(stdout);
+    } while (getchar() != EOF);
+    return 0;
+}

@@ -1,0 +1,145 @@
+//! What a file has to offer: its functions and variables, each with type, size, section and what can be done with it. For listing; what
+//! a name means in a process is told by `variable` and `function`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::address::LinkAddress;
+use crate::dwarf::{self, Description, VariableType};
+use crate::image::{Image, ImageError};
+use crate::spelling;
+use crate::symbol::{Binding, Symbol, SymbolKind};
+
+/// What can be done with something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Can {
+    /// A function: it can be probed.
+    Probe,
+    /// A function that picks another one when it is first called: a probe sees the pick.
+    ProbeChoice,
+    /// A variable of a known type, or of one that can be stated: it can be read and written.
+    Set {
+        /// The type has to be stated.
+        state_type: bool,
+    },
+    /// A struct or an array: its parts can be read and written.
+    Parts,
+    /// A pointer: what it leads to can be read and written.
+    Follow,
+    /// It can be read, not written, and why.
+    Read(&'static str),
+    /// Nothing, and why.
+    Nothing(&'static str),
+}
+
+/// One function or variable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// As the source has it.
+    pub name: String,
+    /// As the linker has it.
+    pub symbol: String,
+    /// Function or variable.
+    pub kind: SymbolKind,
+    /// Where the linker placed it.
+    pub address: LinkAddress,
+    /// Bytes that it takes.
+    pub size: u64,
+    /// Only its source file, or only this file, sees it.
+    pub is_private: bool,
+    /// The section that it is in.
+    pub section: Option<String>,
+    /// The source file of a private one, by the symbol table.
+    pub source: Option<String>,
+    is_writable: bool,
+}
+
+impl Entry {
+    /// It is code.
+    pub fn is_function(&self) -> bool {
+        matches!(self.kind, SymbolKind::Function | SymbolKind::IndirectFunction)
+    }
+
+    /// What can be done with it, as far as its type is known.
+    pub fn can(&self, known: Option<&Description>) -> Can {
+        match self.kind {
+            SymbolKind::Function => return Can::Probe,
+            SymbolKind::IndirectFunction => return Can::ProbeChoice,
+            SymbolKind::ThreadLocal => return Can::Nothing("per thread"),
+            SymbolKind::Other => return Can::Nothing("a label"),
+            SymbolKind::Variable => {}
+        }
+        if !self.is_writable {
+            return Can::Read("constant");
+        }
+        let of = known.and_then(|known| known.of);
+        match of {
+            Some(of) if of.value_type().is_some() => Can::Set { state_type: false },
+            Some(of) if is_whole(of) => Can::Set { state_type: true },
+            Some(VariableType {
+                kind: dwarf::Kind::Pointer,
+                ..
+            }) => Can::Follow,
+            Some(_) => Can::Parts,
+            None if matches!(self.size, 1 | 2 | 4 | 8) => Can::Set { state_type: true },
+            None => Can::Read("type unknown"),
+        }
+    }
+}
+
+fn is_whole(of: VariableType) -> bool {
+    of.kind == dwarf::Kind::Enum && matches!(of.size, 1 | 2 | 4 | 8)
+}
+
+/// All functions and variables that the file defines and `is_wanted` takes by name, in the order of their names. One that has several
+/// names comes with each.
+pub fn entries(image: &Image, is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, ImageError> {
+    let mut seen = BTreeSet::new();
+    let mut found = Vec::new();
+    for table in [image.dynamic_symbols()?, image.static_symbols()?] {
+        for symbol in table
+            .iter()
+            .filter(|symbol| symbol.defined && symbol.kind != SymbolKind::Other)
+        {
+            let name = spelling::demangle(&symbol.name);
+            if !(is_wanted(&name) || is_wanted(&symbol.name)) {
+                continue;
+            }
+            if seen.insert((symbol.name.clone(), symbol.address)) {
+                found.push(entry(image, symbol, name));
+            }
+        }
+    }
+    found.sort_by(|a, b| (&a.name, a.address).cmp(&(&b.name, b.address)));
+    Ok(found)
+}
+
+fn entry(image: &Image, symbol: Symbol, name: String) -> Entry {
+    let section = match symbol.kind {
+        SymbolKind::ThreadLocal => None,
+        _ => image.section_at(symbol.address, symbol.size.max(1)),
+    };
+    let is_relro = image.is_read_only_after_relocation(symbol.address, symbol.size);
+    Entry {
+        is_writable: section.is_some_and(|section| section.writable && !section.executable) && !is_relro,
+        section: section.map(|section| section.name.clone()),
+        is_private: symbol.binding == Binding::Local,
+        source: symbol.source.as_deref().map(str::to_owned),
+        kind: symbol.kind,
+        address: symbol.address,
+        size: symbol.size,
+        symbol: symbol.name,
+        name,
+    }
+}
+
+/// What the debug information tells of these, by address. Reads it once for all of them.
+pub fn describe<'e>(
+    image: &Image,
+    entries: impl IntoIterator<Item = &'e Entry>,
+) -> Result<BTreeMap<LinkAddress, Description>, ImageError> {
+    let wanted = entries
+        .into_iter()
+        .filter(|entry| entry.kind != SymbolKind::ThreadLocal);
+    let addresses: Vec<LinkAddress> = wanted.map(|entry| entry.address).collect();
+    dwarf::describe(image, &addresses)
+}

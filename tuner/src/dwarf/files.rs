@@ -1,0 +1,183 @@
+//! Where debug information lies that is not in the file itself: a file of its own (by build id or by debug link), the file that several of
+//! those share (dwz), and the compiler's `.dwo` and `.dwp` files. Opens files; reads none but for sums.
+//!
+//! A file counts only when it proves to belong: the same build id, or the sum that the debug link states. Names are looked up in the root
+//! folder of the process first, for a container has its own, then in ours.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+
+use crate::image::{BuildId, Image};
+
+/// Where a file was found, so that what belongs to it can be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The root folders in which names are looked up, in order.
+    pub roots: Vec<PathBuf>,
+    /// Its path below them.
+    pub path: PathBuf,
+}
+
+const DEBUG: &str = "/usr/lib/debug";
+
+impl Origin {
+    /// A file of this machine.
+    pub fn here(path: &Path) -> Origin {
+        Origin {
+            roots: vec![PathBuf::from("/")],
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
+        }
+    }
+
+    /// A regular file below the roots. Names are resolved inside of a root, links too.
+    fn open(&self, path: &Path) -> Option<File> {
+        self.roots.iter().find_map(|root| open_in(root, path))
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("/"))
+    }
+}
+
+fn open_in(root: &Path, path: &Path) -> Option<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let below = path.strip_prefix("/").unwrap_or(path);
+    let folder = rustix::fs::open(
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()?;
+    let opened = rustix::fs::openat2(&folder, below, flags, Mode::empty(), ResolveFlags::IN_ROOT);
+    let opened = match opened {
+        // Some sandboxes know no openat2.
+        Err(rustix::io::Errno::NOSYS) => rustix::fs::openat(&folder, below, flags, Mode::empty()),
+        opened => opened,
+    };
+    let file = File::from(opened.ok()?);
+    file.metadata().is_ok_and(|meta| meta.is_file()).then_some(file)
+}
+
+/// The file that has the debug information which was taken out of `image`.
+pub(crate) fn separate(image: &Image) -> Option<Image> {
+    let origin = &image.origin;
+    let by_id = image.build_id().and_then(|id| {
+        let path = by_build_id(&id.to_string())?;
+        open_if(origin, &path, |found| found.build_id() == Some(id))
+    });
+    by_id.or_else(|| by_link(image))
+}
+
+fn by_build_id(id: &str) -> Option<PathBuf> {
+    let (first, rest) = id.split_at_checked(2)?;
+    Some(format!("{DEBUG}/.build-id/{first}/{rest}.debug").into())
+}
+
+fn open_if(origin: &Origin, path: &Path, belongs: impl Fn(&Image) -> bool) -> Option<Image> {
+    let found = Image::read(origin.open(path)?).ok()?;
+    belongs(&found).then(|| {
+        found.found_at(Origin {
+            roots: origin.roots.clone(),
+            path: path.to_path_buf(),
+        })
+    })
+}
+
+/// The debug link: a name, zeros up to a multiple of four, and the CRC-32 of the file.
+fn by_link(image: &Image) -> Option<Image> {
+    let link = image.section_bytes(".gnu_debuglink").ok()?;
+    let (name, sum) = parse_link(&link)?;
+    let origin = &image.origin;
+    let folder = origin.folder();
+    let global = Path::new(DEBUG).join(folder.strip_prefix("/").unwrap_or(folder));
+    [
+        folder.join(name),
+        folder.join(".debug").join(name),
+        global.join(name),
+    ]
+    .iter()
+    .filter(|path| **path != origin.path)
+    .find_map(|path| {
+        open_if(origin, path, |found| match (image.build_id(), found.build_id()) {
+            (Some(id), Some(other)) => id == other,
+            _ => crc32(found.file()) == Some(sum),
+        })
+    })
+}
+
+fn parse_link(link: &[u8]) -> Option<(&str, u32)> {
+    let end = link.iter().position(|byte| *byte == 0)?;
+    let name = std::str::from_utf8(link.get(..end)?).ok()?;
+    let at = (end + 1).next_multiple_of(4);
+    let sum = link.get(at..at + 4)?.try_into().ok()?;
+    // A name, not a path that leads elsewhere.
+    (!name.is_empty() && !name.contains('/')).then_some((name, u32::from_le_bytes(sum)))
+}
+
+fn crc32(mut file: &File) -> Option<u32> {
+    use std::io::Seek;
+    file.rewind().ok()?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut block = vec![0; 1 << 18];
+    loop {
+        match file.read(&mut block).ok()? {
+            0 => return Some(hasher.finalize()),
+            count => hasher.update(block.get(..count)?),
+        }
+    }
+}
+
+/// The file that `image`, a file of debug information, shares parts with (dwz): a name and a build id in `.gnu_debugaltlink`.
+pub(crate) fn supplementary(image: &Image) -> Option<Image> {
+    let link = image.section_bytes(".gnu_debugaltlink").ok()?;
+    let end = link.iter().position(|byte| *byte == 0)?;
+    let name = Path::new(std::str::from_utf8(link.get(..end)?).ok()?);
+    let id: String = link
+        .get(end + 1..)?
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let is_it = |found: &Image| found.build_id().map(BuildId::to_string).as_deref() == Some(&id);
+    let named = open_if(&image.origin, &image.origin.folder().join(name), is_it);
+    named.or_else(|| open_if(&image.origin, &by_build_id(&id)?, is_it))
+}
+
+/// All `.dwo` files of a program in one, beside the program or its debug file.
+pub(crate) fn package(image: &Image) -> Option<Image> {
+    let mut path = image.origin.path.clone().into_os_string();
+    path.push(".dwp");
+    open_if(&image.origin, Path::new(&path), |_| true)
+}
+
+/// The `.dwo` file of one unit: where it was compiled, or beside the program.
+pub(crate) fn split(image: &Image, compiled_in: &str, name: &str) -> Option<Image> {
+    let compiled = Path::new(compiled_in).join(name);
+    let beside = image.origin.folder().join(Path::new(name).file_name()?);
+    [compiled, beside]
+        .iter()
+        .find_map(|path| open_if(&image.origin, path, |_| true))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_debug_link_is_a_name_and_a_sum() {
+        assert_eq!(parse_link(b"a.debug\0\x01\0\0\0"), Some(("a.debug", 1)));
+        assert_eq!(parse_link(b"ab\0\0\x02\0\0\0"), Some(("ab", 2)));
+        assert_eq!(parse_link(b"../evil\0\x01\0\0\0"), None);
+        assert_eq!(parse_link(b"a.debug"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_link_makes_the_search_panic(bytes in proptest::collection::vec(0u8..4, 0..24)) {
+            let _ = parse_link(&bytes);
+        }
+    }
+}

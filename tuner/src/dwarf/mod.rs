@@ -1,0 +1,336 @@
+//! Types of global variables and of parameters, where fields and elements lie, and where functions were inlined, from the debug
+//! information: in the module's own file, in a file of its own, split by the compiler, compressed or shared (`files`). Decides nothing
+//! about processes.
+//!
+//! A variable is found by its address, not by its name: two static variables of one name are two variables.
+
+mod files;
+mod inlined;
+mod load;
+mod parameters;
+mod search;
+mod types;
+mod units;
+mod view;
+mod walk;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use thiserror::Error;
+
+use crate::address::LinkAddress;
+use crate::image::{Image, ImageError};
+use crate::path::Step;
+use crate::value::ValueType;
+use search::{Needles, Words};
+use types::Shape;
+use view::{Entry, Found, Loaded, Place, Scopes, View, fixed_address};
+use walk::Stop;
+
+pub use files::Origin;
+pub(crate) use files::separate;
+pub use inlined::{Inlined, inlined};
+pub(crate) use load::{DebugInfo, Kept};
+pub use parameters::{Argument, ArgumentError, ArgumentValue, Parameter, argument, parameters};
+pub use walk::{Leaf, Trail, WalkError};
+
+/// What kind of value a variable holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// true or false.
+    Bool,
+    /// A signed integer, or a signed character.
+    Signed,
+    /// An unsigned integer, or an unsigned character.
+    Unsigned,
+    /// A floating-point number.
+    Float,
+    /// One of a list of named integers.
+    Enum,
+    /// An address.
+    Pointer,
+    /// A struct, an array, or anything else that is no scalar.
+    Compound,
+}
+
+/// The type of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VariableType {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its bytes; 0 when the debug information does not say.
+    pub size: u64,
+}
+
+impl VariableType {
+    /// The type of a value that can be written there without saying more; `None` for enums, pointers and
+    /// compounds.
+    pub fn value_type(self) -> Option<ValueType> {
+        let of_kind = |value_type: &&ValueType| self.accepts(**value_type);
+        match self.kind {
+            Kind::Enum | Kind::Pointer | Kind::Compound => None,
+            _ => ValueType::ALL.iter().find(of_kind).copied(),
+        }
+    }
+
+    /// True when a value of this type may be written there.
+    pub fn accepts(self, value_type: ValueType) -> bool {
+        use ValueType::{Bool, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
+        let of_kind = match self.kind {
+            Kind::Bool => value_type == Bool,
+            Kind::Signed => matches!(value_type, I8 | I16 | I32 | I64),
+            Kind::Unsigned => matches!(value_type, U8 | U16 | U32 | U64),
+            Kind::Float => matches!(value_type, F32 | F64),
+            Kind::Enum => !matches!(value_type, Bool | F32 | F64),
+            Kind::Pointer | Kind::Compound => false,
+        };
+        of_kind && value_type.size() as u64 == self.size
+    }
+}
+
+impl std::fmt::Display for VariableType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(value_type) = self.value_type() {
+            return value_type.fmt(f);
+        }
+        let kind = match self.kind {
+            Kind::Bool => "a bool",
+            Kind::Signed => "a signed integer",
+            Kind::Unsigned => "an unsigned integer",
+            Kind::Float => "a floating-point number",
+            Kind::Enum => "an enum",
+            Kind::Pointer => "a pointer",
+            Kind::Compound => "a struct or an array",
+        };
+        write!(f, "{kind} of {} bytes", self.size)
+    }
+}
+
+/// Why steps behind a variable lead nowhere.
+#[derive(Debug, Error)]
+pub enum StepError {
+    /// By its type.
+    #[error(transparent)]
+    Walk(#[from] WalkError),
+    /// The debug information cannot be read.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+}
+
+impl From<Stop> for StepError {
+    fn from(stop: Stop) -> StepError {
+        match stop {
+            Stop::Walk(error) => error.into(),
+            Stop::Damaged(error) => StepError::Image(error.into()),
+        }
+    }
+}
+
+/// What the debug information tells of a variable or a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// A variable's type; for a function none.
+    pub of: Option<VariableType>,
+    /// The type as the language writes it; of a function what it returns and takes.
+    pub type_name: String,
+    /// The source file that it was compiled from, as the compiler was told.
+    pub unit: String,
+    /// A static variable of this function.
+    pub function: Option<String>,
+}
+
+/// The type of the variable that the linker placed at `address`; `None` when there is no debug information on it.
+pub fn variable_type(image: &Image, address: LinkAddress) -> Result<Option<VariableType>, ImageError> {
+    let described = describe(image, &[address])?.remove(&address);
+    Ok(described.and_then(|described| described.of))
+}
+
+/// What is known of the variables and functions at these addresses. One pass, however many they are.
+pub fn describe(
+    image: &Image,
+    addresses: &[LinkAddress],
+) -> Result<BTreeMap<LinkAddress, Description>, ImageError> {
+    let mut found = BTreeMap::new();
+    let Some(info) = image.debug_info()? else {
+        return Ok(found);
+    };
+    let view = View::new(image, &info)?;
+    let units = units_with(&view, addresses)?;
+    view.search(&units, |unit, entry, scopes| {
+        let address = match entry.tag() {
+            gimli::DW_TAG_variable => fixed_address(unit, entry)?,
+            gimli::DW_TAG_subprogram => parameters::entry_address(unit, entry)?,
+            _ => None,
+        };
+        let address = address
+            .map(LinkAddress)
+            .filter(|address| addresses.contains(address));
+        if let Some(address) = address.filter(|address| !found.contains_key(address)) {
+            found.extend(description(&view, unit, entry, scopes)?.map(|known| (address, known)));
+        }
+        Ok((found.len() == addresses.len()).then_some(()))
+    })?;
+    Ok(found)
+}
+
+fn units_with(view: &View<'_>, addresses: &[LinkAddress]) -> Found<Vec<usize>> {
+    view.units_with(&Needles::Addresses(Words::new(
+        addresses.iter().map(|address| address.0),
+    )))
+}
+
+fn is_in_common_block(scopes: &Scopes<'_>) -> bool {
+    let inner = scopes.inner_first().next();
+    inner.is_some_and(|scope| scope.tag() == gimli::DW_TAG_common_block)
+}
+
+/// `None` for an entry that only declares.
+fn description<'a>(
+    view: &View<'a>,
+    unit: &Rc<Loaded<'a>>,
+    entry: &Entry<'a>,
+    scopes: &Scopes<'a>,
+) -> Found<Option<Description>> {
+    let (of, type_name) = match entry.tag() {
+        gimli::DW_TAG_subprogram => (None, parameters::signature(view, unit, entry)?),
+        // Its first variable is where the symbol is.
+        _ if is_in_common_block(scopes) => {
+            let kind = Kind::Compound;
+            (Some(VariableType { kind, size: 0 }), "common block".to_owned())
+        }
+        _ => {
+            let Some(place) = view.type_of(unit, entry)? else {
+                return Ok(None);
+            };
+            (leaf_type(view, &place)?, view.type_text(Some(&place))?)
+        }
+    };
+    let is_function = |scope: &&Entry<'a>| scope.tag() == gimli::DW_TAG_subprogram;
+    let function = match scopes.inner_first().find(is_function) {
+        Some(function) => view.text(unit, function, gimli::DW_AT_name)?,
+        None => None,
+    };
+    Ok(Some(Description {
+        of,
+        type_name,
+        unit: unit.name.clone(),
+        function,
+    }))
+}
+
+fn leaf_type<'a>(view: &View<'a>, place: &Place<'a>) -> Found<Option<VariableType>> {
+    let Some(shape) = view.shape(place)? else {
+        return Ok(None);
+    };
+    let of = shape.variable_type();
+    let size = match &shape {
+        Shape::Array(_) => view.size(&shape)?.unwrap_or_default(),
+        _ => of.size,
+    };
+    Ok(Some(VariableType { size, ..of }))
+}
+
+/// Where the steps lead from the variable that the linker placed at `address`; `None` when there is no debug information on it. In a
+/// Fortran common block the first step names the variable.
+pub fn trail(image: &Image, address: LinkAddress, steps: &[Step]) -> Result<Option<Trail>, StepError> {
+    let Some(info) = image.debug_info()? else {
+        return Ok(None);
+    };
+    let view = View::new(image, &info)?;
+    let units = units_with(&view, &[address]).map_err(ImageError::from)?;
+    let mut start = Start {
+        address,
+        member: match steps {
+            [Step::Field(name), ..] => Some(name),
+            _ => None,
+        },
+        others: Vec::new(),
+        block: None,
+    };
+    let found = view.search(&units, |unit, entry, scopes| {
+        start.is_here(&view, unit, entry, scopes)
+    });
+    let Some((place, offset)) = found.map_err(ImageError::from)? else {
+        return start.nothing();
+    };
+    let steps = match offset {
+        Some(_) => steps.get(1..).unwrap_or_default(),
+        None => steps,
+    };
+    let mut trail = walk::walk(&view, place, false, steps)?;
+    let first = trail.hops.first_mut().unwrap_or(&mut trail.offset);
+    *first = first
+        .checked_add(offset.unwrap_or_default())
+        .ok_or(WalkError::TooFar)?;
+    Ok(Some(trail))
+}
+
+/// The variable that a path starts at: one of its own, or one in a common block.
+struct Start<'s> {
+    address: LinkAddress,
+    /// In a common block, the name of the variable.
+    member: Option<&'s str>,
+    /// In a common block, the names of the others.
+    others: Vec<String>,
+    /// The common block that was seen last, by its place, and its address: that of its first variable.
+    block: Option<(usize, gimli::UnitOffset, u64)>,
+}
+
+impl Start<'_> {
+    /// The type of the variable that is wanted, when this entry is it; of one in a common block with its distance from the block.
+    fn is_here<'a>(
+        &mut self,
+        view: &View<'a>,
+        unit: &Rc<Loaded<'a>>,
+        entry: &Entry<'a>,
+        scopes: &Scopes<'a>,
+    ) -> Found<Option<(Place<'a>, Option<u64>)>> {
+        if entry.tag() != gimli::DW_TAG_variable {
+            return Ok(None);
+        }
+        let Some(address) = fixed_address(unit, entry)? else {
+            return Ok(None);
+        };
+        let Some(block) = scopes.inner_first().next().filter(|_| is_in_common_block(scopes)) else {
+            let place = view.type_of(unit, entry)?.filter(|_| address == self.address.0);
+            return Ok(place.map(|place| (place, None)));
+        };
+        let place = (view::start(&unit.unit.header), block.offset());
+        let start = match self.block {
+            Some((unit, offset, start)) if (unit, offset) == place => start,
+            _ => address,
+        };
+        self.block = Some((place.0, place.1, start));
+        if start != self.address.0 {
+            return Ok(None);
+        }
+        let name = view.text(unit, entry, gimli::DW_AT_name)?.unwrap_or_default();
+        if self
+            .member
+            .is_some_and(|member| member.eq_ignore_ascii_case(&name))
+        {
+            let offset = address.checked_sub(self.address.0);
+            return Ok(view
+                .type_of(unit, entry)?
+                .zip(offset)
+                .map(|(place, offset)| (place, Some(offset))));
+        }
+        if !self.others.contains(&name) {
+            self.others.push(name);
+        }
+        Ok(None)
+    }
+
+    fn nothing<T>(self) -> Result<Option<T>, StepError> {
+        match self.member.filter(|_| !self.others.is_empty()) {
+            None => Ok(None),
+            Some(field) => Err(WalkError::NoField {
+                field: field.to_owned(),
+                of: "the common block".to_owned(),
+                known: self.others.join(", "),
+            }
+            .into()),
+        }
+    }
+}

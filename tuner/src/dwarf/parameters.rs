@@ -1,0 +1,293 @@
+//! The parameters of a function: in which register each is, and where fields of what they point to lie.
+
+use std::rc::Rc;
+
+use gimli::{AttributeValue, Operation};
+use thiserror::Error;
+
+use super::view::{Entry, Found, Loaded, Place, View};
+use super::walk::{self, Leaf};
+use super::{Kind, StepError, VariableType, leaf_type, units_with};
+use crate::address::LinkAddress;
+use crate::image::{Image, ImageError};
+use crate::path::Step;
+
+/// Parameters that are written out.
+const WRITTEN_MAX: usize = 8;
+
+/// A parameter of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name in the source.
+    pub name: Option<String>,
+    /// Its place among the parameters that are passed like integers: floating-point ones have registers of their own.
+    pub register: u8,
+    /// What is passed. Of a parameter that is passed by reference, as all of Fortran's are, this is a pointer.
+    pub of: VariableType,
+}
+
+/// Which parameter of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Argument {
+    /// Counted from 0.
+    Number(u8),
+    /// By its name in the source.
+    Name(String),
+}
+
+impl std::fmt::Display for Argument {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Argument::Number(number) => write!(f, "arg({number})"),
+            Argument::Name(name) => write!(f, "arg({name})"),
+        }
+    }
+}
+
+/// How a probe at a function's entry gets at a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentValue {
+    /// Which of the registers for integers it begins with.
+    pub register: u8,
+    /// Nothing: the register is the value. Else what is in the register is an address, to which the first of these is added; at every
+    /// one but the last the next address is read, and at the last is the value.
+    pub reads: Vec<u64>,
+    /// What the value is.
+    pub leaf: Leaf,
+}
+
+/// Why an argument is not to be had.
+#[derive(Debug, Error)]
+pub enum ArgumentError {
+    /// The function has no such parameter, or none that is known.
+    #[error("the function has no {argument}; {known}")]
+    NoSuch {
+        /// What was asked for.
+        argument: Argument,
+        /// Those that there are.
+        known: String,
+    },
+    /// There is no debug information on the function.
+    #[error("there is no debug information on the function")]
+    Unknown,
+    /// It is passed in a register that a probe cannot read, or on the stack.
+    #[error("{argument} is {why}: a probe cannot read it")]
+    NotInRegister {
+        /// What was asked for.
+        argument: Argument,
+        /// How it is passed.
+        why: &'static str,
+    },
+    /// The steps lead nowhere.
+    #[error(transparent)]
+    Step(#[from] StepError),
+}
+
+/// A parameter with what is needed to walk on from it.
+struct Known<'a> {
+    parameter: Parameter,
+    place: Place<'a>,
+    by_reference: bool,
+}
+
+/// The parameters of the function that the linker placed at `address`, as far as each is passed like an integer or a
+/// floating-point number; those behind a struct are left out, for how that is passed depends on what it holds. `None` when
+/// there is no debug information on the function.
+pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
+    with_parameters(image, address, |_, known| {
+        Ok(known.into_iter().map(|known| known.parameter).collect())
+    })
+}
+
+/// How a probe at the entry of the function at `address` gets at an argument, or at what the steps lead to from it: `arg(0)->count`,
+/// `arg(self).limits[2]`. Pure: the answer is the same for every process that has loaded the file.
+pub fn argument(
+    image: &Image,
+    address: LinkAddress,
+    argument: &Argument,
+    steps: &[Step],
+) -> Result<ArgumentValue, ArgumentError> {
+    let found = with_parameters(image, address, |view, known| {
+        Ok(of_known(view, &known, argument, steps))
+    });
+    match found {
+        Ok(Some(value)) => value,
+        Ok(None) => Err(ArgumentError::Unknown),
+        Err(error) => Err(StepError::from(error).into()),
+    }
+}
+
+fn of_known<'a>(
+    view: &View<'a>,
+    known: &[Known<'a>],
+    argument: &Argument,
+    steps: &[Step],
+) -> Result<ArgumentValue, ArgumentError> {
+    let found = match argument {
+        Argument::Number(number) => known.get(usize::from(*number)),
+        Argument::Name(name) => known.iter().find(|known| known.is_called(name)),
+    };
+    let Some(found) = found else {
+        let names = known.iter().filter_map(|known| known.parameter.name.as_deref());
+        let names: Vec<&str> = names.collect();
+        return Err(ArgumentError::NoSuch {
+            argument: argument.clone(),
+            known: match names.is_empty() {
+                true => "it has none that is passed in a register".to_owned(),
+                false => format!("it has {}", names.join(", ")),
+            },
+        });
+    };
+    let refuse = |why| {
+        let argument = argument.clone();
+        Err(ArgumentError::NotInRegister { argument, why })
+    };
+    if found.parameter.of.kind == Kind::Float {
+        return refuse("a floating-point number");
+    }
+    if found.parameter.register >= view.integer_registers() {
+        return refuse("on the stack");
+    }
+    let trail = walk::walk(view, found.place.clone(), found.by_reference, steps).map_err(StepError::from)?;
+    let reads = match trail.hops.split_first() {
+        None if trail.offset > 0 => return refuse("a part of a register"),
+        None => Vec::new(),
+        // The first hop is out of the register, at no distance from it.
+        Some((_, rest)) => rest.iter().copied().chain([trail.offset]).collect(),
+    };
+    Ok(ArgumentValue {
+        register: found.parameter.register,
+        reads,
+        leaf: trail.leaf,
+    })
+}
+
+impl Known<'_> {
+    fn is_called(&self, name: &str) -> bool {
+        let own = self.parameter.name.as_deref();
+        own.is_some_and(|own| own == name || self.place.unit.is_fortran && own.eq_ignore_ascii_case(name))
+    }
+}
+
+fn with_parameters<T>(
+    image: &Image,
+    address: LinkAddress,
+    take: impl for<'a> FnOnce(&View<'a>, Vec<Known<'a>>) -> Result<T, ImageError>,
+) -> Result<Option<T>, ImageError> {
+    let Some(info) = image.debug_info()? else {
+        return Ok(None);
+    };
+    let view = View::new(image, &info)?;
+    let mut found = function_in(&view, &units_with(&view, &[address])?, address)?;
+    if found.is_none() {
+        // Of a function in several pieces the entry does not have the address itself.
+        found = function_in(&view, &view.units_around(address.0)?, address)?;
+    }
+    let known = found.map(|function| known(&view, &function)).transpose()?;
+    known.map(|known| take(&view, known)).transpose()
+}
+
+fn function_in<'a>(view: &View<'a>, units: &[usize], address: LinkAddress) -> Found<Option<Place<'a>>> {
+    view.search(units, |unit, entry, _| {
+        let is_it = entry.tag() == gimli::DW_TAG_subprogram && entry_address(unit, entry)? == Some(address.0);
+        Ok(is_it.then(|| Place {
+            unit: Rc::clone(unit),
+            offset: entry.offset(),
+        }))
+    })
+}
+
+/// Where a function begins. Of one in several pieces the first listed is the one that is called.
+pub(super) fn entry_address<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<Option<u64>> {
+    if let Some(low) = entry.attr_value(gimli::DW_AT_low_pc) {
+        return unit.dwarf.attr_address(&unit.unit, low);
+    }
+    if !entry.has_attr(gimli::DW_AT_ranges) {
+        return Ok(None);
+    }
+    let first = unit.dwarf.die_ranges(&unit.unit, entry)?.next()?;
+    Ok(first.map(|range| range.begin))
+}
+
+/// The entries of a function's parameters.
+fn parameter_entries<'a>(function: &Place<'a>) -> Found<Vec<Entry<'a>>> {
+    let mut found = Vec::new();
+    let mut tree = function.unit.unit.entries_tree(Some(function.offset))?;
+    let mut children = tree.root()?.children();
+    while let Some(child) = children.next()? {
+        if child.entry().tag() == gimli::DW_TAG_formal_parameter {
+            found.push(child.entry().clone());
+        }
+    }
+    Ok(found)
+}
+
+/// A parameter without a type, or one that is passed in a way that is not known, ends what can be told.
+fn known<'a>(view: &View<'a>, function: &Place<'a>) -> Found<Vec<Known<'a>>> {
+    let unit = &function.unit;
+    let mut found = Vec::new();
+    let mut register = 0;
+    for entry in parameter_entries(function)? {
+        let Some(place) = view.type_of(unit, &entry)? else {
+            break;
+        };
+        let by_reference = unit.is_fortran && is_by_reference(unit, &entry)?;
+        let of = match by_reference {
+            true => Some(VariableType {
+                kind: Kind::Pointer,
+                size: 8,
+            }),
+            false => leaf_type(view, &place)?,
+        };
+        let Some(of) = of.filter(|of| of.kind != Kind::Compound) else {
+            break;
+        };
+        let is_float = of.kind == Kind::Float;
+        found.push(Known {
+            parameter: Parameter {
+                name: view.text(unit, &entry, gimli::DW_AT_name)?,
+                register: if is_float { 0 } else { register },
+                of,
+            },
+            place,
+            by_reference,
+        });
+        register += u8::from(!is_float);
+    }
+    Ok(found)
+}
+
+/// Fortran passes addresses, except of what is marked as VALUE: that is where its place on the stack is not followed further. Optimised
+/// code has lists of places, which are not read; it is taken for an address there.
+fn is_by_reference<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<bool> {
+    let Some(AttributeValue::Exprloc(expression)) = entry.attr_value(gimli::DW_AT_location) else {
+        return Ok(true);
+    };
+    let mut operations = expression.operations(unit.unit.encoding());
+    let mut last = None;
+    while let Some(operation) = operations.next()? {
+        last = Some(operation);
+    }
+    Ok(!matches!(
+        last,
+        Some(Operation::FrameOffset { .. } | Operation::Register { .. })
+    ))
+}
+
+/// What a function returns and takes, as the language writes it.
+pub(super) fn signature<'a>(view: &View<'a>, unit: &Rc<Loaded<'a>>, entry: &Entry<'a>) -> Found<String> {
+    let function = Place {
+        unit: Rc::clone(unit),
+        offset: entry.offset(),
+    };
+    let returned = view.type_text(view.type_of(unit, entry)?.as_ref())?;
+    let entries = parameter_entries(&function)?;
+    let mut taken = Vec::new();
+    for entry in entries.iter().take(WRITTEN_MAX) {
+        taken.push(view.type_text(view.type_of(unit, entry)?.as_ref())?);
+    }
+    if entries.len() > WRITTEN_MAX {
+        taken.push("…".to_owned());
+    }
+    Ok(format!("{returned} ({})", taken.join(", ")))
+}

@@ -1,0 +1,438 @@
+//! What a type is: a scalar, a pointer, a struct with fields, an array with bounds; and how it is written. One type at a time: what it
+//! points to or consists of is looked at when it is asked for, or lists that point to themselves would never end.
+
+use gimli::{AttributeValue, DwAte, DwTag};
+
+use super::view::{CHAIN_MAX, Entry, Found, Place, View};
+use super::{Kind, VariableType};
+
+/// More dimensions than any language has.
+const DIMENSIONS_MAX: usize = 32;
+/// Fields of fields of … without a name of their own, and base classes of base classes.
+const NESTED_MAX: usize = 16;
+/// A written type is cut here.
+const TEXT_CHARS_MAX: usize = 200;
+/// Parts of a written type that stand in each other.
+const TEXT_DEPTH_MAX: usize = 12;
+
+/// What a type is, names left aside.
+#[derive(Debug, Clone)]
+pub(super) enum Shape<'a> {
+    Scalar {
+        kind: Kind,
+        size: u64,
+        is_char: bool,
+    },
+    Pointer {
+        to: Option<Place<'a>>,
+        size: u64,
+    },
+    /// Written like what it refers to, and followed without being asked.
+    Reference {
+        to: Option<Place<'a>>,
+        size: u64,
+    },
+    /// A struct, class or union.
+    Struct {
+        place: Place<'a>,
+        size: u64,
+    },
+    Array(Array<'a>),
+    /// Complex numbers, functions, vectors of a language we do not know …
+    Other {
+        size: u64,
+    },
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Array<'a> {
+    pub(super) element: Option<Place<'a>>,
+    pub(super) dimensions: Vec<Dimension>,
+    /// The elements are not laid one after the other, or elsewhere (Fortran's allocatable and pointer arrays).
+    pub(super) is_dynamic: bool,
+    /// The first index varies fastest.
+    pub(super) column_major: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dimension {
+    pub(super) lower: i64,
+    /// `None` when the debug information does not say.
+    pub(super) count: Option<u64>,
+}
+
+/// A field, as the way to it.
+#[derive(Debug, Clone)]
+pub(super) struct Field<'a> {
+    pub(super) offset: u64,
+    pub(super) of: Place<'a>,
+    pub(super) bits: Option<u64>,
+}
+
+impl Shape<'_> {
+    /// As far as a value of it can be told in a word.
+    pub(super) fn variable_type(&self) -> VariableType {
+        let (kind, size) = match self {
+            Shape::Scalar { kind, size, .. } => (*kind, *size),
+            Shape::Pointer { size, .. } | Shape::Reference { size, .. } => (Kind::Pointer, *size),
+            Shape::Struct { size, .. } | Shape::Other { size } => (Kind::Compound, *size),
+            Shape::Array(_) => (Kind::Compound, 0),
+        };
+        VariableType { kind, size }
+    }
+}
+
+impl<'a> View<'a> {
+    /// What a type is behind its names.
+    pub(super) fn shape(&self, place: &Place<'a>) -> Found<Option<Shape<'a>>> {
+        let Some(place) = self.behind_names(place.clone())? else {
+            return Ok(None);
+        };
+        let entry = place.entry()?;
+        let size = number(&entry, gimli::DW_AT_byte_size);
+        let to = || self.type_of(&place.unit, &entry);
+        Ok(Some(match entry.tag() {
+            gimli::DW_TAG_base_type => {
+                let encoding = match entry.attr_value(gimli::DW_AT_encoding) {
+                    Some(AttributeValue::Encoding(encoding)) => encoding,
+                    _ => DwAte(0),
+                };
+                Shape::Scalar {
+                    kind: base_kind(encoding),
+                    size: size.unwrap_or_default(),
+                    is_char: is_char(encoding),
+                }
+            }
+            gimli::DW_TAG_enumeration_type => Shape::Scalar {
+                kind: Kind::Enum,
+                size: size.unwrap_or_default(),
+                is_char: false,
+            },
+            gimli::DW_TAG_pointer_type => Shape::Pointer {
+                to: to()?,
+                size: size.unwrap_or(8),
+            },
+            gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => Shape::Reference {
+                to: to()?,
+                size: size.unwrap_or(8),
+            },
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+                self.structure(place, &entry)?
+            }
+            gimli::DW_TAG_array_type => Shape::Array(self.array(&place, &entry)?),
+            gimli::DW_TAG_string_type => Shape::Array(Array {
+                element: None,
+                dimensions: vec![Dimension {
+                    lower: 1,
+                    count: size,
+                }],
+                is_dynamic: size.is_none(),
+                column_major: false,
+            }),
+            _ => Shape::Other {
+                size: size.unwrap_or_default(),
+            },
+        }))
+    }
+
+    /// The type that typedefs and qualifiers lead to.
+    fn behind_names(&self, mut place: Place<'a>) -> Found<Option<Place<'a>>> {
+        for _ in 0..CHAIN_MAX {
+            let entry = place.entry()?;
+            if !is_only_a_name(entry.tag()) {
+                return Ok(Some(place));
+            }
+            match self.type_of(&place.unit, &entry)? {
+                Some(next) => place = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// A struct; one that is only declared here is looked for by its signature, in a unit of types.
+    fn structure(&self, place: Place<'a>, entry: &Entry<'a>) -> Found<Shape<'a>> {
+        let elsewhere = entry.attr_value(gimli::DW_AT_signature);
+        let elsewhere = elsewhere
+            .map(|signature| self.follow(&place.unit, signature))
+            .transpose()?;
+        let place = elsewhere.flatten().unwrap_or(place);
+        let size = number(&place.entry()?, gimli::DW_AT_byte_size).unwrap_or_default();
+        Ok(Shape::Struct { place, size })
+    }
+
+    fn array(&self, place: &Place<'a>, entry: &Entry<'a>) -> Found<Array<'a>> {
+        let dynamic = [
+            gimli::DW_AT_data_location,
+            gimli::DW_AT_byte_stride,
+            gimli::DW_AT_bit_stride,
+        ];
+        let mut array = Array {
+            element: self.type_of(&place.unit, entry)?,
+            dimensions: Vec::new(),
+            is_dynamic: dynamic.iter().any(|name| entry.has_attr(*name)),
+            column_major: place.unit.is_fortran,
+        };
+        let base = if place.unit.is_fortran { 1 } else { 0 };
+        let mut tree = place.unit.unit.entries_tree(Some(place.offset))?;
+        let mut children = tree.root()?.children();
+        while let Some(child) = children.next()? {
+            let child = child.entry();
+            if !matches!(
+                child.tag(),
+                gimli::DW_TAG_subrange_type | gimli::DW_TAG_enumeration_type
+            ) {
+                continue;
+            }
+            let is_computed = |name| matches!(child.attr_value(name), Some(AttributeValue::Exprloc(_)));
+            array.is_dynamic |=
+                is_computed(gimli::DW_AT_lower_bound) || child.has_attr(gimli::DW_AT_byte_stride);
+            let lower = signed(child, gimli::DW_AT_lower_bound).unwrap_or(base);
+            let upper = signed(child, gimli::DW_AT_upper_bound);
+            let count = number(child, gimli::DW_AT_count).or_else(|| {
+                let count = upper?.checked_sub(lower)?.checked_add(1)?;
+                u64::try_from(count).ok()
+            });
+            array.dimensions.push(Dimension { lower, count });
+            if array.dimensions.len() > DIMENSIONS_MAX {
+                break;
+            }
+        }
+        Ok(array)
+    }
+
+    /// Bytes that a value takes; `None` when the debug information does not say.
+    pub(super) fn size(&self, shape: &Shape<'a>) -> Found<Option<u64>> {
+        let mut times: u64 = 1;
+        let mut shape = shape.clone();
+        for _ in 0..CHAIN_MAX {
+            let Shape::Array(array) = &shape else {
+                let size = shape.variable_type().size;
+                return Ok((size > 0).then(|| times.checked_mul(size)).flatten());
+            };
+            for dimension in &array.dimensions {
+                let count = dimension.count.and_then(|count| times.checked_mul(count));
+                match count.filter(|_| !array.is_dynamic) {
+                    Some(count) => times = count,
+                    None => return Ok(None),
+                }
+            }
+            // A text of Fortran: its elements are characters.
+            let Some(element) = &array.element else {
+                return Ok(Some(times));
+            };
+            match self.shape(element)? {
+                Some(next) => shape = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The field of this name, also inside of fields and base classes that have no name of their own.
+    pub(super) fn field(&self, of: &Place<'a>, name: &str) -> Found<Option<Field<'a>>> {
+        self.field_in(of, name, NESTED_MAX)
+    }
+
+    fn field_in(&self, of: &Place<'a>, name: &str, depth: usize) -> Found<Option<Field<'a>>> {
+        let mut nested = Vec::new();
+        let mut found = None;
+        self.each_member(of, |member| {
+            let is_it = match &member.name {
+                Some(own) if of.unit.is_fortran => own.eq_ignore_ascii_case(name),
+                Some(own) => own == name,
+                None => false,
+            };
+            if is_it && found.is_none() {
+                found = Some(member);
+            } else if member.is_transparent {
+                nested.push(member);
+            }
+        })?;
+        if let Some(member) = found {
+            return Ok(member.field());
+        }
+        for outer in nested
+            .into_iter()
+            .filter(|_| depth > 0)
+            .filter_map(|member| member.field())
+        {
+            if let Some(Shape::Struct { place, .. }) = self.shape(&outer.of)?
+                && let Some(inner) = self.field_in(&place, name, depth - 1)?
+            {
+                let offset = inner.offset.checked_add(outer.offset);
+                return Ok(offset.map(|offset| Field { offset, ..inner }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The names of the fields, for a message.
+    pub(super) fn field_names(&self, of: &Place<'a>) -> Found<Vec<String>> {
+        let mut names = Vec::new();
+        self.each_member(of, |member| names.extend(member.name))?;
+        Ok(names)
+    }
+
+    fn each_member(&self, of: &Place<'a>, mut take: impl FnMut(Member<'a>)) -> Found<()> {
+        let mut tree = of.unit.unit.entries_tree(Some(of.offset))?;
+        let mut children = tree.root()?.children();
+        while let Some(child) = children.next()? {
+            let entry = child.entry();
+            let is_base = entry.tag() == gimli::DW_TAG_inheritance;
+            if entry.tag() != gimli::DW_TAG_member && !is_base {
+                continue;
+            }
+            // A static member is a variable elsewhere.
+            if entry.has_attr(gimli::DW_AT_external) || entry.has_attr(gimli::DW_AT_const_value) {
+                continue;
+            }
+            let name = self.text(&of.unit, entry, gimli::DW_AT_name)?;
+            let offset = match entry.attr_value(gimli::DW_AT_data_member_location) {
+                None => Some(0),
+                Some(AttributeValue::Exprloc(_)) => None,
+                Some(value) => value.udata_value(),
+            };
+            take(Member {
+                is_transparent: is_base || name.is_none(),
+                name,
+                offset,
+                of: self.type_of(&of.unit, entry)?,
+                bits: number(entry, gimli::DW_AT_bit_size),
+            });
+        }
+        Ok(())
+    }
+
+    /// A type as the language writes it.
+    pub(super) fn type_text(&self, place: Option<&Place<'a>>) -> Found<String> {
+        let text = self.text_of(place, TEXT_DEPTH_MAX)?;
+        Ok(match text.char_indices().nth(TEXT_CHARS_MAX) {
+            Some((end, _)) => format!("{}…", &text[..end]),
+            None => text,
+        })
+    }
+
+    fn text_of(&self, place: Option<&Place<'a>>, depth: usize) -> Found<String> {
+        let Some(place) = place else {
+            return Ok("void".to_owned());
+        };
+        let entry = place.entry()?;
+        if depth == 0 {
+            return Ok("…".to_owned());
+        }
+        let inner = || self.text_of(self.type_of(&place.unit, &entry)?.as_ref(), depth - 1);
+        let name = self.text(&place.unit, &entry, gimli::DW_AT_name)?;
+        Ok(match (entry.tag(), name) {
+            (gimli::DW_TAG_const_type, _) => qualified("const", inner()?),
+            (gimli::DW_TAG_volatile_type, _) => qualified("volatile", inner()?),
+            (gimli::DW_TAG_atomic_type, _) => qualified("_Atomic", inner()?),
+            (gimli::DW_TAG_restrict_type, _) => inner()?,
+            (gimli::DW_TAG_pointer_type, _) => {
+                let inner = inner()?;
+                let blank = if inner.ends_with('*') { "" } else { " " };
+                format!("{inner}{blank}*")
+            }
+            (gimli::DW_TAG_reference_type, _) => format!("{} &", inner()?),
+            (gimli::DW_TAG_rvalue_reference_type, _) => format!("{} &&", inner()?),
+            (gimli::DW_TAG_array_type, _) => {
+                let bounds = self.array(place, &entry)?.dimensions.into_iter().map(bounds_text);
+                format!("{}{}", inner()?, bounds.collect::<String>())
+            }
+            (gimli::DW_TAG_string_type, _) => match number(&entry, gimli::DW_AT_byte_size) {
+                Some(size) => format!("character({size})"),
+                None => "character".to_owned(),
+            },
+            (gimli::DW_TAG_subroutine_type, _) => format!("{} (…)", inner()?),
+            (gimli::DW_TAG_structure_type, Some(name)) if !place.unit.is_fortran => format!("struct {name}"),
+            (gimli::DW_TAG_union_type, Some(name)) => format!("union {name}"),
+            (gimli::DW_TAG_enumeration_type, Some(name)) => format!("enum {name}"),
+            (_, Some(name)) => name,
+            (gimli::DW_TAG_enumeration_type, None) => "enum".to_owned(),
+            (gimli::DW_TAG_union_type, None) => "union".to_owned(),
+            (gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type, None) => "struct".to_owned(),
+            _ => "?".to_owned(),
+        })
+    }
+}
+
+struct Member<'a> {
+    name: Option<String>,
+    /// Its fields count as those of what it is in.
+    is_transparent: bool,
+    /// `None` when it has to be computed, as in a virtual base class.
+    offset: Option<u64>,
+    of: Option<Place<'a>>,
+    bits: Option<u64>,
+}
+
+impl<'a> Member<'a> {
+    fn field(self) -> Option<Field<'a>> {
+        Some(Field {
+            offset: self.offset?,
+            of: self.of?,
+            bits: self.bits,
+        })
+    }
+}
+
+/// A qualifier of a pointer stands behind its star.
+fn qualified(qualifier: &str, inner: String) -> String {
+    if inner.ends_with('*') {
+        format!("{inner}{qualifier}")
+    } else {
+        format!("{qualifier} {inner}")
+    }
+}
+
+fn bounds_text(dimension: Dimension) -> String {
+    match dimension.count {
+        None => "[]".to_owned(),
+        Some(count) if dimension.lower == 0 => format!("[{count}]"),
+        Some(count) => {
+            let last = i128::from(dimension.lower) + i128::from(count) - 1;
+            format!("[{}:{last}]", dimension.lower)
+        }
+    }
+}
+
+pub(super) fn number(entry: &Entry<'_>, name: gimli::DwAt) -> Option<u64> {
+    entry.attr(name).and_then(gimli::Attribute::udata_value)
+}
+
+fn signed(entry: &Entry<'_>, name: gimli::DwAt) -> Option<i64> {
+    let attribute = entry.attr(name)?;
+    // GCC writes small bounds without a sign: 255 in a byte is 255.
+    let unsigned = attribute
+        .udata_value()
+        .and_then(|value| i64::try_from(value).ok());
+    unsigned.or_else(|| attribute.sdata_value())
+}
+
+fn is_only_a_name(tag: DwTag) -> bool {
+    matches!(
+        tag,
+        gimli::DW_TAG_typedef
+            | gimli::DW_TAG_const_type
+            | gimli::DW_TAG_volatile_type
+            | gimli::DW_TAG_atomic_type
+            | gimli::DW_TAG_restrict_type
+    )
+}
+
+fn base_kind(encoding: DwAte) -> Kind {
+    match encoding {
+        gimli::DW_ATE_boolean => Kind::Bool,
+        gimli::DW_ATE_signed | gimli::DW_ATE_signed_char => Kind::Signed,
+        gimli::DW_ATE_unsigned | gimli::DW_ATE_unsigned_char | gimli::DW_ATE_UTF => Kind::Unsigned,
+        gimli::DW_ATE_float => Kind::Float,
+        _ => Kind::Compound,
+    }
+}
+
+fn is_char(encoding: DwAte) -> bool {
+    matches!(
+        encoding,
+        gimli::DW_ATE_signed_char | gimli::DW_ATE_unsigned_char | gimli::DW_ATE_UTF
+    )
+}

@@ -1,0 +1,411 @@
+//! From a value to a part of it: which bytes the steps of a path lead to, by the types alone. Reads no memory.
+
+use thiserror::Error;
+
+use super::types::{Array, Shape};
+use super::view::{CHAIN_MAX, Found, Place, View};
+use super::{Kind, VariableType};
+use crate::path::Step;
+
+/// Fields that a message lists.
+const LISTED_MAX: usize = 12;
+
+/// Why steps lead nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum WalkError {
+    /// There is no field of that name.
+    #[error("{of} has no field `{field}`; it has {known}")]
+    NoField {
+        /// What was asked for.
+        field: String,
+        /// The type.
+        of: String,
+        /// The fields that there are.
+        known: String,
+    },
+    /// The type has no fields.
+    #[error("{of} has no fields: `.{field}` leads nowhere")]
+    NoStruct {
+        /// What was asked for.
+        field: String,
+        /// The type.
+        of: String,
+    },
+    /// The type has no elements.
+    #[error("{of} has no elements: `[{index}]` leads nowhere")]
+    NoArray {
+        /// What was asked for.
+        index: i64,
+        /// The type.
+        of: String,
+    },
+    /// The array has no such element.
+    #[error("element {index} is outside of {of}, which has {lower} to {upper}")]
+    OutOfBounds {
+        /// What was asked for.
+        index: i64,
+        /// The type.
+        of: String,
+        /// The first.
+        lower: i64,
+        /// The last.
+        upper: i128,
+    },
+    /// Fewer indices than dimensions, where rows are not laid out one after the other.
+    #[error("{of} needs an index for each of its {dimensions} dimensions")]
+    TooFewIndices {
+        /// The type.
+        of: String,
+        /// How many.
+        dimensions: usize,
+    },
+    /// The type points to nothing.
+    #[error("{of} is no pointer: it cannot be followed")]
+    NoPointer {
+        /// The type.
+        of: String,
+    },
+    /// Some bits of a byte are no place.
+    #[error("the field `{field}` is {bits} bits of a word: only whole bytes can be read and written")]
+    BitField {
+        /// The field.
+        field: String,
+        /// How many.
+        bits: u64,
+    },
+    /// Where the elements are is known to the running program alone.
+    #[error(
+        "{of} is laid out by the running program (an allocatable or a pointer array, or a slice): its elements have no fixed place"
+    )]
+    Dynamic {
+        /// The type.
+        of: String,
+    },
+    /// The debug information does not say what it is.
+    #[error("the debug information does not tell the type of {of}")]
+    Unknown {
+        /// What.
+        of: String,
+    },
+    /// The symbol table says that the variable ends before.
+    #[error("the steps lead out of the variable, which takes {size} bytes")]
+    Outside {
+        /// Bytes of the variable.
+        size: u64,
+    },
+    /// The offset leaves the address space.
+    #[error("the steps lead out of the address space")]
+    TooFar,
+}
+
+/// What stands at the end of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leaf {
+    /// What it holds.
+    pub of: VariableType,
+    /// One character, or bytes that are a text.
+    pub is_char: bool,
+    /// How many bytes the text has, when it is one: an array of characters.
+    pub text_bytes: Option<u64>,
+    /// Its type, as the language writes it.
+    pub type_name: String,
+    /// The first of its fields, when it is a struct.
+    pub fields: Vec<String>,
+}
+
+/// Where steps lead, from the address of a value on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trail {
+    /// Pointers on the way: each is read at this distance from where the one before led.
+    pub hops: Vec<u64>,
+    /// How far behind the last the value is.
+    pub offset: u64,
+    /// What it is.
+    pub leaf: Leaf,
+}
+
+impl Trail {
+    /// No pointer is on the way: the place is as fixed as that of the value itself.
+    pub fn is_fixed(&self) -> bool {
+        self.hops.is_empty()
+    }
+}
+
+/// Either of the two ways in which a walk ends early.
+pub(super) enum Stop {
+    Walk(WalkError),
+    Damaged(gimli::Error),
+}
+
+impl From<gimli::Error> for Stop {
+    fn from(error: gimli::Error) -> Stop {
+        Stop::Damaged(error)
+    }
+}
+
+impl From<WalkError> for Stop {
+    fn from(error: WalkError) -> Stop {
+        Stop::Walk(error)
+    }
+}
+
+/// A walk under way.
+struct Walk<'v, 'a> {
+    view: &'v View<'a>,
+    at: Place<'a>,
+    hops: Vec<u64>,
+    offset: u64,
+}
+
+/// Follows the steps from a value of this type, or from its address where it is passed so.
+pub(super) fn walk<'a>(
+    view: &View<'a>,
+    from: Place<'a>,
+    by_reference: bool,
+    steps: &[Step],
+) -> Result<Trail, Stop> {
+    let mut walk = Walk {
+        view,
+        at: from,
+        hops: if by_reference { vec![0] } else { Vec::new() },
+        offset: 0,
+    };
+    let mut steps = steps;
+    while let [step, rest @ ..] = steps {
+        walk.follow_references()?;
+        match step {
+            Step::Field(name) => walk.field(name)?,
+            Step::Deref => walk.deref()?,
+            Step::Index(first) => {
+                let further = rest.iter().map_while(|step| match step {
+                    Step::Index(index) => Some(*index),
+                    _ => None,
+                });
+                let indices: Vec<i64> = std::iter::once(*first).chain(further).collect();
+                let taken = walk.index(&indices)?;
+                steps = steps.get(taken..).unwrap_or_default();
+                continue;
+            }
+        }
+        steps = rest;
+    }
+    walk.follow_references()?;
+    let leaf = walk.leaf()?;
+    Ok(Trail {
+        hops: walk.hops,
+        offset: walk.offset,
+        leaf,
+    })
+}
+
+impl<'a> Walk<'_, 'a> {
+    fn text(&self) -> Found<String> {
+        self.view.type_text(Some(&self.at))
+    }
+
+    fn shape(&self) -> Result<Shape<'a>, Stop> {
+        match self.view.shape(&self.at)? {
+            Some(shape) => Ok(shape),
+            None => Err(WalkError::Unknown { of: self.text()? }.into()),
+        }
+    }
+
+    fn advance(&mut self, by: u64, to: Place<'a>) -> Result<(), Stop> {
+        self.offset = self.offset.checked_add(by).ok_or(WalkError::TooFar)?;
+        self.at = to;
+        Ok(())
+    }
+
+    fn hop(&mut self, to: Option<Place<'a>>) -> Result<(), Stop> {
+        let Some(to) = to else {
+            return Err(WalkError::NoPointer { of: self.text()? }.into());
+        };
+        self.hops.push(std::mem::take(&mut self.offset));
+        self.at = to;
+        Ok(())
+    }
+
+    /// A reference stands for what it refers to.
+    fn follow_references(&mut self) -> Result<(), Stop> {
+        for _ in 0..CHAIN_MAX {
+            match self.view.shape(&self.at)? {
+                Some(Shape::Reference { to, .. }) => self.hop(to)?,
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn deref(&mut self) -> Result<(), Stop> {
+        match self.shape()? {
+            Shape::Pointer { to, .. } => self.hop(to),
+            // As in C an array is its first element.
+            Shape::Array(Array {
+                element: Some(element),
+                is_dynamic: false,
+                dimensions,
+                ..
+            }) if dimensions.len() == 1 => self.advance(0, element),
+            _ => Err(WalkError::NoPointer { of: self.text()? }.into()),
+        }
+    }
+
+    fn field(&mut self, name: &str) -> Result<(), Stop> {
+        // C writes `->` through a pointer; the debugger, and users of several languages, a dot.
+        if let Shape::Pointer { to: to @ Some(_), .. } = self.shape()? {
+            self.hop(to)?;
+            self.follow_references()?;
+        }
+        let Shape::Struct { place, .. } = self.shape()? else {
+            let (field, of) = (name.to_owned(), self.text()?);
+            return Err(WalkError::NoStruct { field, of }.into());
+        };
+        let Some(field) = self.view.field(&place, name)? else {
+            return Err(self.no_field(&place, name)?.into());
+        };
+        if let Some(bits) = field.bits {
+            let field = name.to_owned();
+            return Err(WalkError::BitField { field, bits }.into());
+        }
+        self.advance(field.offset, field.of)
+    }
+
+    fn no_field(&self, place: &Place<'a>, name: &str) -> Found<WalkError> {
+        let names = self.view.field_names(place)?;
+        let mut known = names
+            .iter()
+            .take(LISTED_MAX)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join(", ");
+        if names.len() > LISTED_MAX {
+            known.push_str(&format!(" and {} more", names.len() - LISTED_MAX));
+        }
+        if names.is_empty() {
+            known = "none that the debug information of this file tells".to_owned();
+        }
+        Ok(WalkError::NoField {
+            field: name.to_owned(),
+            of: self.text()?,
+            known,
+        })
+    }
+
+    /// Takes as many indices as the array has dimensions; says how many these were.
+    fn index(&mut self, indices: &[i64]) -> Result<usize, Stop> {
+        let [first, ..] = indices else { return Ok(0) };
+        let array = match self.shape()? {
+            Shape::Array(array) => array,
+            Shape::Pointer { to: Some(to), .. } => {
+                let size = self.size_of(&to)?;
+                let Ok(index) = u64::try_from(*first) else {
+                    return Err(WalkError::TooFar.into());
+                };
+                self.hop(Some(to.clone()))?;
+                self.advance(index.checked_mul(size).ok_or(WalkError::TooFar)?, to)?;
+                return Ok(1);
+            }
+            _ => {
+                let (index, of) = (*first, self.text()?);
+                return Err(WalkError::NoArray { index, of }.into());
+            }
+        };
+        let (Some(element), false) = (array.element.clone(), array.is_dynamic) else {
+            return Err(WalkError::Dynamic { of: self.text()? }.into());
+        };
+        let dimensions = array.dimensions.len();
+        if dimensions == 0 || indices.len() < dimensions {
+            let of = self.text()?;
+            return Err(WalkError::TooFewIndices { of, dimensions }.into());
+        }
+        let number = self.element_number(&array, indices)?;
+        let offset = number.checked_mul(self.size_of(&element)?);
+        self.advance(offset.ok_or(WalkError::TooFar)?, element)?;
+        Ok(dimensions)
+    }
+
+    fn element_number(&self, array: &Array<'a>, indices: &[i64]) -> Result<u64, Stop> {
+        let mut pairs: Vec<_> = array.dimensions.iter().zip(indices).collect();
+        if array.column_major {
+            pairs.reverse();
+        }
+        let mut number: u64 = 0;
+        for (dimension, index) in pairs {
+            let into = index
+                .checked_sub(dimension.lower)
+                .and_then(|into| u64::try_from(into).ok());
+            let is_inside = |into: &u64| dimension.count.is_none_or(|count| *into < count);
+            let Some(into) = into.filter(is_inside) else {
+                return Err(WalkError::OutOfBounds {
+                    index: *index,
+                    of: self.text()?,
+                    lower: dimension.lower,
+                    upper: i128::from(dimension.lower) + i128::from(dimension.count.unwrap_or_default()) - 1,
+                }
+                .into());
+            };
+            let before = number.checked_mul(dimension.count.unwrap_or(1));
+            number = before
+                .and_then(|before| before.checked_add(into))
+                .ok_or(WalkError::TooFar)?;
+        }
+        Ok(number)
+    }
+
+    fn size_of(&self, place: &Place<'a>) -> Result<u64, Stop> {
+        let shape = self.view.shape(place)?;
+        let size = shape.map(|shape| self.view.size(&shape)).transpose()?.flatten();
+        match size {
+            Some(size) => Ok(size),
+            None => Err(WalkError::Unknown {
+                of: self.view.type_text(Some(place))?,
+            }
+            .into()),
+        }
+    }
+
+    fn leaf(&self) -> Result<Leaf, Stop> {
+        let shape = self.shape()?;
+        let size = self.view.size(&shape)?;
+        let type_name = self.text()?;
+        let of = VariableType {
+            size: size.unwrap_or_default(),
+            ..shape.variable_type()
+        };
+        let (is_char, text_bytes) = match &shape {
+            Shape::Scalar { is_char, .. } => (*is_char && of.size == 1, None),
+            Shape::Array(array) => {
+                let is_text = match &array.element {
+                    None => true,
+                    Some(element) => matches!(
+                        self.view.shape(element)?,
+                        Some(Shape::Scalar {
+                            is_char: true,
+                            size: 1,
+                            ..
+                        })
+                    ),
+                };
+                (is_text, size.filter(|_| is_text))
+            }
+            _ => (false, None),
+        };
+        let mut fields = match &shape {
+            Shape::Struct { place, .. } => self.view.field_names(place)?,
+            _ => Vec::new(),
+        };
+        fields.truncate(LISTED_MAX);
+        let kind = if of.kind == Kind::Pointer && of.size == 0 {
+            Kind::Compound
+        } else {
+            of.kind
+        };
+        Ok(Leaf {
+            of: VariableType { kind, ..of },
+            is_char,
+            text_bytes,
+            type_name,
+            fields,
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Which function of a process a name means, as users write it: C++ with or without parameters, Fortran in any case. One function, or
+//! the reason why there is none: several, inlined, no code. Decides nothing about what is done with it.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::address::Address;
+use crate::dwarf::{self, Inlined};
+use crate::image::ImageError;
+use crate::module::Module;
+use crate::path::Path;
+use crate::process::Pid;
+use crate::space::AddressSpace;
+use crate::spelling::{self, Fit};
+use crate::symbol::Function;
+
+/// Places that a message lists.
+const LISTED_MAX: usize = 6;
+
+/// One of several functions of a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FunctionPlace {
+    /// Its name, as the source has it.
+    pub name: String,
+    /// The file.
+    pub path: String,
+    /// Where it is.
+    pub address: Address,
+    /// Bytes that it takes.
+    pub size: u64,
+}
+
+impl fmt::Display for FunctionPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, path) = (&self.name, &self.path);
+        write!(f, "{name} in {path} at {}, {} bytes", self.address, self.size)
+    }
+}
+
+/// Why a name means no function, or not one.
+#[derive(Debug, Error)]
+pub enum FunctionError {
+    /// Nobody defines it.
+    #[error("no module of process {pid} has a function `{name}`{}", besides(*.unreadable))]
+    NotFound {
+        /// The process.
+        pid: Pid,
+        /// The name.
+        name: String,
+        /// How many of its modules could not be read.
+        unreadable: usize,
+    },
+    /// It has no code of its own.
+    #[error("`{name}` was inlined and has no code of its own: {}", inlined_list(.places, *.count))]
+    Inlined {
+        /// The name.
+        name: String,
+        /// Where, as far as told.
+        places: Vec<Inlined>,
+        /// In how many places.
+        count: usize,
+    },
+    /// Several are meant.
+    #[error(
+        "`{name}` means {} functions of process {pid}: {}; give the parameters, as in `{}`, or the module, as in `{}:{name}`",
+        .places.len(), list(.places), .places.first().map_or("f(int)", |place| &place.name), module(.places)
+    )]
+    Ambiguous {
+        /// The process.
+        pid: Pid,
+        /// The name.
+        name: String,
+        /// All of them.
+        places: Vec<FunctionPlace>,
+    },
+    /// A file is not understood.
+    #[error("{path}: {source}")]
+    Image {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: ImageError,
+    },
+}
+
+fn besides(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        count => format!(" ({count} of its files could not be read)"),
+    }
+}
+
+fn inlined_list(places: &[Inlined], count: usize) -> String {
+    let shown = places.iter().take(LISTED_MAX);
+    let mut shown: Vec<String> = shown
+        .map(|place| format!("into {} at {}:{}", place.into, place.file, place.line))
+        .collect();
+    if count > shown.len() {
+        shown.push(format!("and at {} more places", count - shown.len()));
+    }
+    let probed = places
+        .first()
+        .map_or("the function around it", |place| &place.into);
+    format!("{}; probe {probed} instead", shown.join(", "))
+}
+
+fn list(places: &[FunctionPlace]) -> String {
+    let mut shown: Vec<String> = places
+        .iter()
+        .take(LISTED_MAX)
+        .map(FunctionPlace::to_string)
+        .collect();
+    if places.len() > LISTED_MAX {
+        shown.push(format!("and {} more", places.len() - LISTED_MAX));
+    }
+    shown.join(", ")
+}
+
+fn module(places: &[FunctionPlace]) -> &str {
+    let path = places.first().map_or("module", |place| &place.path);
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+impl AddressSpace {
+    /// The one function that a user means by `name`: `step`, `Solver::step(int)`, `libopenblas.so:dgemm_`.
+    pub fn function(&self, name: &str) -> Result<(&Module, Function), FunctionError> {
+        let mut found = self.every_function(name)?;
+        if found.len() > 1 {
+            let place = |(module, function): &(&Module, Function)| FunctionPlace {
+                name: shown(function),
+                path: module.path.clone(),
+                address: module.address(function.address),
+                size: function.size,
+            };
+            return Err(FunctionError::Ambiguous {
+                pid: self.process.pid,
+                name: name.to_owned(),
+                places: found.iter().map(place).collect(),
+            });
+        }
+        found.pop().ok_or_else(|| self.no_function(name))
+    }
+
+    /// Every function that a user means by `name`: all overloads, those of all modules. At least one.
+    pub fn every_function(&self, name: &str) -> Result<Vec<(&Module, Function)>, FunctionError> {
+        let (module, bare) = self.module_of(name);
+        let mut best: Option<Fit> = None;
+        let mut found = Vec::new();
+        for of in self
+            .modules
+            .iter()
+            .filter(|of| module.is_none_or(|name| of.is_called(name)))
+        {
+            let functions = of.image.functions_spelled(bare);
+            let functions = functions.map_err(|source| image_error(of, source))?;
+            let Some((fit, functions)) = functions else {
+                continue;
+            };
+            if best < Some(fit) {
+                best = Some(fit);
+                found.clear();
+            }
+            if best == Some(fit) {
+                found.extend(functions.into_iter().map(|function| (of, function)));
+            }
+        }
+        match found.is_empty() {
+            false => Ok(found),
+            true => self.inlined(name, module, bare),
+        }
+    }
+
+    /// The module that a name begins with, if one is loaded that is called so, and the rest.
+    fn module_of<'n>(&self, name: &'n str) -> (Option<&'n str>, &'n str) {
+        let within = name
+            .parse::<Path>()
+            .ok()
+            .and_then(|path| path.within.into_iter().next());
+        let split = within.and_then(|module| name.split_at_checked(module.len()));
+        match split {
+            Some((module, rest)) if self.modules_called(module).next().is_some() => {
+                (Some(module), rest.strip_prefix(':').unwrap_or(rest))
+            }
+            _ => (None, name),
+        }
+    }
+
+    /// Inlined functions are looked for last: that reads debug information.
+    fn inlined<T>(&self, name: &str, module: Option<&str>, bare: &str) -> Result<T, FunctionError> {
+        for of in self
+            .modules
+            .iter()
+            .filter(|of| module.is_none_or(|name| of.is_called(name)))
+        {
+            let found = dwarf::inlined(&of.image, bare).map_err(|source| image_error(of, source))?;
+            if found.1 > 0 {
+                return Err(FunctionError::Inlined {
+                    name: name.to_owned(),
+                    places: found.0,
+                    count: found.1,
+                });
+            }
+        }
+        Err(self.no_function(name))
+    }
+
+    fn no_function(&self, name: &str) -> FunctionError {
+        FunctionError::NotFound {
+            pid: self.process.pid,
+            name: name.to_owned(),
+            unreadable: self.unreadable.len(),
+        }
+    }
+}
+
+fn shown(function: &Function) -> String {
+    let name = function.names.first().map(String::as_str).unwrap_or_default();
+    spelling::demangle(name)
+}
+
+fn image_error(module: &Module, source: ImageError) -> FunctionError {
+    FunctionError::Image {
+        path: module.path.clone(),
+        source,
+    }
+}

@@ -1,0 +1,248 @@
+//! How a name in the source is spelled in a file's symbols: C++ mangles, Fortran compilers put module and variable into one name.
+//! Texts only.
+//!
+//! Names that the linker has as they are come first; then what Fortran compilers make of `module::name`, in any case; then C++, where
+//! `Class::method` means every overload and `Class::method(int)` one.
+
+use cpp_demangle::{BorrowedSymbol, DemangleOptions, ParseOptions};
+use memchr::memmem::Finder;
+
+/// Nested deeper than this a mangled name is not taken apart: made to harm.
+const RECURSION_MAX: u32 = 96;
+/// Longer than this it is not taken apart either.
+const MANGLED_BYTES_MAX: usize = 16 << 10;
+
+/// How well a symbol fits what the user wrote: the best ones count, the others are forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    /// The end of its scopes: `Class::method` for `space::Class::method`.
+    Suffix,
+    /// Its full C++ name.
+    Full,
+    /// What a Fortran compiler makes of it.
+    Fortran,
+    /// The very name.
+    Exact,
+}
+
+/// A name as a user writes it.
+#[derive(Debug)]
+pub struct Spelling {
+    text: String,
+    fortran: Vec<String>,
+    /// What every C++ symbol of this name has in it.
+    part: Option<Finder<'static>>,
+    has_parameters: bool,
+    has_template: bool,
+}
+
+impl Spelling {
+    /// Takes the text apart once for all the symbols it is held against.
+    pub fn new(text: &str) -> Spelling {
+        let bare = before_parameters(text);
+        let last = last_part(&without_templates(bare))
+            .trim_start_matches('~')
+            .to_owned();
+        let is_plain = !last.is_empty() && last.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let part = (is_plain && !last.starts_with("operator"))
+            .then(|| Finder::new(&format!("{}{last}", last.len())).into_owned());
+        Spelling {
+            fortran: fortran(text),
+            part,
+            has_parameters: bare.len() < text.len(),
+            has_template: bare.contains('<'),
+            text: dense(text),
+        }
+    }
+
+    /// How well a symbol fits; `None` when it is another.
+    pub fn fit(&self, symbol: &[u8]) -> Option<Fit> {
+        if symbol == self.text.as_bytes() {
+            return Some(Fit::Exact);
+        }
+        if self.fortran.iter().any(|name| name.as_bytes() == symbol) {
+            return Some(Fit::Fortran);
+        }
+        if !symbol.starts_with(b"_Z") || self.part.as_ref().is_some_and(|part| part.find(symbol).is_none()) {
+            return None;
+        }
+        self.fit_demangled(std::str::from_utf8(symbol).ok()?)
+    }
+
+    fn fit_demangled(&self, symbol: &str) -> Option<Fit> {
+        let name = match self.has_parameters {
+            true => demangle_as(symbol, DemangleOptions::new().no_return_type())?,
+            false => demangle_as(symbol, DemangleOptions::new().no_return_type().no_params())?,
+        };
+        let mut name = dense(&name);
+        if self.has_parameters && !self.text.ends_with("const") {
+            name.truncate(name.trim_end_matches("const").len());
+        }
+        if !self.has_template && !self.has_parameters {
+            name = without_templates(&name);
+        }
+        let rest = name.strip_suffix(self.text.as_str())?;
+        match rest {
+            "" => Some(Fit::Full),
+            // A variable of a function is none of a file.
+            rest if rest.ends_with("::") && self.text.contains("::") => Some(Fit::Suffix),
+            _ => None,
+        }
+    }
+}
+
+/// The name without its scopes, parameters and arguments of templates: what debug information has for it.
+pub(crate) fn plain(text: &str) -> String {
+    last_part(&without_templates(before_parameters(text))).to_owned()
+}
+
+/// The name as the source has it, parameters and all; a name that is not mangled is itself.
+pub fn demangle(symbol: &str) -> String {
+    // gfortran's names of what is in a module; the other compilers' look like names of C.
+    if let Some((module, name)) = symbol
+        .strip_prefix("__")
+        .and_then(|rest| rest.split_once("_MOD_"))
+    {
+        return format!("{module}::{name}");
+    }
+    demangle_as(symbol, DemangleOptions::new().no_return_type()).unwrap_or_else(|| symbol.to_owned())
+}
+
+fn demangle_as(symbol: &str, options: DemangleOptions) -> Option<String> {
+    if !symbol.starts_with("_Z") || symbol.len() > MANGLED_BYTES_MAX {
+        return None;
+    }
+    let limit = ParseOptions::default().recursion_limit(RECURSION_MAX);
+    let (parsed, _) = BorrowedSymbol::with_tail_and_options(symbol.as_bytes(), &limit).ok()?;
+    parsed
+        .demangle_with_options(&options.recursion_limit(RECURSION_MAX))
+        .ok()
+}
+
+/// What compilers call `module::name` and `name`: gfortran, Intel's and NVIDIA's, LLVM's.
+fn fortran(text: &str) -> Vec<String> {
+    let lower = text.to_lowercase();
+    if !lower
+        .chars()
+        .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+    {
+        return Vec::new();
+    }
+    match lower.split_once("::") {
+        Some((module, name)) if !name.contains(':') && !module.is_empty() && !name.is_empty() => vec![
+            format!("__{module}_MOD_{name}"),
+            format!("{module}_mp_{name}_"),
+            format!("_{module}_{name}_"),
+            format!("_QM{module}E{name}"),
+            format!("_QM{module}P{name}"),
+        ],
+        None if !lower.is_empty() => vec![format!("{lower}_"), format!("{lower}__")],
+        _ => Vec::new(),
+    }
+}
+
+fn dense(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
+/// Up to the parameters: the first bracket that closes at the end. `(anonymous namespace)` is none of them.
+fn before_parameters(text: &str) -> &str {
+    let trimmed = text.trim_end().trim_end_matches("const").trim_end();
+    if !trimmed.ends_with(')') {
+        return text;
+    }
+    let mut depth = 0;
+    for (at, c) in trimmed.char_indices().rev() {
+        match c {
+            ')' => depth += 1,
+            '(' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[..at];
+        }
+    }
+    text
+}
+
+fn without_templates(name: &str) -> String {
+    let mut depth = 0u32;
+    let mut kept = String::with_capacity(name.len());
+    for c in name.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' if depth > 0 => depth -= 1,
+            _ if depth == 0 => kept.push(c),
+            _ => {}
+        }
+    }
+    kept
+}
+
+fn last_part(name: &str) -> &str {
+    name.rsplit("::").next().unwrap_or(name).trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_symbol_fits_what_users_write() {
+        let cases = [
+            ("knob", "knob", Some(Fit::Exact)),
+            ("send", "_Z4sendi", Some(Fit::Full)),
+            ("send(int)", "_Z4sendi", Some(Fit::Full)),
+            ("send(double)", "_Z4sendi", None),
+            ("app::Solver::step", "_ZN3app6Solver4stepEd", Some(Fit::Full)),
+            ("Solver::step", "_ZN3app6Solver4stepEd", Some(Fit::Suffix)),
+            (
+                "Solver::step( double )",
+                "_ZN3app6Solver4stepEd",
+                Some(Fit::Suffix),
+            ),
+            ("step", "_ZN3app6Solver4stepEd", None),
+            ("Solver::limit", "_ZN6Solver5limitE", Some(Fit::Full)),
+            ("Solver::size", "_ZNK6Solver4sizeEv", Some(Fit::Full)),
+            ("Solver::size()", "_ZNK6Solver4sizeEv", Some(Fit::Full)),
+            ("Solver::~Solver", "_ZN6SolverD1Ev", Some(Fit::Full)),
+            ("twice", "_Z5twiceIiET_S0_", Some(Fit::Full)),
+            ("twice<int>", "_Z5twiceIiET_S0_", Some(Fit::Full)),
+            (
+                "(anonymous namespace)::n",
+                "_ZN12_GLOBAL__N_11nE",
+                Some(Fit::Full),
+            ),
+            ("config::Chunk", "__config_MOD_chunk", Some(Fit::Fortran)),
+            ("CONFIG::chunk", "config_mp_chunk_", Some(Fit::Fortran)),
+            ("Work", "work_", Some(Fit::Fortran)),
+            ("params", "params_", Some(Fit::Fortran)),
+            ("chunk", "__config_MOD_chunk", None),
+        ];
+        for (text, symbol, expected) in cases {
+            assert_eq!(
+                Spelling::new(text).fit(symbol.as_bytes()),
+                expected,
+                "{text} for {symbol}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_shown_as_the_source_has_them() {
+        assert_eq!(demangle("_ZN3app6Solver4stepEd"), "app::Solver::step(double)");
+        assert_eq!(demangle("__config_MOD_chunk"), "config::chunk");
+        assert_eq!(demangle("main"), "main");
+        assert_eq!(demangle("_Zgarbage"), "_Zgarbage");
+    }
+
+    proptest! {
+        #[test]
+        fn no_symbol_and_no_text_makes_the_comparison_panic(text in ".{0,20}", symbol in "_Z[A-Za-z0-9_]{0,40}") {
+            let _ = Spelling::new(&text).fit(symbol.as_bytes());
+            let _ = Spelling::new(&symbol).fit(symbol.as_bytes());
+            let _ = demangle(&symbol);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! From what a user writes to the names that the linker has: which symbols are meant, in which module or source file, with which steps
+//! behind.
+
+use super::{VariableError, VariableName};
+use crate::dwarf;
+use crate::image::ImageError;
+use crate::module::Module;
+use crate::path::{Path, Step};
+use crate::space::AddressSpace;
+use crate::spelling::{Fit, Spelling};
+use crate::symbol::{Symbol, SymbolKind};
+
+/// What a user means by a name.
+#[derive(Debug)]
+pub(super) struct Meant {
+    /// The names of the symbols; several when C++ or Fortran has several that fit equally well.
+    pub(super) symbols: Vec<String>,
+    /// Only what code of this module sees.
+    pub(super) module: Option<String>,
+    /// Only what this source file defines.
+    pub(super) unit: Option<String>,
+    /// From the variable to the part of it that is meant.
+    pub(super) steps: Vec<Step>,
+}
+
+impl AddressSpace {
+    pub(super) fn meant(&self, wanted: &VariableName) -> Result<Meant, VariableError> {
+        let path = self.path(&wanted.name)?;
+        let mut within: Vec<String> = wanted.module.iter().cloned().chain(path.within).collect();
+        let is_loaded = |name: &String| self.modules_called(name).next().is_some();
+        let module = within.first().is_some_and(is_loaded).then(|| within.remove(0));
+        let mut meant = Meant {
+            symbols: self.symbols_spelled(&path.name)?,
+            module,
+            unit: (!within.is_empty()).then(|| within.remove(0)),
+            steps: path.steps,
+        };
+        if !within.is_empty() {
+            let (pid, module) = (self.process.pid, meant.unit.unwrap_or_default());
+            return Err(VariableError::NoSuchModule { pid, module });
+        }
+        // Fortran: a variable in a common block has no symbol of its own.
+        if meant.symbols.is_empty()
+            && let Some((block, member)) = path.name.split_once("::")
+            && !member.contains(':')
+        {
+            meant.symbols = self.symbols_spelled(block)?;
+            meant.steps.insert(0, Step::Field(member.to_owned()));
+        }
+        if meant.symbols.is_empty() {
+            // The errors for what is no variable speak of this name.
+            meant.symbols.push(path.name);
+        }
+        Ok(meant)
+    }
+
+    /// A text that is a symbol as it stands is no path.
+    fn path(&self, text: &str) -> Result<Path, VariableError> {
+        match text.parse::<Path>() {
+            Ok(path) if path.steps.is_empty() => Ok(path),
+            parsed => match self.has_variable(text)? {
+                true => Ok(Path {
+                    within: Vec::new(),
+                    name: text.to_owned(),
+                    steps: Vec::new(),
+                }),
+                false => Ok(parsed?),
+            },
+        }
+    }
+
+    fn has_variable(&self, name: &str) -> Result<bool, VariableError> {
+        for module in &self.modules {
+            let tables = [module.image.dynamic_symbols(), module.image.static_symbols()];
+            for table in tables {
+                let table = table.map_err(|source| image_error(module, source))?;
+                if table
+                    .named(name)
+                    .any(|symbol| symbol.kind == SymbolKind::Variable)
+                {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn symbols_spelled(&self, name: &str) -> Result<Vec<String>, VariableError> {
+        let spelling = Spelling::new(name);
+        let mut best: Option<Fit> = None;
+        let mut found: Vec<String> = Vec::new();
+        for module in &self.modules {
+            let tables = [module.image.dynamic_symbols(), module.image.static_symbols()];
+            for table in tables {
+                let table = table.map_err(|source| image_error(module, source))?;
+                for (fit, symbol) in table.spelled(&spelling, |kind| kind == SymbolKind::Variable) {
+                    if best < Some(fit) {
+                        best = Some(fit);
+                        found.clear();
+                    }
+                    if best == Some(fit) && !found.contains(&symbol.name) {
+                        found.push(symbol.name);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The source file that a symbol is of: by the debug information, else as far as the link editor was told.
+pub(super) fn unit_of(module: &Module, symbol: &Symbol) -> Option<String> {
+    let described = dwarf::describe(&module.image, &[symbol.address]).ok();
+    let described = described.and_then(|mut known| known.remove(&symbol.address));
+    let unit = described.map(|known| known.unit).filter(|unit| !unit.is_empty());
+    unit.or_else(|| symbol.source.as_deref().map(str::to_owned))
+}
+
+/// True when a symbol is of the source file that a user means: one of the two paths ends with the other.
+pub(super) fn is_of_unit(module: &Module, symbol: &Symbol, wanted: &str) -> bool {
+    // What the link editor was told is only the end of the path, but is at hand.
+    let may_be = |source: &str| source.rsplit('/').next() == wanted.rsplit('/').next();
+    if symbol.source.as_deref().is_some_and(|source| !may_be(source)) {
+        return false;
+    }
+    unit_of(module, symbol).is_some_and(|unit| ends_alike(&unit, wanted))
+}
+
+fn ends_alike(one: &str, other: &str) -> bool {
+    let parts = |path: &str| -> Vec<String> {
+        let parts = path.split('/').filter(|part| !matches!(*part, "" | "."));
+        parts.map(str::to_owned).collect()
+    };
+    let (one, other) = (parts(one), parts(other));
+    !one.is_empty() && !other.is_empty() && one.iter().rev().zip(other.iter().rev()).all(|(a, b)| a == b)
+}
+
+pub(super) fn image_error(module: &Module, source: ImageError) -> VariableError {
+    VariableError::Image {
+        path: module.path.clone(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_file_is_named_by_the_end_of_its_path() {
+        for (unit, wanted, expected) in [
+            ("/home/ana/src/solver.c", "solver.c", true),
+            ("/home/ana/src/solver.c", "src/solver.c", true),
+            ("./solver.c", "src/solver.c", true),
+            ("/home/ana/src/solver.c", "old/solver.c", false),
+            ("/home/ana/src/my_solver.c", "solver.c", false),
+            ("", "solver.c", false),
+        ] {
+            assert_eq!(ends_alike(unit, wanted), expected, "{unit} {wanted}");
+        }
+    }
+}

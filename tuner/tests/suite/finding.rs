@@ -1,0 +1,666 @@
+//! Paths, C++ and Fortran names, debug information wherever it lies.
+
+use std::path::PathBuf;
+
+use tuner::address::LinkAddress;
+use tuner::catalog::{self, Can};
+use tuner::dwarf::{self, Argument, Kind};
+use tuner::image::Image;
+use tuner::slot::{Slot, SlotError};
+use tuner::value::{Value, ValueType};
+use tuner::variable::{Location, VariableError};
+use tuner::writer::WriterError;
+
+use crate::programs::{Program, Workshop, skip, source_path, to};
+
+/// The program of two files, built with these flags.
+fn paths(workshop: &Workshop, flags: &[&str]) -> PathBuf {
+    let other = source_path("other.c");
+    let other = other.to_str().unwrap();
+    workshop.build("paths.c", "paths", &[&["-g", other], flags].concat())
+}
+
+fn image(workshop: &Workshop, name: &str) -> Image {
+    let path = workshop.directory.path().join(name);
+    let image = Image::read(std::fs::File::open(&path).unwrap()).unwrap();
+    image.found_at(dwarf::Origin::here(&path))
+}
+
+fn read(program: &Program, name: &str) -> Result<String, VariableError> {
+    let location = program.find(name)?;
+    let bytes = location.read(program.space().memory())?;
+    let value = location
+        .value_type()
+        .and_then(|of| Value::from_bytes(of, bytes).ok());
+    Ok(value.map_or_else(|| bytes.to_string(), |value| value.to_string()))
+}
+
+fn write(workshop: &Workshop, program: &Program, location: &Location, value: Value) -> u64 {
+    let slot = Slot::validate(location, None).unwrap();
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    writer.set(&slot, to(value)).unwrap().change.unwrap()
+}
+
+const PARTS: [(&str, &str); 14] = [
+    ("cfg.solver.chunk", "64"),
+    ("cfg.solver.tolerance", "0.5"),
+    ("cfg.first", "1"),
+    ("cfg.whole", "7"),
+    ("cfg.parts[0]", "7"),
+    ("limits[2]", "30"),
+    ("grid[1][2]", "6"),
+    ("grid[0,1]", "2"),
+    ("table[1].chunk", "2"),
+    ("head->value", "1"),
+    ("head->next->value", "2"),
+    ("head.next.value", "2"),
+    ("*counter", "9"),
+    ("counter[0]", "9"),
+];
+
+#[test]
+fn fields_elements_and_what_pointers_lead_to_are_read() {
+    let Some(workshop) = Workshop::open() else { return };
+    for flags in [
+        &["-gdwarf-4"][..],
+        &["-gdwarf-5"],
+        &["-gdwarf-5", "-gz"],
+        &["-gdwarf-4", "-fdebug-types-section"],
+        &["-gdwarf-5", "-fdebug-types-section", "-no-pie"],
+        &["-flto", "-rdynamic"],
+    ] {
+        let Some(program) = Program::start(&paths(&workshop, flags), &[]) else {
+            return;
+        };
+        for (path, expected) in PARTS {
+            assert_eq!(read(&program, path).unwrap(), expected, "{path} {flags:?}");
+        }
+    }
+}
+
+#[test]
+fn debug_information_is_found_where_it_was_put() {
+    let Some(workshop) = Workshop::open() else { return };
+    let read_all = |how: &str| {
+        let program = Program::start(&workshop.directory.path().join("paths"), &[])?;
+        for (path, expected) in PARTS {
+            let found = read(&program, path).unwrap_or_else(|error| panic!("{how}: {path}: {error}"));
+            assert_eq!(found, expected, "{how}: {path}");
+        }
+        let limit = read(&program, "other.c:limit").unwrap_or_else(|error| panic!("{how}: {error}"));
+        assert_eq!(limit, "6", "{how}");
+        Some(())
+    };
+    // Split by the compiler: files beside the program, and all of them in one.
+    for version in ["-gdwarf-4", "-gdwarf-5"] {
+        paths(&workshop, &[version, "-gsplit-dwarf"]);
+        if read_all(&format!("{version}, dwo")).is_none() {
+            return;
+        }
+        let files: Vec<PathBuf> = std::fs::read_dir(workshop.directory.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|ending| ending == "dwo"))
+            .collect();
+        assert_eq!(files.len(), 2, "{files:?}");
+        // binutils' tool knows no later version.
+        if version != "-gdwarf-4" {
+            continue;
+        }
+        if workshop.run("dwp", &["-e", "paths", "-o", "paths.dwp"]).is_none() {
+            return;
+        }
+        files.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+        read_all(&format!("{version}, dwp")).unwrap();
+        std::fs::remove_file(workshop.directory.path().join("paths.dwp")).unwrap();
+    }
+    // Taken out into a file of its own, found by the debug link: by build id, and by sum.
+    for id in ["-Wl,--build-id", "-Wl,--build-id=none"] {
+        paths(&workshop, &[id]);
+        for arguments in [
+            &["--only-keep-debug", "paths", "paths.debug"][..],
+            &["--strip-all", "--add-gnu-debuglink=paths.debug", "paths"],
+        ] {
+            if workshop.run("objcopy", arguments).is_none() {
+                return;
+            }
+        }
+        read_all(id).unwrap();
+    }
+    // A file of the same name that is another is not believed.
+    let debug = workshop.directory.path().join("paths.debug");
+    let mut bytes = std::fs::read(&debug).unwrap();
+    bytes.push(0);
+    std::fs::write(&debug, bytes).unwrap();
+    let program = Program::start(&workshop.directory.path().join("paths"), &[]).unwrap();
+    assert!(matches!(program.find("cfg"), Err(VariableError::NotFound { .. })));
+}
+
+#[test]
+fn debug_information_of_the_distribution_is_found_by_build_id() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some(program) = Program::start(&paths(&workshop, &[]), &[]) else {
+        return;
+    };
+    let space = program.space();
+    let libc = space
+        .modules
+        .iter()
+        .find(|module| module.file_name().starts_with("libc.so"))
+        .unwrap();
+    let id = libc.build_id().unwrap().to_string();
+    let debug = format!("/usr/lib/debug/.build-id/{}/{}.debug", &id[..2], &id[2..]);
+    if !std::path::Path::new(&debug).exists() {
+        return skip("the C library's debug information (libc6-dbg) is not installed");
+    }
+    // A static variable of the C library, by its source file; its own symbol table has no such symbol.
+    let location = program.find("malloc.c:mp_.trim_threshold").unwrap();
+    assert_eq!(location.value_type(), Some(ValueType::U64));
+    assert_eq!(
+        read(&program, "malloc.c:mp_.trim_threshold").unwrap(),
+        (128 << 10).to_string()
+    );
+}
+
+#[test]
+fn parts_and_what_pointers_lead_to_are_written_and_taken_back() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some(mut program) = Program::start(&paths(&workshop, &[]), &[]) else {
+        return;
+    };
+    let cases = [
+        ("cfg.solver.chunk", Value::I32(65), "chunk", "65", "64"),
+        ("limits[2]", Value::I32(31), "limit2", "31", "30"),
+        ("grid[1][2]", Value::F64(7.5), "grid12", "7.5", "6"),
+        ("table[1].chunk", Value::I32(3), "table1", "3", "2"),
+        ("cfg.parts[1]", Value::U8(9), "part1", "9", "0"),
+        ("head->next->value", Value::I64(22), "value", "22", "2"),
+        ("*counter", Value::I32(10), "counter", "10", "9"),
+        ("paths.c:limit", Value::I32(50), "limit", "50", "5"),
+        ("other.c:limit", Value::I32(60), "other", "60", "6"),
+    ];
+    for (path, value, name, new, old) in cases {
+        let location = program.find(path).unwrap();
+        let change = write(&workshop, &program, &location, value);
+        assert_eq!(program.sees(name), new, "{path}");
+        let mut writer = program.writer(workshop.directory.path()).unwrap();
+        writer.undo(change).unwrap();
+        assert_eq!(program.sees(name), old, "{path}");
+    }
+}
+
+#[test]
+fn a_value_behind_a_pointer_is_written_where_it_is_now_and_never_where_it_was() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some(mut program) = Program::start(&paths(&workshop, &[]), &[]) else {
+        return;
+    };
+    let location = program.find("head->next->value").unwrap();
+    let before = location.address;
+    program.say("move");
+    // The claim is from before the move; what is validated is where the pointers lead now.
+    let slot = Slot::validate(&location, None).unwrap();
+    assert_ne!(slot.location().address, before);
+    let change = write(&workshop, &program, &location, Value::I64(22));
+    assert_eq!(program.sees("value"), "22");
+    // Moved between the check and the write: left alone.
+    let slot = Slot::validate(&location, None).unwrap();
+    program.say("move");
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let error = writer.set(&slot, to(Value::I64(23))).unwrap_err().to_string();
+    assert!(
+        error.contains("the program changed a pointer on the way"),
+        "{error}"
+    );
+    assert_eq!(program.sees("value"), "22");
+    // Moved since: taking back would write into memory that is somebody else's now.
+    let error = writer.undo(change).unwrap_err();
+    assert!(matches!(error, WriterError::Moved { .. }), "{error}");
+    assert_eq!(program.sees("value"), "22");
+}
+
+#[test]
+fn what_leads_nowhere_is_refused_with_what_would() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some(program) = Program::start(&paths(&workshop, &[]), &[]) else {
+        return;
+    };
+    let cases = [
+        (
+            "cfg.solver.chonk",
+            "struct solver has no field `chonk`; it has name, chunk, tolerance, bits",
+        ),
+        ("cfg.first.x", "short int has no fields"),
+        ("cfg[1]", "config_t has no elements"),
+        ("limits[4]", "element 4 is outside of int[4], which has 0 to 3"),
+        ("limits[-1]", "element -1 is outside of int[4]"),
+        (
+            "grid[1]",
+            "double[2][3] needs an index for each of its 2 dimensions",
+        ),
+        ("*cfg.first", "short int is no pointer"),
+        ("cfg.solver.bits", "the field `bits` is 3 bits of a word"),
+        ("nowhere->value", "pointer 1 of 1 on the way to it is null"),
+        (
+            "head->next->next->value",
+            "pointer 3 of 3 on the way to it is null",
+        ),
+        ("limit", "means 2 different variables"),
+        ("nothing.c:limit", "has not loaded `nothing.c`"),
+        ("own.chunk", "is thread-local"),
+        ("cfg.", "a field's name is missing at column 4"),
+    ];
+    for (path, expected) in cases {
+        let error = program.find(path).unwrap_err().to_string();
+        assert!(error.contains(expected), "{path}: {error}");
+    }
+    let error = program.find("limit").unwrap_err().to_string();
+    assert!(
+        error.contains("static in") && error.contains("other.c") && error.contains("paths.c"),
+        "{error}"
+    );
+    // Read-only data stays so, however it is reached.
+    for path in ["fixed.chunk", "to_fixed->chunk"] {
+        let error = Slot::validate(&program.find(path).unwrap(), None).unwrap_err();
+        assert!(matches!(error, SlotError::ReadOnly { .. }), "{path}: {error}");
+    }
+    let Some(program) = Program::start(
+        &workshop.build("paths.c", "bare", &[source_path("other.c").to_str().unwrap()]),
+        &[],
+    ) else {
+        return;
+    };
+    let error = program.find("cfg.solver").unwrap_err();
+    assert!(
+        matches!(error, VariableError::NoDebugInformation { .. }),
+        "{error}"
+    );
+    // The symbol table knows the source files of static variables without it.
+    assert_eq!(program.find("other.c:limit").unwrap().size, 4);
+}
+
+#[test]
+fn names_of_cpp_are_written_as_in_the_source() {
+    let Some(workshop) = Workshop::open() else { return };
+    if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
+        return skip("there is no C++ compiler `c++`");
+    }
+    for flags in [&["-g", "-gdwarf-4"][..], &["-g", "-gdwarf-5"]] {
+        let path = workshop.build("classes.cc", "classes", flags);
+        let Some(mut program) = Program::start(&path, &[]) else {
+            return;
+        };
+        let cases = [
+            ("app::Solver::limit", "limit"),
+            ("Solver::limit", "limit"),
+            ("solver.depth", "depth"),
+            ("alias.depth", "depth"),
+            ("app::count", "count"),
+            ("other::count", "other"),
+            ("app::(anonymous namespace)::hidden", "hidden"),
+            ("solver.id", "id"),
+        ];
+        for (path, name) in cases {
+            let location = program
+                .find(path)
+                .unwrap_or_else(|error| panic!("{path}: {error}"));
+            let change = write(&workshop, &program, &location, Value::I32(77));
+            assert_eq!(program.sees(name), "77", "{path}");
+            let mut writer = program.writer(workshop.directory.path()).unwrap();
+            writer.undo(change).unwrap();
+        }
+        assert!(matches!(
+            program.find("own"),
+            Err(VariableError::ThreadLocal { .. })
+        ));
+    }
+}
+
+#[test]
+fn names_of_fortran_are_written_in_any_case() {
+    let Some(workshop) = Workshop::open() else { return };
+    if workshop.try_build("modules.f90", "modules", &["-g"]).is_none() {
+        return skip("there is no Fortran compiler `gfortran`");
+    }
+    let path = workshop.build("modules.f90", "modules", &["-g"]);
+    let Some(mut program) = Program::start(&path, &[]) else {
+        return;
+    };
+    let cases = [
+        ("config::solver%chunk", "chunk"),
+        ("CONFIG::Solver.Chunk", "chunk"),
+        ("config::limits[3]", "limits3"),
+        ("Config::grid[1,3]", "grid13"),
+        ("params::steps", "steps"),
+        ("PARAMS.Steps", "steps"),
+    ];
+    for (path, name) in cases {
+        let location = program
+            .find(path)
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        let change = write(&workshop, &program, &location, Value::I32(77));
+        assert_eq!(program.sees(name), "77", "{path}");
+        program
+            .writer(workshop.directory.path())
+            .unwrap()
+            .undo(change)
+            .unwrap();
+    }
+    assert_eq!(read(&program, "params::tolerance").unwrap(), "0.25");
+    let cases = [
+        (
+            "config::limits[1]",
+            "element 1 is outside of integer(kind=4)[2:5], which has 2 to 5",
+        ),
+        ("config::sizes[1]", "is laid out by the running program"),
+        (
+            "params::nothing",
+            "the common block has no field `nothing`; it has tolerance, steps",
+        ),
+    ];
+    for (path, expected) in cases {
+        let error = program.find(path).unwrap_err().to_string();
+        assert!(error.contains(expected), "{path}: {error}");
+    }
+}
+
+#[test]
+fn every_copy_of_a_library_is_listed_refused_and_to_be_had_when_all_are_meant() {
+    let Some(workshop) = Workshop::open() else { return };
+    // As NumPy and SciPy bring an OpenBLAS each.
+    let [a, b] = [("libblas_a.so", "-DVALUE=1"), ("libblas_b.so", "-DVALUE=2")].map(|(name, value)| {
+        workshop.build(
+            "library.c",
+            name,
+            &["-shared", "-fPIC", "-g", value, "-DVIEW=view"],
+        )
+    });
+    let path = workshop.build("opener.c", "opener", &["-ldl"]);
+    let Some(mut program) = Program::start(&path, &[&a, &b]) else {
+        return;
+    };
+    let error = program.find("knob").unwrap_err().to_string();
+    assert!(error.contains("means 2 different variables"), "{error}");
+    assert!(
+        error.contains("libblas_a.so at 0x") && error.contains("4 bytes"),
+        "{error}"
+    );
+    assert!(error.contains("as in `libblas_"), "{error}");
+    let all = program.space().every_variable(&"knob".into()).unwrap();
+    assert_eq!(all.len(), 2);
+    for location in &all {
+        write(&workshop, &program, location, Value::I32(42));
+    }
+    assert_eq!(program.say("?"), "42 42");
+    assert_eq!(read(&program, "libblas_b:knob").unwrap(), "42");
+}
+
+#[test]
+fn one_function_is_meant_or_it_is_said_why_not() {
+    let Some(workshop) = Workshop::open() else { return };
+    if workshop.try_build("classes.cc", "classes", &["-g"]).is_none() {
+        return skip("there is no C++ compiler `c++`");
+    }
+    let Some(program) = Program::start(&workshop.directory.path().join("classes"), &[]) else {
+        return;
+    };
+    let space = program.space();
+    let symbol = |name: &str| {
+        space
+            .function(name)
+            .map(|(_, function)| function.names[0].clone())
+    };
+    assert_eq!(symbol("app::Solver::step(int)").unwrap(), "_ZN3app6Solver4stepEi");
+    assert_eq!(symbol("Solver::step(double)").unwrap(), "_ZN3app6Solver4stepEd");
+    assert_eq!(
+        symbol("free_function").unwrap(),
+        "_Z13free_functionRN3app6SolverEi"
+    );
+    assert_eq!(symbol("twice").unwrap(), "_Z5twiceIiET_S0_");
+    assert_eq!(symbol("classes:main").unwrap(), "main");
+    let error = symbol("Solver::step").unwrap_err().to_string();
+    assert!(error.contains("means 2 functions"), "{error}");
+    assert!(
+        error.contains("app::Solver::step(int) in") && error.contains("app::Solver::step(double) in"),
+        "{error}"
+    );
+    assert_eq!(space.every_function("Solver::step").unwrap().len(), 2);
+    let error = symbol("Solver::stop").unwrap_err().to_string();
+    assert!(error.contains("has a function `Solver::stop`"), "{error}");
+    paths(&workshop, &["-O2"]);
+    let Some(program) = Program::start(&workshop.directory.path().join("paths"), &[]) else {
+        return;
+    };
+    let error = program.space().function("half").unwrap_err().to_string();
+    assert!(
+        error.contains("`half` was inlined and has no code of its own: into step at"),
+        "{error}"
+    );
+    assert!(error.contains("probe step instead"), "{error}");
+}
+
+#[test]
+fn a_file_is_listed_with_types_and_what_can_be_done() {
+    let Some(workshop) = Workshop::open() else { return };
+    paths(&workshop, &[]);
+    let image = image(&workshop, "paths");
+    let entries = catalog::entries(&image, |name| !name.starts_with('_')).unwrap();
+    let known = catalog::describe(&image, &entries).unwrap();
+    let told = |name: &str| {
+        let entry = entries.iter().find(|entry| entry.name == name).unwrap();
+        let known = known.get(&entry.address);
+        let type_name = known.map(|known| known.type_name.clone()).unwrap_or_default();
+        (type_name, entry.size, entry.can(known))
+    };
+    let cases = [
+        ("cfg", "config_t", 48, Can::Parts),
+        ("limits", "int[4]", 16, Can::Parts),
+        ("counter", "int *", 8, Can::Follow),
+        ("mode", "enum mode", 4, Can::Set { state_type: true }),
+        ("fixed", "const struct solver", 32, Can::Read("constant")),
+        ("to_fixed", "const struct solver *const", 8, Can::Read("constant")),
+        ("own", "", 32, Can::Nothing("per thread")),
+    ];
+    for (name, type_name, size, can) in cases {
+        assert_eq!(told(name), (type_name.to_owned(), size, can), "{name}");
+    }
+    let (signature, _, can) = told("step");
+    assert_eq!(can, Can::Probe);
+    assert_eq!(
+        signature,
+        "int (config_t *, int, double, struct node *, const char *)"
+    );
+    let statics = entries.iter().filter(|entry| entry.name == "limit");
+    let sources: Vec<Option<&str>> = statics.map(|entry| entry.source.as_deref()).collect();
+    assert!(
+        sources.contains(&Some("paths.c")) && sources.contains(&Some("other.c")),
+        "{sources:?}"
+    );
+}
+
+#[test]
+fn arguments_lead_on_to_what_they_point_to() {
+    let Some(workshop) = Workshop::open() else { return };
+    paths(&workshop, &[]);
+    let image = image(&workshop, "paths");
+    let step = image.functions(&["step"]).unwrap().remove(0).address;
+    let value = |argument: &str, steps: &str| {
+        let argument = argument
+            .parse()
+            .map_or_else(|_| Argument::Name(argument.to_owned()), Argument::Number);
+        dwarf::argument(&image, step, &argument, &tuner::path::steps(steps).unwrap())
+    };
+    let cases = [
+        ("1", "", 1, vec![], Kind::Signed, 4),
+        ("count", "", 1, vec![], Kind::Signed, 4),
+        ("0", "", 0, vec![], Kind::Pointer, 8),
+        ("0", "->first", 0, vec![0], Kind::Signed, 2),
+        ("config", "->solver.chunk", 0, vec![16], Kind::Signed, 4),
+        ("config", ".solver.tolerance", 0, vec![24], Kind::Float, 8),
+        ("list", "->next->value", 2, vec![8, 0], Kind::Signed, 8),
+        ("3", "[1].next", 2, vec![24], Kind::Pointer, 8),
+    ];
+    for (argument, steps, register, reads, kind, size) in cases {
+        let found = value(argument, steps).unwrap();
+        let leaf = found.leaf.of;
+        assert_eq!(
+            (found.register, found.reads, leaf.kind, leaf.size),
+            (register, reads, kind, size),
+            "{argument}{steps}"
+        );
+    }
+    let name = value("config", "->solver.name").unwrap().leaf;
+    assert_eq!((name.text_bytes, name.type_name.as_str()), (Some(8), "char[8]"));
+    assert!(value("text", "[0]").unwrap().leaf.is_char);
+    let refused = [
+        (
+            "7",
+            "",
+            "the function has no arg(7); it has config, count, weight, list, text",
+        ),
+        ("weight", "", "arg(weight) is a floating-point number"),
+        ("count", "->x", "int has no fields"),
+    ];
+    for (argument, steps, expected) in refused {
+        let error = value(argument, steps).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let nothing = dwarf::argument(&image, LinkAddress(1), &Argument::Number(0), &[]);
+    assert!(nothing.unwrap_err().to_string().contains("no debug information"));
+}
+
+#[test]
+fn fortran_arguments_are_addresses_and_cpp_references_are_followed() {
+    let Some(workshop) = Workshop::open() else { return };
+    let (Some(_), Some(_)) = (
+        workshop.try_build("modules.f90", "modules", &["-g", "-fno-inline"]),
+        workshop.try_build("classes.cc", "classes", &["-g"]),
+    ) else {
+        return skip("there is no Fortran or no C++ compiler");
+    };
+    let found = |file: &str, function: &str, argument: &str, steps: &str| {
+        let image = image(&workshop, file);
+        let (_, functions) = image.functions_spelled(function).unwrap().unwrap();
+        let steps = tuner::path::steps(steps).unwrap();
+        let found = dwarf::argument(
+            &image,
+            functions[0].address,
+            &Argument::Name(argument.into()),
+            &steps,
+        );
+        let found = found.unwrap();
+        (
+            found.register,
+            found.reads,
+            found.leaf.of.kind,
+            found.leaf.of.size,
+        )
+    };
+    assert_eq!(
+        found("modules", "Config::Work", "COUNT", ""),
+        (0, vec![0], Kind::Signed, 4)
+    );
+    assert_eq!(
+        found("modules", "config::work", "weight", ""),
+        (1, vec![0], Kind::Float, 8)
+    );
+    assert_eq!(
+        found("classes", "free_function", "self", ".depth"),
+        (0, vec![4], Kind::Signed, 4)
+    );
+    assert_eq!(
+        found("classes", "Solver::step(int)", "this", "->depth"),
+        (0, vec![4], Kind::Signed, 4)
+    );
+    assert_eq!(
+        found("classes", "Solver::step(int)", "by", ""),
+        (1, vec![], Kind::Signed, 4)
+    );
+}
+
+#[test]
+fn an_inlined_function_is_told_with_the_call_and_what_can_be_probed() {
+    let Some(workshop) = Workshop::open() else { return };
+    for flags in [
+        &["-O2", "-gdwarf-4"][..],
+        &["-O2", "-gdwarf-5"],
+        &["-O2", "-gsplit-dwarf"],
+    ] {
+        paths(&workshop, flags);
+        let (places, count) = dwarf::inlined(&image(&workshop, "paths"), "half").unwrap();
+        assert_eq!((places.len(), count), (1, 1), "{flags:?}");
+        assert_eq!(
+            (places[0].name.as_str(), places[0].into.as_str()),
+            ("half", "step")
+        );
+        assert!(places[0].file.ends_with("paths.c"), "{places:?}");
+        let text = std::fs::read_to_string(source_path("paths.c")).unwrap();
+        let line = text.lines().nth(places[0].line as usize - 1).unwrap();
+        assert!(line.contains("half(count)"), "{line}");
+    }
+    let nothing = dwarf::inlined(&image(&workshop, "paths"), "step").unwrap();
+    assert_eq!(nothing, (vec![], 0));
+}
+
+/// Everything that is asked of a file, on one that may be damaged. Answers and errors are both fine; panics and endless loops are not.
+fn ask_everything(image: &Image) {
+    let addresses: Vec<LinkAddress> = match catalog::entries(image, |_| true) {
+        Ok(entries) => entries.iter().map(|entry| entry.address).take(200).collect(),
+        Err(_) => return,
+    };
+    let _ = dwarf::describe(image, &addresses);
+    let _ = dwarf::inlined(image, "half");
+    for address in addresses.iter().take(40) {
+        for steps in ["", ".solver.chunk", "[1][2]", "->next->value", ".calls"] {
+            let steps = tuner::path::steps(steps).unwrap();
+            let _ = dwarf::trail(image, *address, &steps);
+            let _ = dwarf::argument(image, *address, &Argument::Number(0), &steps);
+        }
+    }
+}
+
+#[test]
+fn damaged_files_are_answered_or_refused_and_never_make_us_panic_or_hang() {
+    use proptest::test_runner::{Config, TestRunner};
+    let Some(workshop) = Workshop::open() else { return };
+    let mut whole = Vec::new();
+    for flags in [
+        &["-O2", "-gdwarf-4"][..],
+        &["-O2", "-gdwarf-5"],
+        &["-O2", "-gdwarf-5", "-gz"],
+        &["-O2", "-gdwarf-4", "-fdebug-types-section"],
+    ] {
+        whole.push(std::fs::read(paths(&workshop, flags)).unwrap());
+    }
+    let config = Config {
+        cases: 64,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let damage = proptest::collection::vec((0.0f64..1.0, proptest::num::u8::ANY), 1..30);
+    let cut = proptest::option::weighted(0.2, 0.0f64..1.0);
+    let began = std::time::Instant::now();
+    TestRunner::new(config)
+        .run(&(0..whole.len(), damage, cut), |(which, damage, cut)| {
+            let mut bytes = whole[which].clone();
+            for (place, byte) in damage {
+                let at = (place * bytes.len() as f64) as usize;
+                if let Some(target) = bytes.get_mut(at) {
+                    *target = byte;
+                }
+            }
+            bytes.truncate((cut.unwrap_or(1.0) * bytes.len() as f64) as usize);
+            let mut file = tempfile::tempfile().unwrap();
+            std::io::Write::write_all(&mut file, &bytes).unwrap();
+            if let Ok(image) = Image::read(file) {
+                ask_everything(&image);
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(
+        began.elapsed() < std::time::Duration::from_secs(600),
+        "{:?}",
+        began.elapsed()
+    );
+}
