@@ -61,9 +61,9 @@ fn methods_patterns_and_spans_between_functions_are_probed_as_root() -> Outcome 
 capture:
   work.round: arg(0)
 windows:
-  all: {from: begin, to: end}
+  whole: {from: begin, to: end}
 tune:
-  - every: all
+  - every: whole
     when: count(step) > 0
     finding: '{count(step)} steps, {count(solve)} solved, {count(solve where solve.function == "solve_slow")} of them slow, {count(work)} works of rounds {sum(work.round)}'
 "#,
@@ -100,9 +100,9 @@ capture:
   solve.second: tasks[1].id
   solve.broken: broken->id
 windows:
-  all: {from: begin, to: end}
+  whole: {from: begin, to: end}
 tune:
-  - every: all
+  - every: whole
     when: count(step) > 0
     finding: 'limit {max(step.limit)}, level {max(step.level)}, ids {sum(solve.id)}, weights {sum(solve.weight)}, second {max(solve.second)}, third {max(solve.third)}, label {first(solve.label)}, {count(solve where solve.label == "task 2")} of the last, broken {sum(solve.broken)}'
 "#,
@@ -126,11 +126,11 @@ fn regions_of_openmp_are_probed_with_the_threads_they_ask_for_as_root() -> Outco
   end: {return: end_all}
   region: {span: openmp.region}
 windows:
-  all: {from: begin, to: end}
+  whole: {from: begin, to: end}
 metrics:
   asked: max(region.threads)
 tune:
-  - every: all
+  - every: whole
     when: count(region) > 0
     finding: '{count(region)} regions of {first(region.function)}; threads {asked}'
 "#,
