@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::job::Job;
+use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -143,4 +143,135 @@ tune:
         &rule,
         &[found, "the size that the library gives by default"],
     )
+}
+
+/// Two processes of one launcher's job: which is which is told by their ranks.
+#[test]
+fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_told_by_name_as_root()
+-> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "roles",
+        r#"roles:
+  zero: rank == 0
+  other: rank > 0
+probes:
+  calls: {role: zero, entry: "mpi.*"}
+  lacking: {role: other, entry: lnoop}
+windows:
+  pulse: {every: 500ms}
+metrics:
+  by_name: sum(mpi.calls where call == "MPI_Barrier")
+  all_calls: sum(mpi.calls)
+  barriers: count(calls where calls.function == "MPI_Barrier")
+  sent: sum(calls.bytes where calls.function == "MPI_Send")
+tune:
+  - when: all_calls > 0
+    finding: 'barriers by name {by_name} by hit {barriers}; sent {sent}'
+"#,
+    )?;
+    let job = crate::expected::start_count(Mpi::OpenMpi, 2, &["--iterations", "3"])?;
+    let recording = folder.path().join("run.rec").to_string_lossy().into_owned();
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tallies = job.events("tally", 2, SOON)?;
+    agent.lines.wait_for_line("barriers by name", SOON)?;
+    agent.stop()?;
+    job.open("end")?;
+    let live = agent.lines.text();
+    let barriers = |tally: &serde_json::Value| -> Outcome<u64> {
+        let counts = crate::expected::counts(&tally["functions"])?;
+        Ok(counts.get("MPI_Barrier").map_or(0, |(calls, _)| *calls))
+    };
+    let (own, both) = (
+        barriers(&tallies[0])?,
+        barriers(&tallies[0])? + barriers(&tallies[1])?,
+    );
+    assert!(own > 0);
+    let found = format!("barriers by name {both} by hit {own}; sent ");
+    assert!(live.contains(&found), "{found} is not in:\n{live}");
+    assert!(!live.contains("sent none"), "{live}");
+    // The function is missing in one process of its role, and told once.
+    assert_eq!(live.matches("`lnoop`").count(), 1, "{live}");
+    let (code, replayed) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
+    assert!(code == 0 && replayed.contains(&found), "{replayed}");
+    Ok(())
+}
+
+#[test]
+fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "switched",
+        r#"probes:
+  outer: {entry: step_outer}
+  inner: {span: step_inner}
+windows:
+  pulse: {every: 200ms}
+tune:
+  - enable: inner
+    when: count(outer) > 0
+  - when: count(inner) > 0
+    finding: 'inner runs {count(inner)} times'
+"#,
+    )?;
+    let job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["2000000".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply"])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent
+        .lines
+        .wait_for_line("enable a probe: done in 1 process", SOON)?;
+    agent.lines.wait_for_line("inner runs", SOON)?;
+    let report = agent.stop()?;
+    // It was off at first: the function ran before anybody counted it.
+    let functions = crate::expected::counts(&report["processes"][0]["functions"])?;
+    let calls = |name: &str| functions.get(name).map_or(0, |(calls, _)| *calls);
+    assert!(calls("step_inner") > 0, "{report}");
+    assert!(calls("step_inner") < 2 * calls("step_outer"), "{report}");
+    job.open("end")?;
+    Ok(())
+}
+
+#[test]
+fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_root() -> Outcome {
+    require!(Root, Cxx);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let program = programs::cxx("asked")?;
+    let job = Job::alone(&program, |folder| with_folder(folder, vec!["1".into()]))?;
+    job.events("ready", 1, SOON)?;
+    for (name, probe, capture, expected) in [
+        ("wide", "\"*\"", "", "functions, and at most 256 are probed"),
+        (
+            "way",
+            "solve_fast",
+            "capture: {p.x: arg(task)->wieght}\n",
+            "has no field `wieght`; it has id, weight",
+        ),
+    ] {
+        let text = format!(
+            "probes: {{p: {{entry: {probe}}}}}\n{capture}windows: {{w: {{every: 1s}}}}\nmetrics: {{m: {}}}\n",
+            if capture.is_empty() {
+                "count(p)"
+            } else {
+                "sum(p.x)"
+            }
+        );
+        let rule = rule(&folder, name, &text)?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule])?;
+        assert_eq!(agent.wait(SOON)?, 2, "{}", agent.lines.text());
+        assert!(agent.lines.text().contains(expected), "{}", agent.lines.text());
+    }
+    Ok(())
 }

@@ -408,7 +408,7 @@ impl Probes {
         if self.kernel.link_kind() != LinkKind::Tracefs {
             return Ok(());
         }
-        for place in places {
+        for place in places.iter().filter(|place| place.site.probe != places::SHARED) {
             if let Some(address) = address_of(module, place.site.offset) {
                 self.kernel.set_address(pid, address, place.site.probe)?;
             }

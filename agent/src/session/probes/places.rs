@@ -17,6 +17,10 @@ pub(super) struct Place {
     pub(super) at: At,
 }
 
+/// The probe of a return instruction at which several functions end that jump to it: the kernel side closes the call that was
+/// entered with the stack pointer there, whichever it is.
+pub(super) const SHARED: u32 = u32::MAX;
+
 /// What was found in a process.
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
@@ -151,7 +155,25 @@ impl<'a> Found<'a> {
                         },
                     );
                 }
-                if returns.jumps_out > 0 {
+                let behind = match returns.jumps_out > 0 && sought::starts_team(&wanted.name) {
+                    true => code::returns_behind(&module.image, function),
+                    false => None,
+                };
+                if let Some(behind) = behind {
+                    for offset in behind {
+                        let site = Site {
+                            offset: offset.0,
+                            probe: SHARED,
+                        };
+                        self.add(
+                            module,
+                            Place {
+                                site,
+                                at: At::ReturnInstruction,
+                            },
+                        );
+                    }
+                } else if returns.jumps_out > 0 {
                     self.missing.push(format!(
                         "{} can be left by {} jumps to other code: calls that end so are counted, not timed",
                         wanted.name, returns.jumps_out,
@@ -169,6 +191,7 @@ impl<'a> Found<'a> {
         let is_it =
             |known: &&mut (&Module, Vec<Place>)| known.0.path == module.path && known.0.bias == module.bias;
         match self.by_module.iter_mut().find(is_it) {
+            Some((_, places)) if places.contains(&place) => {}
             Some((_, places)) => places.push(place),
             None => self.by_module.push((module, vec![place])),
         }

@@ -56,7 +56,7 @@ impl fmt::Display for Sought {
 }
 
 /// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is called.
-fn starts_team(name: &str) -> bool {
+pub(super) fn starts_team(name: &str) -> bool {
     (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
         || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
 }
