@@ -9,6 +9,9 @@ mod attach;
 // Ranks that come late and go early, namespaces, deleted files.
 mod joining;
 
+// What a rule may ask of a program: patterns, sets, spans between functions, ways to values, probes that are switched.
+mod language;
+
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;
 
