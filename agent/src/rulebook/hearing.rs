@@ -114,7 +114,7 @@ impl RuleBook {
                     process: ProcessId(hit.process),
                     thread: hit.thread,
                     time: Time(hit.time_ns),
-                    duration_ns: hit.time_ns - began_ns,
+                    duration_ns: hit.time_ns.saturating_sub(began_ns),
                     captures,
                 });
             }
