@@ -266,7 +266,7 @@ fn read(
     if capture.length > 0 {
         let text = texts.get(place).cloned().flatten();
         return text
-            .map(|text| Scalar::Text(text))
+            .map(Scalar::Text)
             .ok_or_else(|| "its text was lost".to_owned());
     }
     let raw = hit.captures.get(place).copied().unwrap_or_default();
