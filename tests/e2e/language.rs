@@ -279,3 +279,44 @@ fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_roo
     }
     Ok(())
 }
+
+#[test]
+fn two_rules_on_one_function_have_each_what_they_asked_for_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let entries = rule(
+        &folder,
+        "entries",
+        "probes: {p: {entry: step_outer}}\ncapture: {p.round: arg(0)}\nwindows: {w: {every: 500ms}}\n\
+         tune:\n  - when: count(p) > 0\n    finding: last round {max(p.round)}\n",
+    )?;
+    let spans = rule(
+        &folder,
+        "spans",
+        "probes: {p: {span: \"step_out*\"}}\ncapture: {p.calls: outer_calls}\nwindows: {w: {every: 500ms}}\n\
+         tune:\n  - when: count(p) > 0\n    finding: the last call found {max(p.calls)} before it in {last(p.function)}\n",
+    )?;
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["50".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &entries, &spans])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent.lines.wait_for_line("last round 49", SOON)?;
+    agent
+        .lines
+        .wait_for_line("the last call found 49 before it in step_outer", SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    // One probe serves both: no call is counted twice.
+    let counts = crate::expected::counts(&report["processes"][0]["functions"])?;
+    assert_eq!(
+        counts.get("step_outer").map(|(calls, _)| *calls),
+        Some(50),
+        "{report}"
+    );
+    Ok(())
+}

@@ -114,7 +114,7 @@ impl RuleBook {
                     process: ProcessId(hit.process),
                     thread: hit.thread,
                     time: Time(hit.time_ns),
-                    duration_ns: hit.time_ns - began_ns,
+                    duration_ns: hit.time_ns.saturating_sub(began_ns),
                     captures,
                 });
             }
@@ -266,7 +266,7 @@ fn read(
     if capture.length > 0 {
         let text = texts.get(place).cloned().flatten();
         return text
-            .map(|text| Scalar::Text(text))
+            .map(Scalar::Text)
             .ok_or_else(|| "its text was lost".to_owned());
     }
     let raw = hit.captures.get(place).copied().unwrap_or_default();

@@ -6,10 +6,13 @@ use rules::{
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
-use super::{Act, RuleBook, hearing::Counted, recorder, texts::Texts};
+use super::{Act, RuleBook, Switch, hearing::Counted, recorder, texts::Texts};
 use crate::{
     mpi,
-    session::probes::{Probe, ProbeCapture, Sought},
+    session::{
+        ledger::UNDONE,
+        probes::{Probe, ProbeCapture, Sought},
+    },
 };
 
 /// Something that happened in a replay.
@@ -41,6 +44,8 @@ struct Functions {
     /// Totals of one process at one moment, by function, as far as they were read.
     counted: Vec<Counted>,
     at: Option<(ProcessId, Time)>,
+    /// Probes that decisions switched.
+    switched: std::collections::BTreeMap<u64, Vec<Switch>>,
 }
 
 /// Replays recordings of one session (of several hosts, joined by their clocks). `tell` is called with the time since the
@@ -75,10 +80,7 @@ pub fn replay(
             Record::Tick { time } => {
                 rules.take_totals(&mut functions);
                 for act in rules.tick(time.0) {
-                    if let Act::Decided(decision) = &act {
-                        // On a recording everything succeeds; what came of it then is in the record.
-                        rules.receipt(decision.id, Ok(()), time.0);
-                    }
+                    rules.pretend(&act, time, &mut functions);
                     tell(since.unwrap_or_default(), Replayed::Act(act));
                 }
                 for window in rules.closed_windows() {
@@ -159,6 +161,27 @@ impl RuleBook {
 }
 
 impl RuleBook {
+    /// On a recording everything succeeds; what came of it then is in the record. Probes are switched as they would be.
+    fn pretend(&mut self, act: &Act, time: Time, functions: &mut Functions) {
+        match act {
+            Act::Decided(decision) => {
+                self.switch(&decision.switches);
+                functions.switched.insert(decision.id, decision.switches.clone());
+                self.receipt(decision.id, Ok(()), time.0);
+            }
+            Act::Judged {
+                decision,
+                guard,
+                slots,
+                ..
+            } if guard.verdict == UNDONE => {
+                let made = functions.switched.get(decision).map_or(&[][..], Vec::as_slice);
+                self.switch(&Switch::back(made, slots.as_ref()));
+            }
+            _ => {}
+        }
+    }
+
     fn sought(&self) -> Vec<Sought> {
         let wanted = self.wanted().into_iter();
         wanted.map(|wanted| wanted.sought).collect()

@@ -1,7 +1,7 @@
 //! Which probes of rules are switched on, by process, and what their totals would be had the others never been counted.
 //! Attaches nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rules::{Plan, ProbeId, RuleId};
 
@@ -19,6 +19,20 @@ pub struct Switch {
     pub slot: u32,
     /// On or off.
     pub on: bool,
+}
+
+impl Switch {
+    /// What puts these back, in the processes of these slots alone if they are said.
+    pub fn back(made: &[Switch], slots: Option<&BTreeSet<u32>>) -> Vec<Switch> {
+        let is_meant = |switch: &&Switch| slots.is_none_or(|slots| slots.contains(&switch.slot));
+        let meant = made.iter().filter(is_meant);
+        meant
+            .map(|made| Switch {
+                on: !made.on,
+                ..*made
+            })
+            .collect()
+    }
 }
 
 /// All of a session.

@@ -302,14 +302,7 @@ impl Session {
             .decisions
             .get(&decision)
             .map(|decision| decision.switches.as_slice());
-        let is_meant = |switch: &&Switch| slots.is_none_or(|slots| slots.contains(&switch.slot));
-        let back = made.unwrap_or_default().iter().filter(is_meant);
-        let back: Vec<Switch> = back
-            .map(|made| Switch {
-                on: !made.on,
-                ..*made
-            })
-            .collect();
+        let back = Switch::back(made.unwrap_or_default(), slots);
         if back.is_empty() {
             return;
         }

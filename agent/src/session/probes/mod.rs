@@ -17,6 +17,7 @@ use tuner::module::Module;
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
 use self::places::{KnownFiles, Place, address_of};
+use self::sought::Seen;
 pub use self::sought::{PATTERN_MAX, Sought, team_size_argument};
 use crate::{
     discover::{Job, Member},
@@ -126,6 +127,9 @@ pub struct Probes {
     asked: Vec<Vec<bool>>,
     attached: BTreeMap<(String, u64), BTreeSet<Place>>,
     files: KnownFiles,
+    seen: Seen,
+    /// The members of the job at the start are attached to.
+    is_armed: bool,
     room: u32,
     own_links: bool,
     missing: Missing,
@@ -185,6 +189,8 @@ impl Probes {
             asked: Vec::new(),
             attached: BTreeMap::new(),
             files: KnownFiles::new(),
+            seen: Seen::default(),
+            is_armed: false,
             room: processes,
             missing: Missing::default(),
         };
@@ -192,6 +198,7 @@ impl Probes {
         for (member, asked) in job.members.iter().zip(asked) {
             armed.add(member, asked)?;
         }
+        armed.is_armed = true;
         Ok(armed)
     }
 
@@ -250,9 +257,39 @@ impl Probes {
             return Ok(Some(slot));
         }
         self.asked.push(asked);
+        if self.is_armed {
+            self.tell_of_unnumbered(member, slot);
+        }
         self.place(member, slot, &|_| true)?;
         self.set_variables(member, slot)?;
         Ok(Some(slot))
+    }
+
+    /// What a process that came later has beyond what was numbered at the start.
+    fn tell_of_unnumbered(&mut self, member: &Member, slot: u32) {
+        let numbered: BTreeSet<&String> = self.probes.iter().flat_map(|probe| &probe.symbols).collect();
+        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
+        for (want, _) in self.wanted.iter().zip(asked).filter(|(_, asked)| *asked) {
+            if !matches!(want.sought, Sought::Pattern(_) | Sought::OpenmpRegion) {
+                continue;
+            }
+            let mut count = 0;
+            for module in &member.space.modules {
+                let functions = self.seen.functions(module, &want.sought);
+                // MPI's are numbered by the names that users know.
+                let is_new = |meant: &&sought::Meant| {
+                    !numbered.contains(&meant.symbol)
+                        && mpi::find(meant.name.trim_start_matches('P')).is_none()
+                };
+                count += functions.iter().filter(is_new).count();
+            }
+            if count > 0 {
+                let (pid, sought) = (member.process.pid, &want.sought);
+                self.missing.tell(format!("{sought} of {pid}"), || {
+                    format!("{count} functions of process {pid} that fit {sought} are not probed: none had them at the start")
+                });
+            }
+        }
     }
 
     /// Attaches to those functions of a process that are needed there and chosen.

@@ -33,7 +33,7 @@ impl Way {
         let mut why = None;
         for member in &job.members {
             match Way::by_types(want, probe, member) {
-                Ok(Some(way)) => return way.to_text(want),
+                Ok(Some(way)) => return way.with_text(want),
                 Ok(None) => {}
                 Err(error) => why = why.or(Some(error)),
             }
@@ -107,7 +107,7 @@ impl Way {
     }
 
     /// A text may be given as a pointer to it: then that is followed too.
-    fn to_text(mut self, want: &WantedCapture) -> Result<Way, String> {
+    fn with_text(mut self, want: &WantedCapture) -> Result<Way, String> {
         let (Some((_, 1..)), Some(leaf)) = (want.stated, &self.leaf) else {
             return Ok(self);
         };
