@@ -492,10 +492,7 @@ fn the_journal_says_how_a_change_met_its_sync_point_and_it_is_taken_back_there_a
     let change = history().change(receipt.change.unwrap()).unwrap();
     assert_eq!(change.intent.sync, Some("entry:step".parse().unwrap()));
     let how = change.hold.unwrap();
-    assert_eq!(
-        (how.mechanism, how.passage),
-        (receipt.mechanism, receipt.passage)
-    );
+    assert_eq!((how.mechanism, how.passage), (receipt.mechanism, receipt.passage));
     // The end of the session takes it back, and the program sees that at the same place.
     drop(actuator);
     assert_eq!(history().changes()[0].status, Status::Reverted);
