@@ -96,17 +96,21 @@ pub fn capabilities() -> &'static [Capability] {
 pub enum Part {
     /// A session: probes and /proc.
     Watcher,
-    /// The actuator: memory, the probe at a sync point, and the priority of whoever answers there.
+    /// The actuator: memory.
     Writer,
+    /// The actuator where changes wait for places in the program: the probe there, and the priority of whoever answers, too.
+    WriterAtPlaces,
 }
 
 impl Part {
     fn keeps(self) -> CapabilitySet {
         let looking = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
         let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
+        let writing = CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE;
         match self {
             Part::Watcher => looking | probing,
-            Part::Writer => looking | probing | CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE,
+            Part::Writer => looking | writing,
+            Part::WriterAtPlaces => looking | writing | probing,
         }
     }
 }
