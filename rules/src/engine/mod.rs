@@ -115,6 +115,8 @@ enum Open {
         index: u64,
         /// What is made of the pairs of hits that became known in it.
         pairs: Arc<Content>,
+        /// Why they cannot be all.
+        spoiled: Option<String>,
     },
     Probed(Track),
     /// At work, among the others.
@@ -503,6 +505,7 @@ fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
             since: now,
             index: 0,
             pairs: Arc::new(Content::new(Arc::clone(folds))),
+            spoiled: None,
         },
         WindowKind::Probed(_) => Open::Probed(Track::new(Arc::clone(folds))),
     }
@@ -539,8 +542,14 @@ impl Running {
 
     /// Something is missing of this time: the instances that it could belong to are not complete.
     fn spoil(&mut self, time: Time, reason: &str) {
-        let tracks = self.windows.iter_mut().filter_map(Open::track);
-        tracks.for_each(|track| track.spoil(time, reason));
+        for open in &mut self.windows {
+            match open {
+                Open::Probed(track) => track.spoil(time, reason),
+                // Its pair would become known later than the hit.
+                Open::Timed { spoiled, .. } => *spoiled = Some(reason.to_string()),
+                Open::Busy => {}
+            }
+        }
         for Awaiting { due, .. } in &mut self.awaiting {
             let instance = due.instance();
             if instance.start() <= time {
