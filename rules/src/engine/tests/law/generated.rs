@@ -31,7 +31,7 @@ capture:
   send.bytes: arg(0) * 1B
   send.number: current
   send.tasks: tasks
-  send.to: to
+  send.to: dest
   send.batch: batch_id
   reply.from: from
   compute.number: current

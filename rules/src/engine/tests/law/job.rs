@@ -235,20 +235,18 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
 fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
     let mut job = Job::new(rule, &delivery.nodes);
     let mut totals: BTreeMap<(usize, u32), (u64, u64)> = BTreeMap::new();
-    let mut known: Vec<&Sent> = Vec::new();
     for ms in (0..last(hits) + 1500).step_by(250) {
         let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
         let segment: Vec<Sent> = segment.cloned().collect();
         for hit in shuffled(&segment, &delivery.order) {
             job.hit(&hit);
         }
-        for hit in &segment {
-            if !known.contains(&hit) {
+        for (place, hit) in segment.iter().enumerate() {
+            if !segment[..place].contains(hit) {
                 let total = totals.entry((hit.probe, hit.process)).or_default();
                 *total = (total.0 + 1, total.1 + hit.duration * MS);
             }
         }
-        known = hits.iter().filter(|hit| hit.end <= ms).collect();
         job.totals(rule, ms, &totals);
         job.measure(rule, ms);
         (0..PROCESSES).for_each(|process| job.watermark(process, ms));

@@ -134,7 +134,7 @@ impl At<'_> {
                 let send = |(worker, batch): (u32, u32)| Deed {
                     other: worker,
                     batch,
-                    ..self.deed(self.begun(worker) + 180 * u64::from(batch - 1), 8 * u64::from(worker))
+                    ..self.deed(self.begun(worker) + 180 * u64::from(batch - 1), u64::from(worker))
                 };
                 workers.flat_map(|worker| [(worker, 1), (worker, 2)]).map(send).collect()
             }
