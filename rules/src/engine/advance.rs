@@ -355,9 +355,14 @@ impl Release<'_> {
 
     /// What lies within an instance that closes, closes with it.
     fn cut_inside(&mut self, around: usize, number: u64) {
+        let outer = match self.tracks.get(around) {
+            Some(Open::Probed(track)) => track.numbered(number),
+            _ => None,
+        };
+        let end = outer.and_then(Instance::end);
         for place in self.order.clone().into_iter().rev() {
             if place != around {
-                self.with_track(place, |track, nest, _| track.cut((around, number), nest));
+                self.with_track(place, |track, nest, _| track.cut((around, number), end, nest));
             }
         }
     }

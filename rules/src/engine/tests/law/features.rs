@@ -66,7 +66,7 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
         let mut shown = shown.filter(|(name, _)| *name == metric.name);
         let timed = rule.windows[metric.window].borders().is_none();
         let word = if timed { format!("timed {word}") } else { word.to_string() };
-        if word.len() > 1 && !word.contains('_') || word.contains("so_far") || word.contains("outer") {
+        if !rule.windows.iter().any(|window| metric.name.ends_with(&format!("_{}", window.name))) {
             note(&format!("metric {word}"), shown.any(|(_, value)| !value.starts_with("none")));
         }
     }

@@ -81,20 +81,23 @@ const OF_TICKS: &[Formula] = &[
 ];
 
 const AT_BORDERS: &[Formula] = &[
-    ("at_borders", "sum(cpu.time at NAME.end) - sum(cpu.time at NAME.begin)"),
-    ("at_borders", "max(memory.resident at NAME.begin)"),
+    ("at_border", "sum(cpu.time at one.end) - sum(cpu.time at one.begin)"),
+    ("at_border", "max(memory.resident at one.begin)"),
 ];
 
 /// Which metric, of which window.
 pub(super) type Choice = (Index, Index);
 
-fn kinds(window: &Drawn, has_inner: bool) -> Vec<&'static [Formula]> {
+fn kinds(window: &Drawn, has_inner: bool, joined: bool) -> Vec<&'static [Formula]> {
     // What is of windows within others has few places: it comes more often there.
-    let mut kinds = vec![OF_HITS, OF_PAIRS, OF_TIMES];
+    let mut kinds = vec![OF_HITS, OF_HITS, OF_HITS, OF_TIMES];
+    if joined {
+        kinds.extend([OF_PAIRS, OF_PAIRS]);
+    }
     if window.is_timed() {
-        kinds.extend([OF_PAIRS, OF_TICKS, OF_TICKS]);
+        kinds.extend([OF_TICKS, OF_TICKS]);
     } else {
-        kinds.push(AT_BORDERS);
+        kinds.extend((window.name == "one").then_some(AT_BORDERS));
     }
     if window.within.is_some() {
         kinds.extend([OF_OUTER, OF_OUTER, OF_OUTER]);
@@ -105,13 +108,13 @@ fn kinds(window: &Drawn, has_inner: bool) -> Vec<&'static [Formula]> {
     kinds
 }
 
-/// The metrics chosen, a line of the file each.
-pub(super) fn chosen(choices: &[Choice], windows: &[Drawn]) -> String {
+/// The metrics chosen, a line of the file each; those of pairs where there are some.
+pub(super) fn chosen(choices: &[Choice], windows: &[Drawn], joined: bool) -> String {
     let mut out = String::new();
     for (number, (window, which)) in choices.iter().enumerate() {
         let window = window.get(windows);
         let inner = windows.iter().find(|inner| inner.within == Some(window.name));
-        let kinds = kinds(window, inner.is_some());
+        let kinds = kinds(window, inner.is_some(), joined);
         let place = which.index(kinds.len() * 64);
         let formulas = kinds[place / 64];
         let (word, formula) = formulas[place % 64 % formulas.len()];

@@ -41,14 +41,15 @@ capture:
   leave.number: current
 ";
 
-/// What is equal in both hits of a pair.
-fn join() -> impl Strategy<Value = String> {
+/// What is equal in both hits of a pair. Without pairs more hits need no order.
+fn join() -> impl Strategy<Value = Option<String>> {
     let by = select(vec![
         "send.to = compute.process",
         "send.to = compute.process, send.number = compute.number",
         "send.to = compute.process, send.batch = compute.batch",
     ]);
-    by.prop_map(|by| format!("join:\n  chunk: {{of: [send, compute], by: [{by}]}}\n"))
+    let join = by.prop_map(|by| format!("join:\n  chunk: {{of: [send, compute], by: [{by}]}}\n"));
+    prop::option::weighted(0.45, join)
 }
 
 /// What a window has in any case: what the others speak of.
@@ -67,8 +68,8 @@ fn basics(window: &Drawn) -> String {
 /// A tune at the window `NAME`; what it sets says what it is there for.
 const TUNES: &[&str] = &[
     "set: chunk, role: worker, every: NAME, value: n_NAME, when: n_NAME >= 2, for: FOR, stale: 1, expect: n_NAME + 1, finding: '{n_NAME} in {NAME.duration}', guard: {AIM: pace_NAME, over: FOR, undo_if_worse_by: 5%}",
-    "set: at_hit, role: master, every: send, value: k_NAME, stale: FOR",
-    "set: at_hit, role: master, every: compute, value: sum(busy_NAME) / 1ms, when: n_NAME > FOR, stale: 1",
+    "set: at_hit, role: master, every: send, value: count(send), stale: FOR",
+    "set: at_hit, role: master, every: compute, value: sum(compute.duration) / 1ms, when: count(compute) > FOR, stale: 1",
     "set: bare, role: worker, every: NAME, value: n_NAME, stale: FOR, initial: 5",
     "set: bare, role: master, every: NAME, value: k_NAME, range: value > 3, stale: FOR",
     "set: of_each, role: worker, every: NAME, value: busy_NAME / 1ms, when: busy_NAME > 100ms, for: FOR, stale: FOR",
@@ -84,10 +85,10 @@ fn tunes(wanted: &[Wanted], windows: &[Drawn]) -> String {
     for (number, (which, window, hold, aim)) in wanted.iter().enumerate() {
         let window = window.get(windows);
         let text = which.get(TUNES);
-        // Hits are no matter of windows of a length.
-        let text = match window.is_timed() && text.contains("at_hit") {
-            true => TUNES[3],
-            false => text,
+        // Which of two windows is told first is no matter where one of them goes by the clock, and so who is on trial is.
+        let text = match windows.iter().any(Drawn::is_timed) && !text.contains("independent") {
+            true => text.replace(", guard:", ", independent: true, guard:"),
+            false => (*text).to_string(),
         };
         let text = text
             .replace("NAME", window.name)
@@ -103,18 +104,30 @@ fn tunes(wanted: &[Wanted], windows: &[Drawn]) -> String {
 /// A whole rule; not every one of them checks.
 pub(super) fn any_rule() -> impl Strategy<Value = String> {
     let folds = prop::collection::vec((fold(), any::<Index>(), 0usize..4), 1..4);
-    let choices = prop::collection::vec((any::<Index>(), any::<Index>()), 1..8);
+    let choices = prop::collection::vec((any::<Index>(), any::<Index>()), 4..12);
     let aim = select(vec!["minimize", "maximize"]);
     let wanted = prop::collection::vec((any::<Index>(), any::<Index>(), 1u32..3, aim), 1..4);
     (any_windows(), join(), folds, choices, wanted).prop_map(|(windows, join, folds, choices, wanted)| {
-        let mut text = format!("{PROBES}{join}windows:\n");
+        let joined = join.is_some();
+        let mut text = format!("{PROBES}{}windows:\n", join.unwrap_or_default());
         for window in &windows {
-            text.push_str(&format!("  {}: {}\n", window.name, window.text));
+            let of_pairs = ["chunk: send.number", "chunk: send.batch", "count(chunk)"];
+            let of_hits = ["compute: number", "compute: batch", "count(compute)"];
+            let mut line = window.text.clone();
+            if !joined {
+                for (pairs, hits) in of_pairs.into_iter().zip(of_hits) {
+                    line = line.replace(pairs, hits);
+                }
+            }
+            text.push_str(&format!("  {}: {line}\n", window.name));
         }
         text.push_str("metrics:\n");
         windows.iter().for_each(|window| text.push_str(&basics(window)));
         for (number, ((formula, table), home, past)) in folds.iter().enumerate() {
             let home = home.get(&windows).name;
+            if !joined && formula.contains("chunk") {
+                continue;
+            }
             text.push_str(&metric(&format!("m{number}"), home, formula));
             let back = match (past, table) {
                 (1, false) => format!("count(m{number} over 3)"),
@@ -124,7 +137,7 @@ pub(super) fn any_rule() -> impl Strategy<Value = String> {
             };
             text.push_str(&metric(&format!("p{number}"), home, &back));
         }
-        text.push_str(&chosen(&choices, &windows));
+        text.push_str(&chosen(&choices, &windows, joined));
         text.push_str(&tunes(&wanted, &windows));
         text
     })

@@ -274,6 +274,11 @@ pub(super) fn central(rule: &CheckedRule, hits: &[Sent]) -> Told {
     delivered(rule, &hits, &delivery)
 }
 
+fn first_apart<T: std::fmt::Debug + PartialEq>(found: &[T], expected: &[T]) -> Option<String> {
+    let place = (0..found.len().max(expected.len())).find(|place| found.get(*place) != expected.get(*place))?;
+    Some(format!("{place}:\n   {:?}\nnot {:?}", found.get(place), expected.get(place)))
+}
+
 pub(super) fn observation(sent: &Sent) -> Observation {
     let read = |value: &Option<f64>| match value {
         Some(value) => Ok(Scalar::Number(*value)),
@@ -291,6 +296,14 @@ pub(super) fn observation(sent: &Sent) -> Observation {
 }
 
 impl Told {
+    /// What is the first to differ.
+    pub(super) fn differs(&self, other: &Told) -> Option<String> {
+        let windows = first_apart(&self.windows, &other.windows);
+        let said = first_apart(&self.said, &other.said);
+        let dropped = (self.dropped != other.dropped).then(|| format!("{:?}, not {:?}", self.dropped, other.dropped));
+        windows.or(said).or(dropped)
+    }
+
     /// Windows of a length close at their tick, those from probe to probe when their nodes have handed in what they have:
     /// in which order is no matter.
     fn by_window(mut self) -> Told {

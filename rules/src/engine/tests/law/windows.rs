@@ -29,7 +29,8 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
         "",
         "key: number",
         "key: number",
-        "key: {begin: number, end: number, compute: number}",
+        "key: number",
+        "key: number",
         "key: {begin: number, end: number, compute: number}",
         "key: {begin: number, end: number, send: number}",
         "key: {begin: number, end: number, chunk: send.number}",
@@ -50,8 +51,8 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
         "discard: max(compute.duration) > 350ms",
         "discard: n_NAME % 3 == 1",
         "discard: sum(busy_NAME) < 200ms",
-        "complete: {worker: count(compute) >= 1}",
-        "complete: {worker: n_NAME >= 1}",
+        "complete: {worker: count(compute) % 2 == 0}",
+        "complete: {worker: n_NAME != 1}",
     ]);
     (of_each, more).prop_map(move |((borders, key), more)| Drawn {
         name,
@@ -118,9 +119,9 @@ fn timed() -> impl Strategy<Value = Drawn> {
 
 /// The windows of a rule; `one` is always among them.
 pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
-    let nested = prop::option::weighted(0.6, (inner(), prop::option::weighted(0.35, deep())));
-    let two = prop::option::weighted(0.25, probed("two"));
-    let pulse = prop::option::weighted(0.25, timed());
+    let nested = prop::option::weighted(0.5, (inner(), prop::option::weighted(0.35, deep())));
+    let two = prop::option::weighted(0.2, probed("two"));
+    let pulse = prop::option::weighted(0.35, timed());
     (probed("one"), nested, two, pulse).prop_map(|(one, nested, two, pulse)| {
         let (inner, deep) = nested.map_or((None, None), |(inner, deep)| (Some(inner), deep));
         [Some(one), inner, deep, two, pulse].into_iter().flatten().collect()
