@@ -38,6 +38,7 @@ use advance::{Awaiting, Inside};
 use capture::Captures;
 use desk::{ByKey, Desk};
 use join::Joiner;
+use nest::Nesting;
 pub use node::{Node, NodeId, Partial, Report, Schedule};
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
@@ -78,6 +79,7 @@ struct Running {
     mode: Mode,
     /// For each window what of it is open.
     windows: Vec<Open>,
+    nesting: Nesting,
     /// There is a window of a length; one from probe to probe, or pairs of hits.
     timed: bool,
     probed: bool,
@@ -118,7 +120,7 @@ enum Open {
         /// Why they cannot be all.
         spoiled: Option<String>,
     },
-    Probed(Track),
+    Probed(Box<Track>),
     /// At work, among the others.
     Busy,
 }
@@ -186,6 +188,7 @@ impl Engine {
                 .collect(),
             timed: rule.windows.iter().any(|window| window.borders().is_none()),
             probed: rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty(),
+            nesting: Nesting::of(&rule),
             stream: Stream::default(),
             desk: Desk::default(),
             by_key: ByKey::of(&rule),
@@ -507,7 +510,7 @@ fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
             pairs: Arc::new(Content::new(Arc::clone(folds))),
             spoiled: None,
         },
-        WindowKind::Probed(_) => Open::Probed(Track::new(Arc::clone(folds))),
+        WindowKind::Probed(_) => Open::Probed(Box::new(Track::new(Arc::clone(folds)))),
     }
 }
 

@@ -235,7 +235,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
 fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
     let mut job = Job::new(rule, &delivery.nodes);
     let mut totals: BTreeMap<(usize, u32), (u64, u64)> = BTreeMap::new();
-    for ms in (0..last(hits) + 1500).step_by(250) {
+    for ms in (0..last(hits).max(1000) + 1500).step_by(250) {
         let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
         let segment: Vec<Sent> = segment.cloned().collect();
         for hit in shuffled(&segment, &delivery.order) {
