@@ -542,8 +542,8 @@ impl Track {
         Some(self.closed(first, over.missing, over.time))
     }
 
-    /// Closes what lies within an instance that closes. One that began of itself and got no hit is none.
-    pub(super) fn cut(&mut self, around: (usize, u64), nest: &Nest<'_>) -> Vec<Closed> {
+    /// Closes what lies within an instance that closes, at its `end`. One that began of itself and got no hit is none.
+    pub(super) fn cut(&mut self, around: (usize, u64), end: Option<Time>, nest: &Nest<'_>) -> Vec<Closed> {
         let mut out = Vec::new();
         let is_around = |frame: &Frame| (frame.window, frame.number) == around;
         let inside = |instance: &Instance| instance.outer.iter().any(is_around);
@@ -560,6 +560,7 @@ impl Track {
                 None if instance.content.len() == 0 => continue,
                 None => Some("the window around it ended before".to_string()),
             };
+            end.into_iter().for_each(|end| instance.end_everywhere(end));
             let over = instance.end().unwrap_or(instance.last);
             out.push(self.closed(instance, missing, over));
         }

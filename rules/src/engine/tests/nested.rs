@@ -200,3 +200,28 @@ fn a_span_across_a_border_belongs_where_the_rule_says() {
         assert_eq!(closed[1], format!("steps 1: {second}"), "{straddle}");
     }
 }
+
+#[test]
+fn what_a_window_cuts_off_ends_with_it_whenever_that_is_told() {
+    let metric = "  waited: {in: batches, value: 'sum(cpu.time)'}\n";
+    for tick in [1400, 9000] {
+        let mut farm = Farm::new(&format!("{BATCHES}{metric}"), 1);
+        for ms in [900, 1000, 1100, 1200, 1300, 5000] {
+            farm.engine.observe(Observation::Counter {
+                process: Some(ProcessId(0)),
+                measure: Measure::CpuTime,
+                time: Time(ms * MS),
+                total: ms * MS / 2,
+            });
+        }
+        // Its batch goes on, from 1010 to 1200.
+        farm.hits(&[
+            ("begin", 0, 1000, 0, vec![1.0, 100.0]),
+            ("batch", 0, 1010, 0, vec![1.0, 2.0]),
+            ("end", 0, 1200, 0, vec![1.0]),
+        ]);
+        farm.all_until(tick);
+        let closed = farm.closed();
+        assert!(closed[0].contains("waited 95 ms"), "{closed:?}");
+    }
+}
