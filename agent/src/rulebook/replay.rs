@@ -165,7 +165,7 @@ impl RuleBook {
     fn pretend(&mut self, act: &Act, time: Time, functions: &mut Functions) {
         match act {
             Act::Decided(decision) => {
-                self.switch(&decision.switches);
+                self.switch_probes(&decision.switches);
                 functions.switched.insert(decision.id, decision.switches.clone());
                 self.receipt(decision.id, Ok(()), time.0);
             }
@@ -176,7 +176,7 @@ impl RuleBook {
                 ..
             } if guard.verdict == UNDONE => {
                 let made = functions.switched.get(decision).map_or(&[][..], Vec::as_slice);
-                self.switch(&Switch::back(made, slots.as_ref()));
+                self.switch_probes(&Switch::back(made, slots.as_ref()));
             }
             _ => {}
         }

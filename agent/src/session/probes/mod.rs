@@ -219,6 +219,8 @@ impl Probes {
                 texts: why,
                 ..Missing::default()
             },
+            seen: Seen::default(),
+            is_armed: true,
         }
     }
 

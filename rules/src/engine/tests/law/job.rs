@@ -121,8 +121,18 @@ impl Job {
                 let pace = u64::from(process.unwrap_or(0)) + 3;
                 let id = process.map(ProcessId);
                 let observation = match measure.kind() {
-                    Kind::Counter => Observation::Counter { process: id, measure, time, total: ms * pace * 137_713 },
-                    Kind::Gauge => Observation::Gauge { process: id, measure, time, value: ((ms / 300 + pace) % 5 + 1) as f64 },
+                    Kind::Counter => Observation::Counter {
+                        process: id,
+                        measure,
+                        time,
+                        total: ms * pace * 137_713,
+                    },
+                    Kind::Gauge => Observation::Gauge {
+                        process: id,
+                        measure,
+                        time,
+                        value: ((ms / 300 + pace) % 5 + 1) as f64,
+                    },
                 };
                 self.observe(process, observation);
             }
@@ -144,7 +154,9 @@ impl Job {
     }
 
     fn totals(&mut self, rule: &CheckedRule, ms: u64, totals: &BTreeMap<(usize, u32), (u64, u64)>) {
-        for (probe, process) in (0..rule.probes.len()).flat_map(|probe| (0..PROCESSES).map(move |of| (probe, of))) {
+        for (probe, process) in
+            (0..rule.probes.len()).flat_map(|probe| (0..PROCESSES).map(move |of| (probe, of)))
+        {
             let (count, duration_sum_ns) = totals.get(&(probe, process)).copied().unwrap_or_default();
             let observation = Observation::ProbeTotals {
                 rule: RuleId(0),
@@ -275,8 +287,13 @@ pub(super) fn central(rule: &CheckedRule, hits: &[Sent]) -> Told {
 }
 
 fn first_apart<T: std::fmt::Debug + PartialEq>(found: &[T], expected: &[T]) -> Option<String> {
-    let place = (0..found.len().max(expected.len())).find(|place| found.get(*place) != expected.get(*place))?;
-    Some(format!("{place}:\n   {:?}\nnot {:?}", found.get(place), expected.get(place)))
+    let place =
+        (0..found.len().max(expected.len())).find(|place| found.get(*place) != expected.get(*place))?;
+    Some(format!(
+        "{place}:\n   {:?}\nnot {:?}",
+        found.get(place),
+        expected.get(place)
+    ))
 }
 
 pub(super) fn observation(sent: &Sent) -> Observation {
@@ -300,7 +317,8 @@ impl Told {
     pub(super) fn differs(&self, other: &Told) -> Option<String> {
         let windows = first_apart(&self.windows, &other.windows);
         let said = first_apart(&self.said, &other.said);
-        let dropped = (self.dropped != other.dropped).then(|| format!("{:?}, not {:?}", self.dropped, other.dropped));
+        let dropped =
+            (self.dropped != other.dropped).then(|| format!("{:?}, not {:?}", self.dropped, other.dropped));
         windows.or(said).or(dropped)
     }
 

@@ -78,9 +78,16 @@ fn shipped() -> Vec<String> {
         include_str!("../../../../tests/rules/knobs.yaml"),
         include_str!("../../../../tests/rules/openmp-team-size.yaml"),
     ];
-    let shipped = crate::models().iter().chain(crate::library()).map(|(_, text)| *text);
+    let shipped = crate::models()
+        .iter()
+        .chain(crate::library())
+        .map(|(_, text)| *text);
     // So that a guard knows enough of so short a stream.
-    let soon = |text: &str| text.replace("over: 5", "over: 1").replace("over: 10", "over: 1").replace("for: 3", "for: 1");
+    let soon = |text: &str| {
+        text.replace("over: 5", "over: 1")
+            .replace("over: 10", "over: 1")
+            .replace("for: 3", "for: 1")
+    };
     shipped.chain(of_tests).map(soon).collect()
 }
 
@@ -99,7 +106,10 @@ impl std::fmt::Debug for Checked {
 
 /// Every fifth is one of those written by hand, and as many are shipped or of the tests.
 fn any_checked() -> impl Strategy<Value = Checked> {
-    let (written, shipped) = (proptest::sample::select(rules()), proptest::sample::select(shipped()));
+    let (written, shipped) = (
+        proptest::sample::select(rules()),
+        proptest::sample::select(shipped()),
+    );
     let text = prop_oneof![1 => written, 1 => shipped, 3 => any_rule()];
     text.prop_filter_map("it checks", |text| {
         let rule = CheckedRule::from_source(&text).ok()?;
@@ -184,13 +194,17 @@ fn a_turn() -> Turn {
 
 #[test]
 fn the_streams_of_the_law_close_windows_and_decide() {
-    let fewer = Turn { workers: 4, ..a_turn() };
+    let fewer = Turn {
+        workers: 4,
+        ..a_turn()
+    };
     let turns = [vec![a_turn(); 3], vec![fewer; 3]].concat();
     for text in rules().into_iter().chain(shipped()) {
         let rule = CheckedRule::from_source(&text).unwrap();
         let told = central(&rule, &stream(&turns, &rule));
         assert!(told.windows.len() >= 3, "{told:?}\n{text}");
-        let has_value = |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
+        let has_value =
+            |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
         assert!(told.windows.iter().any(has_value), "{told:?}\n{text}");
         let decides = rules().contains(&text);
         let decided = |output: &Output| matches!(output, Output::Decision(_));
@@ -211,7 +225,12 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
         let text = any_rule().new_tree(&mut runner).unwrap().current();
         let rule = match CheckedRule::from_source(&text) {
             Ok(rule) => rule,
-            Err(wrong) => { if tried < 40 { eprintln!("{}", crate::render("rule.yaml", &text, &wrong)); } continue },
+            Err(wrong) => {
+                if tried < 40 {
+                    eprintln!("{}", crate::render("rule.yaml", &text, &wrong));
+                }
+                continue;
+            }
         };
         checked += 1;
         let turns = turns.new_tree(&mut runner).unwrap().current();

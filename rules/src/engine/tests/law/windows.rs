@@ -124,6 +124,9 @@ pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
     let pulse = prop::option::weighted(0.35, timed());
     (probed("one"), nested, two, pulse).prop_map(|(one, nested, two, pulse)| {
         let (inner, deep) = nested.map_or((None, None), |(inner, deep)| (Some(inner), deep));
-        [Some(one), inner, deep, two, pulse].into_iter().flatten().collect()
+        [Some(one), inner, deep, two, pulse]
+            .into_iter()
+            .flatten()
+            .collect()
     })
 }
