@@ -120,10 +120,26 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
     }
 }
 
+/// How a change was made that minded no sync point, for people.
+pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
+    let how = match mechanism {
+        Mechanism::Plain => "plain write",
+        Mechanism::Rendezvous | Mechanism::Store => "at a sync point",
+        Mechanism::HoldThread => "by one thread",
+        Mechanism::HoldAll => "while no thread ran",
+    };
+    match hold_ns {
+        0 => format!("{how}, the program was not held"),
+        hold_ns => format!("{how}, the program was held {}", duration(hold_ns as f64)),
+    }
+}
+
 /// How a change met its sync point, for people.
 pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) -> String {
     let mut text = match mechanism {
-        Mechanism::Plain => "plain write".to_owned(),
+        Mechanism::Plain | Mechanism::HoldThread | Mechanism::HoldAll => {
+            hold_text(mechanism, passage.hold_ns)
+        }
         Mechanism::Rendezvous => format!(
             "at {place}, held in the kernel for {}, hit {}",
             duration(passage.hold_ns as f64),

@@ -53,6 +53,10 @@ pub enum Command {
     Get(GetArgs),
     /// Write variables of a program
     Set(SetArgs),
+    /// Call a function of a program once
+    Call(CallArgs),
+    /// Change the code of a program: every change can be taken back with undo
+    Patch(PatchArgs),
     /// What works on this machine, and what would change it
     Doctor(DoctorArgs),
     /// The process that writes for a session; started by the agent itself, with its socket as standard input.
@@ -330,6 +334,96 @@ pub struct SetArgs {
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,
+}
+
+/// `tuneagent call`
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it calls
+    pub target: String,
+    /// The call, as 'f(1, 2.5, "text", true)'; module:f where several files have an f
+    pub call: String,
+    /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer, nothing
+    #[arg(long, value_name = "TYPE")]
+    pub returns: Option<String>,
+    /// How long to wait for it to return, at most 8s; it is never broken off
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
+    pub wait: Duration,
+    /// Only this thread may do it; else the first that can, the main thread before others
+    #[arg(long, value_name = "TID", requires = "only")]
+    pub thread: Option<i32>,
+    /// Only this process, not the whole job
+    #[arg(long)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent patch`
+#[derive(Debug, Args)]
+pub struct PatchArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it is changed
+    pub target: String,
+    /// What to change
+    #[command(subcommand)]
+    pub change: PatchCommand,
+    /// Only this process, not the whole job
+    #[arg(long, global = true)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long, global = true)]
+    pub any_user: bool,
+}
+
+/// `tuneagent patch TARGET ...`
+#[derive(Debug, Subcommand)]
+pub enum PatchCommand {
+    /// Every call of FUNCTION goes to WITH, which must take and return the same
+    Replace {
+        /// The function.
+        function: String,
+        /// The other one.
+        with: String,
+    },
+    /// CALL, as 'f(1, 2.5)', whenever FUNCTION is entered (or returns)
+    Insert {
+        /// What is called; constants are passed.
+        call: String,
+        /// Where.
+        function: String,
+        /// At its returns, not at its entry
+        #[arg(long = "return")]
+        at_return: bool,
+    },
+    /// Calls of FUNCTION are left out, everywhere or in one function
+    Remove {
+        /// The function.
+        function: String,
+        /// Only calls in this function
+        #[arg(long = "in", value_name = "FUNCTION")]
+        within: Option<String>,
+    },
+    /// An argument becomes VALUE before the function's body runs: numbers, `original`, + - * /, min max clamp
+    Argument {
+        /// As 'f(1)': argument 1, counted from 0.
+        argument: String,
+        /// As 'min(original, 64KiB)'.
+        value: String,
+        /// Its type, where the program has no debug information: bool, i8 ... u64, f32, f64
+        #[arg(long = "type", value_name = "TYPE")]
+        value_type: Option<String>,
+    },
+    /// Load a shared library
+    Load {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Bind all threads to CPUs
+    Affinity {
+        /// As '0-3,8'.
+        cpus: String,
+    },
 }
 
 /// `tuneagent doctor`

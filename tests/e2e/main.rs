@@ -29,6 +29,8 @@ mod control;
 
 // What works on this machine and what would change it.
 mod doctor;
+// Functions called and code changed by hand, and put back.
+mod patch;
 
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;

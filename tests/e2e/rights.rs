@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::{ANA, BEN, Knobs, User};
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, family, require};
+use tuneagent_e2e::{Outcome, Problem, family, require};
 
 use crate::expected::SOON;
 
@@ -90,6 +90,17 @@ fn changing_another_users_program_goes_without_overriding_file_permissions() -> 
     assert_eq!((code, knobs.knob()?), (0, 11), "{text}");
     let (code, text) = ben.run(&["undo", &pid, "--any-user"])?;
     assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
+
+    // Code is read-only: it is the thread that is held through which it is written.
+    let rounds = |knobs: &mut Knobs| Ok::<_, Problem>(knobs.values()?["rounds"].as_u64().ok_or("no rounds")?);
+    let (code, text) = ben.run(&["patch", &pid, "remove", "step", "--any-user"])?;
+    assert_eq!(code, 0, "{text}");
+    let still = (rounds(&mut knobs)?, rounds(&mut knobs)?);
+    assert_eq!(still.0, still.1, "{text}");
+    let (code, text) = ben.run(&["undo", &pid, "--any-user"])?;
+    assert_eq!(code, 0, "{text}");
+    // The calls are there again, one in each round.
+    assert!(rounds(&mut knobs)? < rounds(&mut knobs)?, "{text}");
     Ok(())
 }
 

@@ -254,6 +254,11 @@ fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
     }
 }
 
+/// For the actions on code. With [`open`] the one place where the memory of another process is opened for writing.
+pub(crate) fn open_for_code(pid: Pid) -> Result<(File, bool), ProcessError> {
+    open(pid)
+}
+
 fn module_gone(module: &Module) -> SlotError {
     SlotError::ModuleGone {
         pid: module.pid,

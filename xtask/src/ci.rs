@@ -5,8 +5,8 @@
 //!
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
-//! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and many more
-//! changes at sync points.
+//! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
+//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -82,6 +82,13 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             Box::new(move || {
                 let mut command = cargo(root, "test --quiet --release -p tuneagent-rules --lib law::");
                 run(command.env("PROPTEST_CASES", LAW_CASES))
+            }),
+        ),
+        (
+            "changes of running programs, long",
+            Box::new(move || {
+                let mut tests = cargo(root, "test --quiet --package tuneagent-tuner --test suite");
+                run(tests.env("TUNEAGENT_LONG", "1"))
             }),
         ),
         (

@@ -51,6 +51,14 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         return Err(not_permitted(&job, &missing));
     }
     let mut notes = super::history::left_behind(&job, &typed);
+    if args.apply.is_some() {
+        let unnamed = rules.never_applying().into_iter();
+        notes.extend(unnamed.map(|rule| {
+            format!(
+                "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
+            )
+        }));
+    }
     let all = (!missing.is_empty()).then(|| missing_rights(&missing));
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();

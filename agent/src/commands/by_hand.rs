@@ -17,7 +17,7 @@ use super::target;
 use crate::{
     actuator::{Actuator, passage_text},
     cli::{GetArgs, SetArgs},
-    discover::{Member, Scout},
+    discover::{Job, Member, Scout},
     exit::{Code, Failure, Outcome},
     rights,
 };
@@ -140,18 +140,7 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
     let value_type = args.value_type.as_deref().map(parse_type).transpose()?;
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
-    let only = args.only.then(|| target::pid(&args.target)).transpose()?;
-    let processes: Vec<&Member> = job
-        .members
-        .iter()
-        .filter(|member| only.is_none_or(|pid| member.process.pid.number == pid))
-        .collect();
-    if processes.is_empty() {
-        return Err(Failure::not_there(format!(
-            "{} is no rank of its job; leave --only out",
-            args.target
-        )));
-    }
+    let processes = members(&job, &args.target, args.only)?;
     let mut actuator = Actuator::start(true, args.at.is_some()).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut hand = ByHand {
@@ -173,6 +162,22 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
             message: "not everything was written; what was written stays".into(),
         }),
     }
+}
+
+/// All processes of the job, or only the one that was named.
+pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<&'a Member>, Failure> {
+    let only = only.then(|| target::pid(target)).transpose()?;
+    let members: Vec<&Member> = job
+        .members
+        .iter()
+        .filter(|member| only.is_none_or(|pid| member.process.pid.number == pid))
+        .collect();
+    if members.is_empty() {
+        return Err(Failure::not_there(format!(
+            "{target} is no rank of its job; leave --only out"
+        )));
+    }
+    Ok(members)
 }
 
 /// The modules in which the variable is written: the one that is meant, or every one that has a copy.
@@ -309,7 +314,7 @@ pub(super) fn code(error: &ClientError) -> Code {
     }
 }
 
-fn parse_type(text: &str) -> Result<ValueType, Failure> {
+pub(super) fn parse_type(text: &str) -> Result<ValueType, Failure> {
     ValueType::ALL
         .iter()
         .copied()

@@ -5,12 +5,11 @@ use tuner::{
     journal::{Change, Hold, StateDir, Status},
     process::Pid,
     sync::SyncPlace,
-    value::{Bytes, Value, ValueType},
 };
 
 use super::target;
 use crate::{
-    actuator::{Actuator, passage_text},
+    actuator::{Actuator, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
     discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
@@ -60,13 +59,11 @@ fn print(change: &Change) {
     let intent = &change.intent;
     let program = intent.target.executable.rsplit('/').next().unwrap_or("?");
     say!(
-        "{}  {program} {}  change {}  {} {} -> {}  {}",
+        "{}  {program} {}  change {}  {}  {}",
         intent.at.wall,
         intent.target.pid,
         intent.change,
-        intent.symbol,
-        show(intent.value_type, intent.old),
-        show(intent.value_type, intent.new),
+        intent.deed,
         status(change),
     );
     let by = intent
@@ -74,7 +71,7 @@ fn print(change: &Change) {
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
     let hold = change.hold.map_or_else(String::new, |hold| {
-        format!(", {}", said(&hold, intent.sync.as_ref()))
+        format!(", {}", said(&hold, intent.deed.sync()))
     });
     say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {why}"));
@@ -84,7 +81,7 @@ fn print(change: &Change) {
 fn said(hold: &Hold, place: Option<&SyncPlace>) -> String {
     match (place, &hold.passage) {
         (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
-        _ => "plain write, the program was not held".to_owned(),
+        _ => hold_text(hold.mechanism, hold.hold_ns),
     }
 }
 
@@ -94,15 +91,12 @@ fn status(change: &Change) -> String {
         Status::Pending => "begun; undo finds out whether it was written".into(),
         Status::Applied => format!("in force{confirmed}"),
         Status::Failed => "not written".into(),
+        Status::Done => format!("returned {}", change.result.as_deref().unwrap_or("?")),
         Status::RevertPending => "being taken back".into(),
         Status::Reverted => "taken back".into(),
         Status::ChangedSince => "changed by the program since".into(),
         Status::Superseded { by } => format!("replaced by change {by}"),
     }
-}
-
-fn show(of: ValueType, bytes: Bytes) -> String {
-    Value::from_bytes(of, bytes).map_or_else(|_| "?".into(), |value| value.to_string())
 }
 
 pub(super) fn undo(args: &UndoArgs) -> Outcome {

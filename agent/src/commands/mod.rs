@@ -6,6 +6,7 @@ mod doctor;
 mod explain;
 mod graph;
 mod history;
+mod patch;
 mod ps;
 mod replay;
 mod rule;
@@ -35,6 +36,8 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Symbols(args) => symbols::run(&args),
         Command::Get(args) => by_hand::get(&args),
         Command::Set(args) => by_hand::set(&args),
+        Command::Call(args) => patch::call(&args),
+        Command::Patch(args) => patch::patch(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Actuator { sync } => crate::actuator::serve(sync)
             .map(|()| Code::Done)

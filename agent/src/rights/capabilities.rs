@@ -109,6 +109,7 @@ impl Part {
         let writing = CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE;
         match self {
             Part::Watcher => looking | probing,
+            // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
             Part::Writer => looking | writing,
             Part::WriterAtPlaces => looking | writing | probing,
         }

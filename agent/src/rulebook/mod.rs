@@ -12,6 +12,7 @@ mod sources;
 mod switches;
 mod texts;
 
+pub use modes::NotSwitched;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 pub use rules::fits;
@@ -118,6 +119,8 @@ pub struct RuleBook {
     switches: Switches,
     /// Rules that may act.
     applying: Vec<String>,
+    /// Rules that `--apply` named: no others ever change code or load libraries.
+    named: Vec<String>,
     recorder: Option<Recorder>,
     /// Windows that the last tick closed.
     closed: Vec<rules::ClosedWindow>,
@@ -142,6 +145,7 @@ impl RuleBook {
             pairs: Pairs::default(),
             switches: Switches::default(),
             applying,
+            named: apply.unwrap_or_default().to_vec(),
             recorder: None,
             closed: Vec::new(),
         })

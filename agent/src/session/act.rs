@@ -66,8 +66,14 @@ impl Session {
         }
         let effects = self.rules.effects(&rule);
         let now = (!self.options.applies && !effects.is_empty()).then(|| {
+            let must_name = self.rules.never_applying().contains(&rule);
+            let named = if must_name {
+                format!("={rule}")
+            } else {
+                String::new()
+            };
             let command =
-                crate::commands::with_sudo(&format!("attach {} --apply --keep", self.options.typed));
+                crate::commands::with_sudo(&format!("attach {} --apply{named} --keep", self.options.typed));
             std::iter::once(command)
                 .chain(effects)
                 .collect::<Vec<_>>()

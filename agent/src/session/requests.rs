@@ -6,6 +6,7 @@ use super::{Session, leave};
 use crate::{
     control::{Answer, Mode, RefusalKind, Request, SessionView},
     report,
+    rulebook::NotSwitched,
 };
 
 /// Processes that are listed; the snapshot has all.
@@ -61,8 +62,20 @@ impl Session {
                 "this session was started without --apply and cannot write: start another one with it",
             );
         }
-        let Some((before, acts)) = self.rules.switch(rule, mode) else {
-            return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {rule}"));
+        let (before, acts) = match self.rules.switch(rule, mode) {
+            Ok(switched) => switched,
+            Err(NotSwitched::NoSuchRule) => {
+                return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {rule}"));
+            }
+            Err(NotSwitched::NotNamed) => {
+                return Answer::refused(
+                    RefusalKind::NotPermitted,
+                    format!(
+                        "{rule} changes code or loads libraries, which only rules that --apply named may: start another \
+                         session with --apply={rule}"
+                    ),
+                );
+            }
         };
         for act in acts {
             self.take_note_of(act);

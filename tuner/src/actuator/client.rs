@@ -6,9 +6,10 @@ use std::os::unix::net::UnixStream;
 use thiserror::Error;
 
 use super::{
-    Answer, ArmCommand, ChangeNumber, Collected, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX,
-    REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request, SetCommand, line,
+    ActCommand, Answer, ArmCommand, ChangeNumber, Collected, Command, Farewell, GetCommand, Hello,
+    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request, SetCommand, line,
 };
+use crate::action::ActionReceipt;
 use crate::journal::Change;
 use crate::process::Pid;
 use crate::writer::{Receipt, Undone};
@@ -84,6 +85,11 @@ impl ActuatorClient {
     /// Lets a change wait no longer.
     pub fn disarm(&mut self, ticket: u64) -> Result<(), ClientError> {
         expect!(self.ask(Command::Disarm { ticket })?, Answer::Disarmed => ())
+    }
+
+    /// Takes an action.
+    pub fn act(&mut self, command: ActCommand) -> Result<ActionReceipt, ClientError> {
+        expect!(self.ask(Command::Act(Box::new(command)))?, Answer::Acted(receipt) => *receipt)
     }
 
     /// Reads a variable.

@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use client::{ActuatorClient, ClientError};
 pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
 
+use crate::action::{Action, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::journal::Change;
 use crate::process::Pid;
@@ -64,6 +65,8 @@ pub enum Command {
         /// Its ticket.
         ticket: u64,
     },
+    /// Calls a function, loads a library, changes code, binds threads.
+    Act(Box<ActCommand>),
     /// Reads a variable. Needs no right to write.
     Get(GetCommand),
     /// The guard found that a change did good.
@@ -129,6 +132,17 @@ pub struct ArmCommand {
     pub answer_ns_max: Option<u64>,
 }
 
+/// Take an action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ActCommand {
+    /// The process.
+    pub pid: Pid,
+    /// The action.
+    pub action: Action,
+    /// Why.
+    pub reason: Reason,
+}
+
 /// Read a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetCommand {
@@ -180,6 +194,8 @@ pub enum Answer {
     Collected(Collected),
     /// To disarm. Its receipt, that it was not written or that it just had been, is collected as any other.
     Disarmed,
+    /// To act.
+    Acted(Box<ActionReceipt>),
     /// To get.
     Value(Reading),
     /// To confirm.

@@ -1,9 +1,12 @@
 //! Errors as refusals: the same text, and the kind that callers tell apart.
 
 use super::{Refusal, RefusalKind};
+use crate::action::ActionError;
 use crate::lock::LockError;
 use crate::memory::MemoryError;
+use crate::place::PlaceError;
 use crate::process::ProcessError;
+use crate::ptrace::PtraceError;
 use crate::slot::SlotError;
 use crate::space::SpaceError;
 use crate::sync::PointError;
@@ -151,11 +154,35 @@ impl Kind for WriterError {
             WriterError::Write(WriteError::Io { .. }) => RefusalKind::Failed,
             WriterError::NoSuchChange { .. } => RefusalKind::NotFound,
             WriterError::ModuleGone { .. } => RefusalKind::Ended,
+            WriterError::Action(error) => error.kind(),
             WriterError::Write(_)
             | WriterError::OtherProcess { .. }
             | WriterError::OtherType { .. }
             | WriterError::Moved { .. }
-            | WriterError::NotInForce { .. } => RefusalKind::Refused,
+            | WriterError::NotInForce { .. }
+            | WriterError::NoSyncPoint { .. } => RefusalKind::Refused,
+        }
+    }
+}
+
+impl Kind for ActionError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            ActionError::Process(error)
+            | ActionError::Ptrace(PtraceError::Process(error))
+            | ActionError::Place(PlaceError::Process(error)) => error.kind(),
+            ActionError::Space(error) => error.kind(),
+            ActionError::Memory(error) => error.kind(),
+            ActionError::Ptrace(PtraceError::NotPermitted { .. }) => RefusalKind::NotPermitted,
+            ActionError::Ptrace(PtraceError::ThreadEnded { .. }) => RefusalKind::Ended,
+            ActionError::NoFunction { .. } => RefusalKind::NotFound,
+            ActionError::Module(_)
+            | ActionError::SystemCall { .. }
+            | ActionError::Ptrace(PtraceError::Io { .. }) => RefusalKind::Failed,
+            ActionError::NoThread { .. }
+            | ActionError::InTheWay { .. }
+            | ActionError::Ptrace(PtraceError::NotStopped { .. }) => RefusalKind::Busy,
+            _ => RefusalKind::Refused,
         }
     }
 }

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::waiting::Waiting;
 use super::{
-    Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, Reading, Refusal,
-    RefusalKind, ServeOptions, SetCommand,
+    ActCommand, Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, Reading,
+    Refusal, RefusalKind, ServeOptions, SetCommand,
 };
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
@@ -58,6 +58,10 @@ impl Session {
             Command::Disarm { ticket } => {
                 self.disarm(ticket);
                 Ok(Answer::Disarmed)
+            }
+            Command::Act(act) => {
+                let ActCommand { pid, action, reason } = *act;
+                Ok(Answer::Acted(Box::new(self.writer(pid)?.act(&action, reason)?)))
             }
             Command::Get(get) => self.get(get),
             Command::Confirm(ChangeNumber { pid, change }) => {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::session::{Session, keep_newest};
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
-use crate::journal::{Change, Hold, Intent, RevertOutcome, Status};
+use crate::journal::{Change, Deed, Hold, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
@@ -19,7 +19,7 @@ use crate::sync::{
 };
 use crate::value::Bytes;
 use crate::write::{self, WriteError};
-use crate::writer::{Announced, Attempt, Back, Hooks, Mechanism, Receipt, Undone, reverted};
+use crate::writer::{Announced, Attempt, Back, Hooks, Mechanism, Receipt, Returning, Undone, reverted};
 
 /// Changes that wait at once.
 const WAITING_MAX: usize = 256;
@@ -249,7 +249,7 @@ impl Session {
         let point = self.point(pid, &command.at)?;
         let announced = self
             .writer(pid)?
-            .announce(&slot, request, Some(command.at.clone()))?;
+            .announce_set(&slot, request, Some(command.at.clone()))?;
         if announced.change.is_none() {
             let there = Ok(announced.new);
             return Ok(Err(self.writer(pid)?.conclude(&announced, there, None)?));
@@ -376,7 +376,7 @@ impl Session {
 
     /// Takes one change back: at its sync point, if it has one.
     pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
-        let has_point = |known: &Change| known.intent.change == change && known.intent.sync.is_some();
+        let has_point = |known: &Change| known.intent.change == change && known.intent.deed.sync().is_some();
         if !self.writer(pid)?.changes().iter().any(has_point) {
             return Ok(self.writer(pid)?.undo(change)?);
         }
@@ -410,13 +410,13 @@ impl Session {
             for (pid, mut back) in armed {
                 pids.push(pid);
                 let over = self.wait_for(&mut back, until);
-                let intent = back.intent.clone();
+                let (change, symbol) = (back.returning.change, back.returning.set.symbol.clone());
                 let attempt = match self.conclude_undo(pid, back, over) {
                     Ok(undone) => Attempt {
-                        change: intent.change,
+                        change,
                         result: Ok(undone),
                     },
-                    Err(refusal) => failed(&intent, &refusal),
+                    Err(refusal) => failed(change, symbol, &refusal),
                 };
                 done.entry(pid).or_default().push(attempt);
             }
@@ -429,50 +429,59 @@ impl Session {
         results
     }
 
-    /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet.
+    /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet. What was done to the code
+    /// waits until all later changes were tried: a library must not go before the variables in it.
     fn undo_plain_and_arm(
         &mut self,
         pid: Pid,
         wanted: &dyn Fn(Pid, &Change) -> bool,
         tried: &mut BTreeSet<(Pid, u64)>,
     ) -> Result<(Vec<Attempt>, Option<ArmedUndo>), Refusal> {
-        let writer = self.writer(pid)?;
-        let mut attempts = writer.undo_all(|change| wanted(pid, change) && change.intent.sync.is_none())?;
+        let mut attempts = Vec::new();
         loop {
-            let is_next = |change: &Change| {
+            let is_left = |change: &Change| {
                 change.status == Status::Applied
-                    && change.intent.sync.is_some()
                     && wanted(pid, change)
                     && !tried.contains(&(pid, change.intent.change))
             };
-            let next = self.writer(pid)?.changes().into_iter().rev().find(is_next);
+            let has_point = |change: &Change| is_left(change) && change.intent.deed.sync().is_some();
+            let next = self.writer(pid)?.changes().into_iter().rev().find(has_point);
+            let at_once = |change: &Change| {
+                let is_newer = |next: &Change| change.intent.change > next.intent.change;
+                let may_go = matches!(change.intent.deed, Deed::Set(_)) || next.as_ref().is_none_or(is_newer);
+                is_left(change) && change.intent.deed.sync().is_none() && may_go
+            };
+            let gone = self.writer(pid)?.undo_all(at_once)?;
+            tried.extend(gone.iter().map(|attempt| (pid, attempt.change)));
+            attempts.extend(gone);
             let Some(Change { intent, .. }) = next else {
                 return Ok((attempts, None));
             };
-            tried.insert((pid, intent.change));
-            match self.arm_undo(pid, intent.change) {
+            let change = intent.change;
+            tried.insert((pid, change));
+            match self.arm_undo(pid, change) {
                 Ok(back) => return Ok((attempts, Some(back))),
-                Err(refusal) => attempts.push(failed(&intent, &refusal)),
+                Err(refusal) => attempts.push(failed(change, intent.deed.symbol().to_owned(), &refusal)),
             }
         }
     }
 
     fn arm_undo(&mut self, pid: Pid, change: u64) -> Result<ArmedUndo, Refusal> {
-        let Back { space, slot, intent } = self.writer(pid)?.prepare_undo(change)?;
-        let armed = match &intent.sync {
-            Some(place) => SyncPoint::resolve(&space, place)
-                .map_err(Refusal::from)
-                .and_then(|point| {
-                    let values = (intent.new, intent.old);
-                    self.waiting.arm(point, Arc::new(slot), values, ANSWER_NS_MAX)
-                }),
-            None => Err(refused(format!("change {change} has no sync point"))),
-        };
+        let Back {
+            space,
+            slot,
+            sync,
+            returning,
+        } = self.writer(pid)?.prepare_undo(change)?;
+        let values = (returning.set.new, returning.set.old);
+        let armed = SyncPoint::resolve(&space, &sync)
+            .map_err(Refusal::from)
+            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, ANSWER_NS_MAX));
         match armed {
-            Ok(armed) => Ok(ArmedUndo { intent, armed }),
+            Ok(armed) => Ok(ArmedUndo { returning, armed }),
             Err(refusal) => {
                 let outcome = RevertOutcome::Failed(refusal.message.clone());
-                self.writer(pid)?.conclude_undo(intent, outcome, None)?;
+                self.writer(pid)?.conclude_undo(returning, outcome, None)?;
                 Err(refusal)
             }
         }
@@ -491,12 +500,12 @@ impl Session {
     }
 
     fn conclude_undo(&mut self, pid: Pid, back: ArmedUndo, over: Over) -> Result<Undone, Refusal> {
-        let ArmedUndo { intent, armed } = back;
+        let ArmedUndo { returning, armed } = back;
         let (outcome, hold) = match over {
-            Over::There(written, hold) => (reverted(&intent, written), hold),
+            Over::There(written, hold) => (reverted(&returning.set, written), hold),
             // At which instant is not known, but what is there can be read.
             Over::Late(hold) => (
-                reverted(&intent, armed.slot.read().map_err(WriteError::from)),
+                reverted(&returning.set, armed.slot.read().map_err(WriteError::from)),
                 hold,
             ),
             Over::Never(hold) => {
@@ -504,16 +513,16 @@ impl Session {
                 (RevertOutcome::Failed(why), hold)
             }
         };
-        Ok(self.writer(pid)?.conclude_undo(intent, outcome, Some(hold))?)
+        Ok(self.writer(pid)?.conclude_undo(returning, outcome, Some(hold))?)
     }
 }
 
-fn failed(intent: &Intent, refusal: &Refusal) -> Attempt {
+fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
     Attempt {
-        change: intent.change,
+        change,
         result: Ok(Undone {
-            change: intent.change,
-            symbol: intent.symbol.clone(),
+            change,
+            symbol,
             outcome: RevertOutcome::Failed(refusal.message.clone()),
         }),
     }
@@ -521,7 +530,7 @@ fn failed(intent: &Intent, refusal: &Refusal) -> Attempt {
 
 /// A change that is being taken back at its sync point.
 struct ArmedUndo {
-    intent: Intent,
+    returning: Returning,
     armed: Armed,
 }
 

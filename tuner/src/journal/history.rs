@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::deed::{Assignment, Deed};
 use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
+use crate::arena::Arena;
 use crate::value::Bytes;
 
 /// How a change stands.
@@ -18,6 +20,8 @@ pub enum Status {
     Applied,
     /// Never written.
     Failed,
+    /// Done, and nothing that could be taken back: a call.
+    Done,
     /// As pending, for taking it back.
     RevertPending,
     /// Taken back.
@@ -42,6 +46,12 @@ pub struct Change {
     pub confirmed: bool,
     /// How it was written; none before that is known, or when nobody lived to say it.
     pub hold: Option<Hold>,
+    /// What a call returned, as bits.
+    pub returned: Option<u64>,
+    /// The same as text.
+    pub result: Option<String>,
+    /// Memory that was mapped to take it back.
+    pub revert_arena: Option<Arena>,
 }
 
 /// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a
@@ -106,6 +116,9 @@ impl History {
                     status: Status::Pending,
                     confirmed: false,
                     hold: None,
+                    returned: None,
+                    result: None,
+                    revert_arena: None,
                 };
                 self.changes.entry(change.intent.change).or_insert(change);
             }
@@ -124,17 +137,46 @@ impl History {
                     };
                 }
             }
+            Record::Returned {
+                change,
+                word,
+                result,
+                hold,
+                ..
+            } => {
+                if let Some(change) = self.changes.get_mut(&change) {
+                    change.hold = hold;
+                }
+                self.returned(change, word, result);
+            }
             Record::Confirmed { change, .. } => {
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.confirmed = true;
                 }
             }
-            Record::RevertIntent { change, .. } => self.set(change, Status::RevertPending),
+            Record::RevertIntent { change, arena, .. } => {
+                self.set(change, Status::RevertPending);
+                if let Some(change) = self.changes.get_mut(&change) {
+                    change.revert_arena = arena;
+                }
+            }
             Record::RevertOutcome { change, outcome, .. } => match outcome {
                 RevertOutcome::Reverted => self.set(change, Status::Reverted),
                 RevertOutcome::ChangedSince(_) => self.set(change, Status::ChangedSince),
                 RevertOutcome::Failed(_) => self.set(change, Status::Applied),
             },
+        }
+    }
+
+    /// A library is in force as long as it is loaded; of another call nothing is left.
+    fn returned(&mut self, change: u64, word: u64, result: String) {
+        if let Some(change) = self.changes.get_mut(&change) {
+            change.returned = Some(word);
+            change.result = Some(result);
+            change.status = match change.intent.deed {
+                Deed::Load(_) => Status::Applied,
+                _ => Status::Done,
+            };
         }
     }
 
@@ -152,13 +194,19 @@ impl History {
             .collect()
     }
 
+    /// All changes as they are written down, oldest first: whether a later one has changed the same is not looked at.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
+        self.changes.values()
+    }
+
     /// One change. An applied change whose variable a later one has changed again is superseded, until that
     /// is taken back.
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
             let again = |later: &&Change| {
-                later.intent.address == change.intent.address
+                later.intent.deed.overlaps(&change.intent.deed)
                     && !matches!(
                         later.status,
                         Status::Failed | Status::Reverted | Status::ChangedSince
@@ -207,10 +255,10 @@ pub enum Settled {
 }
 
 /// Decides by what is in memory: a write is one store, so it is there or it is not.
-pub fn settle(intent: &Intent, found: Bytes) -> Settled {
+pub fn settle(set: &Assignment, found: Bytes) -> Settled {
     match found {
-        found if found == intent.new => Settled::New,
-        found if found == intent.old => Settled::Old,
+        found if found == set.new => Settled::New,
+        found if found == set.old => Settled::Old,
         _ => Settled::Neither,
     }
 }
@@ -241,16 +289,18 @@ mod tests {
                 boot: "b".into(),
                 executable: "/bin/app".into(),
             },
-            module: "/bin/app".into(),
-            build_id: None,
-            symbol: "chunk".into(),
-            link_address: LinkAddress(address),
-            address: Address(address),
-            chain: None,
-            value_type: ValueType::I32,
-            old: Value::I32(1).to_bytes(),
-            new: Value::I32(2).to_bytes(),
-            sync: None,
+            deed: Deed::Set(Assignment {
+                module: "/bin/app".into(),
+                build_id: None,
+                symbol: "chunk".into(),
+                link_address: LinkAddress(address),
+                address: Address(address),
+                chain: None,
+                value_type: ValueType::I32,
+                old: Value::I32(1).to_bytes(),
+                new: Value::I32(2).to_bytes(),
+                sync: None,
+            }),
         }))
     }
 
@@ -259,8 +309,8 @@ mod tests {
             change,
             at: clock::now(),
             outcome,
-            hold: None,
             recovered: false,
+            hold: None,
         }
     }
 
@@ -300,6 +350,25 @@ mod tests {
         assert_eq!(
             statuses(&[intent(1, 8), outcome(1, Outcome::NotWritten("gone".into()))]),
             [Status::Failed]
+        );
+    }
+
+    #[test]
+    fn a_journal_from_when_there_was_nothing_but_set_is_read() {
+        let Record::Intent(now) = intent(1, 8) else {
+            panic!("it is an intent")
+        };
+        let line = text(&[intent(1, 8)]);
+        let mut fields: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let action = fields.as_object_mut().unwrap().remove("action");
+        assert_eq!(action, Some("set".into()));
+        let read = History::parse(format!("{fields}\n").as_bytes());
+        assert_eq!(read.change(1).unwrap().intent.deed, now.deed);
+        // An action that this version does not know is no set, whatever else it says.
+        fields["action"] = "paint".into();
+        assert_eq!(
+            History::parse(format!("{fields}\n").as_bytes()).unreadable.len(),
+            1
         );
     }
 

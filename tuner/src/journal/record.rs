@@ -2,13 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, LinkAddress};
+use super::deed::Deed;
+use crate::arena::Arena;
 use crate::clock::Instant;
-use crate::image::BuildId;
 use crate::process::Pid;
-use crate::sync::{Passage, SyncPlace};
-use crate::value::{Bytes, ValueType};
-use crate::variable::Chain;
+use crate::sync::Passage;
+use crate::value::Bytes;
 use crate::who::Who;
 use crate::writer::Mechanism;
 
@@ -23,7 +22,7 @@ pub struct Target {
     pub executable: String,
 }
 
-/// What is going to be written, and why.
+/// What is going to be done, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// Its number: unique and increasing in the file.
@@ -36,31 +35,11 @@ pub struct Intent {
     pub why: Vec<String>,
     /// The rule that asked for it; none when it was done by hand.
     pub rule: Option<String>,
-    /// Into which process.
+    /// To which process.
     pub target: Target,
-    /// The file that holds the variable.
-    pub module: String,
-    /// Its identity.
-    pub build_id: Option<BuildId>,
-    /// The variable.
-    pub symbol: String,
-    /// Where the linker placed it; of a chain the first pointer.
-    pub link_address: LinkAddress,
-    /// Where it is.
-    pub address: Address,
-    /// The pointers that led there, if it is no fixed place.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<Chain>,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub value_type: ValueType,
-    /// What it held.
-    pub old: Bytes,
-    /// What it is to hold.
-    pub new: Bytes,
-    /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sync: Option<SyncPlace>,
+    /// What.
+    #[serde(flatten)]
+    pub deed: Deed,
 }
 
 /// How something was written.
@@ -82,6 +61,15 @@ impl Hold {
         hold_ns: 0,
         passage: None,
     };
+
+    /// Of an action at any instant.
+    pub(crate) fn of(mechanism: Mechanism, hold_ns: u64) -> Hold {
+        Hold {
+            mechanism,
+            hold_ns,
+            passage: None,
+        }
+    }
 
     /// Of one that met, or missed, its sync point.
     pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> Hold {
@@ -138,6 +126,22 @@ pub enum Record {
         /// crashed.
         recovered: bool,
     },
+    /// A call has returned.
+    Returned {
+        /// The change.
+        change: u64,
+        /// When.
+        at: Instant,
+        /// The bits of the result.
+        word: u64,
+        /// As text.
+        result: String,
+        /// As in [`Record::Outcome`].
+        recovered: bool,
+        /// As in [`Record::Outcome`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hold: Option<Hold>,
+    },
     /// The guard found that the change did good.
     Confirmed {
         /// The change.
@@ -153,6 +157,9 @@ pub enum Record {
         at: Instant,
         /// Who.
         who: Who,
+        /// Memory that is mapped for it in the program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arena: Option<Arena>,
     },
     /// After it.
     RevertOutcome {

@@ -2,20 +2,22 @@
 //! about values.
 //!
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
-//! journal. Opening a writer first settles what an earlier one left undecided by a crash.
+//! journal. Opening a writer first settles what an earlier one left undecided by a crash. `back` takes back and settles.
 
+mod back;
 mod error;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use back::{Attempt, Undone};
+pub(crate) use back::{Back, Returning, reverted};
 pub use error::WriterError;
 
+use crate::action::Reason;
 use crate::clock::{self, Instant};
-use crate::journal::{
-    Change, Hold, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
-};
+use crate::journal::{Assignment, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target};
 use crate::lock::WriterLock;
 use crate::module::Images;
 use crate::process::Process;
@@ -23,7 +25,6 @@ use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{Passage, SyncPlace};
 use crate::value::{Bytes, Value, ValueType};
-use crate::variable::Location;
 use crate::who::Who;
 use crate::write::{self, WriteError};
 
@@ -50,6 +51,10 @@ pub enum Mechanism {
     Rendezvous,
     /// The probe at the sync point wrote by itself; nobody was held.
     Store,
+    /// One thread was held.
+    HoldThread,
+    /// All threads were held.
+    HoldAll,
 }
 
 /// What a set did.
@@ -77,26 +82,6 @@ pub struct Receipt {
     pub duration_ns: u64,
 }
 
-/// What taking a change back did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
-    /// The change.
-    pub change: u64,
-    /// The variable.
-    pub symbol: String,
-    /// What came of it.
-    pub outcome: RevertOutcome,
-}
-
-/// One of several changes that were to be taken back.
-#[derive(Debug)]
-pub struct Attempt {
-    /// The change.
-    pub change: u64,
-    /// What came of it.
-    pub result: Result<Undone, WriterError>,
-}
-
 /// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in
 /// crash tests.
 #[derive(Debug, Clone, Copy)]
@@ -105,6 +90,8 @@ pub struct Hooks {
     pub after_intent: fn(),
     /// It is written, the outcome is not in the journal.
     pub after_write: fn(),
+    /// In the middle of an action that takes several steps, after each of them.
+    pub underway: fn(),
 }
 
 impl Default for Hooks {
@@ -112,6 +99,7 @@ impl Default for Hooks {
         Hooks {
             after_intent: || {},
             after_write: || {},
+            underway: || {},
         }
     }
 }
@@ -138,14 +126,6 @@ pub(crate) struct Announced {
     started_ns: u64,
 }
 
-/// A change that is being taken back.
-#[derive(Debug)]
-pub(crate) struct Back {
-    pub(crate) space: AddressSpace,
-    pub(crate) slot: Slot,
-    pub(crate) intent: Intent,
-}
-
 /// The right to change one process.
 #[derive(Debug)]
 pub struct Writer {
@@ -153,8 +133,10 @@ pub struct Writer {
     journal: Journal,
     images: Arc<Images>,
     who: Who,
-    hooks: Hooks,
+    pub(crate) hooks: Hooks,
     newest_before: u64,
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) machinery: Option<Arc<crate::action::Machinery>>,
     _lock: WriterLock,
 }
 
@@ -177,6 +159,8 @@ impl Writer {
             who,
             hooks,
             newest_before,
+            #[cfg(target_arch = "x86_64")]
+            machinery: None,
             _lock: lock,
         };
         writer.reconcile()?;
@@ -193,6 +177,12 @@ impl Writer {
         self.journal.history().changes()
     }
 
+    /// The same without a copy of each.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
+        self.journal.history().written()
+    }
+
     /// The newest change before this writer was opened. All later ones were made through it: while it has the
     /// lock, nobody else makes any.
     pub fn newest_before(&self) -> u64 {
@@ -201,7 +191,7 @@ impl Writer {
 
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
-        let announced = self.announce(slot, request, None)?;
+        let announced = self.announce_set(slot, request, None)?;
         if announced.change.is_none() {
             return self.conclude(&announced, Ok(announced.new), None);
         }
@@ -211,7 +201,7 @@ impl Writer {
 
     /// The first half of a set: checks, and writes down what is going to be written. Nothing is announced when the value is there
     /// already.
-    pub(crate) fn announce(
+    pub(crate) fn announce_set(
         &mut self,
         slot: &Slot,
         request: SetRequest,
@@ -235,9 +225,10 @@ impl Writer {
         let change = match old == new {
             true => None,
             false => {
-                let mut intent = self.intent(slot, request, old, new, at.clone());
-                intent.sync = sync;
-                Some(self.journal.announce(intent)?)
+                let SetRequest { why, rule, .. } = request;
+                let mut set = self.assignment(slot, old, new);
+                set.sync = sync;
+                Some(self.write_down(Deed::Set(set), Reason { why, rule }, at.clone())?)
             }
         };
         Ok(Announced {
@@ -306,83 +297,6 @@ impl Writer {
         })?)
     }
 
-    /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
-    /// [`Writer::prepare_undo`].
-    pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
-        let intent = self.in_force(change)?;
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        self.take_back(&space, intent)
-    }
-
-    fn in_force(&self, change: u64) -> Result<Intent, WriterError> {
-        let known = self.known(change)?;
-        match known.status {
-            Status::Applied => Ok(known.intent),
-            status => Err(WriterError::NotInForce { change, status }),
-        }
-    }
-
-    /// The first half of taking a change back at its sync point: checks, and writes down that it is going to be taken back.
-    pub(crate) fn prepare_undo(&mut self, change: u64) -> Result<Back, WriterError> {
-        let intent = self.in_force(change)?;
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        let slot = Slot::validate(&recorded(&space, &intent)?, Some(intent.value_type))?;
-        self.announce_undo(change)?;
-        Ok(Back { space, slot, intent })
-    }
-
-    /// The second half: writes down what came of it.
-    pub(crate) fn conclude_undo(
-        &mut self,
-        intent: Intent,
-        outcome: RevertOutcome,
-        hold: Option<Hold>,
-    ) -> Result<Undone, WriterError> {
-        self.record_revert(intent.change, outcome.clone(), false, hold)?;
-        Ok(Undone {
-            change: intent.change,
-            symbol: intent.symbol,
-            outcome,
-        })
-    }
-
-    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken
-    /// back does not keep the others from it.
-    pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
-        let numbers: Vec<u64> = self
-            .changes()
-            .iter()
-            .map(|change| change.intent.change)
-            .rev()
-            .collect();
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        let mut done = Vec::new();
-        for number in numbers {
-            // Asked now: taking back a later change brings an earlier one into force again.
-            let change = self.journal.change(number);
-            if let Some(change) =
-                change.filter(|change| change.status == Status::Applied && take_back(change))
-            {
-                let result = self.take_back(&space, change.intent);
-                done.push(Attempt {
-                    change: number,
-                    result,
-                });
-            }
-        }
-        Ok(done)
-    }
-
-    fn take_back(&mut self, space: &AddressSpace, intent: Intent) -> Result<Undone, WriterError> {
-        let slot = Slot::validate(&recorded(space, &intent)?, Some(intent.value_type))?;
-        let found = slot.read()?;
-        let outcome = match found == intent.new {
-            false => RevertOutcome::ChangedSince(found),
-            true => self.write_back(&slot, &intent)?,
-        };
-        self.conclude_undo(intent, outcome, None)
-    }
-
     fn known(&self, change: u64) -> Result<Change, WriterError> {
         let pid = self.process.pid;
         self.journal
@@ -410,19 +324,9 @@ impl Writer {
         Ok(())
     }
 
-    fn intent(&self, slot: &Slot, request: SetRequest, old: Bytes, new: Bytes, at: Instant) -> Intent {
+    fn assignment(&self, slot: &Slot, old: Bytes, new: Bytes) -> Assignment {
         let location = slot.location();
-        Intent {
-            change: 0, // The journal gives the number.
-            at,
-            who: self.who.clone(),
-            why: request.why,
-            rule: request.rule,
-            target: Target {
-                pid: self.process.pid,
-                boot: crate::journal::boot_id(),
-                executable: self.process.executable.to_string_lossy().into_owned(),
-            },
+        Assignment {
             module: location.module.path.clone(),
             build_id: location.module.build_id().cloned(),
             symbol: location.symbol.clone(),
@@ -440,59 +344,37 @@ impl Writer {
         self.hooks.around(|| write::commit(slot, expected, new))
     }
 
-    fn announce_undo(&mut self, change: u64) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertIntent {
-            change,
-            at: clock::now(),
+    /// Writes down an action that is going to be taken at once, and gives back its number.
+    pub(crate) fn announce(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
+        let change = self.write_down(deed, reason, at)?;
+        (self.hooks.after_intent)();
+        Ok(change)
+    }
+
+    fn write_down(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
+        let Reason { why, rule } = reason;
+        let intent = Intent {
+            change: 0, // The journal gives the number.
+            at,
             who: self.who.clone(),
-        })?)
+            why,
+            rule,
+            target: Target {
+                pid: self.process.pid,
+                boot: crate::journal::boot_id(),
+                executable: self.process.executable.to_string_lossy().into_owned(),
+            },
+            deed,
+        };
+        Ok(self.journal.announce(intent)?)
     }
 
-    fn write_back(&mut self, slot: &Slot, intent: &Intent) -> Result<RevertOutcome, WriterError> {
-        self.announce_undo(intent.change)?;
-        let written = self.commit(slot, intent.new, intent.old);
-        Ok(reverted(intent, written))
+    /// What is mapped and loaded now.
+    pub(crate) fn space(&self) -> Result<AddressSpace, WriterError> {
+        Ok(AddressSpace::read(&self.process, &self.images)?)
     }
 
-    /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
-    pub fn reconcile(&mut self) -> Result<(), WriterError> {
-        let undecided = |change: &Change| matches!(change.status, Status::Pending | Status::RevertPending);
-        let pending: Vec<Change> = self.changes().into_iter().filter(undecided).collect();
-        if pending.is_empty() {
-            return Ok(());
-        }
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        for Change { intent, status, .. } in pending {
-            // Without the module there are no bytes to ask: it stays undecided, which is the truth.
-            let Ok(location) = recorded(&space, &intent) else {
-                continue;
-            };
-            let found = location.read(space.memory())?;
-            let change = intent.change;
-            match (status, settle(&intent, found)) {
-                (Status::Pending, Settled::New) => self.record_outcome(change, Outcome::Applied, None),
-                (Status::Pending, Settled::Old) => {
-                    let why = "the writer ended before the write".to_owned();
-                    self.record_outcome(change, Outcome::NotWritten(why), None)
-                }
-                (Status::Pending, Settled::Neither) => {
-                    self.record_outcome(change, Outcome::Overwritten(found), None)
-                }
-                (_, Settled::Old) => self.record_revert(change, RevertOutcome::Reverted, true, None),
-                (_, Settled::New) => {
-                    let why = "the writer ended before the write".to_owned();
-                    self.record_revert(change, RevertOutcome::Failed(why), true, None)
-                }
-                (_, Settled::Neither) => {
-                    self.record_revert(change, RevertOutcome::ChangedSince(found), true, None)
-                }
-            }?;
-        }
-        Ok(())
-    }
-
-    /// Without `hold` it was read from the memory later: whoever wrote did not live to say it.
-    fn record_outcome(
+    pub(crate) fn record_outcome(
         &mut self,
         change: u64,
         outcome: Outcome,
@@ -502,70 +384,37 @@ impl Writer {
             change,
             at: clock::now(),
             outcome,
+            recovered: false,
             hold,
-            recovered: hold.is_none(),
         })?)
     }
 
-    fn record_revert(
+    /// A call has returned; without `hold` it was found out later.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn record_returned(
         &mut self,
         change: u64,
-        outcome: RevertOutcome,
-        recovered: bool,
+        word: u64,
+        result: &str,
         hold: Option<Hold>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertOutcome {
+        Ok(self.journal.append(&Record::Returned {
+            change,
+            at: clock::now(),
+            word,
+            result: result.to_owned(),
+            recovered: hold.is_none(),
+            hold,
+        })?)
+    }
+
+    pub(crate) fn recover_outcome(&mut self, change: u64, outcome: Outcome) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::Outcome {
             change,
             at: clock::now(),
             outcome,
-            recovered,
-            hold,
+            recovered: true,
+            hold: None,
         })?)
-    }
-}
-
-/// What came of writing an old value back.
-pub(crate) fn reverted(intent: &Intent, written: Result<Bytes, WriteError>) -> RevertOutcome {
-    match written {
-        Ok(found) if found == intent.old => RevertOutcome::Reverted,
-        Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
-        Err(error) => RevertOutcome::Failed(error.to_string()),
-    }
-}
-
-/// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
-/// looked up again: another file that was loaded since could define it.
-fn recorded(space: &AddressSpace, intent: &Intent) -> Result<Location, WriterError> {
-    let root = intent.chain.as_ref().map_or(intent.address, |chain| chain.root);
-    let is_it = |module: &&crate::module::Module| {
-        module.path == intent.module
-            && module.build_id() == intent.build_id.as_ref()
-            && module.address(intent.link_address) == root
-    };
-    let module = space
-        .modules
-        .iter()
-        .find(is_it)
-        .ok_or_else(|| WriterError::ModuleGone {
-            change: intent.change,
-            module: intent.module.clone(),
-        })?;
-    let location = Location {
-        symbol: intent.symbol.clone(),
-        module: module.clone(),
-        link_address: intent.link_address,
-        address: intent.address,
-        chain: intent.chain.clone(),
-        size: intent.value_type.size() as u64,
-        leaf: None,
-        copied_from: None,
-        is_confirmed: false,
-    };
-    match location.follow(|address| space.memory().word(address)) {
-        Ok(address) if address == intent.address => Ok(location),
-        _ => Err(WriterError::Moved {
-            change: intent.change,
-            symbol: intent.symbol.clone(),
-        }),
     }
 }

@@ -4,10 +4,11 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use tuner::actuator::{ActuatorClient, ArmCommand, ClientError, SetCommand};
+use tuner::action::{Action, Reason};
+use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ClientError, SetCommand};
 use tuner::journal::{RevertOutcome, StateDir, Status};
 use tuner::value::ValueType;
-use tuner::writer::{Mechanism, Receipt};
+use tuner::writer::{Mechanism, Receipt, Undone};
 
 use crate::actuator::Setting;
 use crate::programs::Program;
@@ -55,7 +56,7 @@ fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
         (change.status, change.hold.unwrap().passage.unwrap().misses),
         (Status::Applied, 2)
     );
-    assert_eq!(change.intent.sync.unwrap().to_string(), "entry:main");
+    assert_eq!(change.intent.deed.sync().unwrap().to_string(), "entry:main");
     drop(session);
     assert!(process.wait().unwrap().success());
     assert_eq!(
@@ -144,6 +145,36 @@ fn a_library_unloaded_while_a_change_waited_is_not_written() {
         "{refusal}"
     );
     assert_eq!(setting.status(1), Status::Failed);
+}
+
+#[test]
+fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync_point() {
+    let Some(setting) = Setting::new() else { return };
+    let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
+    let library = setting.workshop.build("library.c", "liba.so", &flags);
+    let library = library.to_string_lossy().into_owned();
+    let (mut session, _process) = scripted(&setting, "done");
+    let load = Action::Load {
+        path: library.clone(),
+        wait_ms: 20_000,
+    };
+    let command = ActCommand {
+        pid: setting.pid(),
+        action: load,
+        reason: Reason::default(),
+    };
+    assert_eq!(session.act(command).unwrap().change, 1);
+    let mut write = setting.write("knob", "11");
+    write.module = Some(library);
+    write.value_type = Some(ValueType::I32);
+    session.arm(at_main(write)).unwrap();
+    assert_eq!(collect(&mut session).unwrap().change, Some(2));
+    let farewell = session.undo_all(setting.pid()).unwrap();
+    let undone = |(_, undone): &(_, Undone)| (undone.change, undone.outcome.clone());
+    assert_eq!(
+        farewell.undone.iter().map(undone).collect::<Vec<_>>(),
+        [(2, RevertOutcome::Reverted), (1, RevertOutcome::Reverted)]
+    );
 }
 
 #[test]
