@@ -135,6 +135,10 @@ impl RuleBook {
         apply: Option<&[String]>,
     ) -> Result<RuleBook, Failure> {
         let checked = sources::load(paths, settings)?;
+        RuleBook::of(checked, apply)
+    }
+
+    fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
         let applying = sources::applying(&checked, apply)?;
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
         Ok(RuleBook {
