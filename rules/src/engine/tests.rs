@@ -640,6 +640,7 @@ mod memory;
 mod models;
 mod nested;
 mod nodes;
+mod pairs;
 mod probed;
 
 mod laws {

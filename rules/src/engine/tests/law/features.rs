@@ -83,8 +83,10 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
             Trigger::Window(window) if rule.windows[window].borders().is_some_and(|of| of.within.is_some()) => "inside",
             _ => "",
         };
-        note(&format!("tune {word} {kind}"), said);
-        note("tune", said);
+        note(&format!("tune {word}"), said);
+        if !kind.is_empty() {
+            note(&format!("tune {word} {kind}"), said);
+        }
     }
     let by_key = crate::engine::desk::ByKey::of(rule);
     note("folded by nodes", (0..rule.probes.len()).any(|probe| by_key.has(probe)));
