@@ -3,6 +3,9 @@
 // The programs and the harness themselves, without the agent: is the truth that we compare with true?
 mod baseline;
 
+// The programs that models are tried on.
+mod workloads;
+
 // Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
 mod attach;
 

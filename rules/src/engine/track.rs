@@ -15,6 +15,7 @@ use crate::eval::{Context, boolean};
 use crate::hit::Hit;
 use crate::partial::{Content, WindowFolds};
 use crate::rule::{Begin, Borders, Straddle};
+use crate::term::Term;
 use crate::value::{Key, ProcessId, Time};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
@@ -84,6 +85,15 @@ impl Passing<'_> {
 /// Whether one process hits the borders of a window for all.
 fn is_shared(borders: &Borders, around: &Surroundings<'_>) -> bool {
     around.owners(borders).is_none_or(|owners| owners.len() <= 1)
+}
+
+/// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window around.
+fn may_end(borders: &Borders, probe: usize) -> bool {
+    let mut found = false;
+    borders.until.iter().for_each(|condition| {
+        condition.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
+    });
+    found
 }
 
 /// The key of a hit, the inner nothing where the window has none for its probe.
@@ -173,7 +183,7 @@ impl Track {
         };
         let time = arrived.hit.time;
         let is_border = borders.to == Some(arrived.probe) || borders.begins_at() == Some(arrived.probe);
-        if !is_border && !self.folds.uses(arrived.probe) {
+        if !is_border && !self.folds.uses(arrived.probe) && !may_end(borders, arrived.probe) {
             return Vec::new();
         }
         let Some(key) = key_of(arrived, borders) else {

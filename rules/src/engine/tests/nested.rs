@@ -225,3 +225,27 @@ fn what_a_window_cuts_off_ends_with_it_whenever_that_is_told() {
         assert!(closed[0].contains("waited 95 ms"), "{closed:?}");
     }
 }
+
+#[test]
+fn a_condition_on_the_window_around_ends_a_window_at_the_hit_that_makes_it_true() {
+    let source = BATCHES
+        .replace(
+            "until: count(chunk) == batch.chunks",
+            "until: count(compute over iteration) >= 3",
+        )
+        .replace("key: {batch: id, chunk: send.batch}", "key: {batch: id}");
+    let (head, _) = source.split_once("join:").unwrap();
+    let (_, windows) = source.split_once("windows:").unwrap();
+    let (windows, _) = windows.split_once("metrics:").unwrap();
+    let metrics = "  sent: {in: batches, value: sum(send.tasks)}\n  length: {in: batches, value: batches.duration}\n  total: {in: iteration, value: sum(compute.duration)}\n";
+    let mut farm = Farm::new(&format!("{head}windows:{windows}metrics:\n{metrics}"), 3);
+    let mut hits = batched(1, 1000);
+    // One batch, from 1010 to the third computation at 1060.
+    hits.retain(|(probe, _, ms, ..)| *probe != "batch" || *ms == 1010);
+    farm.hits(&hits);
+    farm.all_until(5000);
+    assert_eq!(
+        farm.closed(),
+        ["batches 0: sent 60, length 50 ms", "iteration 0: total 84 ms"]
+    );
+}

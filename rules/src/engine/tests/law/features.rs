@@ -114,8 +114,10 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
             }
             _ => "",
         };
-        note(&format!("tune {word} {kind}"), said);
-        note("tune", said);
+        note(&format!("tune {word}"), said);
+        if !kind.is_empty() {
+            note(&format!("tune {word} {kind}"), said);
+        }
     }
     let by_key = crate::engine::desk::ByKey::of(rule);
     note(

@@ -217,25 +217,73 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 
+    const RULES: usize = 400;
     let mut runner = TestRunner::deterministic();
     let turns = prop::collection::vec(any_turn(), 6);
     let (mut counts, mut tried, mut checked) = (Counts::new(), 0, 0);
-    while checked < 400 {
+    while checked < RULES {
         tried += 1;
         let text = any_rule().new_tree(&mut runner).unwrap().current();
-        let rule = match CheckedRule::from_source(&text) {
-            Ok(rule) => rule,
-            Err(wrong) => {
-                if tried < 40 {
-                    eprintln!("{}", crate::render("rule.yaml", &text, &wrong));
-                }
-                continue;
-            }
+        let Ok(rule) = CheckedRule::from_source(&text) else {
+            continue;
         };
         checked += 1;
         let turns = turns.new_tree(&mut runner).unwrap().current();
         let told = central(&rule, &stream(&turns, &rule));
         count_all(&mut counts, &text, &rule, &told);
     }
-    eprintln!("{tried} {counts:#?}");
+    assert!(tried < RULES * 5 / 4, "{tried} rules for {checked} that check");
+    for feature in OFTEN {
+        let (has, came) = counts.get(*feature).copied().unwrap_or_default();
+        assert!(has >= RULES / 10, "{feature} is in {has} of {RULES}");
+        assert!(came * 2 >= has, "{feature} came to something in {came} of {has}");
+    }
+    // What never has a value is a hole in the law.
+    for (feature, (has, came)) in &counts {
+        assert!(
+            *came > 0,
+            "{feature} is in {has} of {RULES} and never came to anything"
+        );
+    }
 }
+
+/// What at least a tenth of the rules have.
+const OFTEN: &[&str] = &[
+    "window",
+    "window every",
+    "window within",
+    "window deep",
+    "window until",
+    "window chained",
+    "window of each process",
+    "window skip",
+    "window straddle begin",
+    "window straddle split",
+    "window straddle drop",
+    "window complete",
+    "window complete by metric",
+    "window discard",
+    "window discard by metric",
+    "window keyed by pairs",
+    "metric so_far",
+    "metric inside",
+    "metric before",
+    "metric outer_before",
+    "metric newest",
+    "metric run",
+    "metric carried",
+    "metric ewma",
+    "metric pairs",
+    "metric at_border",
+    "metric measure",
+    "metric timed pairs",
+    "metric timed timed_hits",
+    "metric timed totals",
+    "metric timed calls",
+    "tune at_hit",
+    "tune bare",
+    "tune while",
+    "tune of_each",
+    "tune chunk",
+    "folded by nodes",
+];

@@ -115,17 +115,14 @@ impl At<'_> {
         let begun = self.begun(self.process);
         let compute = Self::of(&self.turn.computes, self.process);
         match probe {
-            "begin" | "start" => vec![self.deed(self.own(0), 0)],
+            "begin" | "start" | "loop.entry" => vec![self.deed(self.own(0), 0)],
             "end" | "stop" => vec![self.deed(self.own(490 - 15), 0)],
             "step" => vec![self.deed(self.own(489 - 15), 470)],
             "iteration" => vec![self.deed(self.own(480 - 15), 0)],
             "divide" => vec![self.deed(self.own(7), 0)],
             "finalize" => vec![self.deed(self.own(488 - 15), 9)],
             "answer" => vec![self.deed(self.own(440), 0)],
-            "loop" => vec![
-                self.deed(self.own(100 + compute), compute),
-                self.deed(self.own(60), 50),
-            ],
+            "loop" => vec![self.deed(self.own(475), 475)],
             "enter" => vec![self.deed(begun, 0)],
             "leave" => vec![self.deed(begun + 400, 0)],
             "batch" => {

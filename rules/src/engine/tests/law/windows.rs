@@ -53,6 +53,7 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
         "discard: sum(busy_NAME) < 200ms",
         "complete: {worker: count(compute) % 2 == 0}",
         "complete: {worker: n_NAME != 1}",
+        "complete: {worker: n_NAME != 1}",
     ]);
     (of_each, more).prop_map(move |((borders, key), more)| Drawn {
         name,
@@ -119,9 +120,9 @@ fn timed() -> impl Strategy<Value = Drawn> {
 
 /// The windows of a rule; `one` is always among them.
 pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
-    let nested = prop::option::weighted(0.5, (inner(), prop::option::weighted(0.35, deep())));
+    let nested = prop::option::weighted(0.55, (inner(), prop::option::weighted(0.4, deep())));
     let two = prop::option::weighted(0.2, probed("two"));
-    let pulse = prop::option::weighted(0.35, timed());
+    let pulse = prop::option::weighted(0.45, timed());
     (probed("one"), nested, two, pulse).prop_map(|(one, nested, two, pulse)| {
         let (inner, deep) = nested.map_or((None, None), |(inner, deep)| (Some(inner), deep));
         [Some(one), inner, deep, two, pulse]
