@@ -54,13 +54,14 @@ NAMED void exchange(int cells)
     int left = (rank + ranks - 1) % ranks, right = (rank + 1) % ranks;
     double *own = heat + MOST_BLOCK;
     MPI_Request requests[4];
+    MPI_Status statuses[4];
     usleep((useconds_t)given.exchange_us);
     MPI_Irecv(own - width, width, MPI_DOUBLE, left, width, MPI_COMM_WORLD, &requests[0]);
     MPI_Irecv(own + cells, width, MPI_DOUBLE, right, MOST_BLOCK + width, MPI_COMM_WORLD, &requests[1]);
     MPI_Isend(own, width, MPI_DOUBLE, left, MOST_BLOCK + width, MPI_COMM_WORLD, &requests[2]);
     MPI_Isend(own + cells - width, width, MPI_DOUBLE, right, width, MPI_COMM_WORLD, &requests[3]);
     for (int done = 0; !done;) {
-        MPI_Testall(4, requests, &done, MPI_STATUSES_IGNORE);
+        MPI_Testall(4, requests, &done, statuses);
         if (!done)
             usleep(100);
     }

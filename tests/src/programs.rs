@@ -17,7 +17,7 @@ const FLAGS: [&str; 5] = ["-O1", "-g", "-Wall", "-Wextra", "-Werror"];
 
 /// An MPI program, for one MPI.
 pub fn mpi(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
-    compiled(&format!("{name}.c"), mpi.compiler(), &[])
+    compiled(&format!("{name}.c"), mpi.compiler(), &["-lm"])
 }
 
 /// An MPI program on the small master/worker library `mw`.

@@ -28,8 +28,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn run(args: AttachArgs) -> Outcome {
     let typed = args
         .pid
-        .clone()
-        .or_else(|| args.target.clone())
+        .as_ref()
+        .or(args.target.as_ref())
+        .cloned()
         .unwrap_or_default();
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &typed, args.any_user)?;
@@ -52,12 +53,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     }
     let mut notes = super::history::left_behind(&job, &typed);
     if args.apply.is_some() {
-        let unnamed = rules.never_applying().into_iter();
-        notes.extend(unnamed.map(|rule| {
-            format!(
-                "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
-            )
-        }));
+        notes.extend(rules.never_applying().into_iter().map(only_advises));
     }
     let all = (!missing.is_empty()).then(|| missing_rights(&missing));
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
@@ -96,6 +92,12 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let session = Session::arm(job, scout, rules, outputs, options)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     session.run(actuator, control)
+}
+
+fn only_advises(rule: impl std::fmt::Display) -> String {
+    format!(
+        "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
+    )
 }
 
 /// Without one the session runs all the same.

@@ -9,13 +9,13 @@ use super::instance::{Frame, Instance, Surroundings};
 use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::Dropped;
+use super::passing::{Name, Passing, is_shared, key_of, may_end};
 use super::stream::Arrived;
 use crate::calls::Memory;
 use crate::eval::{Context, boolean};
 use crate::hit::Hit;
 use crate::partial::{Content, WindowFolds};
 use crate::rule::{Begin, Borders, Straddle};
-use crate::term::Term;
 use crate::value::{Key, ProcessId, Time};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
@@ -44,9 +44,6 @@ pub(super) struct Over {
     missing: Option<String>,
 }
 
-/// A key tells instances apart within the enclosing one.
-type Name = (Option<u64>, Key);
-
 /// The instances of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
@@ -60,51 +57,6 @@ pub(super) struct Track {
     closed_keys: VecDeque<Name>,
     /// The same for hits that need no order.
     pub(super) ledger: Ledger,
-}
-
-/// A hit on its way into a window.
-struct Passing<'a> {
-    arrived: &'a Arrived,
-    key: Option<Key>,
-    borders: &'a Borders,
-    /// The instance around it.
-    enclosing: Option<&'a Instance>,
-    nest: &'a Nest<'a>,
-}
-
-impl Passing<'_> {
-    fn name(&self, key: &Key) -> Name {
-        (self.enclosing.map(|instance| instance.frame.number), key.clone())
-    }
-
-    fn is_shared(&self) -> bool {
-        is_shared(self.borders, self.nest.around)
-    }
-}
-
-/// Whether one process hits the borders of a window for all.
-fn is_shared(borders: &Borders, around: &Surroundings<'_>) -> bool {
-    around.owners(borders).is_none_or(|owners| owners.len() <= 1)
-}
-
-/// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window around.
-fn may_end(borders: &Borders, probe: usize) -> bool {
-    let mut found = false;
-    borders.until.iter().for_each(|condition| {
-        condition.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
-    });
-    found
-}
-
-/// The key of a hit, the inner nothing where the window has none for its probe.
-fn key_of(arrived: &Arrived, borders: &Borders) -> Option<Option<Key>> {
-    match borders.keys.get(arrived.probe).copied().flatten() {
-        None => Some(None),
-        Some(capture) => match arrived.hit.captures.get(capture) {
-            Some(Ok(value)) => Some(Some(Key::of(value))),
-            _ => None,
-        },
-    }
 }
 
 impl Track {
