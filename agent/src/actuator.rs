@@ -13,7 +13,7 @@ use std::{
 };
 
 use tuner::{
-    actuator::{ActuatorClient, ClientError, Hello, ServeOptions},
+    actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions},
     journal::StateDir,
     sync::{Passage, Rendezvous, SyncPlace},
     who::Who,
@@ -86,8 +86,8 @@ impl Actuator {
     }
 }
 
-/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it prepares for changes at
-/// sync points at once, else when one is asked for.
+/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is prepared for
+/// changes at sync points; without, it has given up the right to probe.
 pub fn serve(sync: bool) -> Result<(), String> {
     if sync {
         // Before rights are dropped: to let a probe write by itself takes one that the actuator does not keep.
@@ -95,10 +95,11 @@ pub fn serve(sync: bool) -> Result<(), String> {
     }
     let options = ServeOptions {
         only_user: rights::is_lent().then(rights::caller),
-        rendezvous: Some(rendezvous),
+        rendezvous: sync.then_some(rendezvous as RendezvousSource),
         ..ServeOptions::default()
     };
-    rights::keep_only(Part::Writer).map_err(|error| error.to_string())?;
+    let part = if sync { Part::WriterAtPlaces } else { Part::Writer };
+    rights::keep_only(part).map_err(|error| error.to_string())?;
     let stream = io::stdin()
         .as_fd()
         .try_clone_to_owned()
@@ -112,7 +113,7 @@ static PREPARED: Mutex<Option<Result<Prepared, RendezvousError>>> = Mutex::new(N
 
 fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
     let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let prepared = prepared.unwrap_or_else(|| Prepared::load(false));
+    let prepared = prepared.ok_or("it was not prepared for")?;
     match prepared.and_then(KernelRendezvous::start) {
         Ok(rendezvous) => Ok(Box::new(rendezvous)),
         Err(error) => Err(error.to_string()),

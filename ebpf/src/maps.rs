@@ -1,9 +1,9 @@
 //! The maps, and the one helper that turns a map's pointer into a reference.
 
-use abi::{Hit, Loss, ProbeSpec, Thread, Totals};
+use abi::{Hit, Loss, ProbeSpec, Text, Thread, Totals};
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, PerCpuArray, RingBuf, ring_buf::RingBufEntry},
 };
 
 use crate::namespace::constant;
@@ -117,4 +117,13 @@ pub fn send(hit: Hit) {
         }
         None => lost(Loss::RingFull),
     }
+}
+
+/// Room for a text in the ring, to be filled and submitted; its loss is counted.
+pub fn reserve_text() -> Option<RingBufEntry<Text>> {
+    let entry = HITS.reserve::<Text>(0);
+    if entry.is_none() {
+        lost(Loss::RingFull);
+    }
+    entry
 }

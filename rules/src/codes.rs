@@ -54,8 +54,8 @@ pub const PAGES: &[Page] = &[
         "E0105",
         "in the language, but not in this version",
         "The rule language is larger than this version of it. Left out are: probes at marks (`mark`), windows that are\n\
-         detected (`detect`), the partner and the communicator of an MPI call (`peer`, `communicator`), pairs of hits\n\
-         in windows of time, and setting a text.\n\
+         detected (`detect`), the partner and the communicator of an MPI call (`peer`, `communicator`), and setting\n\
+         a text.\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
     ),
     page(

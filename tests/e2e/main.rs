@@ -3,11 +3,17 @@
 // The programs and the harness themselves, without the agent: is the truth that we compare with true?
 mod baseline;
 
+// The programs that models are tried on.
+mod workloads;
+
 // Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
 mod attach;
 
 // Ranks that come late and go early, namespaces, deleted files.
 mod joining;
+
+// What a rule may ask of a program: patterns, sets, spans between functions, ways to values, probes that are switched.
+mod language;
 
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;

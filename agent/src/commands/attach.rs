@@ -28,8 +28,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn run(args: AttachArgs) -> Outcome {
     let typed = args
         .pid
-        .clone()
-        .or_else(|| args.target.clone())
+        .as_ref()
+        .or(args.target.as_ref())
+        .cloned()
         .unwrap_or_default();
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &typed, args.any_user)?;
@@ -52,7 +53,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     }
     let mut notes = super::history::left_behind(&job, &typed);
     if args.apply.is_some() {
-        notes.extend(only_advising(&rules));
+        notes.extend(rules.never_applying().into_iter().map(only_advises));
     }
     let all = (!missing.is_empty()).then(|| missing_rights(&missing));
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
@@ -91,6 +92,12 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let session = Session::arm(job, scout, rules, outputs, options)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     session.run(actuator, control)
+}
+
+fn only_advises(rule: impl std::fmt::Display) -> String {
+    format!(
+        "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
+    )
 }
 
 /// Without one the session runs all the same.
@@ -151,16 +158,6 @@ fn no_mpi(job: &Job) -> Failure {
         job.program(),
         with_sudo(&format!("attach {pid} --probe FUNCTION")),
     ))
-}
-
-/// A line for each rule that will not act, for it changes code and was not named.
-fn only_advising(rules: &RuleBook) -> Vec<String> {
-    let told = |rule| {
-        format!(
-            "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
-        )
-    };
-    rules.never_applying().into_iter().map(told).collect()
 }
 
 /// What is missing, and the commands that would have it.

@@ -14,4 +14,4 @@ mod sys;
 pub use fallback::TracefsLink;
 pub use holds::{Holds, Records, set_real_time};
 pub use links::{At, Link, LinkKind, LinkRequest, Site};
-pub use object::{Kernel, KernelError, LoadOptions, read_hit};
+pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_text};

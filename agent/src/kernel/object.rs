@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use abi::{Hit, Loss, ProbeSpec, Thread, Totals};
+use abi::{Hit, Loss, ProbeSpec, Text, Thread, Totals};
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
@@ -231,6 +231,11 @@ impl Kernel {
 
 /// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's.
 pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
+    bytemuck::try_pod_read_unaligned(bytes).ok()
+}
+
+/// Reads a captured text out of what the ring buffer holds; `None` when its size is not a text's.
+pub fn read_text(bytes: &[u8]) -> Option<Text> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 

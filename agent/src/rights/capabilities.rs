@@ -96,18 +96,22 @@ pub fn capabilities() -> &'static [Capability] {
 pub enum Part {
     /// A session: probes and /proc.
     Watcher,
-    /// The actuator: memory, the probe at a sync point, and the priority of whoever answers there.
+    /// The actuator: memory.
     Writer,
+    /// The actuator where changes wait for places in the program: the probe there, and the priority of whoever answers, too.
+    WriterAtPlaces,
 }
 
 impl Part {
     fn keeps(self) -> CapabilitySet {
         let looking = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
         let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
+        let writing = CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE;
         match self {
             Part::Watcher => looking | probing,
             // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
-            Part::Writer => looking | probing | CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE,
+            Part::Writer => looking | writing,
+            Part::WriterAtPlaces => looking | writing | probing,
         }
     }
 }

@@ -64,8 +64,6 @@ pub(super) fn word(mode: Mode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use rules::Time;
-
     use super::*;
 
     fn book(tune: &str, apply: Option<&[&str]>) -> RuleBook {
@@ -74,16 +72,9 @@ mod tests {
              when: used >= 0\n    for: 2\n    guard: {{maximize: used, over: 2, undo_if_worse_by: 90%}}\n    finding: c\n"
         );
         let rule = rules::CheckedRule::from_source(&source).expect("the rule is right");
-        let checked = vec![rule];
         let apply: Option<Vec<String>> =
             apply.map(|names| names.iter().map(|&name| name.to_owned()).collect());
-        RuleBook {
-            applying: sources::applying(&checked, apply.as_deref()).expect("it is loaded"),
-            named: apply.unwrap_or_default(),
-            engine: rules::Engine::new(checked, Time(0)).expect("it runs"),
-            recorder: None,
-            closed: Vec::new(),
-        }
+        RuleBook::of(vec![rule], apply.as_deref()).unwrap_or_else(|_| panic!("{source} is loaded"))
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::{
     actuator::passage_text,
     clock::monotonic_ns,
     format::plural,
-    rulebook::{Act, Decision, Write},
+    rulebook::{Act, Decision, Switch, Write},
     snapshot::{ChangeView, FindingView, GuardView},
 };
 
@@ -110,6 +110,9 @@ impl Session {
                 return;
             }
         };
+        if !decision.switches.is_empty() {
+            return self.carry_out_switches(decision);
+        }
         let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
         let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
         self.ledger.await_receipts(decision.id, targets.len());
@@ -266,6 +269,54 @@ impl Session {
             self.order_each(changes, Order::Confirm);
         } else {
             self.order_each(changes, Order::Undo);
+            self.switch_back(decision, slots);
+        }
+    }
+
+    /// Probes are the session's own: nothing is written, and it is done at once.
+    fn carry_out_switches(&mut self, decision: Decision) {
+        let text = switched(&decision.asked);
+        let outcome = self.switch_probes(&decision.switches);
+        let said = outcome
+            .as_ref()
+            .map_or_else(|error| format!("not done: {error}"), |()| text);
+        self.painter
+            .say(&format!("{}  {}   {said}", time_of_day(), decision.rule));
+        self.rules.receipt(decision.id, outcome, monotonic_ns());
+        self.decisions.insert(decision.id, decision);
+    }
+
+    /// What is counted up to now belongs to the state before.
+    fn switch_probes(&mut self, switches: &[Switch]) -> Result<(), String> {
+        let in_words = |error: crate::kernel::KernelError| error.to_string();
+        self.take_all_hits().map_err(in_words)?;
+        self.read().map_err(in_words)?;
+        self.rules.switch_probes(switches);
+        let living = self.processes.iter().filter(|process| !process.ended);
+        let members =
+            living.filter_map(|process| Some((process.slot, self.job.members.get(process.slot as usize)?)));
+        let members: Vec<_> = members.collect();
+        for (want, on) in self.rules.switched() {
+            self.probes.switch(want, on, &members).map_err(in_words)?;
+        }
+        self.read().map_err(in_words)
+    }
+
+    /// Puts switches back that a verdict takes back.
+    fn switch_back(&mut self, decision: u64, slots: Option<&BTreeSet<u32>>) {
+        let made = self
+            .decisions
+            .get(&decision)
+            .map(|decision| decision.switches.as_slice());
+        let back = Switch::back(made.unwrap_or_default(), slots);
+        if back.is_empty() {
+            return;
+        }
+        if let Err(error) = self.switch_probes(&back) {
+            self.painter.say(&format!(
+                "{}  probes could not be switched back: {error}",
+                time_of_day()
+            ));
         }
     }
 
@@ -301,6 +352,13 @@ impl Session {
             ..ChangeView::default()
         }
     }
+}
+
+/// What was switched, in one line for all processes.
+fn switched(asked: &[String]) -> String {
+    let what = asked.first().map_or("", String::as_str);
+    let what = what.split(" in process").next().unwrap_or(what);
+    format!("{what}: done in {}", plural(asked.len(), "process"))
 }
 
 /// The time of day (UTC, as in the journal), for lines that stay on the screen.

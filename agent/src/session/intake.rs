@@ -8,7 +8,7 @@ use aya::maps::RingBuf;
 use super::Session;
 use crate::{
     clock::monotonic_ns,
-    kernel::{KernelError, read_hit},
+    kernel::{KernelError, read_hit, read_text},
 };
 
 /// A hit lies in the ring at most this long after the time that it carries: what its program does in between takes
@@ -89,6 +89,8 @@ impl Session {
             };
             if let Some(hit) = read_hit(&item) {
                 self.rules.observe_hit(&hit, self.probes.list());
+            } else if let Some(text) = read_text(&item) {
+                self.rules.observe_text(&text);
             }
         }
         self.hits_left = true;

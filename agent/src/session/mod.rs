@@ -39,7 +39,7 @@ use crate::{
     actuator::Actuator,
     clock::monotonic_ns,
     control::{self, Answer, Asked, Control, Request},
-    discover::{Job, Scout, host},
+    discover::{Job, Member, Scout, host},
     evidence,
     exit::{Failure, Outcome},
     http::{self, Shared},
@@ -153,16 +153,17 @@ impl Session {
         options: Options,
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
-        wanted.extend(options.probe.iter().map(|function| Wanted {
-            function: function.clone(),
-            flags: 0,
-            captures: Vec::new(),
-        }));
+        wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
+        let asked = job
+            .members
+            .iter()
+            .map(|member| asked_in(&rules, &options, member));
+        let asked = asked.collect();
         let is_without = wanted.is_empty() && job.members.iter().all(|member| member.mpi.is_none());
         let mut probes = match &options.cannot_probe {
             Some(why) => Probes::none(&job, vec![why.clone()]),
             None if is_without && options.asks_for_rules => Probes::none(&job, Vec::new()),
-            None => Probes::arm(&job, &wanted, options.force_tracefs).map_err(arm_failure)?,
+            None => Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
         };
         if probes.site_count() == 0 && probes.kernel().is_some() {
             let missing = probes.missing().join("\n");
@@ -420,7 +421,8 @@ impl Session {
     /// The state now.
     fn snapshot(&self) -> Snapshot {
         let kernel = self.probes.kernel();
-        let lost = kernel.and_then(|kernel| kernel.losses().ok()).unwrap_or_default();
+        let mut lost = kernel.and_then(|kernel| kernel.losses().ok()).unwrap_or_default();
+        lost.extend(self.rules.losses());
         Snapshot {
             job: JobView {
                 host: self.host.clone(),
@@ -480,10 +482,19 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
     }
 }
 
+/// Which of the wanted are asked for in a process: what the user named is asked for in all.
+fn asked_in(rules: &RuleBook, options: &Options, member: &Member) -> Vec<bool> {
+    let mut asked = rules.asked_in(member);
+    asked.extend(options.probe.iter().map(|_| true));
+    asked
+}
+
 fn arm_failure(error: ArmError) -> Failure {
     match error {
         ArmError::Kernel(error) => kernel_failure(error),
-        ArmError::Capture(error) => Failure::not_there(format!("nothing was attached: {error}")),
+        error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. }) => {
+            Failure::not_there(format!("nothing was attached: {error}"))
+        }
     }
 }
 

@@ -27,7 +27,8 @@ impl Session {
             .into_iter()
             .filter(|member| user.is_none_or(|user| user == member.process.uid))
         {
-            let Some(slot) = self.probes.add(&member).map_err(kernel_failure)? else {
+            let asked = super::asked_in(&self.rules, &self.options, &member);
+            let Some(slot) = self.probes.add(&member, asked).map_err(kernel_failure)? else {
                 return Ok(());
             };
             let rank = member.rank.map(|rank| rank.number);

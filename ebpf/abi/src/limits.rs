@@ -20,6 +20,12 @@ pub const MAX_FRAMES: usize = 16;
 /// Values that one probe can capture, over all rules that share it.
 pub const MAX_CAPTURES: usize = 6;
 
+/// Reads of memory that lead to one captured value: over at most four pointers, and the value.
+pub const MAX_READS: usize = 5;
+
+/// Longest text that is captured, in bytes.
+pub const MAX_TEXT: usize = 64;
+
 /// Where one probed instruction may be mapped by different processes, for kernels that tell a probe its address
 /// instead of a cookie.
 pub const MAX_SITES: u32 = 65_536;

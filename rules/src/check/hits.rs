@@ -152,7 +152,7 @@ impl Infer<'_> {
             None => None,
         };
         let key = by.as_ref().map(|(_, key)| *key);
-        if let Some(wrong) = self.not_foldable(call, probe, whole.then_some(name.as_str())) {
+        if let Some(wrong) = self.not_foldable(call, whole.then_some(name.as_str())) {
             return self.report(wrong);
         }
         let of = match whole {
@@ -247,7 +247,7 @@ impl Infer<'_> {
     }
 
     /// Why hits cannot be folded so; `whole` is the probe's name, where the hits themselves are to be folded.
-    fn not_foldable(&self, call: &Call<'_>, probe: usize, whole: Option<&str>) -> Option<Diagnostic> {
+    fn not_foldable(&self, call: &Call<'_>, whole: Option<&str>) -> Option<Diagnostic> {
         if let Some(name) = whole.filter(|_| call.reduction != Reduction::Count) {
             let message = format!("the hits of `{name}` can only be counted");
             let help = format!("of their durations: `mean({name}.duration)`");
@@ -259,21 +259,6 @@ impl Infer<'_> {
             let help = "make a table of them first: `argmin(sum(x.duration) by process)`";
             return Some(
                 Diagnostic::error("E0134", message)
-                    .at(call.of.span, "")
-                    .help(help),
-            );
-        }
-        if probe >= self.pairs_from
-            && self
-                .names
-                .windows
-                .get(self.home)
-                .is_some_and(|window| window.timed)
-        {
-            let message = "pairs of hits in a timed window are not in this version";
-            let help = "they are made as watermarks come: use a window from probe to probe";
-            return Some(
-                Diagnostic::error("E0105", message)
                     .at(call.of.span, "")
                     .help(help),
             );
@@ -338,14 +323,15 @@ impl Infer<'_> {
         }))
     }
 
-    /// What the totals of a probe tell need not be told hit by hit; totals are told at any time, not at borders.
+    /// What the totals of a probe tell need not be told hit by hit; totals are told at any time, not at borders, and
+    /// there are none of pairs.
     fn cheapest(&self, fold: Fold) -> Term {
         let timed = self
             .names
             .windows
             .get(self.home)
             .is_none_or(|window| window.timed);
-        if !timed || fold.reach != Reach::Instance {
+        if !timed || fold.probe >= self.pairs_from || fold.reach != Reach::Instance {
             return Term::Fold(Box::new(fold));
         }
         let statistic = match (fold.reduction, fold.of.as_ref().map(|of| &of.term)) {

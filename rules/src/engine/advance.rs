@@ -8,15 +8,14 @@ use std::sync::Arc;
 use super::desk::Instances;
 use super::instance::{Instance, Surroundings};
 use super::ledger::Ledger;
-use super::nest::Nest;
+use super::nest::{Nest, Nesting};
 use super::output::{Dropped, RuleId};
 use super::stream::Arrived;
 use super::track::{Closed, Track};
 use super::{Engine, Open, Running};
 use crate::calls::Past;
 use crate::hit::Hit;
-use crate::rule::{CheckedRule, Trigger, Window};
-use crate::term::{Reach, Term};
+use crate::rule::{Trigger, Window};
 use crate::value::{ProcessId, Time};
 
 /// Instances of an inner window kept for the one around them; with more its formulas have no value.
@@ -58,9 +57,7 @@ impl Inside {
 struct Release<'a> {
     around: Surroundings<'a>,
     tracks: &'a mut [Open],
-    /// The windows, each behind the one around it.
-    order: Vec<usize>,
-    looks_out: Vec<bool>,
+    nesting: &'a Nesting,
     dropped: &'a mut Dropped,
     out: Vec<(usize, Due)>,
 }
@@ -152,7 +149,6 @@ impl Running {
         let tracks = self.windows.iter_mut().filter_map(Open::track);
         tracks.for_each(Track::look_again);
         let hits = self.stream.release(reach);
-        let windows = &self.rule.windows;
         let mut release = Release {
             around: Surroundings {
                 rule: &self.rule,
@@ -161,10 +157,7 @@ impl Running {
                 joined,
             },
             tracks: &mut self.windows,
-            order: outer_first(windows),
-            looks_out: (0..windows.len())
-                .map(|place| looks_out(&self.rule, place))
-                .collect(),
+            nesting: &self.nesting,
             dropped: &mut self.stream.dropped,
             out: Vec::new(),
         };
@@ -264,7 +257,8 @@ impl Instances for Fill<'_> {
 impl Release<'_> {
     fn take(&mut self, arrived: &Arrived) {
         self.close(arrived.hit.time, false);
-        for place in self.order.clone() {
+        let nesting = self.nesting;
+        for &place in &nesting.order {
             self.with_track(place, |track, nest, dropped| track.take(arrived, nest, dropped));
         }
         self.trigger(arrived);
@@ -284,7 +278,7 @@ impl Release<'_> {
                 tracks: self.tracks,
                 around,
                 window,
-                looks_out: self.looks_out.get(window) == Some(&true),
+                looks_out: self.nesting.looks_out(window),
             };
             let (Some(Open::Probed(track)), Some(borders)) = (self.tracks.get(window), nest.borders()) else {
                 continue;
@@ -324,7 +318,7 @@ impl Release<'_> {
             tracks: self.tracks,
             around: &self.around,
             window: place,
-            looks_out: self.looks_out.get(place) == Some(&true),
+            looks_out: self.nesting.looks_out(place),
         };
         let closed = f(&mut track, &nest, self.dropped);
         let closed = closed.into_iter().map(|closed| (place, Due::Closed(closed)));
@@ -337,7 +331,8 @@ impl Release<'_> {
     /// Closes, the inner windows first, the instances that are over when hits before `time` (up to it, if `inclusive`)
     /// are known.
     fn close(&mut self, time: Time, inclusive: bool) {
-        for place in self.order.clone().into_iter().rev() {
+        let nesting = self.nesting;
+        for &place in nesting.order.iter().rev() {
             let Some(borders) = self.around.rule.windows.get(place).and_then(Window::borders) else {
                 continue;
             };
@@ -355,39 +350,16 @@ impl Release<'_> {
 
     /// What lies within an instance that closes, closes with it.
     fn cut_inside(&mut self, around: usize, number: u64) {
-        for place in self.order.clone().into_iter().rev() {
+        let outer = match self.tracks.get(around) {
+            Some(Open::Probed(track)) => track.numbered(number),
+            _ => None,
+        };
+        let end = outer.and_then(Instance::end);
+        let nesting = self.nesting;
+        for &place in nesting.order.iter().rev() {
             if place != around {
-                self.with_track(place, |track, nest, _| track.cut((around, number), nest));
+                self.with_track(place, |track, nest, _| track.cut((around, number), end, nest));
             }
         }
     }
-}
-
-/// The places of the windows, each behind the one around it.
-fn outer_first(windows: &[Window]) -> Vec<usize> {
-    let within = |place: usize| {
-        windows
-            .get(place)
-            .and_then(Window::borders)
-            .and_then(|borders| borders.within)
-    };
-    let depth = |place: usize| {
-        std::iter::successors(within(place), |outer| within(*outer))
-            .take(windows.len())
-            .count()
-    };
-    let mut order: Vec<usize> = (0..windows.len()).collect();
-    order.sort_by_key(|place| depth(*place));
-    order
-}
-
-/// Whether formulas of a window look at what the instances around it hold.
-fn looks_out(rule: &CheckedRule, place: usize) -> bool {
-    let mut found = false;
-    rule.formulas_of(place).into_iter().for_each(|formula| {
-        formula.visit(&mut |term| {
-            found |= matches!(term, Term::Fold(fold) if matches!(fold.reach, Reach::Enclosing(_)));
-        });
-    });
-    found
 }

@@ -56,6 +56,7 @@ impl Engine {
         let mut outputs = outbox.outputs;
         self.decisions = decisions;
         outputs.extend(self.write_initial());
+        outputs.extend(self.catch_up());
         self.forget_the_past(now);
         outputs
     }
@@ -69,8 +70,15 @@ impl Engine {
             let Some(running) = self.rules.get(id.0) else {
                 continue;
             };
-            let (Some(Open::Timed { since, index, pairs }), Some(window)) =
-                (running.windows.get(place), running.rule.windows.get(place))
+            let (
+                Some(Open::Timed {
+                    since,
+                    index,
+                    pairs,
+                    spoiled,
+                }),
+                Some(window),
+            ) = (running.windows.get(place), running.rule.windows.get(place))
             else {
                 continue;
             };
@@ -85,8 +93,8 @@ impl Engine {
                     window: place,
                     number: *index,
                     ..self.timed((id, place), running, *index, (*since, now))
-                }
-                .also_with(pairs);
+                };
+                let window = running.with_pairs(window, pairs, spoiled.as_deref(), (*since, now));
                 let window = running.looking_back(place, window);
                 out.push((place, Ready::Timed(Box::new(window))));
             }
@@ -94,6 +102,7 @@ impl Engine {
                 since: now,
                 index: index + 1,
                 pairs: Arc::new(Content::new(pairs.folds())),
+                spoiled: None,
             };
             let running = self.rules.get_mut(id.0);
             if let Some(open) = running.and_then(|running| running.windows.get_mut(place)) {
@@ -259,6 +268,28 @@ impl Running {
             windows: &self.history,
             runs: &self.runs,
         }
+    }
+
+    /// A timed window with the pairs of hits that became known in it; none of them where some were lost.
+    fn with_pairs(
+        &self,
+        window: WindowData,
+        pairs: &Content,
+        spoiled: Option<&str>,
+        (start, end): (Time, Time),
+    ) -> WindowData {
+        let mut window = window.also_with(pairs);
+        let is_whole = |process: &ProcessId| window.roles.iter().any(|members| members.contains(process));
+        window.excluded = pairs.processes().filter(|process| !is_whole(process)).collect();
+        let lost = self
+            .stream
+            .lost_between(start, end)
+            .then_some("hits were lost in it");
+        if let Some(reason) = spoiled.or(lost) {
+            let lacking = Some(format!("the window is partial: {reason}"));
+            window.lacking.extend(vec![lacking; self.rule.joins.len()]);
+        }
+        window
     }
 
     /// With what folds over closed instances need; then it is one of them itself, if it was complete and counts.

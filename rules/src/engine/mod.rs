@@ -18,6 +18,7 @@ mod ledger;
 mod nest;
 mod node;
 mod output;
+mod passing;
 mod placement;
 mod remote;
 mod samples;
@@ -38,6 +39,7 @@ use advance::{Awaiting, Inside};
 use capture::Captures;
 use desk::{ByKey, Desk};
 use join::Joiner;
+use nest::Nesting;
 pub use node::{Node, NodeId, Partial, Report, Schedule};
 pub use output::{
     Change, ClosedWindow, Decision, DecisionId, Dropped, Finding, FindingState, Mode, Observation, Outcome,
@@ -78,6 +80,7 @@ struct Running {
     mode: Mode,
     /// For each window what of it is open.
     windows: Vec<Open>,
+    nesting: Nesting,
     /// There is a window of a length; one from probe to probe, or pairs of hits.
     timed: bool,
     probed: bool,
@@ -115,8 +118,10 @@ enum Open {
         index: u64,
         /// What is made of the pairs of hits that became known in it.
         pairs: Arc<Content>,
+        /// Why they cannot be all.
+        spoiled: Option<String>,
     },
-    Probed(Track),
+    Probed(Box<Track>),
     /// At work, among the others.
     Busy,
 }
@@ -184,6 +189,7 @@ impl Engine {
                 .collect(),
             timed: rule.windows.iter().any(|window| window.borders().is_none()),
             probed: rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty(),
+            nesting: Nesting::of(&rule),
             stream: Stream::default(),
             desk: Desk::default(),
             by_key: ByKey::of(&rule),
@@ -503,8 +509,9 @@ fn open(window: &Window, folds: &Arc<WindowFolds>, now: Time) -> Open {
             since: now,
             index: 0,
             pairs: Arc::new(Content::new(Arc::clone(folds))),
+            spoiled: None,
         },
-        WindowKind::Probed(_) => Open::Probed(Track::new(Arc::clone(folds))),
+        WindowKind::Probed(_) => Open::Probed(Box::new(Track::new(Arc::clone(folds)))),
     }
 }
 
@@ -539,8 +546,14 @@ impl Running {
 
     /// Something is missing of this time: the instances that it could belong to are not complete.
     fn spoil(&mut self, time: Time, reason: &str) {
-        let tracks = self.windows.iter_mut().filter_map(Open::track);
-        tracks.for_each(|track| track.spoil(time, reason));
+        for open in &mut self.windows {
+            match open {
+                Open::Probed(track) => track.spoil(time, reason),
+                // Its pair would become known later than the hit.
+                Open::Timed { spoiled, .. } => *spoiled = Some(reason.to_string()),
+                Open::Busy => {}
+            }
+        }
         for Awaiting { due, .. } in &mut self.awaiting {
             let instance = due.instance();
             if instance.start() <= time {

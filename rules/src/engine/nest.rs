@@ -5,7 +5,31 @@ use super::instance::{Frame, Instance, Surroundings};
 use super::stream::Arrived;
 use super::track::Track;
 use crate::eval::Around;
-use crate::rule::Borders;
+use crate::rule::{Borders, CheckedRule, Window};
+use crate::term::{Reach, Term};
+
+/// How the windows of a rule lie in each other.
+#[derive(Clone, Debug)]
+pub(super) struct Nesting {
+    /// The places of the windows, each behind the one around it.
+    pub(super) order: Vec<usize>,
+    looks_out: Vec<bool>,
+}
+
+impl Nesting {
+    pub(super) fn of(rule: &CheckedRule) -> Nesting {
+        let places = 0..rule.windows.len();
+        Nesting {
+            order: outer_first(&rule.windows),
+            looks_out: places.map(|place| looks_out(rule, place)).collect(),
+        }
+    }
+
+    /// Whether formulas of a window look at what the instances around it hold.
+    pub(super) fn looks_out(&self, window: usize) -> bool {
+        self.looks_out.get(window) == Some(&true)
+    }
+}
 
 /// A window among the windows of its rule. The tracks are those of all windows but this one.
 pub(super) struct Nest<'a> {
@@ -68,4 +92,32 @@ impl<'a> Nest<'a> {
         };
         frames.iter().filter_map(held).collect()
     }
+}
+
+/// The places of the windows, each behind the one around it.
+fn outer_first(windows: &[Window]) -> Vec<usize> {
+    let within = |place: usize| {
+        windows
+            .get(place)
+            .and_then(Window::borders)
+            .and_then(|borders| borders.within)
+    };
+    let depth = |place: usize| {
+        std::iter::successors(within(place), |outer| within(*outer))
+            .take(windows.len())
+            .count()
+    };
+    let mut order: Vec<usize> = (0..windows.len()).collect();
+    order.sort_by_key(|place| depth(*place));
+    order
+}
+
+fn looks_out(rule: &CheckedRule, place: usize) -> bool {
+    let mut found = false;
+    rule.formulas_of(place).into_iter().for_each(|formula| {
+        formula.visit(&mut |term| {
+            found |= matches!(term, Term::Fold(fold) if matches!(fold.reach, Reach::Enclosing(_)));
+        });
+    });
+    found
 }

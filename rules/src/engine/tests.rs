@@ -641,6 +641,7 @@ mod memory;
 mod models;
 mod nested;
 mod nodes;
+mod pairs;
 mod probed;
 
 mod laws {

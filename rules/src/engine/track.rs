@@ -9,6 +9,7 @@ use super::instance::{Frame, Instance, Surroundings};
 use super::ledger::Ledger;
 use super::nest::Nest;
 use super::output::Dropped;
+use super::passing::{Name, Passing, is_shared, key_of, may_end};
 use super::stream::Arrived;
 use crate::calls::Memory;
 use crate::eval::{Context, boolean};
@@ -43,9 +44,6 @@ pub(super) struct Over {
     missing: Option<String>,
 }
 
-/// A key tells instances apart within the enclosing one.
-type Name = (Option<u64>, Key);
-
 /// The instances of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
@@ -59,42 +57,6 @@ pub(super) struct Track {
     closed_keys: VecDeque<Name>,
     /// The same for hits that need no order.
     pub(super) ledger: Ledger,
-}
-
-/// A hit on its way into a window.
-struct Passing<'a> {
-    arrived: &'a Arrived,
-    key: Option<Key>,
-    borders: &'a Borders,
-    /// The instance around it.
-    enclosing: Option<&'a Instance>,
-    nest: &'a Nest<'a>,
-}
-
-impl Passing<'_> {
-    fn name(&self, key: &Key) -> Name {
-        (self.enclosing.map(|instance| instance.frame.number), key.clone())
-    }
-
-    fn is_shared(&self) -> bool {
-        is_shared(self.borders, self.nest.around)
-    }
-}
-
-/// Whether one process hits the borders of a window for all.
-fn is_shared(borders: &Borders, around: &Surroundings<'_>) -> bool {
-    around.owners(borders).is_none_or(|owners| owners.len() <= 1)
-}
-
-/// The key of a hit, the inner nothing where the window has none for its probe.
-fn key_of(arrived: &Arrived, borders: &Borders) -> Option<Option<Key>> {
-    match borders.keys.get(arrived.probe).copied().flatten() {
-        None => Some(None),
-        Some(capture) => match arrived.hit.captures.get(capture) {
-            Some(Ok(value)) => Some(Some(Key::of(value))),
-            _ => None,
-        },
-    }
 }
 
 impl Track {
@@ -173,7 +135,7 @@ impl Track {
         };
         let time = arrived.hit.time;
         let is_border = borders.to == Some(arrived.probe) || borders.begins_at() == Some(arrived.probe);
-        if !is_border && !self.folds.uses(arrived.probe) {
+        if !is_border && !self.folds.uses(arrived.probe) && !may_end(borders, arrived.probe) {
             return Vec::new();
         }
         let Some(key) = key_of(arrived, borders) else {
@@ -542,8 +504,8 @@ impl Track {
         Some(self.closed(first, over.missing, over.time))
     }
 
-    /// Closes what lies within an instance that closes. One that began of itself and got no hit is none.
-    pub(super) fn cut(&mut self, around: (usize, u64), nest: &Nest<'_>) -> Vec<Closed> {
+    /// Closes what lies within an instance that closes, at its `end`. One that began of itself and got no hit is none.
+    pub(super) fn cut(&mut self, around: (usize, u64), end: Option<Time>, nest: &Nest<'_>) -> Vec<Closed> {
         let mut out = Vec::new();
         let is_around = |frame: &Frame| (frame.window, frame.number) == around;
         let inside = |instance: &Instance| instance.outer.iter().any(is_around);
@@ -560,6 +522,7 @@ impl Track {
                 None if instance.content.len() == 0 => continue,
                 None => Some("the window around it ended before".to_string()),
             };
+            end.into_iter().for_each(|end| instance.end_everywhere(end));
             let over = instance.end().unwrap_or(instance.last);
             out.push(self.closed(instance, missing, over));
         }

@@ -89,7 +89,7 @@ impl Waiting {
     fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
         if self.rendezvous.is_none() {
             let make = self.options.rendezvous;
-            let made = make.map_or_else(|| Err("this actuator has no probes".to_owned()), |make| make());
+            let made = make.map_or_else(|| Err("no rule of this session asked for a place when it began, so it gave up the right to probe".to_owned()), |make| make());
             self.rendezvous =
                 Some(made.map_err(|reason| refused(format!("cannot act at a sync point: {reason}")))?);
         }

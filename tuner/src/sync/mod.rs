@@ -16,9 +16,10 @@ pub use point::{PointError, SyncPoint};
 
 use crate::address::{Address, FileOffset};
 
-/// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to 60 us, and up to 200 on
-/// a virtual machine with ten busy processes for each CPU; a hold that is answered ends then, and one that is not costs all of this.
-pub const ANSWER_NS_MAX: u64 = 500_000;
+/// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to 60 us, and half a
+/// millisecond on a virtual machine with ten busy processes for each CPU; a hold that is answered ends then, and one that is not
+/// costs all of this.
+pub const ANSWER_NS_MAX: u64 = 1_000_000;
 /// How much longer it may be held once somebody has answered. A write takes microseconds; this is for a CPU that is taken away
 /// from us in the middle of it, as virtual ones are: to wait for it is better than to not know at which instant it was written.
 pub const ACTION_NS_MAX: u64 = 50_000_000;

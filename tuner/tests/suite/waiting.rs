@@ -231,7 +231,7 @@ fn without_a_rendezvous_a_change_with_a_place_is_refused_and_nothing_is_written(
         Err(ClientError::Refused(refusal)) => {
             assert_eq!(
                 refusal.message,
-                "cannot act at a sync point: this actuator has no probes"
+                "cannot act at a sync point: no rule of this session asked for a place when it began, so it gave up the right to probe"
             );
         }
         other => panic!("{other:?}"),

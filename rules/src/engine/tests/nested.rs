@@ -200,3 +200,52 @@ fn a_span_across_a_border_belongs_where_the_rule_says() {
         assert_eq!(closed[1], format!("steps 1: {second}"), "{straddle}");
     }
 }
+
+#[test]
+fn what_a_window_cuts_off_ends_with_it_whenever_that_is_told() {
+    let metric = "  waited: {in: batches, value: 'sum(cpu.time)'}\n";
+    for tick in [1400, 9000] {
+        let mut farm = Farm::new(&format!("{BATCHES}{metric}"), 1);
+        for ms in [900, 1000, 1100, 1200, 1300, 5000] {
+            farm.engine.observe(Observation::Counter {
+                process: Some(ProcessId(0)),
+                measure: Measure::CpuTime,
+                time: Time(ms * MS),
+                total: ms * MS / 2,
+            });
+        }
+        // Its batch goes on, from 1010 to 1200.
+        farm.hits(&[
+            ("begin", 0, 1000, 0, vec![1.0, 100.0]),
+            ("batch", 0, 1010, 0, vec![1.0, 2.0]),
+            ("end", 0, 1200, 0, vec![1.0]),
+        ]);
+        farm.all_until(tick);
+        let closed = farm.closed();
+        assert!(closed[0].contains("waited 95 ms"), "{closed:?}");
+    }
+}
+
+#[test]
+fn a_condition_on_the_window_around_ends_a_window_at_the_hit_that_makes_it_true() {
+    let source = BATCHES
+        .replace(
+            "until: count(chunk) == batch.chunks",
+            "until: count(compute over iteration) >= 3",
+        )
+        .replace("key: {batch: id, chunk: send.batch}", "key: {batch: id}");
+    let (head, _) = source.split_once("join:").unwrap();
+    let (_, windows) = source.split_once("windows:").unwrap();
+    let (windows, _) = windows.split_once("metrics:").unwrap();
+    let metrics = "  sent: {in: batches, value: sum(send.tasks)}\n  length: {in: batches, value: batches.duration}\n  total: {in: iteration, value: sum(compute.duration)}\n";
+    let mut farm = Farm::new(&format!("{head}windows:{windows}metrics:\n{metrics}"), 3);
+    let mut hits = batched(1, 1000);
+    // One batch, from 1010 to the third computation at 1060.
+    hits.retain(|(probe, _, ms, ..)| *probe != "batch" || *ms == 1010);
+    farm.hits(&hits);
+    farm.all_until(5000);
+    assert_eq!(
+        farm.closed(),
+        ["batches 0: sent 60, length 50 ms", "iteration 0: total 84 ms"]
+    );
+}

@@ -1,7 +1,11 @@
-//! Rules as text, put together at random from what the language has: windows of every kind, folds of every kind.
+//! Rules as text, put together at random from what the language has: windows of every kind, folds of every kind, tunes
+//! of every kind.
 
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{Index, select};
+
+use super::formulas::{chosen, fold, metric};
+use super::windows::{Drawn, any_windows};
 
 const PROBES: &str = "\
 rule: law
@@ -12,6 +16,7 @@ roles:
 probes:
   begin: {role: master, entry: b}
   end: {role: master, return: e}
+  batch: {role: master, return: n}
   send: {role: master, span: s}
   reply: {role: master, return: r}
   compute: {role: worker, span: c}
@@ -21,118 +26,133 @@ capture:
   begin.number: iteration
   begin.workers: nw
   end.number: last
+  batch.id: batch_id
+  batch.chunks: chunks
   send.bytes: arg(0) * 1B
   send.number: current
   send.tasks: tasks
-  send.to: to
+  send.to: dest
+  send.batch: batch_id
   reply.from: from
   compute.number: current
   compute.work: work
+  compute.batch: batch_id
   enter.number: current
   leave.number: current
 ";
 
-/// How a window is written, and whether its instances have one border each or one in each worker.
-fn window() -> impl Strategy<Value = String> {
-    let keys = select(vec![
-        "key: number",
-        "key: number",
-        "key: {begin: number, end: number, compute: number}",
-        "key: {begin: number, end: number, compute: number}",
-        "key: {begin: number, end: number, send: number}",
-        "",
+/// What is equal in both hits of a pair. Without pairs more hits need no order.
+fn join() -> impl Strategy<Value = Option<String>> {
+    let by = select(vec![
+        "send.to = compute.process",
+        "send.to = compute.process, send.number = compute.number",
+        "send.to = compute.process, send.batch = compute.batch",
     ]);
-    let shared = (select(vec!["from: begin, to: end", "from: begin"]), keys);
-    let borders = prop_oneof![
-        4 => shared.prop_map(|(borders, key)| [borders, key].map(String::from).to_vec()),
-        1 => Just(vec!["from: enter, to: leave".to_string(), "key: number".to_string()]),
-    ];
-    let more = select(vec![
-        "",
-        "",
-        "",
-        "skip: 1",
-        "straddle: drop",
-        "discard: any(send.bytes > 4KB)",
-        "discard: max(compute.duration) > 350ms",
-        "complete: {worker: count(compute) >= 1}",
-    ]);
-    (borders, more).prop_map(|(mut parts, more)| {
-        parts.push(more.to_string());
-        parts.retain(|part| !part.is_empty());
-        format!("{{{}}}", parts.join(", "))
-    })
+    let join = by.prop_map(|by| format!("join:\n  chunk: {{of: [send, compute], by: [{by}]}}\n"));
+    prop::option::weighted(0.55, join)
 }
 
-/// A formula over the hits of one probe, and whether it is a table.
-fn fold() -> impl Strategy<Value = (String, bool)> {
-    let of = select(vec![
-        ("compute", "compute.duration"),
-        ("compute", "compute.work"),
-        ("compute", "compute.work * 3 + 0.1"),
-        ("compute", "compute.duration / (compute.work + 1)"),
-        ("send", "send.bytes"),
-        ("send", "send.duration"),
-        ("send", "send.time"),
-        ("reply", "reply.from"),
-    ]);
-    let reduction = select(vec![
-        "sum", "sum", "mean", "stddev", "min", "max", "first", "last", "only", "count", "quantile", "any",
-        "all", "slope", "product",
-    ]);
-    let filter = select(vec![None, None, None, Some(0), Some(1), Some(1)]);
-    let by = select(vec![None, None, Some(0), Some(1)]);
-    (of, reduction, filter, by).prop_map(|((probe, of), reduction, filter, by)| {
-        let chosen = [
-            format!("{probe}.time > mean({probe}.time)"),
-            format!("{probe}.time > 1200ms"),
-        ];
-        let chosen = filter.map_or(String::new(), |which: usize| format!(" where {}", chosen[which]));
-        let formula = match reduction {
-            "count" => format!("count({probe}{chosen})"),
-            "quantile" => format!("quantile({of}{chosen}, 70%)"),
-            "any" | "all" => format!("{reduction}({probe}.time > 1900ms{chosen})"),
-            "slope" => format!("slope({of}{chosen}, {probe}.time)"),
-            "product" => format!("product({probe}.time / 1s{chosen})"),
-            _ => format!("{reduction}({of}{chosen})"),
+/// What a window has in any case: what the others speak of.
+fn basics(window: &Drawn) -> String {
+    let name = window.name;
+    // What a condition asks of the window around need not be used here: others than in order it would not be seen.
+    let (worked, sent) = match (
+        window.text.contains("(compute over"),
+        window.text.contains("tasks over"),
+    ) {
+        (true, _) => ("reply", "send"),
+        (false, true) => ("compute", "batch"),
+        (false, false) => ("compute", "send"),
+    };
+    let busy = if worked == "compute" {
+        "compute.duration"
+    } else {
+        "send.duration"
+    };
+    let line = |what: &str, formula: &str| metric(&format!("{what}_{name}"), name, formula);
+    [
+        line("n", &format!("count({worked})")),
+        line("k", &format!("count({sent})")),
+        line("busy", &format!("sum({busy}) by process")),
+        line("pace", &format!("count({worked}) / {name}.duration")),
+    ]
+    .concat()
+}
+
+/// A tune at the window `NAME`; what it sets says what it is there for.
+const TUNES: &[&str] = &[
+    "set: chunk, role: worker, every: NAME, value: n_NAME, when: n_NAME >= 2, for: FOR, stale: 1, expect: n_NAME + 1, finding: '{n_NAME} in {NAME.duration}', guard: {AIM: pace_NAME, over: FOR, undo_if_worse_by: 5%}",
+    "set: at_hit, role: master, every: send, value: count(send), stale: FOR",
+    "set: at_hit, role: master, every: compute, value: sum(compute.duration) / 1ms, when: count(compute) > FOR, stale: 1",
+    "set: bare, role: worker, every: NAME, value: n_NAME, stale: FOR, initial: 5",
+    "set: bare, role: master, every: NAME, value: k_NAME, range: value > 3, stale: FOR",
+    "set: of_each, role: worker, every: NAME, value: busy_NAME / 1ms, when: busy_NAME > 100ms, for: FOR, stale: FOR",
+    "set: of_each, role: worker, every: NAME, value: 1, when: busy_NAME > 200ms, for: FOR, stale: 2, guard: {AIM: pace_NAME, over: 1, undo_if_worse_by: 5%}, independent: true",
+    "set: while, role: worker, every: NAME, value: n_NAME, while: n_NAME > 3, for: FOR, stale: FOR",
+    "finding: '{k_NAME} of {NAME.index}', every: NAME, when: n_NAME > k_NAME, for: FOR",
+];
+
+type Wanted = (Index, Index, u32, &'static str);
+
+fn tunes(wanted: &[Wanted], windows: &[Drawn]) -> String {
+    let mut out = "tune:\n".to_string();
+    for (number, (which, window, hold, aim)) in wanted.iter().enumerate() {
+        let window = window.get(windows);
+        let text = which.get(TUNES);
+        // Which of two windows is told first is no matter where one of them goes by the clock, and so who is on trial is.
+        let text = match windows.iter().any(Drawn::is_timed) && !text.contains("independent") {
+            true => text.replace(", guard:", ", independent: true, guard:"),
+            false => (*text).to_string(),
         };
-        let key = match probe {
-            "send" => "send.to",
-            "reply" => "reply.from",
-            _ => "compute.work",
-        };
-        match by {
-            None => (formula, false),
-            Some(0) => (format!("{formula} by process"), true),
-            Some(_) => (format!("{formula} by {key}"), true),
-        }
-    })
+        let text = text
+            .replace("NAME", window.name)
+            .replace("FOR", &hold.to_string())
+            .replace("AIM", aim)
+            // Each is set by one tune.
+            .replace(", role", &format!("{number}, role"));
+        out.push_str(&format!("  - {{{text}}}\n"));
+    }
+    out
 }
 
 /// A whole rule; not every one of them checks.
 pub(super) fn any_rule() -> impl Strategy<Value = String> {
-    let metrics = prop::collection::vec((fold(), prop::bool::weighted(0.2), 0usize..4), 1..5);
-    let tune = (1u32..3, 1u32..3, select(vec!["minimize", "maximize"]));
-    (window(), prop::option::weighted(0.3, window()), metrics, tune).prop_map(|(first, second, metrics, tune)| {
-        let mut text = format!("{PROBES}windows:\n  one: {first}\n");
-        let two = second.map(|second| format!("  two: {second}\n"));
-        text.extend(two.clone());
-        text.push_str("metrics:\n  pace: {in: one, value: count(compute) / one.duration}\n");
-        for (number, ((formula, table), other, past)) in metrics.iter().enumerate() {
-            let home = if *other && two.is_some() { "two" } else { "one" };
-            text.push_str(&format!("  m{number}: {{in: {home}, value: \"{formula}\"}}\n"));
+    let folds = prop::collection::vec((fold(), any::<Index>(), 0usize..4), 1..4);
+    let choices = prop::collection::vec((any::<Index>(), any::<Index>()), 6..14);
+    let aim = select(vec!["minimize", "maximize"]);
+    let wanted = prop::collection::vec((any::<Index>(), any::<Index>(), 1u32..3, aim), 1..4);
+    (any_windows(), join(), folds, choices, wanted).prop_map(|(windows, join, folds, choices, wanted)| {
+        let joined = join.is_some();
+        let mut text = format!("{PROBES}{}windows:\n", join.unwrap_or_default());
+        for window in &windows {
+            let of_pairs = ["chunk: send.number", "chunk: send.batch", "count(chunk)"];
+            let of_hits = ["compute: number", "compute: batch", "count(compute)"];
+            let mut line = window.text.clone();
+            if !joined {
+                for (pairs, hits) in of_pairs.into_iter().zip(of_hits) {
+                    line = line.replace(pairs, hits);
+                }
+            }
+            text.push_str(&format!("  {}: {line}\n", window.name));
+        }
+        text.push_str("metrics:\n");
+        windows.iter().for_each(|window| text.push_str(&basics(window)));
+        for (number, ((formula, table), home, past)) in folds.iter().enumerate() {
+            let home = home.get(&windows).name;
+            if !joined && formula.contains("chunk") {
+                continue;
+            }
+            text.push_str(&metric(&format!("m{number}"), home, formula));
             let back = match (past, table) {
                 (1, false) => format!("count(m{number} over 3)"),
                 (2, false) => format!("last(m{number} over 2)"),
                 (3, _) => format!("m{number}[-1]"),
                 _ => continue,
             };
-            text.push_str(&format!("  p{number}: {{in: {home}, value: \"{back}\"}}\n"));
+            text.push_str(&metric(&format!("p{number}"), home, &back));
         }
-        let (hold, over, aim) = tune;
-        text.push_str(&format!(
-            "tune:\n  - set: chunk\n    role: worker\n    every: one\n    value: count(compute)\n    when: count(compute) >= 2\n    for: {hold}\n    finding: \"{{count(compute)}} in {{one.duration}}\"\n    guard: {{{aim}: pace, over: {over}, undo_if_worse_by: 5%}}\n"
-        ));
+        text.push_str(&chosen(&choices, &windows, joined));
+        text.push_str(&tunes(&wanted, &windows));
         text
     })
 }

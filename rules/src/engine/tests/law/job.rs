@@ -1,6 +1,6 @@
 //! A job whose hits go to one engine, or by nodes to their coordinator.
 
-use super::streams::{PROCESSES, Sent};
+use super::streams::{PROCESSES, Sent, facts};
 use super::*;
 use crate::engine::{Node, NodeId, Report};
 
@@ -42,6 +42,9 @@ pub(super) fn any_delivery() -> impl Strategy<Value = Delivery> {
 }
 
 pub(super) fn shuffled(hits: &[Sent], order: &[prop::sample::Index]) -> Vec<Sent> {
+    if order.is_empty() {
+        return hits.to_vec();
+    }
     let mut left = hits.to_vec();
     let mut out = Vec::new();
     for index in order.iter().cycle() {
@@ -62,14 +65,6 @@ struct Job {
     told: Told,
 }
 
-fn facts(rank: u32) -> ProcessFacts {
-    ProcessFacts {
-        rank: Some(rank),
-        host: Some(format!("host{}", rank % 3)),
-        ..ProcessFacts::default()
-    }
-}
-
 impl Job {
     fn new(rule: &CheckedRule, nodes: &[u32]) -> Job {
         let mut engine = Engine::new(vec![rule.clone()], Time(0)).unwrap();
@@ -85,7 +80,7 @@ impl Job {
                 nodes_there[*node as usize].process_joined(ProcessId(rank), &facts(rank));
             }
         }
-        Job {
+        let mut job = Job {
             engine,
             nodes: nodes_there,
             of_process: nodes.iter().map(|node| *node as usize).collect(),
@@ -95,33 +90,89 @@ impl Job {
                 windows: Vec::new(),
                 dropped: Dropped::default(),
             },
-        }
+        };
+        // First values are written now, whenever the first window closes.
+        job.tick(0, &mut std::iter::empty());
+        job
     }
 
-    fn observe(&mut self, process: u32, observation: Observation) {
-        match self.of_process.get(process as usize) {
+    /// Of a process, or of the machine of the first.
+    fn observe(&mut self, process: Option<u32>, observation: Observation) {
+        match self.of_process.get(process.unwrap_or(0) as usize) {
             Some(node) => self.nodes[*node].observe(observation),
             None => self.engine.observe(observation),
         }
     }
 
-    fn hit(&mut self, rule: &CheckedRule, (probe, process, ms, duration, reads): Sent) {
-        let probe = rule.probes.iter().position(|known| known.name == probe).unwrap();
-        let hit = Observation::Hit {
-            rule: RuleId(0),
-            probe: ProbeId(probe),
-            process: ProcessId(process),
-            thread: 0,
-            time: Time(ms * MS),
-            duration_ns: duration * MS,
-            captures: reads.into_iter().map(|value| Ok(Scalar::Number(value))).collect(),
-        };
-        self.observe(process, hit);
+    fn hit(&mut self, sent: &Sent) {
+        self.observe(Some(sent.process), observation(sent));
+    }
+
+    /// What is counted of every process by then.
+    fn measure(&mut self, rule: &CheckedRule, ms: u64) {
+        let time = Time(ms * MS);
+        for &measure in &rule.plan().measures {
+            let everyone = (0..PROCESSES).map(Some);
+            let of: Vec<Option<u32>> = match measure.scope() {
+                Scope::Process => everyone.collect(),
+                Scope::Node => vec![None],
+            };
+            for process in of {
+                let pace = u64::from(process.unwrap_or(0)) + 3;
+                let id = process.map(ProcessId);
+                let observation = match measure.kind() {
+                    Kind::Counter => Observation::Counter {
+                        process: id,
+                        measure,
+                        time,
+                        total: ms * pace * 137_713,
+                    },
+                    Kind::Gauge => Observation::Gauge {
+                        process: id,
+                        measure,
+                        time,
+                        value: ((ms / 300 + pace) % 5 + 1) as f64,
+                    },
+                };
+                self.observe(process, observation);
+            }
+        }
+        for &measure in &rule.plan().calls {
+            for process in 0..PROCESSES {
+                for (place, call) in (1..).zip(["MPI_Send", "MPI_Recv", "MPI_Barrier"]) {
+                    let observation = Observation::CallCounter {
+                        process: ProcessId(process),
+                        measure,
+                        call: call.to_string(),
+                        time,
+                        total: ms * place * u64::from(process + 1) * 1009,
+                    };
+                    self.observe(Some(process), observation);
+                }
+            }
+        }
+    }
+
+    fn totals(&mut self, rule: &CheckedRule, ms: u64, totals: &BTreeMap<(usize, u32), (u64, u64)>) {
+        for (probe, process) in
+            (0..rule.probes.len()).flat_map(|probe| (0..PROCESSES).map(move |of| (probe, of)))
+        {
+            let (count, duration_sum_ns) = totals.get(&(probe, process)).copied().unwrap_or_default();
+            let observation = Observation::ProbeTotals {
+                rule: RuleId(0),
+                probe: ProbeId(probe),
+                process: ProcessId(process),
+                time: Time(ms * MS),
+                count,
+                duration_sum_ns,
+            };
+            self.observe(Some(process), observation);
+        }
     }
 
     fn watermark(&mut self, process: u32, ms: u64) {
         let (time, id) = (Time(ms * MS), ProcessId(process));
-        self.observe(process, Observation::Watermark { process: id, time });
+        self.observe(Some(process), Observation::Watermark { process: id, time });
     }
 
     fn tick(&mut self, ms: u64, mischief: &mut impl Iterator<Item = u8>) {
@@ -160,18 +211,24 @@ impl Job {
     }
 }
 
-/// What becomes of hits that are delivered so, with watermarks as far as they are true.
+/// What becomes of hits that are delivered so; `doubles` are among them.
 pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
+    if rule.windows.iter().any(|window| window.borders().is_none()) {
+        return in_step(rule, hits, delivery);
+    }
     let mut job = Job::new(rule, &delivery.nodes);
     let mut mischief = delivery.mischief.iter().copied().cycle();
+    let end = last(hits) + 1000;
+    (0..end).step_by(100).for_each(|ms| job.measure(rule, ms));
+    let hits = shuffled(hits, &delivery.order);
     for (place, hit) in hits.iter().enumerate() {
-        job.hit(rule, hit.clone());
+        job.hit(hit);
         if !delivery.ticks.get(place).copied().unwrap_or(false) {
             continue;
         }
         for process in 0..PROCESSES {
-            let rest = hits[place + 1..].iter().filter(|hit| hit.1 == process);
-            let next = rest.map(|hit| hit.2).min().unwrap_or(100_000);
+            let rest = hits[place + 1..].iter().filter(|hit| hit.process == process);
+            let next = rest.map(|hit| hit.end).min().unwrap_or(100_000);
             job.watermark(process, next - 1);
         }
         job.tick(100_000 + place as u64, &mut mischief);
@@ -185,10 +242,41 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     job.told
 }
 
+/// The same of a rule with windows of a length, which go by the clock: the hits of each 250 ms are delivered in any order,
+/// and known to be all at the tick behind them.
+fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
+    let mut job = Job::new(rule, &delivery.nodes);
+    let mut totals: BTreeMap<(usize, u32), (u64, u64)> = BTreeMap::new();
+    for ms in (0..last(hits).max(1000) + 1500).step_by(250) {
+        let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
+        let segment: Vec<Sent> = segment.cloned().collect();
+        for hit in shuffled(&segment, &delivery.order) {
+            job.hit(&hit);
+        }
+        for (place, hit) in segment.iter().enumerate() {
+            if !segment[..place].contains(hit) {
+                let total = totals.entry((hit.probe, hit.process)).or_default();
+                *total = (total.0 + 1, total.1 + hit.duration * MS);
+            }
+        }
+        job.totals(rule, ms, &totals);
+        job.measure(rule, ms);
+        (0..PROCESSES).for_each(|process| job.watermark(process, ms));
+        // Reports come twice, but none comes late.
+        job.tick(ms, &mut std::iter::repeat_n(2, job.nodes.len()));
+    }
+    job.told.dropped = job.engine.dropped(RuleId(0));
+    job.told.by_window()
+}
+
+fn last(hits: &[Sent]) -> u64 {
+    hits.iter().map(|hit| hit.end).max().unwrap_or(0)
+}
+
 /// What one evaluator says that sees everything in order.
 pub(super) fn central(rule: &CheckedRule, hits: &[Sent]) -> Told {
     let mut hits = hits.to_vec();
-    hits.sort_by_key(|hit| hit.2);
+    hits.sort_by_key(|hit| hit.end);
     let delivery = Delivery {
         order: Vec::new(),
         ticks: Vec::new(),
@@ -196,4 +284,59 @@ pub(super) fn central(rule: &CheckedRule, hits: &[Sent]) -> Told {
         mischief: vec![0],
     };
     delivered(rule, &hits, &delivery)
+}
+
+fn first_apart<T: std::fmt::Debug + PartialEq>(found: &[T], expected: &[T]) -> Option<String> {
+    let place =
+        (0..found.len().max(expected.len())).find(|place| found.get(*place) != expected.get(*place))?;
+    Some(format!(
+        "{place}:\n   {:?}\nnot {:?}",
+        found.get(place),
+        expected.get(place)
+    ))
+}
+
+pub(super) fn observation(sent: &Sent) -> Observation {
+    let read = |value: &Option<f64>| match value {
+        Some(value) => Ok(Scalar::Number(*value)),
+        None => Err("it could not be read".to_string()),
+    };
+    Observation::Hit {
+        rule: RuleId(0),
+        probe: ProbeId(sent.probe),
+        process: ProcessId(sent.process),
+        thread: 0,
+        time: Time(sent.end * MS),
+        duration_ns: sent.duration * MS,
+        captures: sent.reads.iter().map(read).collect(),
+    }
+}
+
+impl Told {
+    /// What is the first to differ.
+    pub(super) fn differs(&self, other: &Told) -> Option<String> {
+        let windows = first_apart(&self.windows, &other.windows);
+        let said = first_apart(&self.said, &other.said);
+        let dropped =
+            (self.dropped != other.dropped).then(|| format!("{:?}, not {:?}", self.dropped, other.dropped));
+        windows.or(said).or(dropped)
+    }
+
+    /// Windows of a length close at their tick, those from probe to probe when their nodes have handed in what they have:
+    /// in which order is no matter.
+    fn by_window(mut self) -> Told {
+        self.windows.sort_by(|a, b| a.window.cmp(&b.window));
+        for said in &mut self.said {
+            if let Output::Decision(decision) = said {
+                decision.id = DecisionId(0);
+            }
+        }
+        self.said.sort_by_key(|said| match said {
+            Output::Decision(decision) => decision.tune,
+            Output::FindingOpened(finding) => finding.tune,
+            Output::FindingClosed { tune, .. } => *tune,
+            Output::Verdict(verdict) => verdict.tune,
+        });
+        self
+    }
 }

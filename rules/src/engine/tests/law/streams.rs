@@ -1,18 +1,31 @@
-//! Streams of hits of a farm: what happens in each iteration, and what of it gets lost or doubled on the way.
+//! Streams of hits of a master and its workers: what happens in each iteration at the probes of a rule, whatever they are
+//! called there, and what of it gets lost or doubled on the way.
 
 use proptest::prelude::*;
 
+use super::*;
+use crate::rule::Probe;
+
 /// Process 0 is the master, the others work.
 pub(super) const PROCESSES: u32 = 6;
+/// Milliseconds of an iteration.
+pub(super) const TURN: u64 = 500;
 
-/// `probe`, process, end and duration in ms, what was read.
-pub(super) type Sent = super::Sent;
+/// A hit: end and duration in ms, and what was read; nothing where it could not be.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sent {
+    pub(super) probe: usize,
+    pub(super) process: u32,
+    pub(super) end: u64,
+    pub(super) duration: u64,
+    pub(super) reads: Vec<Option<f64>>,
+}
 
 /// One iteration.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
     pub(super) workers: u32,
-    /// Of each worker.
+    /// Of each process.
     pub(super) computes: Vec<u64>,
     /// Tenths, so that no sum of them is exact in binary.
     pub(super) work: Vec<u32>,
@@ -20,74 +33,200 @@ pub(super) struct Turn {
     pub(super) skew: u64,
     pub(super) missing: usize,
     pub(super) doubled: usize,
-    /// The iteration that a late worker believes to be in.
+    /// Of which hit nothing could be read.
+    pub(super) unread: usize,
+    /// A late worker believes to be in the iteration before.
     pub(super) behind: bool,
 }
 
 pub(super) fn any_turn() -> impl Strategy<Value = Turn> {
-    let workers = PROCESSES as usize - 1;
     (
         1..PROCESSES,
-        prop::collection::vec(1u64..400, workers),
-        prop::collection::vec(0u32..50, workers),
+        prop::collection::vec(1u64..400, PROCESSES as usize),
+        prop::collection::vec(0u32..50, PROCESSES as usize),
         0u64..150,
-        0usize..40,
-        0usize..40,
+        0usize..300,
+        0usize..100,
+        0usize..800,
         prop::bool::weighted(0.1),
     )
-        .prop_map(|(workers, computes, work, skew, missing, doubled, behind)| Turn {
-            workers,
-            computes,
-            work,
-            skew,
-            missing,
-            doubled,
-            behind,
-        })
+        .prop_map(
+            |(workers, computes, work, skew, missing, doubled, unread, behind)| Turn {
+                workers,
+                computes,
+                work,
+                skew,
+                missing,
+                doubled,
+                unread,
+                behind,
+            },
+        )
 }
 
-/// The hits of the turns, in no order. What `probes` lacks is left out; each has what is read of it.
-pub(super) fn stream(turns: &[Turn], probes: &[(&'static str, usize)]) -> Vec<Sent> {
+/// What a process does when: its end and duration, the other process, and its batch.
+struct Deed {
+    end: u64,
+    duration: u64,
+    other: u32,
+    batch: u32,
+    believed: u64,
+}
+
+/// One iteration of one process.
+struct At<'a> {
+    turn: &'a Turn,
+    number: u64,
+    process: u32,
+}
+
+impl At<'_> {
+    fn start(&self) -> u64 {
+        self.number * TURN
+    }
+
+    /// Where the clock of a process is ahead of that of the first.
+    fn own(&self, offset: u64) -> u64 {
+        self.start() + offset + 3 * u64::from(self.process)
+    }
+
+    fn deed(&self, end: u64, duration: u64) -> Deed {
+        Deed {
+            end,
+            duration,
+            other: self.process,
+            batch: 1,
+            believed: self.number,
+        }
+    }
+
+    fn begun(&self, worker: u32) -> u64 {
+        self.start() + 10 * u64::from(worker)
+    }
+
+    fn of(values: &[u64], process: u32) -> u64 {
+        values.get(process as usize).copied().unwrap_or(1)
+    }
+
+    /// What it does at a probe of this name.
+    fn deeds(&self, probe: &str) -> Vec<Deed> {
+        let workers = 1..=self.turn.workers;
+        let works = self.process <= self.turn.workers;
+        let begun = self.begun(self.process);
+        let compute = Self::of(&self.turn.computes, self.process);
+        match probe {
+            "begin" | "start" | "loop.entry" => vec![self.deed(self.own(0), 0)],
+            "end" | "stop" => vec![self.deed(self.own(490 - 15), 0)],
+            "step" => vec![self.deed(self.own(489 - 15), 470)],
+            "iteration" => vec![self.deed(self.own(480 - 15), 0)],
+            "divide" => vec![self.deed(self.own(7), 0)],
+            "finalize" => vec![self.deed(self.own(488 - 15), 9)],
+            "answer" => vec![self.deed(self.own(440), 0)],
+            "loop" => vec![self.deed(self.own(475), 475)],
+            "enter" => vec![self.deed(begun, 0)],
+            "leave" => vec![self.deed(begun + 400, 0)],
+            "batch" => {
+                let batch = |batch: u32| Deed {
+                    batch,
+                    ..self.deed(self.start() + 5 + 165 * u64::from(batch - 1), 0)
+                };
+                (1..=2).map(batch).collect()
+            }
+            "send" => {
+                let send = |(worker, batch): (u32, u32)| Deed {
+                    other: worker,
+                    batch,
+                    ..self.deed(self.begun(worker) + 180 * u64::from(batch - 1), u64::from(worker))
+                };
+                workers
+                    .flat_map(|worker| [(worker, 1), (worker, 2)])
+                    .map(send)
+                    .collect()
+            }
+            "reply" | "receive" => {
+                let reply = |worker: u32| Deed {
+                    other: worker,
+                    ..self.deed(self.begun(worker) + Self::of(&self.turn.computes, worker) + 20, 0)
+                };
+                workers.map(reply).collect()
+            }
+            "compute" | "work" | "process" | "barrier" if works => {
+                let behind = u64::from(self.turn.behind && self.process == 1);
+                let long = Deed {
+                    believed: self.number - behind,
+                    ..self.deed(begun + compute + self.turn.skew, compute)
+                };
+                let short = self.deed(begun + compute / 2, compute / 2);
+                vec![long, Deed { batch: 2, ..short }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is read there.
+    fn read(&self, capture: &str, deed: &Deed) -> f64 {
+        let n = deed.believed as f64;
+        let work = f64::from(self.turn.work[self.process as usize]) / 10.0;
+        match capture {
+            "number" | "vt" => n,
+            "workers" | "threads" => self.turn.workers.into(),
+            "id" | "batch" => deed.batch.into(),
+            "chunks" => self.turn.workers.into(),
+            "bytes" => 1000.0 * n,
+            "tasks" => 100.0 / f64::from(deed.batch),
+            "chunk" => 50.0,
+            "to" | "from" => deed.other.into(),
+            "work" if deed.batch == 1 => work,
+            "work" => work + 0.3,
+            _ => 8.0,
+        }
+    }
+}
+
+/// The hits of the turns at the probes of a rule, in no order.
+pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
     let mut out = Vec::new();
     for (number, turn) in (1u64..).zip(turns) {
-        let (start, n) = (number * 500, number as f64);
-        let mut hits: Vec<Sent> = vec![("begin", 0, start, 0, vec![n, turn.workers.into()])];
-        for worker in 1..=turn.workers {
-            let at = start + 10 * u64::from(worker);
-            let place = worker as usize - 1;
-            let (compute, work) = (turn.computes[place], f64::from(turn.work[place]) / 10.0);
-            let believed = n - f64::from(u8::from(turn.behind && worker == 1));
-            hits.push(("send", 0, at, 150, vec![1000.0 * n, n, 100.0, worker.into()]));
-            hits.push(("enter", worker, at, 0, vec![n]));
-            hits.push((
-                "compute",
-                worker,
-                at + compute + turn.skew,
-                compute,
-                vec![believed, work],
-            ));
-            hits.push((
-                "compute",
-                worker,
-                at + compute / 2,
-                compute / 2,
-                vec![n, work + 0.3],
-            ));
-            hits.push(("leave", worker, at + 400, 0, vec![n]));
-            hits.push(("reply", 0, at + compute + 20, 0, vec![worker.into(), 100.0]));
+        let mut hits: Vec<Sent> = Vec::new();
+        for (place, probe) in rule.probes.iter().enumerate() {
+            for process in 0..PROCESSES {
+                let has = rule
+                    .roles
+                    .get(probe.role)
+                    .is_some_and(|role| role.has(&facts(process)));
+                let at = At {
+                    turn,
+                    number,
+                    process,
+                };
+                let deeds = if has { at.deeds(&probe.name) } else { Vec::new() };
+                hits.extend(deeds.into_iter().map(|deed| sent(&at, (place, probe), &deed)));
+            }
         }
-        hits.push(("end", 0, start + 490, 0, vec![n]));
         if turn.missing < hits.len() {
             hits.remove(turn.missing);
         }
+        if let Some(hit) = hits.get_mut(turn.unread) {
+            hit.reads.fill(None);
+        }
         out.extend(hits);
     }
-    out.retain_mut(|(probe, _, _, _, read)| {
-        let known = probes.iter().find(|(name, _)| name == probe);
-        read.truncate(known.map_or(0, |(_, reads)| *reads));
-        known.is_some()
-    });
     out
+}
+
+fn sent(at: &At<'_>, (place, probe): (usize, &Probe), deed: &Deed) -> Sent {
+    let reads = probe.captures.iter().take(probe.reads.len());
+    Sent {
+        probe: place,
+        process: at.process,
+        end: deed.end,
+        duration: if probe.site == crate::file::Site::Span {
+            deed.duration
+        } else {
+            0
+        },
+        reads: reads.map(|(capture, _)| Some(at.read(capture, deed))).collect(),
+    }
 }
 
 /// The hits, and which of them are delivered twice.
@@ -99,4 +238,19 @@ pub(super) fn with_doubles(hits: &[Sent], turns: &[Turn]) -> (Vec<Sent>, u64) {
     out.extend(places.into_iter().filter_map(|place| hits.get(place).cloned()));
     let doubled = out.len() - hits.len();
     (out, doubled as u64)
+}
+
+pub(super) fn facts(rank: u32) -> ProcessFacts {
+    ProcessFacts {
+        rank: Some(rank),
+        host: Some(format!("host{}", rank % 3)),
+        // Windows of threads have their borders in one process.
+        libraries: (rank == 0)
+            .then(|| "libgomp.so.1".to_string())
+            .into_iter()
+            .collect(),
+        mpi: Some("Open MPI".to_string()),
+        symbols: ["opal_progress_yield_when_idle".to_string()].into(),
+        ..ProcessFacts::default()
+    }
 }
