@@ -259,9 +259,7 @@ impl Release<'_> {
         self.close(arrived.hit.time, false);
         let nesting = self.nesting;
         for &place in &nesting.order {
-            self.with_track(place, |track, nest, dropped| {
-                track.take(arrived, nest, dropped)
-            });
+            self.with_track(place, |track, nest, dropped| track.take(arrived, nest, dropped));
         }
         self.trigger(arrived);
     }

@@ -69,8 +69,15 @@ impl Engine {
             let Some(running) = self.rules.get(id.0) else {
                 continue;
             };
-            let (Some(Open::Timed { since, index, pairs, spoiled }), Some(window)) =
-                (running.windows.get(place), running.rule.windows.get(place))
+            let (
+                Some(Open::Timed {
+                    since,
+                    index,
+                    pairs,
+                    spoiled,
+                }),
+                Some(window),
+            ) = (running.windows.get(place), running.rule.windows.get(place))
             else {
                 continue;
             };
@@ -273,7 +280,10 @@ impl Running {
         let mut window = window.also_with(pairs);
         let is_whole = |process: &ProcessId| window.roles.iter().any(|members| members.contains(process));
         window.excluded = pairs.processes().filter(|process| !is_whole(process)).collect();
-        let lost = self.stream.lost_between(start, end).then_some("hits were lost in it");
+        let lost = self
+            .stream
+            .lost_between(start, end)
+            .then_some("hits were lost in it");
         if let Some(reason) = spoiled.or(lost) {
             let lacking = Some(format!("the window is partial: {reason}"));
             window.lacking.extend(vec![lacking; self.rule.joins.len()]);

@@ -98,7 +98,10 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
 
 /// Whether a formula of an inner window asks for what the instance has so far.
 fn reached_into(rule: &CheckedRule, window: usize, probe: usize) -> bool {
-    let runs = rule.runs.iter().flat_map(|run| std::iter::once(&run.of).chain(&run.by));
+    let runs = rule
+        .runs
+        .iter()
+        .flat_map(|run| std::iter::once(&run.of).chain(&run.by));
     let formulas = (0..rule.windows.len()).flat_map(|place| rule.formulas_of(place));
     let mut found = false;
     for formula in formulas.chain(runs) {

@@ -229,7 +229,10 @@ fn what_a_window_cuts_off_ends_with_it_whenever_that_is_told() {
 #[test]
 fn a_condition_on_the_window_around_ends_a_window_at_the_hit_that_makes_it_true() {
     let source = BATCHES
-        .replace("until: count(chunk) == batch.chunks", "until: count(compute over iteration) >= 3")
+        .replace(
+            "until: count(chunk) == batch.chunks",
+            "until: count(compute over iteration) >= 3",
+        )
         .replace("key: {batch: id, chunk: send.batch}", "key: {batch: id}");
     let (head, _) = source.split_once("join:").unwrap();
     let (_, windows) = source.split_once("windows:").unwrap();

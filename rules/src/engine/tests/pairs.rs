@@ -44,8 +44,15 @@ fn where_hits_were_lost_pairs_have_no_value() {
     let mut farm = farm();
     farm.hit(("send", 0, 100, 0, vec![100.0, 1.0]));
     let (from, to) = (Time(120 * MS), Time(130 * MS));
-    farm.engine.observe(Observation::Lost { process: ProcessId(1), from, to });
+    farm.engine.observe(Observation::Lost {
+        process: ProcessId(1),
+        from,
+        to,
+    });
     farm.all_until(500);
     let closed = farm.closed();
-    assert!(closed[0].starts_with("pulse 0: pairs none (the window is partial: hits were lost in it)"), "{closed:?}");
+    assert!(
+        closed[0].starts_with("pulse 0: pairs none (the window is partial: hits were lost in it)"),
+        "{closed:?}"
+    );
 }

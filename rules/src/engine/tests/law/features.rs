@@ -21,7 +21,8 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
     let mut note = |feature: &str, came: bool| *features.entry(feature.to_string()).or_default() |= came;
     let closed = |name: &str| {
         let is_it = |window: &&ClosedWindow| window.window == name;
-        let has_value = |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
+        let has_value =
+            |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
         told.windows.iter().filter(is_it).any(has_value)
     };
     for window in &rule.windows {
@@ -33,20 +34,28 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
         note("window", came);
         let from = |begin: Begin| borders.from.contains(&begin);
         let place = rule.windows.iter().position(|other| other.name == window.name);
-        let of_each = borders.begins_at().is_some_and(|probe| rule.probes[probe].name == "enter");
+        let of_each = borders
+            .begins_at()
+            .is_some_and(|probe| rule.probes[probe].name == "enter");
         for (feature, has) in [
             ("window within", borders.within.is_some()),
             ("window deep", window.name == "deep"),
             ("window until", borders.until.is_some()),
             ("window chained", from(Begin::Itself)),
             ("window of each process", of_each),
-            ("window keyed by pairs", borders.keys.iter().skip(rule.probes.len()).any(Option::is_some)),
+            (
+                "window keyed by pairs",
+                borders.keys.iter().skip(rule.probes.len()).any(Option::is_some),
+            ),
             ("window straddle begin", borders.straddle == Straddle::Begin),
             ("window straddle split", borders.straddle == Straddle::Split),
             ("window straddle drop", borders.straddle == Straddle::Drop),
             ("window skip", borders.skip > 0),
             ("window complete", !borders.complete.is_empty()),
-            ("window complete by metric", text.contains("complete: {worker: n_") && place == Some(0)),
+            (
+                "window complete by metric",
+                text.contains("complete: {worker: n_") && place == Some(0),
+            ),
         ] {
             if has {
                 note(feature, came);
@@ -65,22 +74,44 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
         let shown = told.windows.iter().flat_map(|window| &window.metrics);
         let mut shown = shown.filter(|(name, _)| *name == metric.name);
         let timed = rule.windows[metric.window].borders().is_none();
-        let word = if timed { format!("timed {word}") } else { word.to_string() };
-        if !rule.windows.iter().any(|window| metric.name.ends_with(&format!("_{}", window.name))) {
-            note(&format!("metric {word}"), shown.any(|(_, value)| !value.starts_with("none")));
+        let word = if timed {
+            format!("timed {word}")
+        } else {
+            word.to_string()
+        };
+        if !rule
+            .windows
+            .iter()
+            .any(|window| metric.name.ends_with(&format!("_{}", window.name)))
+        {
+            note(
+                &format!("metric {word}"),
+                shown.any(|(_, value)| !value.starts_with("none")),
+            );
         }
     }
     for (place, tune) in rule.tunes.iter().enumerate() {
         let said = told.said.iter().any(|said| match said {
-            Output::Decision(decision) => decision.tune == place && !decision.because.iter().any(|(why, _)| why == "initial"),
+            Output::Decision(decision) => {
+                decision.tune == place && !decision.because.iter().any(|(why, _)| why == "initial")
+            }
             Output::FindingOpened(finding) => finding.tune == place && tune.action.is_none(),
             _ => false,
         });
-        let target = tune.action.as_ref().map_or("advice".to_string(), |change| change.deed.target());
+        let target = tune
+            .action
+            .as_ref()
+            .map_or("advice".to_string(), |change| change.deed.target());
         let word = target.trim_end_matches(|c: char| c.is_ascii_digit());
         let kind = match tune.trigger {
             Trigger::Window(window) if rule.windows[window].borders().is_none() => "at a tick",
-            Trigger::Window(window) if rule.windows[window].borders().is_some_and(|of| of.within.is_some()) => "inside",
+            Trigger::Window(window)
+                if rule.windows[window]
+                    .borders()
+                    .is_some_and(|of| of.within.is_some()) =>
+            {
+                "inside"
+            }
             _ => "",
         };
         note(&format!("tune {word}"), said);
@@ -89,6 +120,11 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
         }
     }
     let by_key = crate::engine::desk::ByKey::of(rule);
-    note("folded by nodes", (0..rule.probes.len()).any(|probe| by_key.has(probe)));
-    features.iter().for_each(|(feature, came)| count(counts, feature, *came));
+    note(
+        "folded by nodes",
+        (0..rule.probes.len()).any(|probe| by_key.has(probe)),
+    );
+    features
+        .iter()
+        .for_each(|(feature, came)| count(counts, feature, *came));
 }

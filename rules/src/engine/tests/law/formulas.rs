@@ -37,7 +37,10 @@ const OF_PAIRS: &[Formula] = &[
     ("pairs", "count(chunk)"),
     ("pairs", "sum(chunk.compute.duration) by process"),
     ("pairs", "mean(chunk.compute.time - chunk.send.time)"),
-    ("pairs", "sum(chunk.send.tasks / chunk.compute.duration) by chunk.send.to"),
+    (
+        "pairs",
+        "sum(chunk.send.tasks / chunk.compute.duration) by chunk.send.to",
+    ),
     ("pairs", "max(chunk.compute.duration)"),
     ("newest_pairs", "mean(chunk.compute.duration over 4 chunks)"),
     ("kept_pairs", "sum(chunk.compute.work * k_NAME)"),
@@ -72,7 +75,10 @@ const OF_TIMES: &[Formula] = &[
 
 const OF_TICKS: &[Formula] = &[
     ("calls", "sum(mpi.time where call == \"MPI_Send\")"),
-    ("calls", "sum(mpi.calls where call in [\"MPI_Send\", \"MPI_Recv\"]) by process"),
+    (
+        "calls",
+        "sum(mpi.calls where call in [\"MPI_Send\", \"MPI_Recv\"]) by process",
+    ),
     ("totals", "sum(compute.duration) by process"),
     ("totals", "mean(send.duration)"),
     ("timed_hits", "max(compute.duration)"),
@@ -81,7 +87,10 @@ const OF_TICKS: &[Formula] = &[
 ];
 
 const AT_BORDERS: &[Formula] = &[
-    ("at_border", "sum(cpu.time at one.end) - sum(cpu.time at one.begin)"),
+    (
+        "at_border",
+        "sum(cpu.time at one.end) - sum(cpu.time at one.begin)",
+    ),
     ("at_border", "max(memory.resident at one.begin)"),
 ];
 
@@ -96,7 +105,7 @@ fn kinds(window: &Drawn, has_inner: bool, joined: bool) -> Vec<&'static [Formula
     }
     if window.is_timed() {
         kinds.extend([OF_TICKS, OF_TICKS, OF_TICKS]);
-        kinds.extend(joined.then_some([OF_PAIRS, OF_PAIRS]).into_iter().flatten());
+        kinds.extend(joined.then_some([OF_PAIRS; 4]).into_iter().flatten());
     } else {
         kinds.extend((window.name == "one").then_some(AT_BORDERS));
     }

@@ -15,8 +15,10 @@ pub(super) struct Told {
 /// How a stream is delivered.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
-    /// Which hit comes next, among those that are left.
+    /// Which hit comes next, among so many of the earliest that are left: the nearer they are to their order, the more is
+    /// known at a tick.
     pub(super) order: Vec<prop::sample::Index>,
+    pub(super) spread: usize,
     /// Behind which hits there are watermarks and a tick.
     pub(super) ticks: Vec<bool>,
     /// To which node each process belongs; the coordinator's own engine if there are none.
@@ -29,29 +31,33 @@ pub(super) fn any_delivery() -> impl Strategy<Value = Delivery> {
     let nodes = (1u32..=16).prop_flat_map(|nodes| prop::collection::vec(0..nodes, PROCESSES as usize));
     (
         prop::collection::vec(any::<prop::sample::Index>(), 60),
+        proptest::sample::select(vec![2, 10, 40, 1000]),
         prop::collection::vec(prop::bool::weighted(0.1), 200),
         nodes,
         prop::collection::vec(0u8..4, 30),
     )
-        .prop_map(|(order, ticks, nodes, mischief)| Delivery {
+        .prop_map(|(order, spread, ticks, nodes, mischief)| Delivery {
             order,
+            spread,
             ticks,
             nodes,
             mischief,
         })
 }
 
-pub(super) fn shuffled(hits: &[Sent], order: &[prop::sample::Index]) -> Vec<Sent> {
-    if order.is_empty() {
-        return hits.to_vec();
-    }
+/// The hits in the order in which they are delivered.
+pub(super) fn shuffled(hits: &[Sent], delivery: &Delivery) -> Vec<Sent> {
     let mut left = hits.to_vec();
+    left.sort_by_key(|hit| hit.end);
+    if delivery.order.is_empty() {
+        return left;
+    }
     let mut out = Vec::new();
-    for index in order.iter().cycle() {
+    for index in delivery.order.iter().cycle() {
         if left.is_empty() {
             return out;
         }
-        out.push(left.swap_remove(index.index(left.len())));
+        out.push(left.remove(index.index(left.len().min(delivery.spread))));
     }
     out
 }
@@ -121,8 +127,18 @@ impl Job {
                 let pace = u64::from(process.unwrap_or(0)) + 3;
                 let id = process.map(ProcessId);
                 let observation = match measure.kind() {
-                    Kind::Counter => Observation::Counter { process: id, measure, time, total: ms * pace * 137_713 },
-                    Kind::Gauge => Observation::Gauge { process: id, measure, time, value: ((ms / 300 + pace) % 5 + 1) as f64 },
+                    Kind::Counter => Observation::Counter {
+                        process: id,
+                        measure,
+                        time,
+                        total: ms * pace * 137_713,
+                    },
+                    Kind::Gauge => Observation::Gauge {
+                        process: id,
+                        measure,
+                        time,
+                        value: ((ms / 300 + pace) % 5 + 1) as f64,
+                    },
                 };
                 self.observe(process, observation);
             }
@@ -144,7 +160,9 @@ impl Job {
     }
 
     fn totals(&mut self, rule: &CheckedRule, ms: u64, totals: &BTreeMap<(usize, u32), (u64, u64)>) {
-        for (probe, process) in (0..rule.probes.len()).flat_map(|probe| (0..PROCESSES).map(move |of| (probe, of))) {
+        for (probe, process) in
+            (0..rule.probes.len()).flat_map(|probe| (0..PROCESSES).map(move |of| (probe, of)))
+        {
             let (count, duration_sum_ns) = totals.get(&(probe, process)).copied().unwrap_or_default();
             let observation = Observation::ProbeTotals {
                 rule: RuleId(0),
@@ -208,7 +226,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     let mut mischief = delivery.mischief.iter().copied().cycle();
     let end = last(hits) + 1000;
     (0..end).step_by(100).for_each(|ms| job.measure(rule, ms));
-    let hits = shuffled(hits, &delivery.order);
+    let hits = shuffled(hits, delivery);
     for (place, hit) in hits.iter().enumerate() {
         job.hit(hit);
         if !delivery.ticks.get(place).copied().unwrap_or(false) {
@@ -238,7 +256,7 @@ fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
     for ms in (0..last(hits).max(1000) + 1500).step_by(250) {
         let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
         let segment: Vec<Sent> = segment.cloned().collect();
-        for hit in shuffled(&segment, &delivery.order) {
+        for hit in shuffled(&segment, delivery) {
             job.hit(&hit);
         }
         for (place, hit) in segment.iter().enumerate() {
@@ -263,20 +281,24 @@ fn last(hits: &[Sent]) -> u64 {
 
 /// What one evaluator says that sees everything in order.
 pub(super) fn central(rule: &CheckedRule, hits: &[Sent]) -> Told {
-    let mut hits = hits.to_vec();
-    hits.sort_by_key(|hit| hit.end);
     let delivery = Delivery {
         order: Vec::new(),
+        spread: 1,
         ticks: Vec::new(),
         nodes: Vec::new(),
         mischief: vec![0],
     };
-    delivered(rule, &hits, &delivery)
+    delivered(rule, hits, &delivery)
 }
 
 fn first_apart<T: std::fmt::Debug + PartialEq>(found: &[T], expected: &[T]) -> Option<String> {
-    let place = (0..found.len().max(expected.len())).find(|place| found.get(*place) != expected.get(*place))?;
-    Some(format!("{place}:\n   {:?}\nnot {:?}", found.get(place), expected.get(place)))
+    let place =
+        (0..found.len().max(expected.len())).find(|place| found.get(*place) != expected.get(*place))?;
+    Some(format!(
+        "{place}:\n   {:?}\nnot {:?}",
+        found.get(place),
+        expected.get(place)
+    ))
 }
 
 pub(super) fn observation(sent: &Sent) -> Observation {
@@ -300,7 +322,8 @@ impl Told {
     pub(super) fn differs(&self, other: &Told) -> Option<String> {
         let windows = first_apart(&self.windows, &other.windows);
         let said = first_apart(&self.said, &other.said);
-        let dropped = (self.dropped != other.dropped).then(|| format!("{:?}, not {:?}", self.dropped, other.dropped));
+        let dropped =
+            (self.dropped != other.dropped).then(|| format!("{:?}, not {:?}", self.dropped, other.dropped));
         windows.or(said).or(dropped)
     }
 

@@ -49,24 +49,37 @@ fn rules() -> Vec<String> {
         framed("key: number}"),
         framed("key: number, straddle: drop, skip: 1}"),
         framed("key: number, complete: {worker: count(compute) == 2}, discard: any(send.bytes > 5KB)}"),
-        framed("key: number}\n  turn: {from: begin}")
-            .replace(
-                "  bytes:",
-                "  each: {in: turn, value: stddev(compute.duration)}\n  bytes:",
-            )
-            .replace(
-                "bytes: sum(send.bytes)",
-                "bytes: {in: iteration, value: sum(send.bytes) / product(send.duration / 1ms)}",
-            )
-            .replace(
-                "busy: sum(compute.duration) by process",
-                "busy: {in: iteration, value: sum(compute.duration) by process}",
-            )
-            .replace(
-                "workers: begin.workers",
-                "workers: {in: iteration, value: begin.workers}",
-            ),
+        homed(&framed("key: number}\n  turn: {from: begin}")).replace(
+            "  bytes:",
+            "  each: {in: turn, value: stddev(compute.duration)}\n  bytes:",
+        ),
+        // What it sees of the iteration so far goes by the order of hits that need none for the iteration alone.
+        homed(&framed("key: number}\n  step: {within: iteration, from: send}")).replace(
+            "  bytes:",
+            "  so_far: {in: step, value: sum(compute.duration over iteration)}\n  bytes:",
+        ),
     ]
+}
+
+/// With the window that each metric lives in.
+fn homed(rule: &str) -> String {
+    let bytes = "value: sum(send.bytes) / product(send.duration / 1ms)";
+    let homes = [
+        (
+            "bytes: sum(send.bytes)",
+            format!("bytes: {{in: iteration, {bytes}}}"),
+        ),
+        (
+            "busy: sum(compute.duration) by process",
+            "busy: {in: iteration, value: sum(compute.duration) by process}".to_string(),
+        ),
+        (
+            "workers: begin.workers",
+            "workers: {in: iteration, value: begin.workers}".to_string(),
+        ),
+    ];
+    let put = |text: String, (plain, home): (&str, String)| text.replace(plain, &home);
+    homes.into_iter().fold(rule.to_string(), put)
 }
 
 /// The rules we ship and those of the tests that have windows over hits.
@@ -78,9 +91,16 @@ fn shipped() -> Vec<String> {
         include_str!("../../../../tests/rules/knobs.yaml"),
         include_str!("../../../../tests/rules/openmp-team-size.yaml"),
     ];
-    let shipped = crate::models().iter().chain(crate::library()).map(|(_, text)| *text);
+    let shipped = crate::models()
+        .iter()
+        .chain(crate::library())
+        .map(|(_, text)| *text);
     // So that a guard knows enough of so short a stream.
-    let soon = |text: &str| text.replace("over: 5", "over: 1").replace("over: 10", "over: 1").replace("for: 3", "for: 1");
+    let soon = |text: &str| {
+        text.replace("over: 5", "over: 1")
+            .replace("over: 10", "over: 1")
+            .replace("for: 3", "for: 1")
+    };
     shipped.chain(of_tests).map(soon).collect()
 }
 
@@ -99,7 +119,10 @@ impl std::fmt::Debug for Checked {
 
 /// Every fifth is one of those written by hand, and as many are shipped or of the tests.
 fn any_checked() -> impl Strategy<Value = Checked> {
-    let (written, shipped) = (proptest::sample::select(rules()), proptest::sample::select(shipped()));
+    let (written, shipped) = (
+        proptest::sample::select(rules()),
+        proptest::sample::select(shipped()),
+    );
     let text = prop_oneof![1 => written, 1 => shipped, 3 => any_rule()];
     text.prop_filter_map("it checks", |text| {
         let rule = CheckedRule::from_source(&text).ok()?;
@@ -152,7 +175,7 @@ proptest! {
         let text = place.get(&all);
         let mut farm = Farm::new(&text.replace("key: number", "key: number, timeout: 300ms"), 6);
         let (_, rule, _) = farm.engine.rules().next().unwrap();
-        let hits = job::shuffled(&stream(&turns, rule), &delivery.order);
+        let hits = job::shuffled(&stream(&turns, rule), &delivery);
         for ((hit, tick), (process, ms)) in hits.iter().zip(delivery.ticks.iter().cycle()).zip(late.iter().cycle()) {
             farm.engine.observe(observation(hit));
             farm.watermark(*process, *ms);
@@ -184,13 +207,17 @@ fn a_turn() -> Turn {
 
 #[test]
 fn the_streams_of_the_law_close_windows_and_decide() {
-    let fewer = Turn { workers: 4, ..a_turn() };
+    let fewer = Turn {
+        workers: 4,
+        ..a_turn()
+    };
     let turns = [vec![a_turn(); 3], vec![fewer; 3]].concat();
     for text in rules().into_iter().chain(shipped()) {
         let rule = CheckedRule::from_source(&text).unwrap();
         let told = central(&rule, &stream(&turns, &rule));
         assert!(told.windows.len() >= 3, "{told:?}\n{text}");
-        let has_value = |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
+        let has_value =
+            |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
         assert!(told.windows.iter().any(has_value), "{told:?}\n{text}");
         let decides = rules().contains(&text);
         let decided = |output: &Output| matches!(output, Output::Decision(_));
@@ -226,7 +253,10 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
     }
     // What never has a value is a hole in the law.
     for (feature, (has, came)) in &counts {
-        assert!(*came > 0, "{feature} is in {has} of {RULES} and never came to anything");
+        assert!(
+            *came > 0,
+            "{feature} is in {has} of {RULES} and never came to anything"
+        );
     }
 }
 

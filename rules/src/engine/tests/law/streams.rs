@@ -47,19 +47,21 @@ pub(super) fn any_turn() -> impl Strategy<Value = Turn> {
         0u64..150,
         0usize..300,
         0usize..100,
-        0usize..800,
+        0usize..250,
         prop::bool::weighted(0.1),
     )
-        .prop_map(|(workers, computes, work, skew, missing, doubled, unread, behind)| Turn {
-            workers,
-            computes,
-            work,
-            skew,
-            missing,
-            doubled,
-            unread,
-            behind,
-        })
+        .prop_map(
+            |(workers, computes, work, skew, missing, doubled, unread, behind)| Turn {
+                workers,
+                computes,
+                work,
+                skew,
+                missing,
+                doubled,
+                unread,
+                behind,
+            },
+        )
 }
 
 /// What a process does when: its end and duration, the other process, and its batch.
@@ -136,7 +138,10 @@ impl At<'_> {
                     batch,
                     ..self.deed(self.begun(worker) + 180 * u64::from(batch - 1), u64::from(worker))
                 };
-                workers.flat_map(|worker| [(worker, 1), (worker, 2)]).map(send).collect()
+                workers
+                    .flat_map(|worker| [(worker, 1), (worker, 2)])
+                    .map(send)
+                    .collect()
             }
             "reply" | "receive" => {
                 let reply = |worker: u32| Deed {
@@ -185,8 +190,15 @@ pub(super) fn stream(turns: &[Turn], rule: &CheckedRule) -> Vec<Sent> {
         let mut hits: Vec<Sent> = Vec::new();
         for (place, probe) in rule.probes.iter().enumerate() {
             for process in 0..PROCESSES {
-                let has = rule.roles.get(probe.role).is_some_and(|role| role.has(&facts(process)));
-                let at = At { turn, number, process };
+                let has = rule
+                    .roles
+                    .get(probe.role)
+                    .is_some_and(|role| role.has(&facts(process)));
+                let at = At {
+                    turn,
+                    number,
+                    process,
+                };
                 let deeds = if has { at.deeds(&probe.name) } else { Vec::new() };
                 hits.extend(deeds.into_iter().map(|deed| sent(&at, (place, probe), &deed)));
             }
@@ -208,7 +220,11 @@ fn sent(at: &At<'_>, (place, probe): (usize, &Probe), deed: &Deed) -> Sent {
         probe: place,
         process: at.process,
         end: deed.end,
-        duration: if probe.site == crate::file::Site::Span { deed.duration } else { 0 },
+        duration: if probe.site == crate::file::Site::Span {
+            deed.duration
+        } else {
+            0
+        },
         reads: reads.map(|(capture, _)| Some(at.read(capture, deed))).collect(),
     }
 }
@@ -229,7 +245,10 @@ pub(super) fn facts(rank: u32) -> ProcessFacts {
         rank: Some(rank),
         host: Some(format!("host{}", rank % 3)),
         // Windows of threads have their borders in one process.
-        libraries: (rank == 0).then(|| "libgomp.so.1".to_string()).into_iter().collect(),
+        libraries: (rank == 0)
+            .then(|| "libgomp.so.1".to_string())
+            .into_iter()
+            .collect(),
         mpi: Some("Open MPI".to_string()),
         symbols: ["opal_progress_yield_when_idle".to_string()].into(),
         ..ProcessFacts::default()
