@@ -26,6 +26,8 @@ pub(crate) struct Content {
     hits: usize,
     states: usize,
     hits_kept: usize,
+    /// The row that was found last: hits of one process and probe come in a row.
+    hint: usize,
 }
 
 /// What one fold has of one process.
@@ -64,6 +66,7 @@ impl Content {
             hits: 0,
             states: 0,
             hits_kept: 0,
+            hint: 0,
         }
     }
 
@@ -98,7 +101,7 @@ impl Content {
         }
         let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
         if !of_probe.is_empty() {
-            let (row, more) = row(&mut self.rows, &self.folds, (hit.process, probe));
+            let (row, more) = row(&mut self.rows, &self.folds, (hit.process, probe), &mut self.hint);
             self.states += more;
             for (row, place) in row.iter_mut().zip(of_probe) {
                 if let Some(fold) = self.folds.folds.get(*place) {
@@ -122,7 +125,7 @@ impl Content {
             kept.extend(more.iter().take(room).cloned());
         }
         for (of, rows) in &other.rows {
-            let (own, more) = row(&mut self.rows, &self.folds, *of);
+            let (own, more) = row(&mut self.rows, &self.folds, *of, &mut self.hint);
             self.states += more;
             for (row, other) in own.iter_mut().zip(rows) {
                 self.states += row.merge(other);
@@ -151,8 +154,14 @@ fn row<'r>(
     rows: &'r mut Vec<((ProcessId, usize), Vec<Row>)>,
     folds: &WindowFolds,
     of: (ProcessId, usize),
+    hint: &mut usize,
 ) -> (&'r mut Vec<Row>, usize) {
-    let (place, more) = match rows.binary_search_by_key(&of, |(known, _)| *known) {
+    let known = rows.get(*hint).filter(|(known, _)| *known == of);
+    let found = known.map_or_else(
+        || rows.binary_search_by_key(&of, |(known, _)| *known),
+        |_| Ok(*hint),
+    );
+    let (place, more) = match found {
         Ok(place) => (place, 0),
         Err(place) => {
             let of_probe = folds.of_probe.get(of.1).map_or(&[][..], Vec::as_slice);
@@ -161,6 +170,7 @@ fn row<'r>(
             (place, of_probe.len())
         }
     };
+    *hint = place;
     (&mut rows[place].1, more)
 }
 

@@ -105,7 +105,7 @@ fn kinds(window: &Drawn, has_inner: bool, joined: bool) -> Vec<&'static [Formula
     }
     if window.is_timed() {
         kinds.extend([OF_TICKS, OF_TICKS, OF_TICKS]);
-        kinds.extend(joined.then_some([OF_PAIRS, OF_PAIRS]).into_iter().flatten());
+        kinds.extend(joined.then_some([OF_PAIRS; 4]).into_iter().flatten());
     } else {
         kinds.extend((window.name == "one").then_some(AT_BORDERS));
     }

@@ -49,22 +49,20 @@ fn join() -> impl Strategy<Value = Option<String>> {
         "send.to = compute.process, send.batch = compute.batch",
     ]);
     let join = by.prop_map(|by| format!("join:\n  chunk: {{of: [send, compute], by: [{by}]}}\n"));
-    prop::option::weighted(0.55, join)
+    prop::option::weighted(0.45, join)
 }
 
 /// What a window has in any case: what the others speak of.
 fn basics(window: &Drawn) -> String {
     let name = window.name;
     // What a condition asks of the window around need not be used here: others than in order it would not be seen.
-    let (worked, sent) = match (
-        window.text.contains("(compute over"),
-        window.text.contains("tasks over"),
-    ) {
-        (true, _) => ("reply", "send"),
-        (false, true) => ("compute", "batch"),
-        (false, false) => ("compute", "send"),
+    let worked = if window.works { "compute" } else { "reply" };
+    let sent = if window.text.contains("tasks over") {
+        "batch"
+    } else {
+        "send"
     };
-    let busy = if worked == "compute" {
+    let busy = if window.works {
         "compute.duration"
     } else {
         "send.duration"

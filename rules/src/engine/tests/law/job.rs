@@ -15,8 +15,10 @@ pub(super) struct Told {
 /// How a stream is delivered.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
-    /// Which hit comes next, among those that are left.
+    /// Which hit comes next, among so many of the earliest that are left: the nearer they are to their order, the more is
+    /// known at a tick.
     pub(super) order: Vec<prop::sample::Index>,
+    pub(super) spread: usize,
     /// Behind which hits there are watermarks and a tick.
     pub(super) ticks: Vec<bool>,
     /// To which node each process belongs; the coordinator's own engine if there are none.
@@ -29,29 +31,33 @@ pub(super) fn any_delivery() -> impl Strategy<Value = Delivery> {
     let nodes = (1u32..=16).prop_flat_map(|nodes| prop::collection::vec(0..nodes, PROCESSES as usize));
     (
         prop::collection::vec(any::<prop::sample::Index>(), 60),
+        proptest::sample::select(vec![2, 10, 40, 1000]),
         prop::collection::vec(prop::bool::weighted(0.1), 200),
         nodes,
         prop::collection::vec(0u8..4, 30),
     )
-        .prop_map(|(order, ticks, nodes, mischief)| Delivery {
+        .prop_map(|(order, spread, ticks, nodes, mischief)| Delivery {
             order,
+            spread,
             ticks,
             nodes,
             mischief,
         })
 }
 
-pub(super) fn shuffled(hits: &[Sent], order: &[prop::sample::Index]) -> Vec<Sent> {
-    if order.is_empty() {
-        return hits.to_vec();
-    }
+/// The hits in the order in which they are delivered.
+pub(super) fn shuffled(hits: &[Sent], delivery: &Delivery) -> Vec<Sent> {
     let mut left = hits.to_vec();
+    left.sort_by_key(|hit| hit.end);
+    if delivery.order.is_empty() {
+        return left;
+    }
     let mut out = Vec::new();
-    for index in order.iter().cycle() {
+    for index in delivery.order.iter().cycle() {
         if left.is_empty() {
             return out;
         }
-        out.push(left.swap_remove(index.index(left.len())));
+        out.push(left.remove(index.index(left.len().min(delivery.spread))));
     }
     out
 }
@@ -220,7 +226,7 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
     let mut mischief = delivery.mischief.iter().copied().cycle();
     let end = last(hits) + 1000;
     (0..end).step_by(100).for_each(|ms| job.measure(rule, ms));
-    let hits = shuffled(hits, &delivery.order);
+    let hits = shuffled(hits, delivery);
     for (place, hit) in hits.iter().enumerate() {
         job.hit(hit);
         if !delivery.ticks.get(place).copied().unwrap_or(false) {
@@ -250,7 +256,7 @@ fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
     for ms in (0..last(hits).max(1000) + 1500).step_by(250) {
         let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
         let segment: Vec<Sent> = segment.cloned().collect();
-        for hit in shuffled(&segment, &delivery.order) {
+        for hit in shuffled(&segment, delivery) {
             job.hit(&hit);
         }
         for (place, hit) in segment.iter().enumerate() {
@@ -275,15 +281,14 @@ fn last(hits: &[Sent]) -> u64 {
 
 /// What one evaluator says that sees everything in order.
 pub(super) fn central(rule: &CheckedRule, hits: &[Sent]) -> Told {
-    let mut hits = hits.to_vec();
-    hits.sort_by_key(|hit| hit.end);
     let delivery = Delivery {
         order: Vec::new(),
+        spread: 1,
         ticks: Vec::new(),
         nodes: Vec::new(),
         mischief: vec![0],
     };
-    delivered(rule, &hits, &delivery)
+    delivered(rule, hits, &delivery)
 }
 
 fn first_apart<T: std::fmt::Debug + PartialEq>(found: &[T], expected: &[T]) -> Option<String> {

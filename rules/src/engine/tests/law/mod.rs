@@ -49,24 +49,37 @@ fn rules() -> Vec<String> {
         framed("key: number}"),
         framed("key: number, straddle: drop, skip: 1}"),
         framed("key: number, complete: {worker: count(compute) == 2}, discard: any(send.bytes > 5KB)}"),
-        framed("key: number}\n  turn: {from: begin}")
-            .replace(
-                "  bytes:",
-                "  each: {in: turn, value: stddev(compute.duration)}\n  bytes:",
-            )
-            .replace(
-                "bytes: sum(send.bytes)",
-                "bytes: {in: iteration, value: sum(send.bytes) / product(send.duration / 1ms)}",
-            )
-            .replace(
-                "busy: sum(compute.duration) by process",
-                "busy: {in: iteration, value: sum(compute.duration) by process}",
-            )
-            .replace(
-                "workers: begin.workers",
-                "workers: {in: iteration, value: begin.workers}",
-            ),
+        homed(&framed("key: number}\n  turn: {from: begin}")).replace(
+            "  bytes:",
+            "  each: {in: turn, value: stddev(compute.duration)}\n  bytes:",
+        ),
+        // What it sees of the iteration so far goes by the order of hits that need none for the iteration alone.
+        homed(&framed("key: number}\n  step: {within: iteration, from: send}")).replace(
+            "  bytes:",
+            "  so_far: {in: step, value: sum(compute.duration over iteration)}\n  bytes:",
+        ),
     ]
+}
+
+/// With the window that each metric lives in.
+fn homed(rule: &str) -> String {
+    let bytes = "value: sum(send.bytes) / product(send.duration / 1ms)";
+    let homes = [
+        (
+            "bytes: sum(send.bytes)",
+            format!("bytes: {{in: iteration, {bytes}}}"),
+        ),
+        (
+            "busy: sum(compute.duration) by process",
+            "busy: {in: iteration, value: sum(compute.duration) by process}".to_string(),
+        ),
+        (
+            "workers: begin.workers",
+            "workers: {in: iteration, value: begin.workers}".to_string(),
+        ),
+    ];
+    let put = |text: String, (plain, home): (&str, String)| text.replace(plain, &home);
+    homes.into_iter().fold(rule.to_string(), put)
 }
 
 /// The rules we ship and those of the tests that have windows over hits.
@@ -162,7 +175,7 @@ proptest! {
         let text = place.get(&all);
         let mut farm = Farm::new(&text.replace("key: number", "key: number, timeout: 300ms"), 6);
         let (_, rule, _) = farm.engine.rules().next().unwrap();
-        let hits = job::shuffled(&stream(&turns, rule), &delivery.order);
+        let hits = job::shuffled(&stream(&turns, rule), &delivery);
         for ((hit, tick), (process, ms)) in hits.iter().zip(delivery.ticks.iter().cycle()).zip(late.iter().cycle()) {
             farm.engine.observe(observation(hit));
             farm.watermark(*process, *ms);

@@ -47,7 +47,7 @@ pub(super) fn any_turn() -> impl Strategy<Value = Turn> {
         0u64..150,
         0usize..300,
         0usize..100,
-        0usize..800,
+        0usize..250,
         prop::bool::weighted(0.1),
     )
         .prop_map(

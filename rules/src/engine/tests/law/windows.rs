@@ -10,6 +10,8 @@ pub(super) struct Drawn {
     pub(super) text: String,
     /// The window around it.
     pub(super) within: Option<&'static str>,
+    /// Its metrics are about what the workers do, too.
+    pub(super) works: bool,
 }
 
 impl Drawn {
@@ -43,6 +45,9 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
     let more = select(vec![
         "",
         "",
+        "",
+        "",
+        "",
         "skip: 1",
         "straddle: drop",
         "straddle: begin",
@@ -59,6 +64,7 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
         name,
         text: in_braces(&[borders, key, &more.replace("NAME", name)]),
         within: None,
+        works: true,
     })
 }
 
@@ -88,10 +94,11 @@ fn inner() -> impl Strategy<Value = Drawn> {
         "skip: 1",
         "discard: n_inner % 2 == 1",
     ]);
-    (text, more).prop_map(|(text, more)| Drawn {
+    (text, more, any::<bool>()).prop_map(|(text, more, works)| Drawn {
         name: "inner",
         text: in_braces(&["within: one", text, more]),
         within: Some("one"),
+        works: works && !text.contains("(compute over"),
     })
 }
 
@@ -102,10 +109,11 @@ fn deep() -> impl Strategy<Value = Drawn> {
         "from: send, until: count(compute) >= 1",
         "from: send",
     ]);
-    text.prop_map(|text| Drawn {
+    (text, any::<bool>()).prop_map(|(text, works)| Drawn {
         name: "deep",
         text: in_braces(&["within: inner", text]),
         within: Some("inner"),
+        works,
     })
 }
 
@@ -115,14 +123,15 @@ fn timed() -> impl Strategy<Value = Drawn> {
         name: "pulse",
         text: in_braces(&[text]),
         within: None,
+        works: true,
     })
 }
 
 /// The windows of a rule; `one` is always among them.
 pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
-    let nested = prop::option::weighted(0.55, (inner(), prop::option::weighted(0.4, deep())));
-    let two = prop::option::weighted(0.2, probed("two"));
-    let pulse = prop::option::weighted(0.45, timed());
+    let nested = prop::option::weighted(0.52, (inner(), prop::option::weighted(0.4, deep())));
+    let two = prop::option::weighted(0.15, probed("two"));
+    let pulse = prop::option::weighted(0.55, timed());
     (probed("one"), nested, two, pulse).prop_map(|(one, nested, two, pulse)| {
         let (inner, deep) = nested.map_or((None, None), |(inner, deep)| (Some(inner), deep));
         [Some(one), inner, deep, two, pulse]
