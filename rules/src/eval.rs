@@ -35,6 +35,9 @@ pub(crate) struct Around {
     pub(crate) data: WindowData,
 }
 
+/// For each process the change of a measure in each MPI function, or why it is not known.
+pub(crate) type CallsByProcess = BTreeMap<ProcessId, Result<BTreeMap<String, f64>, String>>;
+
 /// What is known of a closed window.
 #[derive(Clone, Debug)]
 pub(crate) struct WindowData {
@@ -58,7 +61,7 @@ pub(crate) struct WindowData {
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each measure and process its change for each MPI function called, where formulas choose calls.
-    pub(crate) calls: BTreeMap<Measure, BTreeMap<ProcessId, Result<BTreeMap<String, f64>, String>>>,
+    pub(crate) calls: BTreeMap<Measure, CallsByProcess>,
     /// For each probe its name and its hits by process.
     pub(crate) probes: Vec<(String, HitsByProcess)>,
     /// What was made of its hits.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::instance::{Frame, Instance, Surroundings};
 use super::ledger::Ledger;
-use super::nest::Nest;
+use super::nest::{Nest, key_of};
 use super::output::Dropped;
 use super::stream::Arrived;
 use crate::calls::Memory;
@@ -15,7 +15,6 @@ use crate::eval::{Context, boolean};
 use crate::hit::Hit;
 use crate::partial::{Content, WindowFolds};
 use crate::rule::{Begin, Borders, Straddle};
-use crate::term::Term;
 use crate::value::{Key, ProcessId, Time};
 
 /// Instances that may be open at a time; beyond it the oldest closes with what it has.
@@ -85,26 +84,6 @@ impl Passing<'_> {
 /// Whether one process hits the borders of a window for all.
 fn is_shared(borders: &Borders, around: &Surroundings<'_>) -> bool {
     around.owners(borders).is_none_or(|owners| owners.len() <= 1)
-}
-
-/// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window around.
-fn may_end(borders: &Borders, probe: usize) -> bool {
-    let mut found = false;
-    borders.until.iter().for_each(|condition| {
-        condition.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
-    });
-    found
-}
-
-/// The key of a hit, the inner nothing where the window has none for its probe.
-fn key_of(arrived: &Arrived, borders: &Borders) -> Option<Option<Key>> {
-    match borders.keys.get(arrived.probe).copied().flatten() {
-        None => Some(None),
-        Some(capture) => match arrived.hit.captures.get(capture) {
-            Some(Ok(value)) => Some(Some(Key::of(value))),
-            _ => None,
-        },
-    }
 }
 
 impl Track {
@@ -183,7 +162,7 @@ impl Track {
         };
         let time = arrived.hit.time;
         let is_border = borders.to == Some(arrived.probe) || borders.begins_at() == Some(arrived.probe);
-        if !is_border && !self.folds.uses(arrived.probe) && !may_end(borders, arrived.probe) {
+        if !is_border && !self.folds.uses(arrived.probe) && !borders.may_end_at(arrived.probe) {
             return Vec::new();
         }
         let Some(key) = key_of(arrived, borders) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::output::{ProbeId, RuleId};
 use super::{Engine, Process, Running};
-use crate::eval::{HitsByProcess, WindowData};
+use crate::eval::{CallsByProcess, HitsByProcess, WindowData};
 use crate::measure::{Kind, Measure, Scope};
 use crate::partial::Content;
 use crate::plan::Delivery;
@@ -143,7 +143,7 @@ impl Engine {
         running: &Running,
         whole: &BTreeSet<ProcessId>,
         borders: (Time, Time),
-    ) -> BTreeMap<Measure, BTreeMap<ProcessId, Result<BTreeMap<String, f64>, String>>> {
+    ) -> BTreeMap<Measure, CallsByProcess> {
         let of_process = |measure: Measure, process: ProcessId| {
             let unit = if measure.dimension() == Dimension::TIME {
                 1e9
