@@ -8,13 +8,22 @@ use std::{
         unix::{net::UnixStream, process::CommandExt},
     },
     process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use tuner::{
-    actuator::{ActuatorClient, ClientError, Hello, ServeOptions},
+    actuator::{ActuatorClient, ClientError, Hello, RendezvousSource, ServeOptions},
     journal::StateDir,
+    sync::{Passage, Rendezvous, SyncPlace},
     who::Who,
+    writer::Mechanism,
+};
+
+use crate::{
+    format::duration,
+    rendezvous::{KernelRendezvous, Prepared, RendezvousError},
+    rights::{self, Part},
 };
 
 /// An actuator that does not answer within this time is taken for dead.
@@ -43,13 +52,15 @@ pub struct Actuator {
 }
 
 impl Actuator {
-    /// Starts one. With `keep`, confirmed changes stay at the end. Must be called before the right to write is dropped.
-    pub fn start(keep: bool) -> Result<Actuator, StartError> {
+    /// Starts one. With `keep`, confirmed changes stay at the end; with `sync` there will be changes at sync points. Must be called
+    /// before the right to write is dropped.
+    pub fn start(keep: bool, sync: bool) -> Result<Actuator, StartError> {
         let state_dir = StateDir::usual()?.path().to_owned();
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let child = Command::new("/proc/self/exe")
             .arg("actuator")
+            .args(sync.then_some("--sync"))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             // A group of its own: Ctrl-C on the terminal is for the agent, which then ends the stream.
@@ -75,12 +86,76 @@ impl Actuator {
     }
 }
 
-/// The actuator's own process: serves the stream that is its standard input until it ends.
-pub fn serve() -> Result<(), String> {
+/// The actuator's own process: serves the stream that is its standard input until it ends. With `sync` it is prepared for
+/// changes at sync points; without, it has given up the right to probe.
+pub fn serve(sync: bool) -> Result<(), String> {
+    if sync {
+        // Before rights are dropped: to let a probe write by itself takes one that the actuator does not keep.
+        *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
+    }
+    let options = ServeOptions {
+        only_user: rights::is_lent().then(rights::caller),
+        rendezvous: sync.then_some(rendezvous as RendezvousSource),
+        ..ServeOptions::default()
+    };
+    let part = if sync { Part::WriterAtPlaces } else { Part::Writer };
+    rights::keep_only(part).map_err(|error| error.to_string())?;
     let stream = io::stdin()
         .as_fd()
         .try_clone_to_owned()
         .map_err(|error| error.to_string())?;
-    let served = tuner::actuator::serve(UnixStream::from(stream), ServeOptions::default());
+    let served = tuner::actuator::serve(UnixStream::from(stream), options);
     served.map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// What was prepared before rights were dropped.
+static PREPARED: Mutex<Option<Result<Prepared, RendezvousError>>> = Mutex::new(None);
+
+fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
+    let prepared = PREPARED.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let prepared = prepared.ok_or("it was not prepared for")?;
+    match prepared.and_then(KernelRendezvous::start) {
+        Ok(rendezvous) => Ok(Box::new(rendezvous)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// How a change was made that minded no sync point, for people.
+pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
+    let how = match mechanism {
+        Mechanism::Plain => "plain write",
+        Mechanism::Rendezvous | Mechanism::Store => "at a sync point",
+        Mechanism::HoldThread => "by one thread",
+        Mechanism::HoldAll => "while no thread ran",
+    };
+    match hold_ns {
+        0 => format!("{how}, the program was not held"),
+        hold_ns => format!("{how}, the program was held {}", duration(hold_ns as f64)),
+    }
+}
+
+/// How a change met its sync point, for people.
+pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) -> String {
+    let mut text = match mechanism {
+        Mechanism::Plain | Mechanism::HoldThread | Mechanism::HoldAll => {
+            hold_text(mechanism, passage.hold_ns)
+        }
+        Mechanism::Rendezvous => format!(
+            "at {place}, held in the kernel for {}, hit {}",
+            duration(passage.hold_ns as f64),
+            passage.hits
+        ),
+        Mechanism::Store => format!("at {place}, written by the probe itself, hit {}", passage.hits),
+    };
+    if passage.misses > 0 {
+        text += &format!(
+            ", {} misses (held {} in vain)",
+            passage.misses,
+            duration(passage.missed_ns as f64)
+        );
+    }
+    if mechanism == Mechanism::Rendezvous && !passage.real_time {
+        text += ", answered without real-time priority";
+    }
+    text
 }

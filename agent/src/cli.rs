@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
+use tuner::sync::SyncPlace;
 
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
@@ -33,6 +34,9 @@ pub enum Command {
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
     Journal(JournalArgs),
+    /// Sessions that run now: list, snapshot, switch a rule, stop
+    #[command(subcommand)]
+    Session(SessionCommand),
     /// Rules: list, show, new, check, plan, schema
     #[command(subcommand)]
     Rule(RuleCommand),
@@ -49,11 +53,19 @@ pub enum Command {
     Get(GetArgs),
     /// Write variables of a program
     Set(SetArgs),
+    /// Call a function of a program once
+    Call(CallArgs),
+    /// Change the code of a program: every change can be taken back with undo
+    Patch(PatchArgs),
     /// What works on this machine, and what would change it
     Doctor(DoctorArgs),
     /// The process that writes for a session; started by the agent itself, with its socket as standard input.
     #[command(hide = true)]
-    Actuator,
+    Actuator {
+        /// Prepare for changes at sync points.
+        #[arg(long)]
+        sync: bool,
+    },
 }
 
 /// `tuneagent ps`
@@ -123,7 +135,14 @@ pub struct UndoArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
     /// One change of one process, by its number in the journal; all of them without
+    #[arg(conflicts_with_all = ["last", "all"])]
     pub change: Option<u64>,
+    /// The newest change in force of each process, and no other
+    #[arg(long)]
+    pub last: bool,
+    /// All of them, newest first, which is meant without as well
+    #[arg(long, conflicts_with = "last")]
+    pub all: bool,
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,
@@ -134,6 +153,32 @@ pub struct UndoArgs {
 pub struct JournalArgs {
     /// A process of the program, its launcher, or the program's name; everything without
     pub target: Option<String>,
+}
+
+/// `tuneagent session ...`
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// The sessions of yours that run here, and their rules
+    List,
+    /// The report of a session as it is now, as JSON
+    Snapshot {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+    },
+    /// Let a rule do more or less from now on
+    Switch {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+        /// The rule
+        rule: String,
+        /// What it may do
+        mode: crate::control::Mode,
+    },
+    /// End a session as Ctrl-C does, and wait until it has ended
+    Stop {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+    },
 }
 
 /// `tuneagent rule ...`
@@ -277,6 +322,12 @@ pub struct SetArgs {
     /// Every copy, where several libraries have a variable of that name
     #[arg(long)]
     pub all_copies: bool,
+    /// Write when a process enters this function, or returns from it, and at no other instant
+    #[arg(long, value_name = "entry:FUNCTION|return:FUNCTION")]
+    pub at: Option<SyncPlace>,
+    /// How long to wait for that
+    #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
+    pub within: Duration,
     /// Only this process, not the whole job
     #[arg(long)]
     pub only: bool,
@@ -285,11 +336,104 @@ pub struct SetArgs {
     pub any_user: bool,
 }
 
+/// `tuneagent call`
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it calls
+    pub target: String,
+    /// The call, as 'f(1, 2.5, "text", true)'; module:f where several files have an f
+    pub call: String,
+    /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer, nothing
+    #[arg(long, value_name = "TYPE")]
+    pub returns: Option<String>,
+    /// How long to wait for it to return, at most 8s; it is never broken off
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
+    pub wait: Duration,
+    /// Only this thread may do it; else the first that can, the main thread before others
+    #[arg(long, value_name = "TID", requires = "only")]
+    pub thread: Option<i32>,
+    /// Only this process, not the whole job
+    #[arg(long)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent patch`
+#[derive(Debug, Args)]
+pub struct PatchArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it is changed
+    pub target: String,
+    /// What to change
+    #[command(subcommand)]
+    pub change: PatchCommand,
+    /// Only this process, not the whole job
+    #[arg(long, global = true)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long, global = true)]
+    pub any_user: bool,
+}
+
+/// `tuneagent patch TARGET ...`
+#[derive(Debug, Subcommand)]
+pub enum PatchCommand {
+    /// Every call of FUNCTION goes to WITH, which must take and return the same
+    Replace {
+        /// The function.
+        function: String,
+        /// The other one.
+        with: String,
+    },
+    /// CALL, as 'f(1, 2.5)', whenever FUNCTION is entered (or returns)
+    Insert {
+        /// What is called; constants are passed.
+        call: String,
+        /// Where.
+        function: String,
+        /// At its returns, not at its entry
+        #[arg(long = "return")]
+        at_return: bool,
+    },
+    /// Calls of FUNCTION are left out, everywhere or in one function
+    Remove {
+        /// The function.
+        function: String,
+        /// Only calls in this function
+        #[arg(long = "in", value_name = "FUNCTION")]
+        within: Option<String>,
+    },
+    /// An argument becomes VALUE before the function's body runs: numbers, `original`, + - * /, min max clamp
+    Argument {
+        /// As 'f(1)': argument 1, counted from 0.
+        argument: String,
+        /// As 'min(original, 64KiB)'.
+        value: String,
+        /// Its type, where the program has no debug information: bool, i8 ... u64, f32, f64
+        #[arg(long = "type", value_name = "TYPE")]
+        value_type: Option<String>,
+    },
+    /// Load a shared library
+    Load {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Bind all threads to CPUs
+    Affinity {
+        /// As '0-3,8'.
+        cpus: String,
+    },
+}
+
 /// `tuneagent doctor`
 #[derive(Debug, Args)]
 pub struct DoctorArgs {
     /// Also look at this program
     pub target: Option<String>,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.

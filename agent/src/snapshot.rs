@@ -64,8 +64,8 @@ pub struct ProcessView {
     pub functions: Vec<FunctionTotals>,
     /// Counters of the kernel, since the process started.
     pub counters: Option<Counters>,
-    /// Time inside MPI since the probes were armed, open calls included, in nanoseconds.
-    pub mpi_ns: u64,
+    /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` where MPI is not probed.
+    pub mpi_ns: Option<u64>,
     /// The last period; `None` before the first one ended, when it could not be measured, or when the process has ended.
     pub rates: Option<Rates>,
     /// The whole time that it was watched.

@@ -142,7 +142,12 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
         kind: kind as u8,
         index,
         width,
-        zero: 0,
+        // A variable is read where it lies; a register is the value.
+        reads: u8::from(matches!(
+            kind,
+            CaptureKind::VariableAtEntry | CaptureKind::VariableAtReturn
+        )),
+        ..Capture::default()
     };
     let nothing = Capture::default();
     let spec = ProbeSpec {

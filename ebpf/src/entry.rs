@@ -3,7 +3,12 @@
 use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Totals};
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
-use crate::{bytes, capture, emit, frames, maps, task, task::Task};
+use crate::{
+    bytes,
+    capture::{self, Moment},
+    emit, frames, maps, task,
+    task::Task,
+};
 
 /// One entry.
 pub fn run(ctx: &ProbeContext) -> Option<()> {
@@ -21,7 +26,13 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    let captured = capture::at_entry(ctx, spec, &task, probe);
+    let moment = Moment {
+        task: &task,
+        probe,
+        time_ns: now,
+    };
+    let captured = capture::at_entry(ctx, spec, &moment);
+    let mut is_nested = false;
     let thread = if spec.flags & SpecFlags::SPAN != 0 {
         maps::thread_or_new(task.key, task.process)
     } else {
@@ -38,7 +49,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
                 valid: captured.valid,
                 captures: captured.values,
             };
-            let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
+            is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
             count(ctx, spec, totals, is_nested);
             if !frames::push(thread, frame, spec.flags) {
                 maps::add(&totals.too_deep, 1);
@@ -52,7 +63,8 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             }
         }
     }
-    if spec.flags & SpecFlags::SEND_ENTRY != 0 {
+    // What a library calls within itself is no hit of it.
+    if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {
         emit::hit(&task, probe, HitKind::Entry, now, NO_DURATION, &captured);
     }
     Some(())

@@ -13,6 +13,7 @@ mod emit;
 mod entry;
 mod frames;
 mod maps;
+mod namespace;
 mod returns;
 mod task;
 

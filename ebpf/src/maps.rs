@@ -1,10 +1,12 @@
 //! The maps, and the one helper that turns a map's pointer into a reference.
 
-use abi::{Hit, Loss, ProbeSpec, Thread, Totals};
+use abi::{Hit, Loss, ProbeSpec, Text, Thread, Totals};
 use aya_ebpf::{
     macros::map,
-    maps::{Array, HashMap, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, PerCpuArray, RingBuf, ring_buf::RingBufEntry},
 };
+
+use crate::namespace::constant;
 
 /// What each probe does; the index is its cookie less one.
 #[map]
@@ -48,24 +50,6 @@ pub static LOSSES: PerCpuArray<u64> = PerCpuArray::with_max_entries(Loss::COUNT,
 /// Number of probes of one process in TOTALS; set at load.
 #[unsafe(no_mangle)]
 static PROBE_COUNT: u32 = 0;
-
-/// Device and inode of the agent's pid namespace, both 0 when it is the machine's first one; set at load.
-#[unsafe(no_mangle)]
-static NAMESPACE_DEVICE: u64 = 0;
-#[unsafe(no_mangle)]
-static NAMESPACE_INODE: u64 = 0;
-
-/// A value that the user side sets before the program is loaded.
-fn constant<T: Copy>(value: &'static T) -> T {
-    // SAFETY: `value` is a valid reference; the volatile read keeps the compiler from using the initial value.
-    unsafe { core::ptr::read_volatile(value) }
-}
-
-/// The pid namespace in which processes are numbered, as (device, inode); `None` for the machine's first one.
-pub fn namespace() -> Option<(u64, u64)> {
-    let inode = constant(&NAMESPACE_INODE);
-    (inode != 0).then(|| (constant(&NAMESPACE_DEVICE), inode))
-}
 
 /// The cell of a process and a probe.
 pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
@@ -133,4 +117,13 @@ pub fn send(hit: Hit) {
         }
         None => lost(Loss::RingFull),
     }
+}
+
+/// Room for a text in the ring, to be filled and submitted; its loss is counted.
+pub fn reserve_text() -> Option<RingBufEntry<Text>> {
+    let entry = HITS.reserve::<Text>(0);
+    if entry.is_none() {
+        lost(Loss::RingFull);
+    }
+    entry
 }

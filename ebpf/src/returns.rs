@@ -5,7 +5,7 @@ use abi::{HitKind, Loss, SpecFlags};
 use aya_ebpf::{EbpfContext, bindings::pt_regs, helpers::bpf_ktime_get_ns};
 
 use crate::{
-    capture::{self, Captured},
+    capture::{self, Captured, Moment},
     emit, frames, maps, task,
     task::Task,
 };
@@ -58,9 +58,16 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
             thread.closed_ns += duration;
         }
     }
-    if spec.flags & SpecFlags::SEND_RETURN != 0 {
+    // What a library calls within itself is no hit of it.
+    let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && frame.outermost == 0;
+    if spec.flags & SpecFlags::SEND_RETURN != 0 && !is_nested {
         let mut captured = Captured::of(frame.captures, frame.valid);
-        capture::at_return(&mut captured, regs, spec, &task, frame.probe);
+        let moment = Moment {
+            task: &task,
+            probe: frame.probe,
+            time_ns: now,
+        };
+        capture::at_return(&mut captured, regs, spec, &moment);
         emit::hit(&task, frame.probe, HitKind::Return, now, duration, &captured);
     }
     Some(())

@@ -3,11 +3,14 @@
 use abi::{Loss, ProbeSpec};
 use aya_ebpf::{
     EbpfContext,
-    bindings::{bpf_pidns_info, pt_regs},
-    helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_get_ns_current_pid_tgid},
+    bindings::pt_regs,
+    helpers::bpf_get_attach_cookie,
 };
 
-use crate::maps::{self, PROBES, PROCESSES, SITES};
+use crate::{
+    maps::{self, PROBES, PROCESSES, SITES},
+    namespace,
+};
 
 /// The current thread, if its process is watched.
 pub struct Task {
@@ -20,10 +23,7 @@ pub struct Task {
 impl Task {
     /// The current thread; `None` for processes that nobody asked about.
     pub fn current() -> Option<Task> {
-        let key = match maps::namespace() {
-            None => bpf_get_current_pid_tgid(),
-            Some((device, inode)) => in_namespace(device, inode)?,
-        };
+        let key = namespace::current()?;
         // SAFETY: values of this map are replaced by the user side alone, and a u32 is read in one piece.
         let process = unsafe { PROCESSES.get((key >> 32) as u32) }?;
         Some(Task {
@@ -41,14 +41,6 @@ impl Task {
     fn pid(&self) -> u64 {
         self.key >> 32
     }
-}
-
-fn in_namespace(device: u64, inode: u64) -> Option<u64> {
-    let mut info = bpf_pidns_info { pid: 0, tgid: 0 };
-    let size = size_of::<bpf_pidns_info>() as u32;
-    // SAFETY: `info` is on the stack and `size` is its size.
-    let failed = unsafe { bpf_get_ns_current_pid_tgid(device, inode, &raw mut info, size) };
-    (failed == 0).then_some(u64::from(info.tgid) << 32 | u64::from(info.pid))
 }
 
 /// Index of the probe's spec from the link's cookie; `None` when the kernel gives links no cookies.

@@ -1,8 +1,6 @@
 //! Values of metrics that are called, of ranges, of rows, and of earlier windows.
 
-use std::collections::BTreeMap;
-
-use crate::eval::{Context, boolean};
+use crate::eval::{Calls, Context, boolean};
 use crate::fold::for_each;
 use crate::measure::Measure;
 use crate::run::RunState;
@@ -90,7 +88,7 @@ impl<'a> Context<'a> {
         let Some(processes) = known else {
             return Value::none(format!("{} was not observed by its calls", measure.name()));
         };
-        let row = |calls: &Result<BTreeMap<String, f64>, String>| -> Cell {
+        let row = |calls: &Calls| -> Cell {
             let mut sum = 0.0;
             for (call, value) in calls.as_ref().map_err(String::clone)? {
                 let mut variables = self.variables.to_vec();
@@ -163,7 +161,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// What formulas see of the windows around theirs and inside it.
+    /// What formulas see beyond their own instance: of the windows around it and inside it, of all so far, at its borders.
     pub(crate) fn elsewhere(self, term: &Term) -> Value {
         let Some(window) = self.window else {
             return Value::none("no window has closed");
@@ -182,6 +180,15 @@ impl<'a> Context<'a> {
                 let row = |(index, past): (u64, &Past)| Some((index, past.metrics.get(*metric)?.1.clone()));
                 Value::Table(rows.filter_map(row).map(row_of).collect())
             }
+            Term::At { measure, probe } => {
+                let known = window.at_borders.get(&(*measure, *probe));
+                let never = || Value::none(format!("{} was not observed there", measure.name()));
+                known.cloned().unwrap_or_else(never)
+            }
+            Term::Run(place) => match self.memory.runs.get(*place) {
+                Some(run) => run.value(self),
+                None => Value::none("it is known only at the close of a window"),
+            },
             Term::InnerCount(place) => match inner(place) {
                 Ok(past) => Value::number(past.len() as f64),
                 Err(reason) => Value::none(reason),

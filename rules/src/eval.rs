@@ -13,7 +13,7 @@ use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::partial::{self, Content};
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, ProcessId, Scalar, Value, finite};
+use crate::value::{Cell, Key, ProcessId, Scalar, Time, Value, finite};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +35,8 @@ pub(crate) struct Around {
     pub(crate) data: WindowData,
 }
 
-/// For each process the change of a measure in each MPI function, or why it is not known.
-pub(crate) type CallsByProcess = BTreeMap<ProcessId, Result<BTreeMap<String, f64>, String>>;
+/// A measure for each MPI function that a process called, or the reason why it is not known.
+pub(crate) type Calls = Result<BTreeMap<String, f64>, String>;
 
 /// What is known of a closed window.
 #[derive(Clone, Debug)]
@@ -57,11 +57,13 @@ pub(crate) struct WindowData {
     pub(crate) at_borders: BTreeMap<(Measure, usize), Value>,
     /// Actual duration, in seconds, if both ends are known.
     pub(crate) duration: Result<f64, String>,
+    /// Where it began and ended in each process that hit its borders by itself.
+    pub(crate) own: BTreeMap<ProcessId, (Time, Time)>,
     /// For each role, the processes that were there from border to border.
     pub(crate) roles: Vec<BTreeSet<ProcessId>>,
     pub(crate) measures: BTreeMap<Measure, Value>,
     /// For each measure and process its change for each MPI function called, where formulas choose calls.
-    pub(crate) calls: BTreeMap<Measure, CallsByProcess>,
+    pub(crate) calls: BTreeMap<Measure, BTreeMap<ProcessId, Calls>>,
     /// For each probe its name and its hits by process.
     pub(crate) probes: Vec<(String, HitsByProcess)>,
     /// What was made of its hits.
@@ -115,6 +117,7 @@ impl Default for WindowData {
             inner: BTreeMap::new(),
             at_borders: BTreeMap::new(),
             duration: Err("it is not over".to_string()),
+            own: BTreeMap::new(),
             roles: Vec::new(),
             measures: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -211,15 +214,7 @@ impl<'a> Context<'a> {
             Term::Inner { .. } | Term::InnerCount(_) | Term::Enclosing { .. } | Term::EnclosingIndex(_) => {
                 self.elsewhere(&of.term)
             }
-            Term::At { measure, probe } => self.in_window(|window| {
-                let known = window.at_borders.get(&(*measure, *probe));
-                let never = || Value::none(format!("{} was not observed there", measure.name()));
-                known.cloned().unwrap_or_else(never)
-            }),
-            Term::Run(place) => match self.memory.runs.get(*place) {
-                Some(run) => run.value(self),
-                None => Value::none("it is known only at the close of a window"),
-            },
+            Term::At { .. } | Term::Run(_) => self.elsewhere(&of.term),
             Term::OfCalls { measure, filter } => self.of_calls(*measure, filter),
             Term::Original => Value::none("it is known only where it is passed"),
             Term::Fact(fact) => Value::Single(self.fact(*fact)),

@@ -66,6 +66,8 @@ pub struct PlannedProbe {
     pub function: String,
     /// It is off until a tune of the rule switches it on.
     pub off_at_first: bool,
+    /// A tune of the rule switches it.
+    pub is_switched: bool,
     /// What it must deliver.
     pub delivers: Delivery,
     /// What each [`crate::Observation::Hit`] brings along, in this order.
@@ -219,6 +221,7 @@ fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
         to: probe.to.clone(),
         function,
         off_at_first: false,
+        is_switched: false,
         delivers: Delivery::Nothing,
         captures: probe.reads.clone(),
     }
@@ -290,12 +293,12 @@ impl Plan {
                 },
                 range: change.range.as_ref().map(|(_, text)| text.clone()),
             }),
-            Deed::Enable { probe, .. } => {
+            Deed::Enable { probe, .. } | Deed::Disable { probe, .. } => {
                 if let Some(probe) = self.probes.get_mut(*probe) {
-                    probe.off_at_first = true;
+                    probe.is_switched = true;
+                    probe.off_at_first |= matches!(change.deed, Deed::Enable { .. });
                 }
             }
-            Deed::Disable { .. } => {}
             _ => self.actions.push(PlannedAction {
                 keyword,
                 target,

@@ -168,15 +168,6 @@ impl Borders {
     pub(crate) fn begins_at(&self) -> Option<usize> {
         self.from.iter().find_map(|begin| begin.probe())
     }
-
-    /// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window around.
-    pub(crate) fn may_end_at(&self, probe: usize) -> bool {
-        let mut found = false;
-        self.until.iter().for_each(|condition| {
-            condition.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
-        });
-        found
-    }
 }
 
 /// A fold of the values of a formula over every instance of a window since the beginning.
@@ -329,6 +320,11 @@ impl CheckedRule {
         RuleFile::parse(source)?
             .with_library(&shipped)?
             .check(&BTreeMap::new())
+    }
+
+    /// Some tune of it takes effect at a place in the program only.
+    pub fn waits_for_places(&self) -> bool {
+        self.tunes.iter().any(|tune| tune.at.is_some())
     }
 
     /// The rule's name.

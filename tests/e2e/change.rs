@@ -8,6 +8,7 @@ use std::time::Instant;
 use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::knobs::Knobs;
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, family, require};
 
@@ -191,5 +192,49 @@ fn every_way_of_leaving_puts_back_what_was_changed() -> Outcome {
     }
     job.open("stop")?;
     finish_pingpong(job, 6)?;
+    Ok(())
+}
+
+#[test]
+fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Outcome {
+    require!(Root, Cc);
+    let state = tempfile::tempdir()?;
+    let mut knobs = Knobs::start()?;
+    let pid = knobs.pid().to_string();
+    for value in ["knob=11", "knob=12", "rate=2.5"] {
+        let (code, text) = Agent::run_in(state.path(), &["set", &pid, value])?;
+        assert_eq!(code, 0, "{text}");
+    }
+    let seen = |knobs: &mut Knobs| -> Outcome<(serde_json::Value, serde_json::Value)> {
+        let values = knobs.values()?;
+        Ok((values["knob"].clone(), values["rate"].clone()))
+    };
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--last"])?;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(seen(&mut knobs)?, (12.into(), 1.5.into()));
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--last"])?;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(
+        seen(&mut knobs)?,
+        (11.into(), 1.5.into()),
+        "of several of one variable the newest"
+    );
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "1"])?;
+    assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
+    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all", "--last"])?;
+    assert_eq!(code, 2, "{text}");
+
+    let (code, text) = Agent::run_in(state.path(), &["journal", &pid])?;
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "change 2  knob 11 -> 12  taken back",
+        "change 3  rate 1.5 -> 2.5  taken back",
+        "by hand, for root, plain write, the program was not held",
+        "set by hand",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
     Ok(())
 }

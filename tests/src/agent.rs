@@ -43,6 +43,11 @@ pub struct Agent {
 impl Agent {
     /// `tuneagent attach PID --plain --json FILE FLAGS…`
     pub fn attach(pid: u32, flags: &[&str]) -> Outcome<Agent> {
+        Agent::attach_in(None, pid, flags)
+    }
+
+    /// The same, with the journals in `state`.
+    pub fn attach_in(state: Option<&Path>, pid: u32, flags: &[&str]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = folder.path().join("report.json");
         let mut arguments = vec![
@@ -53,7 +58,7 @@ impl Agent {
         ];
         arguments.push(report.to_string_lossy().into_owned());
         arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
-        Agent::start(arguments, folder)
+        Agent::start(arguments, folder, state)
     }
 
     /// Any command of the agent.
@@ -61,6 +66,7 @@ impl Agent {
         Agent::start(
             arguments.iter().map(|word| (*word).to_owned()).collect(),
             tempfile::tempdir()?,
+            None,
         )
     }
 
@@ -84,7 +90,8 @@ impl Agent {
         Agent::run_in(tempfile::tempdir()?.path(), arguments)
     }
 
-    fn start(arguments: Vec<String>, folder: TempDir) -> Outcome<Agent> {
+    fn start(arguments: Vec<String>, folder: TempDir, state: Option<&Path>) -> Outcome<Agent> {
+        let state = state.unwrap_or(folder.path());
         let binary = binary()?;
         let mut command = Command::new("setpriv");
         command
@@ -93,7 +100,7 @@ impl Agent {
             .args(arguments.iter().map(OsStr::new));
         // A state folder of its own: journals of tests must not mix with each other, nor with the user's.
         command
-            .env("TUNEAGENT_STATE_DIR", folder.path())
+            .env("TUNEAGENT_STATE_DIR", state)
             .env("XDG_STATE_HOME", folder.path())
             .env("XDG_RUNTIME_DIR", folder.path());
         command

@@ -25,6 +25,8 @@ pub enum Need {
     Cc,
     /// a C++ compiler
     Cxx,
+    /// the kernel's own record of what a program did
+    Strace,
 }
 
 /// Leaves the test (successfully, but visibly) when this machine lacks something that it needs.
@@ -67,6 +69,7 @@ fn is_met(need: Need) -> bool {
         Need::Lammps => finds("lmp") && crate::lammps::example().is_some(),
         Need::Cc => finds("cc"),
         Need::Cxx => finds("c++"),
+        Need::Strace => finds("strace"),
     }
 }
 
@@ -78,6 +81,7 @@ fn said(need: Need) -> &'static str {
         Need::Lammps => "LAMMPS (packages lammps, lammps-examples)",
         Need::Cc => "a C compiler (package gcc)",
         Need::Cxx => "a C++ compiler (package g++)",
+        Need::Strace => "strace (package strace)",
     }
 }
 

@@ -17,44 +17,62 @@ const FLAGS: [&str; 5] = ["-O1", "-g", "-Wall", "-Wextra", "-Werror"];
 
 /// An MPI program, for one MPI.
 pub fn mpi(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
-    compiled(&format!("{name}.c"), mpi.compiler())
+    compiled(&format!("{name}.c"), mpi.compiler(), &["-lm"])
+}
+
+/// An MPI program on the small master/worker library `mw`.
+pub fn master_worker(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
+    built(&[&format!("{name}.c"), "mw.c"], mpi.compiler(), &["-lm"])
 }
 
 /// A C program without MPI.
 pub fn c(name: &str) -> Outcome<PathBuf> {
-    compiled(&format!("{name}.c"), "cc")
+    compiled(&format!("{name}.c"), "cc", &[])
 }
 
 /// A C++ program.
 pub fn cxx(name: &str) -> Outcome<PathBuf> {
-    compiled(&format!("{name}.cc"), "c++")
+    compiled(&format!("{name}.cc"), "c++", &[])
 }
 
-fn compiled(source: &str, compiler: &str) -> Outcome<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("programs")
-        .join(source);
-    let text = fs::read(&source).while_(source.display())?;
+/// A C program with OpenMP.
+pub fn openmp(name: &str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), "cc", &["-fopenmp"])
+}
+
+fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
+    built(&[source], compiler, more)
+}
+
+/// The first source names the program.
+fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
+    let sources: Vec<PathBuf> = sources.iter().map(|source| folder.join(source)).collect();
     let mut hasher = DefaultHasher::new();
-    (&text, compiler, FLAGS).hash(&mut hasher);
+    for source in &sources {
+        fs::read(source).while_(source.display())?.hash(&mut hasher);
+    }
+    (compiler, FLAGS, more).hash(&mut hasher);
     let folder = target_folder()?.join("programs");
     fs::create_dir_all(&folder).while_(folder.display())?;
-    let name = source.file_stem().unwrap_or_default().to_string_lossy();
+    let name = sources.first().and_then(|source| source.file_stem());
+    let name = name.unwrap_or_default().to_string_lossy();
     let program = folder.join(format!("{name}-{compiler}-{:016x}", hasher.finish()));
     if !program.exists() {
-        compile(compiler, &source, &program)?;
+        compile(compiler, more, &sources, &program)?;
     }
     Ok(program)
 }
 
 /// Into a file of its own, then renamed: tests compile at the same time, and half a program must not be run.
-fn compile(compiler: &str, source: &Path, program: &Path) -> Outcome {
+fn compile(compiler: &str, more: &[&str], sources: &[PathBuf], program: &Path) -> Outcome {
     let folder = program.parent().unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new().prefix("draft").tempdir_in(folder)?;
     let output = draft.path().join("program");
     let run = Command::new(compiler)
         .args(FLAGS)
-        .arg(source)
+        .args(sources)
+        .args(more)
         .arg("-o")
         .arg(&output)
         .output()
@@ -63,7 +81,7 @@ fn compile(compiler: &str, source: &Path, program: &Path) -> Outcome {
         let said = String::from_utf8_lossy(&run.stderr);
         return Err(Problem::new(format!(
             "{compiler} did not compile {}:\n{said}",
-            source.display()
+            program.display()
         )));
     }
     fs::rename(&output, program).while_(program.display())

@@ -6,17 +6,25 @@
 //! [`variable::Location`] (which bytes a name means: a claim) → [`slot::Slot`] (validated) →
 //! [`writer::Writer`] (the lock and the journal) → [`writer::Receipt`].
 //!
-//! Only [`mod@write`] writes into another process. [`actuator`] is all of it behind a stream, in a process of
+//! A change may wait for its instant: [`sync`]. Only [`mod@write`] writes into another process. [`actuator`] is all of it behind a stream, in a process of
 //! its own.
 //!
-//! Not here: rules, probes, the decision to write. Unsafe code is in `sys` alone.
+//! Not here: rules, probes, the decision to write. Unsafe code is in `sys` and `ptrace/sys` alone.
 #![deny(unsafe_code)]
+#![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "what changes code is used on x86-64 only")
+)]
+pub mod action;
 pub mod actuator;
 pub mod address;
+pub mod arch;
+mod arena;
 pub mod catalog;
 pub mod clock;
 pub mod code;
 pub mod dwarf;
+pub mod expression;
 pub mod function;
 pub mod image;
 pub mod journal;
@@ -26,11 +34,16 @@ pub mod maps;
 pub mod memory;
 pub mod module;
 pub mod path;
+mod place;
 pub mod process;
+pub mod ptrace;
+#[cfg(target_arch = "x86_64")]
+mod remote;
 pub mod slot;
 pub mod space;
 pub mod spelling;
 pub mod symbol;
+pub mod sync;
 mod sys;
 pub mod value;
 pub mod variable;

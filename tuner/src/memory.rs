@@ -73,9 +73,10 @@ impl Memory {
     }
 }
 
-/// Opens /proc/PID/mem and then checks that the process is still the one meant: only in this order does the
+/// Refuses programs with rights of their own, opens /proc/PID/mem and then checks that the process is still the one meant: only in this order does the
 /// handle belong to it for certain.
 pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError> {
+    pid.refuse_privileged()?;
     let path = pid.proc_path("mem");
     let file = options
         .open(&path)

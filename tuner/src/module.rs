@@ -24,8 +24,8 @@ use crate::process::Pid;
 pub enum ModuleError {
     /// The file is not reachable under any name.
     #[error(
-        "cannot open {path} as process {pid} has it loaded (replaced or deleted since, or not permitted): root can reach \
-         it through /proc/{pid}/map_files"
+        "cannot open {path} as process {pid} has it loaded (replaced or deleted since, or not permitted): CAP_CHECKPOINT_RESTORE \
+         reaches it through /proc/{pid}/map_files"
     )]
     Unreachable {
         /// The process.

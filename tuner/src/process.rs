@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -65,12 +66,25 @@ pub enum ProcessError {
     /// The kernel does not let us.
     #[error(
         "process {pid} belongs to {user}: not permitted to look into it (only its owner, where the kernel's Yama \
-         scope allows it, and root may)"
+         scope allows it, and root may){}", without(.missing)
     )]
     NotPermitted {
         /// Its number.
         pid: i32,
         /// Its owner.
+        user: String,
+        /// The capabilities that would permit it and that this process does not have.
+        missing: Vec<&'static str>,
+    },
+    /// It was started with more rights than its user has: looking into it would hand them on.
+    #[error(
+        "process {pid} ({user}) was started with rights that its user does not have (a set-uid or set-gid program, or one \
+         with file capabilities): it is never looked into"
+    )]
+    Privileged {
+        /// The process.
+        pid: Pid,
+        /// The user that it runs as.
         user: String,
     },
     /// /proc holds something else than it should.
@@ -81,6 +95,13 @@ pub enum ProcessError {
         /// What went wrong.
         source: io::Error,
     },
+}
+
+fn without(missing: &[&str]) -> String {
+    match missing {
+        [] => String::new(),
+        missing => format!("; missing: {}", missing.join(", ")),
+    }
 }
 
 /// A process, not only its number: a number that is used again belongs to a process with another start time.
@@ -119,6 +140,32 @@ impl Pid {
         let status = read_text(self.number, "status")?;
         let tracer = status_numbers(&status, "TracerPid:").next();
         Ok(tracer.filter(|tracer| *tracer != 0))
+    }
+
+    /// Refuses a program with more rights than its user has. The kernel says in the auxiliary vector (AT_SECURE) that it
+    /// started it so; a user who differs from the real one, or capabilities of one who is not root, tell the same of what came
+    /// later. (Capabilities in a user namespace of its own, as in rootless containers, are none here.) What cannot be read
+    /// here cannot be looked into anyway.
+    pub(crate) fn refuse_privileged(self) -> Result<(), ProcessError> {
+        let status = read_text(self.number, "status")?;
+        let differ = |key| {
+            let mut ids = status_numbers(&status, key);
+            let real = ids.next();
+            ids.any(|id| Some(id) != real)
+        };
+        let is_secure = fs::read(self.proc_path("auxv")).is_ok_and(|vector| secure_in(&vector));
+        let is_root = status_numbers(&status, "Uid:").next() == Some(0);
+        let has_capabilities = !is_root && has_capabilities(&status) && self.shares_user_namespace();
+        if is_secure || has_capabilities || differ("Uid:") || differ("Gid:") {
+            let user = owner(self.number);
+            return Err(ProcessError::Privileged { pid: self, user });
+        }
+        Ok(())
+    }
+
+    fn shares_user_namespace(self) -> bool {
+        let theirs = fs::read_link(self.proc_path("ns/user"));
+        theirs.is_ok_and(|theirs| fs::read_link("/proc/self/ns/user").is_ok_and(|ours| ours == theirs))
     }
 
     /// What a failed look into /proc means for a process that has been there.
@@ -273,6 +320,11 @@ impl Stat {
     }
 }
 
+fn has_capabilities(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+    line.is_some_and(|mask| mask.trim().chars().any(|digit| digit != '0'))
+}
+
 fn status_numbers<'a>(status: &'a str, key: &str) -> impl Iterator<Item = i32> + 'a {
     let line = status
         .lines()
@@ -305,10 +357,10 @@ fn split_zero(bytes: Vec<u8>) -> Vec<String> {
 fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError {
     match source.kind() {
         io::ErrorKind::NotFound => ProcessError::NotFound { pid },
-        io::ErrorKind::PermissionDenied => ProcessError::NotPermitted {
-            pid,
-            user: owner(pid),
-        },
+        io::ErrorKind::PermissionDenied => {
+            let file = path.as_ref().file_name().unwrap_or_default();
+            ProcessError::not_permitted(pid, &file.to_string_lossy())
+        }
         // ESRCH: it ended between opening the file and reading it.
         _ if source.raw_os_error() == Some(libc::ESRCH) => ProcessError::NotFound { pid },
         _ => ProcessError::Io {
@@ -316,6 +368,42 @@ fn io_error(pid: i32, path: impl AsRef<Path>, source: io::Error) -> ProcessError
             source,
         },
     }
+}
+
+impl ProcessError {
+    /// The kernel refused `file` of /proc/PID. All files there ask for the right to trace; memory and environment are
+    /// private to their owner on top.
+    pub(crate) fn not_permitted(pid: i32, file: &str) -> ProcessError {
+        let held = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+        let private = matches!(file, "mem" | "environ");
+        let needed = [
+            ("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE, true),
+            (
+                "CAP_DAC_READ_SEARCH",
+                CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE,
+                private,
+            ),
+        ];
+        let is_missing = |(_, any_of, asked): &(_, CapabilitySet, bool)| *asked && !held.intersects(*any_of);
+        ProcessError::NotPermitted {
+            pid,
+            user: owner(pid),
+            missing: needed
+                .into_iter()
+                .filter(is_missing)
+                .map(|(name, ..)| name)
+                .collect(),
+        }
+    }
+}
+
+/// Whether an auxiliary vector, pairs of words, says AT_SECURE.
+fn secure_in(vector: &[u8]) -> bool {
+    let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
+    let mut pairs = vector
+        .chunks_exact(16)
+        .map(|pair| (word(&pair[..8]), word(&pair[8..])));
+    pairs.any(|(key, value)| key == libc::AT_SECURE && value != 0)
 }
 
 fn owner(pid: i32) -> String {
@@ -354,6 +442,21 @@ mod tests {
         assert_eq!(error.to_string(), "there is no process 2147483647 here");
         assert!(Process::open(-5).is_err());
         assert!(Process::open(0).is_err());
+    }
+
+    #[test]
+    fn a_program_with_rights_of_its_own_is_told_by_its_auxiliary_vector() {
+        let vector = |pairs: &[(u64, u64)]| -> Vec<u8> {
+            let words = pairs.iter().flat_map(|(key, value)| [*key, *value]);
+            words.flat_map(u64::to_le_bytes).collect()
+        };
+        assert!(secure_in(&vector(&[(6, 4096), (libc::AT_SECURE, 1), (0, 0)])));
+        assert!(!secure_in(&vector(&[
+            (6, libc::AT_SECURE),
+            (libc::AT_SECURE, 0),
+            (0, 0)
+        ])));
+        assert!(!secure_in(&[23, 0, 0]));
     }
 
     proptest! {

@@ -102,6 +102,14 @@ pub enum SlotError {
     },
 }
 
+/// What was validated is not there any more.
+#[derive(Debug, Error)]
+#[error("`{symbol}` in {path} is no longer where it was: nothing was written")]
+pub struct UnloadedError {
+    symbol: String,
+    path: String,
+}
+
 fn candidates(size: u64) -> String {
     let fitting = ValueType::ALL
         .iter()
@@ -122,6 +130,7 @@ pub struct Slot {
     location: Location,
     value_type: ValueType,
     handle: File,
+    may_override: bool,
 }
 
 impl Slot {
@@ -129,7 +138,7 @@ impl Slot {
     pub fn validate(location: &Location, stated: Option<ValueType>) -> Result<Slot, SlotError> {
         let mut location = location.clone();
         // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
-        let handle = memory::open(location.pid(), OpenOptions::new().read(true).write(true))?;
+        let (handle, may_override) = open(location.pid())?;
         let pid = location.pid();
         if let Some(tracer) = pid
             .tracer()?
@@ -151,6 +160,7 @@ impl Slot {
             location,
             value_type,
             handle,
+            may_override,
         };
         slot.check_build_id()?;
         Ok(slot)
@@ -184,8 +194,36 @@ impl Slot {
         Ok(followed(&self.location, &self.handle)? == self.location.address)
     }
 
+    /// For a write that had to wait: a library may have been unloaded since, or memory given back, and something else mapped in
+    /// its place. The program's own variables are there as long as the handle is good for anything.
+    pub(crate) fn check_again(&self) -> Result<(), UnloadedError> {
+        if self.stays() {
+            return Ok(());
+        }
+        let unloaded = || UnloadedError {
+            symbol: self.location.symbol.clone(),
+            path: self.location.module.path.clone(),
+        };
+        let maps = read_maps(self.pid()).map_err(|_| unloaded())?;
+        let checked = match self.location.chain {
+            Some(_) => check_reached(&self.location, &maps),
+            None => check_mapping(&self.location, &maps),
+        };
+        checked.map_err(|_| unloaded())
+    }
+
+    /// It is a variable of the program itself, reached through no pointer.
+    pub(crate) fn stays(&self) -> bool {
+        self.location.module.is_executable && self.location.chain.is_none()
+    }
+
     pub(crate) fn handle(&self) -> &File {
         &self.handle
+    }
+
+    /// Whether the handle may be written through, which overrides page protection.
+    pub(crate) fn may_override(&self) -> bool {
+        self.may_override
     }
 
     /// The file's identity must also be what is in memory: the inode says that the file is the same, this
@@ -203,6 +241,22 @@ impl Slot {
             _ => Err(module_gone(module)),
         }
     }
+}
+
+/// For writing where that is permitted (one's own processes; others with CAP_DAC_OVERRIDE), else for reading: data is
+/// then stored without the handle.
+fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
+    match memory::open(pid, OpenOptions::new().read(true).write(true)) {
+        Err(ProcessError::NotPermitted { .. }) => {
+            memory::open(pid, OpenOptions::new().read(true)).map(|handle| (handle, false))
+        }
+        result => result.map(|handle| (handle, true)),
+    }
+}
+
+/// For the actions on code. With [`open`] the one place where the memory of another process is opened for writing.
+pub(crate) fn open_for_code(pid: Pid) -> Result<(File, bool), ProcessError> {
+    open(pid)
 }
 
 fn module_gone(module: &Module) -> SlotError {

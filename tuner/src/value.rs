@@ -79,7 +79,7 @@ impl Bytes {
         &self.bytes[..usize::from(self.length)]
     }
 
-    fn word(&self) -> u64 {
+    pub(crate) fn word(&self) -> u64 {
         u64::from_le_bytes(self.bytes)
     }
 }

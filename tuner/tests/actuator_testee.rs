@@ -1,17 +1,76 @@
 //! The actuator as a process of its own, for crash tests: serves the stream that it was given as its standard
 //! input, and kills itself at the instant it was told to.
 //!
-//! Arguments: none, or `after-intent N` / `after-write N` to die at the N-th time that instant is reached.
+//! Arguments: none, or `after-intent N` / `after-write N` / `underway N` to die at the N-th time that instant is reached; or
+//! `sync HOW` to have a rendezvous without a kernel side, which does with every action what HOW says.
 
 use std::env;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
-use tuner::actuator::{ServeOptions, serve};
+use tuner::actuator::{RendezvousSource, ServeOptions, serve};
+use tuner::sync::{Action, Held, HoldRequest, Passage, Progress, Rendezvous, Ticket};
 use tuner::writer::Hooks;
+
+static HOW: OnceLock<String> = OnceLock::new();
+
+/// Holds nobody: the action is called when it is asked how it stands.
+struct Scripted {
+    action: Option<Action>,
+}
+
+impl Rendezvous for Scripted {
+    fn arm(&mut self, _: &HoldRequest, action: Action) -> Result<Ticket, String> {
+        self.action = Some(action);
+        Ok(Ticket(0))
+    }
+
+    fn progress(&mut self, _: Ticket) -> Progress {
+        let passage = Passage {
+            hits: 3,
+            misses: 2,
+            hold_ns: 25_000,
+            thread: 7,
+            ..Passage::default()
+        };
+        let mut call = || {
+            if let Some(action) = self.action.take() {
+                action(&Held { thread: 7 });
+            }
+        };
+        match HOW.get().map(String::as_str) {
+            Some("done") => {
+                call();
+                Progress::Done(passage)
+            }
+            Some("late") => {
+                call();
+                Progress::Late(passage)
+            }
+            Some("missed") => Progress::Missed(passage),
+            // A file that appears stands for the program that comes by.
+            Some(gate) if Path::new(gate).exists() => {
+                call();
+                Progress::Done(passage)
+            }
+            _ => Progress::Pending(Passage::default()),
+        }
+    }
+
+    fn disarm(&mut self, _: Ticket) -> Progress {
+        self.action = None;
+        Progress::Pending(Passage::default())
+    }
+
+    fn store_refusal(&self) -> Option<&str> {
+        Some("there is no kernel side")
+    }
+}
 
 static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
 
@@ -22,21 +81,34 @@ fn die_when_due() {
     }
 }
 
+fn scripted() -> Result<Box<dyn Rendezvous>, String> {
+    Ok(Box::new(Scripted { action: None }))
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let mut hooks = Hooks::default();
     if let [instant, count] = &arguments[..] {
         LEFT.store(count.parse().unwrap_or(u32::MAX), Ordering::Relaxed);
         match instant.as_str() {
+            "sync" => drop(HOW.set(count.clone())),
             "after-intent" => hooks.after_intent = die_when_due,
             "after-write" => hooks.after_write = die_when_due,
+            "underway" => hooks.underway = die_when_due,
             _ => return ExitCode::from(2),
         }
     }
     let Ok(stream) = std::io::stdin().as_fd().try_clone_to_owned() else {
         return ExitCode::FAILURE;
     };
-    match serve(UnixStream::from(stream), ServeOptions { hooks }) {
+    match serve(
+        UnixStream::from(stream),
+        ServeOptions {
+            hooks,
+            rendezvous: HOW.get().map(|_| scripted as RendezvousSource),
+            ..ServeOptions::default()
+        },
+    ) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

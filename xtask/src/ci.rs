@@ -5,7 +5,8 @@
 //!
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
-//! build, each fuzz target for five minutes instead of seconds, and the law of the rule language on many more streams.
+//! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
+//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -84,8 +85,25 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             }),
         ),
         (
+            "changes of running programs, long",
+            Box::new(move || {
+                let mut tests = cargo(root, "test --quiet --package tuneagent-tuner --test suite");
+                run(tests.env("TUNEAGENT_LONG", "1"))
+            }),
+        ),
+        (
             "release build",
             Box::new(move || run(&mut cargo(root, "build --quiet --release -p tuneagent"))),
+        ),
+        (
+            "a thousand changes at sync points, each case",
+            Box::new(move || {
+                let mut command = cargo(
+                    root,
+                    "test --release --package tuneagent --test sync -- --nocapture",
+                );
+                run(command.env("TUNEAGENT_LONG", "1"))
+            }),
         ),
         (
             "whole programs, release",

@@ -1,9 +1,11 @@
 //! The project's own chores, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `demo` shows the product on a real program. Nothing here is
+//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `bench` measures, `demo` shows the
+//! product on a real program. Nothing here is
 //! part of the product, and nothing of the product depends on it.
 
+mod bench;
 mod ci;
 mod demo;
 mod ebpf;
@@ -23,6 +25,7 @@ cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; 
 cargo xtask test [--long]                                 everything that continuous integration checks
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
 cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
+cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 
@@ -35,6 +38,7 @@ fn main() -> ExitCode {
         Some((&"test", rest)) => ci::main(rest),
         Some((&"fuzz", rest)) => fuzz::main(rest),
         Some((&"docs", rest)) => docs(rest),
+        Some((&"bench", rest)) => bench::main(rest),
         Some((&"demo", rest)) => demo::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");

@@ -2,12 +2,13 @@
 
 use std::{io, time::Duration};
 
-use rustix::process::{getpid, setpriority_process};
+use rustix::process::{geteuid, getpid, setpriority_process};
 
 use super::target;
 use crate::{
     actuator::Actuator,
     cli::AttachArgs,
+    control::Control,
     discover::{Job, Scout},
     evidence::Sampler,
     exit::{Failure, Outcome},
@@ -27,8 +28,9 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn run(args: AttachArgs) -> Outcome {
     let typed = args
         .pid
-        .clone()
-        .or_else(|| args.target.clone())
+        .as_ref()
+        .or(args.target.as_ref())
+        .cloned()
         .unwrap_or_default();
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &typed, args.any_user)?;
@@ -37,17 +39,28 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         bindings: &args.bindings,
     };
     let mut rules = RuleBook::load(&args.rules, settings, args.apply.as_deref())?;
+    let asks_for_rules = args.rules.iter().any(|name| name != "none");
     if job.members.iter().all(|member| member.mpi.is_none())
         && args.probe.is_empty()
         && rules.wanted().is_empty()
+        && !asks_for_rules
     {
         return Err(no_mpi(&job));
     }
     let missing = rights::missing_to_probe();
-    if !missing.is_empty() {
+    if !missing.is_empty() && !args.probe.is_empty() {
         return Err(not_permitted(&job, &missing));
     }
+    let mut notes = super::history::left_behind(&job, &typed);
+    if args.apply.is_some() {
+        notes.extend(rules.never_applying().into_iter().map(only_advises));
+    }
+    let all = (!missing.is_empty()).then(|| missing_rights(&missing));
+    let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
+    let cannot_probe = lines.next();
+    notes.extend(lines);
     let options = Options {
+        notes,
         typed,
         applies: args.apply.is_some(),
         keep: args.keep,
@@ -55,6 +68,8 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         plain: args.plain,
         probe: args.probe,
         force_tracefs: args.tracefs,
+        cannot_probe,
+        asks_for_rules,
     };
     let host = crate::discover::host();
     let outputs = Outputs::open(args.json.as_deref(), args.metrics, &host)?;
@@ -66,16 +81,30 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         )?);
     }
     if let Err(error) = raise_priority() {
-        tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks");
+        tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks: CAP_SYS_NICE is missing");
     }
+    let control = control_socket();
     let actuator = options
         .applies
-        .then(|| Actuator::start(options.keep))
+        .then(|| Actuator::start(options.keep, rules.waits_for_places()))
         .transpose()
         .map_err(Failure::not_there)?;
     let session = Session::arm(job, scout, rules, outputs, options)?;
-    rights::drop_right_to_write().map_err(Failure::not_permitted)?;
-    session.run(actuator)
+    rights::only_look().map_err(Failure::not_permitted)?;
+    session.run(actuator, control)
+}
+
+fn only_advises(rule: impl std::fmt::Display) -> String {
+    format!(
+        "{rule} only advises: it changes code or loads libraries, and such rules apply when named: --apply={rule}"
+    )
+}
+
+/// Without one the session runs all the same.
+fn control_socket() -> Option<Control> {
+    Control::open()
+        .inspect_err(|error| tracing::warn!(%error, "the session has no control socket"))
+        .ok()
 }
 
 /// Runs this process before busy ranks, so that it is there when something is to be done.
@@ -88,6 +117,17 @@ pub(crate) fn with_sudo(arguments: &str) -> String {
     let program =
         std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
     format!("sudo {program} {arguments}")
+}
+
+/// The command for the user that runs this one: journals and sockets are each user's own.
+pub(crate) fn as_we_are(arguments: &str) -> String {
+    let with_sudo = with_sudo(arguments);
+    if geteuid().is_root() {
+        return with_sudo;
+    }
+    with_sudo
+        .strip_prefix("sudo ")
+        .map_or(with_sudo.clone(), str::to_owned)
 }
 
 /// The command that was typed, with the rights.
@@ -120,14 +160,20 @@ fn no_mpi(job: &Job) -> Failure {
     ))
 }
 
+/// What is missing, and the commands that would have it.
+fn missing_rights(missing: &[&str]) -> String {
+    format!(
+        "probes need {}, which this process does not have\nwith them: {}\nor once, for one's own programs: {}",
+        missing.join(", "),
+        with_sudo_again(),
+        rights::give_command(),
+    )
+}
+
 /// What is missing, the command that has it, and what /proc alone tells.
 fn not_permitted(job: &Job, missing: &[&str]) -> Failure {
     let mut lines = vec![
-        format!(
-            "probes need {}, which this process does not have",
-            missing.join(", ")
-        ),
-        format!("with them: {}", with_sudo_again()),
+        missing_rights(missing),
         String::new(),
         "what /proc alone tells:".to_owned(),
     ];

@@ -1,25 +1,35 @@
 //! `tuneagent get` and `tuneagent set`: variables, by hand, in every process of a job.
 
+use std::{collections::BTreeMap, time::Duration};
+
 use tuner::{
-    actuator::{ClientError, RefusalKind, SetCommand},
+    actuator::{ArmCommand, ClientError, RefusalKind, SetCommand},
     dwarf::{Kind, Leaf},
     process::Pid,
     space::AddressSpace,
+    sync::SyncPlace,
     value::{Value, ValueType},
     variable::{FollowError, Location, VariableName},
+    writer::Receipt,
 };
 
 use super::target;
 use crate::{
-    actuator::Actuator,
+    actuator::{Actuator, passage_text},
     cli::{GetArgs, SetArgs},
-    discover::{Member, Scout},
+    discover::{Job, Member, Scout},
     exit::{Code, Failure, Outcome},
+    rights,
 };
+
+/// How often it is asked whether the processes were where they are to be written.
+const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 pub(super) fn get(args: &GetArgs) -> Outcome {
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
+    // Files that only more rights can open are open by now.
+    rights::only_look().map_err(Failure::not_permitted)?;
     let mut found = false;
     for member in &job.members {
         for variable in &args.variables {
@@ -130,34 +140,20 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
     let value_type = args.value_type.as_deref().map(parse_type).transpose()?;
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
-    let only = args.only.then(|| target::pid(&args.target)).transpose()?;
-    let processes: Vec<&Member> = job
-        .members
-        .iter()
-        .filter(|member| only.is_none_or(|pid| member.process.pid.number == pid))
-        .collect();
-    if processes.is_empty() {
-        return Err(Failure::not_there(format!(
-            "{} is no rank of its job; leave --only out",
-            args.target
-        )));
+    let processes = members(&job, &args.target, args.only)?;
+    let mut actuator = Actuator::start(true, args.at.is_some()).map_err(Failure::not_there)?;
+    rights::only_look().map_err(Failure::not_permitted)?;
+    let mut hand = ByHand {
+        actuator: &mut actuator,
+        args,
+        value_type,
+        failed: None,
+    };
+    match &args.at {
+        None => hand.set_at_once(&processes),
+        Some(place) => hand.set_at(&processes, place)?,
     }
-    let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
-    let mut failed = None;
-    for member in processes {
-        for (variable, value) in &args.assignments {
-            for module in copies(member, variable, args.all_copies) {
-                let order = Order {
-                    variable,
-                    module,
-                    value,
-                    value_type,
-                };
-                let done = set_one(&mut actuator, member.process.pid, order);
-                failed = failed.or(done.err());
-            }
-        }
-    }
+    let failed = hand.failed;
     actuator.finish().map_err(Failure::no)?;
     match failed {
         None => Ok(Code::Done),
@@ -168,12 +164,20 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
     }
 }
 
-/// What is to be written.
-struct Order<'a> {
-    variable: &'a str,
-    module: Option<String>,
-    value: &'a str,
-    value_type: Option<ValueType>,
+/// All processes of the job, or only the one that was named.
+pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<&'a Member>, Failure> {
+    let only = only.then(|| target::pid(target)).transpose()?;
+    let members: Vec<&Member> = job
+        .members
+        .iter()
+        .filter(|member| only.is_none_or(|pid| member.process.pid.number == pid))
+        .collect();
+    if members.is_empty() {
+        return Err(Failure::not_there(format!(
+            "{target} is no rank of its job; leave --only out"
+        )));
+    }
+    Ok(members)
 }
 
 /// The modules in which the variable is written: the one that is meant, or every one that has a copy.
@@ -193,46 +197,108 @@ fn copies(member: &Member, variable: &str, all: bool) -> Vec<Option<String>> {
     }
 }
 
-fn set_one(actuator: &mut Actuator, pid: Pid, order: Order<'_>) -> Result<(), Code> {
-    let variable = order.variable;
-    let written = actuator.client.set(SetCommand {
-        pid,
-        variable: variable.to_owned(),
-        module: order.module,
-        value: order.value.to_owned(),
-        value_type: order.value_type,
-        expect_old: None,
-        why: vec!["set by hand".into()],
-        rule: None,
-    });
-    // Set by hand is meant to stay: the user is the guard.
-    let written = written.and_then(|receipt| {
-        if let Some(change) = receipt.change {
-            actuator.client.confirm(pid, change)?;
+/// What is set by one command.
+struct ByHand<'a> {
+    actuator: &'a mut Actuator,
+    args: &'a SetArgs,
+    value_type: Option<ValueType>,
+    failed: Option<Code>,
+}
+
+impl ByHand<'_> {
+    fn set_at_once(&mut self, processes: &[&Member]) {
+        for (pid, variable, command) in self.commands(processes) {
+            let written = self.actuator.client.set(command);
+            self.tell(pid, &variable, written);
         }
-        Ok(receipt)
-    });
-    match written {
-        Ok(receipt) => {
-            let show = |bytes| {
-                Value::from_bytes(receipt.value_type, bytes)
-                    .map_or_else(|_| "?".into(), |value| value.to_string())
-            };
-            match receipt.change {
-                Some(change) => say!(
-                    "{pid:>8}  {variable} {} -> {} ({}), change {change}; back: tuneagent undo {pid} {change}",
-                    show(receipt.old),
-                    show(receipt.new),
-                    receipt.value_type.name(),
-                ),
-                None => say!("{pid:>8}  {variable} is {} already", show(receipt.old)),
+    }
+
+    /// All wait at once: each process reaches the place when it does.
+    fn set_at(&mut self, processes: &[&Member], place: &SyncPlace) -> Result<(), Failure> {
+        let mut waiting = BTreeMap::new();
+        for (pid, variable, set) in self.commands(processes) {
+            let armed = self.actuator.client.arm(ArmCommand {
+                set,
+                at: place.clone(),
+                within_ms: u64::try_from(self.args.within.as_millis()).unwrap_or(u64::MAX),
+                answer_ns_max: None,
+            });
+            match armed {
+                Ok(ticket) => drop(waiting.insert(ticket, (pid, variable))),
+                Err(error) => self.tell(pid, &variable, Err(error)),
             }
-            Ok(())
         }
-        Err(error) => {
-            eprintln!("tuneagent: {error}");
-            Err(code(&error))
+        while !waiting.is_empty() {
+            std::thread::sleep(COLLECT_EVERY);
+            for (ticket, result) in self.actuator.client.collect().map_err(Failure::no)?.finished {
+                if let Some((pid, variable)) = waiting.remove(&ticket) {
+                    self.tell(pid, &variable, result.map_err(ClientError::Refused));
+                }
+            }
         }
+        Ok(())
+    }
+
+    fn commands(&self, processes: &[&Member]) -> Vec<(Pid, String, SetCommand)> {
+        let mut commands = Vec::new();
+        for member in processes {
+            let pid = member.process.pid;
+            for (variable, value) in &self.args.assignments {
+                for module in copies(member, variable, self.args.all_copies) {
+                    let command = SetCommand {
+                        pid,
+                        variable: variable.clone(),
+                        module,
+                        value: value.clone(),
+                        value_type: self.value_type,
+                        expect_old: None,
+                        why: vec!["set by hand".into()],
+                        rule: None,
+                    };
+                    commands.push((pid, variable.clone(), command));
+                }
+            }
+        }
+        commands
+    }
+
+    fn tell(&mut self, pid: Pid, variable: &str, written: Result<Receipt, ClientError>) {
+        // Set by hand is meant to stay: the user is the guard.
+        let written = written.and_then(|receipt| {
+            if let Some(change) = receipt.change {
+                self.actuator.client.confirm(pid, change)?;
+            }
+            Ok(receipt)
+        });
+        match written {
+            Ok(receipt) => say!("{pid:>8}  {variable} {}", self.done(pid, &receipt)),
+            Err(error) => {
+                eprintln!("tuneagent: {error}");
+                self.failed = self.failed.or(Some(code(&error)));
+            }
+        }
+    }
+
+    fn done(&self, pid: Pid, receipt: &Receipt) -> String {
+        let show = |bytes| {
+            Value::from_bytes(receipt.value_type, bytes)
+                .map_or_else(|_| "?".into(), |value| value.to_string())
+        };
+        let Some(change) = receipt.change else {
+            return format!("is {} already", show(receipt.old));
+        };
+        let how = match (&self.args.at, &receipt.passage) {
+            (Some(place), Some(passage)) => {
+                format!(", {}", passage_text(place, receipt.mechanism, passage))
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{} -> {} ({}), change {change}{how}; back: tuneagent undo {pid} {change}",
+            show(receipt.old),
+            show(receipt.new),
+            receipt.value_type.name(),
+        )
     }
 }
 
@@ -248,7 +314,7 @@ pub(super) fn code(error: &ClientError) -> Code {
     }
 }
 
-fn parse_type(text: &str) -> Result<ValueType, Failure> {
+pub(super) fn parse_type(text: &str) -> Result<ValueType, Failure> {
     ValueType::ALL
         .iter()
         .copied()

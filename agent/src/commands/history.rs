@@ -1,21 +1,24 @@
 //! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
 
 use tuner::{
-    actuator::Farewell,
-    journal::{Change, StateDir, Status},
+    actuator::{ClientError, Farewell, RefusalKind},
+    journal::{Change, Hold, StateDir, Status},
     process::Pid,
-    value::{Bytes, Value, ValueType},
+    sync::SyncPlace,
 };
 
 use super::target;
 use crate::{
-    actuator::Actuator,
+    actuator::{Actuator, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
-    discover::Scout,
+    discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
+    format::plural,
+    rights,
 };
 
 pub(super) fn journal(args: &JournalArgs) -> Outcome {
+    rights::only_look().map_err(Failure::not_permitted)?;
     let state = StateDir::usual().map_err(Failure::not_there)?;
     let mut histories = state.histories().map_err(Failure::not_there)?;
     if let Some(target) = &args.target {
@@ -56,21 +59,30 @@ fn print(change: &Change) {
     let intent = &change.intent;
     let program = intent.target.executable.rsplit('/').next().unwrap_or("?");
     say!(
-        "{}  {program} {}  change {}  {} {} -> {}  {}",
+        "{}  {program} {}  change {}  {}  {}",
         intent.at.wall,
         intent.target.pid,
         intent.change,
-        intent.symbol,
-        show(intent.value_type, intent.old),
-        show(intent.value_type, intent.new),
+        intent.deed,
         status(change),
     );
     let by = intent
         .rule
         .as_ref()
         .map_or_else(|| "by hand".to_owned(), |rule| format!("by the rule {rule}"));
-    say!("    {by}, for {}", intent.who.user);
+    let hold = change.hold.map_or_else(String::new, |hold| {
+        format!(", {}", said(&hold, intent.deed.sync()))
+    });
+    say!("    {by}, for {}{hold}", intent.who.user);
     intent.why.iter().for_each(|why| say!("    {why}"));
+}
+
+/// How it was written, in words.
+fn said(hold: &Hold, place: Option<&SyncPlace>) -> String {
+    match (place, &hold.passage) {
+        (Some(place), Some(passage)) => passage_text(place, hold.mechanism, passage),
+        _ => hold_text(hold.mechanism, hold.hold_ns),
+    }
 }
 
 fn status(change: &Change) -> String {
@@ -79,6 +91,7 @@ fn status(change: &Change) -> String {
         Status::Pending => "begun; undo finds out whether it was written".into(),
         Status::Applied => format!("in force{confirmed}"),
         Status::Failed => "not written".into(),
+        Status::Done => format!("returned {}", change.result.as_deref().unwrap_or("?")),
         Status::RevertPending => "being taken back".into(),
         Status::Reverted => "taken back".into(),
         Status::ChangedSince => "changed by the program since".into(),
@@ -86,27 +99,20 @@ fn status(change: &Change) -> String {
     }
 }
 
-fn show(of: ValueType, bytes: Bytes) -> String {
-    Value::from_bytes(of, bytes).map_or_else(|_| "?".into(), |value| value.to_string())
-}
-
 pub(super) fn undo(args: &UndoArgs) -> Outcome {
     let pid = target::pid(&args.target)?;
     let mut scout = Scout::default();
     let job = target::job(&mut scout, &args.target, args.any_user)?;
-    let mut actuator = Actuator::start(true).map_err(Failure::not_there)?;
+    let mut actuator = Actuator::start(true, true).map_err(Failure::not_there)?;
+    rights::only_look().map_err(Failure::not_permitted)?;
     let mut all = Farewell::default();
     for member in &job.members {
         let number = member.process.pid;
         let undone = match args.change {
-            Some(change) if number.number == pid => {
-                actuator.client.undo(number, change).map(|undone| Farewell {
-                    undone: vec![(number, undone)],
-                    ..Farewell::default()
-                })
-            }
+            Some(change) if number.number == pid => one(&mut actuator, number, change),
             // A change has a number in its own process only.
             Some(_) => continue,
+            None if args.last => last(&mut actuator, number),
             None => actuator.client.undo_all(number),
         };
         match undone {
@@ -124,6 +130,61 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
     }
     actuator.finish().map_err(Failure::no)?;
     say(&all)
+}
+
+fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<Farewell, ClientError> {
+    let undone = actuator.client.undo(pid, change)?;
+    Ok(Farewell {
+        undone: vec![(pid, undone)],
+        ..Farewell::default()
+    })
+}
+
+/// The newest change of a process that is in force. One that a crash left undecided is settled by trying, and may turn out
+/// never to have been written; then it is the one before.
+fn last(actuator: &mut Actuator, pid: Pid) -> Result<Farewell, ClientError> {
+    let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
+    let standing = state.history(pid).map(|history| history.standing());
+    for change in standing.map_err(|error| ClientError::Io(std::io::Error::other(error)))? {
+        match one(actuator, pid, change.intent.change) {
+            Err(ClientError::Refused(refusal))
+                if refusal.kind == RefusalKind::Refused && change.status != Status::Applied => {}
+            result => return result,
+        }
+    }
+    Ok(Farewell::default())
+}
+
+/// What earlier sessions left in the processes of a job, a line each: what was to stay, and what a crash left behind.
+pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
+    let Ok(state) = StateDir::usual() else {
+        return Vec::new();
+    };
+    let standing: Vec<Change> = job
+        .members
+        .iter()
+        .filter_map(|member| state.history(member.process.pid).ok())
+        .flat_map(|history| history.standing())
+        .collect();
+    let kept = standing.iter().filter(|change| change.confirmed).count();
+    let lost = standing.len() - kept;
+    let command = super::as_we_are(&format!("undo {typed}"));
+    let line =
+        |number, what: &str| format!("note: {} {what}. Take back: {command}", plural(number, "change"));
+    let mut lines = Vec::new();
+    if lost > 0 {
+        lines.push(line(
+            lost,
+            "of an earlier session that did not end as it should, or still runs, may be in force",
+        ));
+    }
+    if kept > 0 {
+        lines.push(line(
+            kept,
+            "of earlier sessions, left in place on purpose, in force",
+        ));
+    }
+    lines
 }
 
 fn say(farewell: &Farewell) -> Outcome {

@@ -6,13 +6,15 @@ mod doctor;
 mod explain;
 mod graph;
 mod history;
+mod patch;
 mod ps;
 mod replay;
 mod rule;
+mod session;
 mod symbols;
 mod target;
 
-pub(crate) use attach::with_sudo;
+pub(crate) use attach::{as_we_are, with_sudo};
 
 use crate::{
     cli::{Cli, Command},
@@ -21,19 +23,23 @@ use crate::{
 
 /// Runs what was asked for.
 pub fn run(cli: Cli) -> Outcome {
+    crate::rights::begin().map_err(Failure::not_permitted)?;
     match cli.command {
         Command::Ps(args) => ps::run(&args),
         Command::Attach(args) => attach::run(args),
         Command::Undo(args) => history::undo(&args),
         Command::Journal(args) => history::journal(&args),
+        Command::Session(command) => session::run(&command),
         Command::Rule(command) => rule::run(&command),
         Command::Replay(args) => replay::run(&args),
         Command::Explain { id } => explain::run(&id),
         Command::Symbols(args) => symbols::run(&args),
         Command::Get(args) => by_hand::get(&args),
         Command::Set(args) => by_hand::set(&args),
+        Command::Call(args) => patch::call(&args),
+        Command::Patch(args) => patch::patch(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::Actuator => crate::actuator::serve()
+        Command::Actuator { sync } => crate::actuator::serve(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),
     }

@@ -6,8 +6,9 @@ use crate::{
     cli::PsArgs,
     discover::{ProcessTable, launcher_above},
     evidence::{Counters, Sampler, available},
-    exit::{Code, Outcome},
+    exit::{Code, Failure, Outcome},
     format::percent,
+    rights,
 };
 
 /// A process that neither runs nor waits for this share of a CPU is idle.
@@ -49,6 +50,7 @@ impl Program {
 }
 
 pub(super) fn run(args: &PsArgs) -> Outcome {
+    rights::only_look().map_err(Failure::not_permitted)?;
     let table = ProcessTable::read();
     let mut samplers: Vec<(i32, Sampler, Counters)> = table
         .iter()

@@ -21,23 +21,33 @@ pub(super) fn pid(target: &str) -> Result<i32, Failure> {
 /// The job of TARGET.
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
     let job = scout.job_of(pid(target)?).map_err(failure)?;
-    let Some(first) = job.members.first() else {
+    if job.members.is_empty() {
         return Err(Failure::not_there(format!(
             "no process of {target} could be looked into"
         )));
-    };
-    may_look(&first.process, &job.program(), any_user)?;
+    }
+    for member in &job.members {
+        may_look(&member.process, &job.program(), any_user)?;
+    }
     Ok(job)
 }
 
-/// Programs of other users need an extra word.
+/// Programs of other users need an extra word, and rights of the caller's own.
 pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Result<(), Failure> {
     let caller = rights::caller();
-    if process.uid == caller || any_user {
+    if process.uid == caller || (any_user && !rights::is_lent()) {
         return Ok(());
     }
+    let why = if rights::is_lent() {
+        format!(
+            "the capabilities of tuneagent's file are lent for one's own programs\nas root: {}",
+            super::attach::with_sudo_again()
+        )
+    } else {
+        "--any-user says that this is meant".to_owned()
+    };
     Err(Failure::not_permitted(format!(
-        "{program} (process {}) belongs to {}, not to {}: --any-user says that this is meant",
+        "{program} (process {}) belongs to {}, not to {}: {why}",
         process.pid,
         process.user(),
         tuner::who::user_name(caller),
@@ -45,22 +55,23 @@ pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Resu
 }
 
 pub(super) fn failure(error: DiscoverError) -> Failure {
-    if !is_not_permitted(&error) {
-        return Failure::not_there(error);
+    match of_process(&error) {
+        Some(ProcessError::NotPermitted { .. }) if !geteuid().is_root() => {
+            Failure::not_permitted(format!("{error}\nas root: {}", super::attach::with_sudo_again()))
+        }
+        Some(ProcessError::NotPermitted { .. } | ProcessError::Privileged { .. }) => {
+            Failure::not_permitted(error)
+        }
+        _ => Failure::not_there(error),
     }
-    if geteuid().is_root() {
-        return Failure::not_permitted(error);
-    }
-    Failure::not_permitted(format!("{error}\nas root: {}", super::attach::with_sudo_again()))
 }
 
-fn is_not_permitted(error: &DiscoverError) -> bool {
-    let process = match error {
+pub(in crate::commands) fn of_process(error: &DiscoverError) -> Option<&ProcessError> {
+    match error {
         DiscoverError::Process(process)
         | DiscoverError::Space(
             SpaceError::Process(process) | SpaceError::Memory(MemoryError::Process(process)),
-        ) => process,
-        DiscoverError::Space(_) | DiscoverError::NoRanks { .. } => return false,
-    };
-    matches!(process, ProcessError::NotPermitted { .. })
+        ) => Some(process),
+        DiscoverError::Space(_) | DiscoverError::NoRanks { .. } => None,
+    }
 }

@@ -22,13 +22,18 @@ const GROUP: &str = "tuneagent";
 /// An event of tracefs with a program attached. Dropping it detaches and removes the event.
 #[derive(Debug)]
 pub struct TracefsLink {
-    event: Option<OwnedFd>,
+    event: Option<(OwnedFd, Option<OwnedFd>)>,
     name: String,
     root: Tracefs,
 }
 
 impl TracefsLink {
-    pub(super) fn attach(program: BorrowedFd<'_>, request: &LinkRequest) -> io::Result<TracefsLink> {
+    /// With a cookie the program is told it at every hit; the whole event has one.
+    pub(super) fn attach(
+        program: BorrowedFd<'_>,
+        request: &LinkRequest,
+        cookie: Option<u64>,
+    ) -> io::Result<TracefsLink> {
         static SEQUENCE: AtomicU32 = AtomicU32::new(0);
         let number = SEQUENCE.fetch_add(1, Ordering::Relaxed);
         let mut link = TracefsLink {
@@ -51,7 +56,7 @@ impl TracefsLink {
                 .join("id"),
         )?;
         let id = id.trim().parse().map_err(io::Error::other)?;
-        link.event = Some(sys::attach_tracepoint(id, program)?);
+        link.event = Some(sys::attach_tracepoint(id, program, cookie)?);
         Ok(link)
     }
 

@@ -82,7 +82,16 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
             sys::link_uprobe_multi(program, &path, &offsets, &cookies, request.at == At::Return, pid)
                 .map(Link::Multi)
         }
-        LinkKind::Tracefs => TracefsLink::attach(program, request).map(Link::Tracefs),
+        LinkKind::Tracefs => TracefsLink::attach(program, request, None).map(Link::Tracefs),
+    }
+}
+
+/// As [`attach`], for sites that are all of one probe: its cookie is told on every kernel that has cookies at all (5.15).
+pub(super) fn attach_one(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequest) -> io::Result<Link> {
+    let cookie = request.sites.first().map(|site| u64::from(site.probe) + 1);
+    match kind {
+        LinkKind::UprobeMulti { .. } => attach(kind, program, request),
+        LinkKind::Tracefs => TracefsLink::attach(program, request, cookie).map(Link::Tracefs),
     }
 }
 

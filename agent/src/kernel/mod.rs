@@ -1,13 +1,17 @@
 //! The kernel side, as the agent sees it: load the BPF object, attach its two programs to functions, read what they
 //! aggregated, receive what they send.
 //!
-//! Nothing here knows of MPI, rules or ranks: a probe is a number, a process a slot.
+//! Nothing here knows of MPI, rules or ranks: a probe is a number, a process a slot. [`Holds`] is an object of its own, which
+//! the actuator loads when an action is to wait for a sync point.
 
 mod fallback;
+mod holds;
 mod links;
 mod object;
+mod program;
 mod sys;
 
 pub use fallback::TracefsLink;
+pub use holds::{Holds, Records, set_real_time};
 pub use links::{At, Link, LinkKind, LinkRequest, Site};
-pub use object::{Kernel, KernelError, LoadOptions, read_hit};
+pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_text};

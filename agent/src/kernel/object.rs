@@ -2,13 +2,11 @@
 //! program for a `uprobe_multi` link yet).
 
 use std::{
-    collections::HashSet,
-    ffi::CString,
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, OwnedFd},
 };
 
-use abi::{Hit, Loss, ProbeSpec, Thread, Totals};
+use abi::{Hit, Loss, ProbeSpec, Text, Thread, Totals};
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
@@ -16,6 +14,7 @@ use aya::{
 
 use super::{
     links::{self, At, Link, LinkKind, LinkRequest},
+    program::{ProgramText, data, load_error, missing, pid_namespace},
     sys,
 };
 
@@ -80,7 +79,7 @@ struct Programs {
 /// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
 pub struct Kernel {
     maps: Ebpf,
-    cells: sys::Cells,
+    cells: sys::Cells<Totals>,
     programs: Programs,
     kind: LinkKind,
     options: LoadOptions,
@@ -235,31 +234,17 @@ pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
+/// Reads a captured text out of what the ring buffer holds; `None` when its size is not a text's.
+pub fn read_text(bytes: &[u8]) -> Option<Text> {
+    bytemuck::try_pod_read_unaligned(bytes).ok()
+}
+
 /// What is not there any more need not be removed.
 fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
     match result {
         Err(MapError::KeyNotFound) | Ok(()) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-fn missing(name: &str) -> KernelError {
-    KernelError::Object(format!("the map {name} is not in the object"))
-}
-
-fn load_error(error: aya::EbpfError) -> KernelError {
-    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
-    while let Some(cause) = source {
-        if let Some(io) = cause.downcast_ref::<io::Error>()
-            && io.kind() == io::ErrorKind::PermissionDenied
-        {
-            return KernelError::Permission(io::Error::from_raw_os_error(
-                io.raw_os_error().unwrap_or(libc::EPERM),
-            ));
-        }
-        source = cause.source();
-    }
-    KernelError::Object(error.to_string())
 }
 
 /// The programs, loaded for the kind of links that this kernel has. One without `uprobe_multi` may refuse its attach
@@ -274,67 +259,14 @@ fn programs(maps: &Ebpf, force_tracefs: bool) -> Result<(Programs, LinkKind), Ke
     Ok((load_programs(maps, 0)?, LinkKind::Tracefs))
 }
 
-/// Parses the object a second time and loads its programs with this attach type, bound to the maps that aya made.
 fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<Programs, KernelError> {
-    let broken = |error: &dyn std::fmt::Display| KernelError::Object(error.to_string());
-    let mut object = aya_obj::Object::parse(OBJECT).map_err(|error| broken(&error))?;
-    let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
-    let definitions = object.maps.clone();
-    let descriptors: Vec<(&str, RawFd, &aya_obj::Map)> = definitions
-        .iter()
-        .filter_map(|(name, map)| {
-            Some((
-                name.as_str(),
-                data(maps.map(name)?)?.fd().as_fd().as_raw_fd(),
-                map,
-            ))
-        })
-        .collect();
-    object
-        .relocate_maps(descriptors.into_iter(), &text)
-        .map_err(|error| broken(&error))?;
-    object.relocate_calls(&text).map_err(|error| broken(&error))?;
-    let load = |name: &'static str| {
-        let program = object.programs.get(name).ok_or_else(|| missing(name))?;
-        let function = object
-            .functions
-            .get(&program.function_key())
-            .ok_or_else(|| missing(name))?;
-        let license = CString::from(program.license.as_c_str());
-        sys::load_program(&function.instructions, &license, name, attach_type).map_err(|(source, log)| {
-            if source.kind() == io::ErrorKind::PermissionDenied && log.is_empty() {
-                KernelError::Permission(source)
-            } else {
-                KernelError::Verifier {
-                    program: name,
-                    source,
-                    log,
-                }
-            }
-        })
-    };
+    let text = ProgramText::parse(OBJECT, maps)?;
+    let load = |name| text.load(name, attach_type);
     Ok(Programs {
         entry: load("entry")?,
         returns: load("returns")?,
         leaves: load("leaves")?,
     })
-}
-
-fn data(map: &Map) -> Option<&MapData> {
-    match map {
-        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::RingBuf(data) => Some(data),
-        _ => None,
-    }
-}
-
-/// Device and inode of our pid namespace; zeros in the machine's first one, whose numbers are the kernel's own.
-fn pid_namespace() -> (u64, u64) {
-    use std::os::unix::fs::MetadataExt;
-    const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
-    match std::fs::metadata("/proc/self/ns/pid") {
-        Ok(namespace) if namespace.ino() != FIRST_NAMESPACE => (namespace.dev(), namespace.ino()),
-        _ => (0, 0),
-    }
 }
 
 /// The records as aya wants them: it asks for a marker trait of its own, on types of ours.

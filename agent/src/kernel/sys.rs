@@ -1,20 +1,26 @@
-//! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi` links, and
-//! perf events on a tracepoint. Each has a safe face. The links go away once aya has them (0.16).
-#![allow(unsafe_code, reason = "raw bpf(2) and perf_event_open(2)")]
+//! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi` links, perf
+//! events on a tracepoint, maps as shared memory, and real-time priority. Each has a safe face. The links go away once aya
+//! has them (0.16).
+#![allow(
+    unsafe_code,
+    reason = "raw bpf(2), perf_event_open(2), mmap(2) and sched_setscheduler(2)"
+)]
 
 use std::{
     ffi::CStr,
     io,
+    marker::PhantomData,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr::NonNull,
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use abi::Totals;
 use aya_obj::generated::bpf_insn;
 
 const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_BTF_LOAD: libc::c_int = 18;
 const BPF_LINK_CREATE: libc::c_int = 28;
+const BPF_PERF_EVENT: u32 = 41;
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
@@ -42,9 +48,39 @@ struct ProgLoad {
     prog_name: [u8; 16],
     prog_ifindex: u32,
     expected_attach_type: u32,
+    prog_btf_fd: u32,
+    func_info_rec_size: u32,
+    func_info: u64,
+    func_info_cnt: u32,
+    line_info_rec_size: u32,
+    line_info: u64,
+    line_info_cnt: u32,
+    attach_btf_id: u32,
 }
 
-const _: () = assert!(size_of::<ProgLoad>() == 72 && size_of::<LinkCreateUprobeMulti>() == 64);
+const _: () = assert!(size_of::<ProgLoad>() == 112 && size_of::<LinkCreateUprobeMulti>() == 64);
+
+#[repr(C)]
+#[derive(Default)]
+struct BtfLoad {
+    btf: u64,
+    btf_log_buf: u64,
+    btf_size: u32,
+    btf_log_size: u32,
+    btf_log_level: u32,
+    /// Without it the struct would end in padding, which the kernel wants to be zero.
+    zero: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LinkCreatePerfEvent {
+    prog_fd: u32,
+    target_fd: u32,
+    attach_type: u32,
+    flags: u32,
+    cookie: u64,
+}
 
 #[repr(C)]
 struct LinkCreateUprobeMulti {
@@ -99,74 +135,131 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<()>() as u64
 }
 
-/// The cells of a mappable array of [`Totals`], read as shared memory: no system call for each cell.
+/// The records of a mappable array, as shared memory: no system call for each.
 #[derive(Debug)]
-pub(super) struct Cells {
+pub(super) struct Cells<T> {
     first: NonNull<AtomicU64>,
     words: usize,
+    may_write: bool,
+    _record: PhantomData<T>,
 }
 
-// SAFETY: the memory is only read, with atomic loads, and stays mapped as long as the value lives.
-unsafe impl Send for Cells {}
+// SAFETY: the memory is only touched with atomic operations, and stays mapped as long as the value lives.
+unsafe impl<T> Send for Cells<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Cells<T> {}
 
-impl Cells {
-    const WORDS_PER_CELL: usize = size_of::<Totals>() / size_of::<u64>();
+impl<T: bytemuck::Pod> Cells<T> {
+    const WORDS_PER_CELL: usize = size_of::<T>() / size_of::<u64>();
 
-    pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells> {
-        let words = cells as usize * Self::WORDS_PER_CELL;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let address = unsafe {
-            rustix::mm::mmap(
-                std::ptr::null_mut(),
-                words * size_of::<u64>(),
-                rustix::mm::ProtFlags::READ,
-                rustix::mm::MapFlags::SHARED,
-                array,
-                0,
-            )
-        }?;
-        let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Cells { first, words })
+    /// To read.
+    pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
+        Cells::map_for(array, cells, rustix::mm::ProtFlags::READ)
     }
 
-    pub(super) fn get(&self, index: usize) -> Option<Totals> {
+    /// To read and write.
+    pub(super) fn map_writable(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
+        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
+        Cells::map_for(array, cells, protection)
+    }
+
+    fn map_for(array: BorrowedFd<'_>, cells: u32, protection: rustix::mm::ProtFlags) -> io::Result<Cells<T>> {
+        const { assert!(size_of::<T>().is_multiple_of(size_of::<u64>()) && align_of::<T>() <= 8) };
+        let words = cells as usize * Self::WORDS_PER_CELL;
+        let (bytes, shared) = (words * size_of::<u64>(), rustix::mm::MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
+        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, shared, array, 0) }?;
+        let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Cells {
+            first,
+            words,
+            may_write: protection.contains(rustix::mm::ProtFlags::WRITE),
+            _record: PhantomData,
+        })
+    }
+
+    /// A record, word by word.
+    pub(super) fn get(&self, index: usize) -> Option<T> {
         let start = index.checked_mul(Self::WORDS_PER_CELL)?;
         if start + Self::WORDS_PER_CELL > self.words {
             return None;
         }
-        let mut words = [0_u64; Self::WORDS_PER_CELL];
+        let mut record = T::zeroed();
+        let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut record));
         for (place, word) in words.iter_mut().enumerate() {
             // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
             *word = unsafe { self.first.add(start + place).as_ref() }.load(Ordering::Relaxed);
         }
-        Some(bytemuck::cast(words))
+        Some(record)
+    }
+
+    /// One word of a record, to change; `None` where the records may only be read.
+    pub(super) fn word(&self, index: usize, word: usize) -> Option<&AtomicU64> {
+        let place = index.checked_mul(Self::WORDS_PER_CELL)?.checked_add(word)?;
+        if !self.may_write || word >= Self::WORDS_PER_CELL || place >= self.words {
+            return None;
+        }
+        // SAFETY: within the mapping, by the check above; it lives as long as `self`, and the kernel's side changes the word
+        // in one piece.
+        Some(unsafe { self.first.add(place).as_ref() })
     }
 }
 
-impl Drop for Cells {
+impl<T> Drop for Cells<T> {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map` mapped, and nothing borrows from it.
+        // SAFETY: exactly what `map_for` mapped, and nothing borrows from it.
         let _ = unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), self.words * size_of::<u64>()) };
     }
 }
 
+/// What a program is loaded from.
+pub(super) struct Text<'a> {
+    pub(super) instructions: &'a [bpf_insn],
+    pub(super) license: &'a CStr,
+    pub(super) name: &'a str,
+    pub(super) attach_type: u32,
+    /// The types of its functions: `bpf_loop` asks for them.
+    pub(super) types: Option<Types<'a>>,
+}
+
+/// The types of a program's functions.
+pub(super) struct Types<'a> {
+    /// What [`load_btf`] gave.
+    pub(super) btf: BorrowedFd<'a>,
+    /// One record for each function.
+    pub(super) functions: &'a [u8],
+    /// Bytes of a record.
+    pub(super) record_size: usize,
+}
+
+/// Loads type information.
+pub(super) fn load_btf(bytes: &[u8]) -> io::Result<OwnedFd> {
+    let attr = BtfLoad {
+        btf: address(bytes),
+        btf_size: u32::try_from(bytes.len()).map_err(io::Error::other)?,
+        ..BtfLoad::default()
+    };
+    bpf(BPF_BTF_LOAD, &attr)
+}
+
 /// Loads a program of the kprobe kind. On refusal the verifier's words come back with the error.
-pub(super) fn load_program(
-    instructions: &[bpf_insn],
-    license: &CStr,
-    name: &str,
-    attach_type: u32,
-) -> Result<OwnedFd, (io::Error, String)> {
+pub(super) fn load_program(text: &Text<'_>) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgLoad {
         prog_type: BPF_PROG_TYPE_KPROBE,
-        insn_cnt: u32::try_from(instructions.len()).unwrap_or(u32::MAX),
-        insns: address(instructions),
-        license: address(license),
-        expected_attach_type: attach_type,
+        insn_cnt: u32::try_from(text.instructions.len()).unwrap_or(u32::MAX),
+        insns: address(text.instructions),
+        license: address(text.license),
+        expected_attach_type: text.attach_type,
         ..ProgLoad::default()
     };
-    let length = name.len().min(attr.prog_name.len() - 1);
-    attr.prog_name[..length].copy_from_slice(&name.as_bytes()[..length]);
+    let length = text.name.len().min(attr.prog_name.len() - 1);
+    attr.prog_name[..length].copy_from_slice(&text.name.as_bytes()[..length]);
+    if let Some(types) = &text.types {
+        attr.prog_btf_fd = types.btf.as_raw_fd() as u32;
+        attr.func_info = address(types.functions);
+        attr.func_info_rec_size = types.record_size as u32;
+        attr.func_info_cnt = (types.functions.len() / types.record_size.max(1)) as u32;
+    }
     let first = match bpf(BPF_PROG_LOAD, &attr) {
         Ok(program) => return Ok(program),
         Err(error) => error,
@@ -211,8 +304,13 @@ pub(super) fn link_uprobe_multi(
     bpf(BPF_LINK_CREATE, &attr)
 }
 
-/// Runs a program at every hit of a tracepoint, whichever process hits it.
-pub(super) fn attach_tracepoint(id: u64, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// Runs a program at every hit of a tracepoint, whichever process hits it. With a cookie the program is told it at each hit
+/// (kernels since 5.15); what comes back beside the event keeps it attached.
+pub(super) fn attach_tracepoint(
+    id: u64,
+    program: BorrowedFd<'_>,
+    cookie: Option<u64>,
+) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
     let attr = PerfEventAttr {
         kind: PERF_TYPE_TRACEPOINT,
         size: size_of::<PerfEventAttr>() as u32,
@@ -233,14 +331,49 @@ pub(super) fn attach_tracepoint(id: u64, program: BorrowedFd<'_>) -> io::Result<
             PERF_FLAG_FD_CLOEXEC,
         )
     })?;
-    for (request, argument) in [
-        (PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()),
-        (PERF_EVENT_IOC_ENABLE, 0),
-    ] {
-        // SAFETY: both requests take an integer; the descriptors are open.
-        if unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } < 0 {
-            return Err(io::Error::last_os_error());
+    let link = match cookie {
+        None => {
+            ioctl(&event, PERF_EVENT_IOC_SET_BPF, program.as_raw_fd())?;
+            None
         }
+        Some(cookie) => {
+            let attr = LinkCreatePerfEvent {
+                prog_fd: program.as_raw_fd() as u32,
+                target_fd: event.as_raw_fd() as u32,
+                attach_type: BPF_PERF_EVENT,
+                flags: 0,
+                cookie,
+            };
+            Some(bpf(BPF_LINK_CREATE, &attr)?)
+        }
+    };
+    ioctl(&event, PERF_EVENT_IOC_ENABLE, 0)?;
+    Ok((event, link))
+}
+
+fn ioctl(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_int) -> io::Result<()> {
+    // SAFETY: both requests of our callers take an integer; the descriptors are open.
+    if unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } < 0 {
+        return Err(io::Error::last_os_error());
     }
-    Ok(event)
+    Ok(())
+}
+
+/// Gives a thread of ours the lowest real-time priority, which is above everything ordinary; or takes it away again.
+pub(super) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> io::Result<()> {
+    let (policy, priority) = if real_time {
+        (libc::SCHED_FIFO, 1)
+    } else {
+        (libc::SCHED_OTHER, 0)
+    };
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: `parameters` is a live struct of the type that the call reads.
+    let failed =
+        unsafe { libc::sched_setscheduler(thread.as_raw_nonzero().get(), policy, &raw const parameters) };
+    if failed != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }

@@ -47,6 +47,16 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether a call of it hands over nothing for sending, whatever it is called with.
+    pub fn sends_nothing(&self) -> bool {
+        // Persistent requests and operations on one element send what no count and datatype of theirs tell.
+        const UNTOLD: [&str; 4] = ["Start", "Startall", "Fetch_and_op", "Compare_and_swap"];
+        match self.bytes {
+            Some(bytes) => bytes.kind == BytesKind::Posted,
+            None => !self.has_large_count && !UNTOLD.contains(&self.stem),
+        }
+    }
+
     /// The name that users know, such as `MPI_Send`.
     pub fn name(&self) -> String {
         format!("MPI_{}", self.stem)
@@ -249,6 +259,17 @@ mod tests {
         );
         assert_eq!(find("MPI_Barrier_c"), None);
         assert_eq!(find("MPI_Wtime"), None);
+    }
+
+    #[test]
+    fn what_sends_nothing_is_told_from_what_is_not_known() {
+        let nothing = |name| find(name).map(|(function, _)| function.sends_nothing());
+        for name in ["MPI_Recv", "MPI_Barrier", "MPI_Waitall", "MPI_Scatter"] {
+            assert_eq!(nothing(name), Some(true), "{name}");
+        }
+        for name in ["MPI_Send", "MPI_Alltoall", "MPI_Start", "MPI_Compare_and_swap"] {
+            assert_eq!(nothing(name), Some(false), "{name}");
+        }
     }
 
     #[test]

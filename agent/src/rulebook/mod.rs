@@ -1,34 +1,40 @@
 //! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
+mod asking;
 mod doable;
+mod hearing;
+mod modes;
+mod pairs;
 mod recorder;
 mod replay;
 mod sources;
+mod switches;
+mod texts;
 
+pub use modes::NotSwitched;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
+pub use rules::fits;
 pub use sources::{Settings, beside, load};
+pub use switches::Switch;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
 };
 
-use abi::{Hit, HitKind, SpecFlags};
-use rules::{
-    Base, CheckedRule, Delivery, Engine, Layout, Measure, Mode, Observation, Output, PlannedCapture,
-    ProcessFacts, ProcessId, Scalar, Site, Time,
-};
+use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Time};
 
+use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
 use crate::{
     discover::Member,
     evidence::CpuShare,
     exit::Failure,
     session::{
         ledger::{KEPT, UNDONE},
-        meter::Reading,
-        probes::{Probe, ProbeCapture, Read, Wanted, WantedCapture, number_of},
+        meter::{Reading, has_mpi},
+        probes::{Probe, Wanted},
     },
     snapshot::{GuardView, RuleView},
 };
@@ -80,6 +86,10 @@ pub struct Decision {
     pub asked: Vec<String>,
     /// What to write, by process.
     pub changes: Vec<Write>,
+    /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
+    pub at: Option<String>,
+    /// Probes to switch, by process.
+    pub switches: Vec<Switch>,
     /// Why it cannot be carried out.
     pub refused: Option<String>,
 }
@@ -100,8 +110,17 @@ pub struct Write {
 /// The rules of a session.
 pub struct RuleBook {
     engine: Engine,
+    /// What they ask to be probed; a [`Wanted`] has the place of its ask.
+    asks: Vec<Ask>,
+    /// Processes that are there.
+    slots: BTreeSet<u32>,
+    texts: Waiting,
+    pairs: Pairs,
+    switches: Switches,
     /// Rules that may act.
     applying: Vec<String>,
+    /// Rules that `--apply` named: no others ever change code or load libraries.
+    named: Vec<String>,
     recorder: Option<Recorder>,
     /// Windows that the last tick closed.
     closed: Vec<rules::ClosedWindow>,
@@ -116,19 +135,21 @@ impl RuleBook {
         apply: Option<&[String]>,
     ) -> Result<RuleBook, Failure> {
         let checked = sources::load(paths, settings)?;
+        RuleBook::of(checked, apply)
+    }
+
+    fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
         let applying = sources::applying(&checked, apply)?;
-        for rule in &checked {
-            if let Some(why) = doable::cannot_run(rule.plan()) {
-                return Err(Failure::not_there(format!(
-                    "the rule {} cannot run: {why}",
-                    rule.name()
-                )));
-            }
-        }
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
         Ok(RuleBook {
+            asks: asking::asks(&engine),
             engine,
+            slots: BTreeSet::new(),
+            texts: Waiting::default(),
+            pairs: Pairs::default(),
+            switches: Switches::default(),
             applying,
+            named: apply.unwrap_or_default().to_vec(),
             recorder: None,
             closed: Vec::new(),
         })
@@ -170,43 +191,61 @@ impl RuleBook {
         }
     }
 
-    /// The functions that the rules need probed.
+    /// What the rules need probed.
     pub fn wanted(&self) -> Vec<Wanted> {
-        let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
-        let probes = plans
-            .flat_map(|plan| &plan.probes)
-            .filter(|probe| probe.delivers != Delivery::Nothing);
-        probes
-            .map(|probe| {
-                let is_span = probe.site != Site::Entry;
-                let sends = match (probe.delivers == Delivery::EachHit, is_span) {
-                    (false, _) => 0,
-                    (true, true) => SpecFlags::SEND_RETURN,
-                    (true, false) => SpecFlags::SEND_ENTRY,
-                };
-                let span = if is_span { SpecFlags::SPAN } else { 0 };
-                Wanted {
-                    function: probe.function.clone(),
-                    flags: span | sends,
-                    captures: probe
-                        .captures
-                        .iter()
-                        .filter_map(|capture| wanted_capture(capture, probe.site))
-                        .collect(),
-                }
-            })
+        let planned = |ask: &Ask| Some(ask.wanted(ask.planned(&self.engine)?));
+        self.asks.iter().filter_map(planned).collect()
+    }
+
+    /// Which of the wanted are asked for in a process: those of its roles.
+    pub fn asked_in(&self, member: &Member) -> Vec<bool> {
+        let facts = self.facts_of(member);
+        self.asks
+            .iter()
+            .map(|ask| ask.is_of(&facts, &self.engine))
             .collect()
+    }
+
+    fn facts_of(&self, member: &Member) -> ProcessFacts {
+        let plans: Vec<_> = self.engine.rules().map(|(_, rule, _)| rule.plan()).collect();
+        facts(member, plans.iter().flat_map(|plan| &plan.symbols))
+    }
+
+    /// Takes note of probes that are switched.
+    pub fn switch_probes(&mut self, switches: &[Switch]) {
+        switches.iter().for_each(|switch| self.switches.set(*switch));
+    }
+
+    /// Those of the wanted that are switched as the session goes, and whether any process has them on.
+    pub fn switched(&self) -> Vec<(usize, bool)> {
+        let on = |(place, ask): (usize, &Ask)| {
+            let (_, checked, _) = self.engine.rules().nth(ask.rule.0)?;
+            let planned = ask.planned(&self.engine).filter(|planned| planned.is_switched);
+            planned?;
+            let of = (ask.rule, ask.probe);
+            let slots = self.slots.iter().copied();
+            Some((place, self.switches.is_on_in_any(of, slots, checked.plan())))
+        };
+        self.asks.iter().enumerate().filter_map(on).collect()
+    }
+
+    /// What was lost on the way from the kernel side to the rules, by kind.
+    pub fn losses(&self) -> [(&'static str, u64); 2] {
+        [
+            ("texts", self.texts.dropped()),
+            ("open_spans", self.pairs.dropped()),
+        ]
     }
 
     /// A process of the job is there.
     pub fn join(&mut self, slot: u32, member: &Member, now_ns: u64) {
-        let plans: Vec<_> = self.engine.rules().map(|(_, rule, _)| rule.plan()).collect();
-        let symbols = plans.iter().flat_map(|plan| &plan.symbols);
-        let facts = facts(member, symbols);
+        let facts = self.facts_of(member);
         self.join_facts(slot, facts, now_ns);
     }
 
     fn join_facts(&mut self, slot: u32, facts: ProcessFacts, now_ns: u64) {
+        self.slots.insert(slot);
+        self.switches.forget(slot);
         if let Some(recorder) = &mut self.recorder {
             recorder.joined(ProcessId(slot), Time(now_ns), &facts);
         }
@@ -218,17 +257,22 @@ impl RuleBook {
         if let Some(recorder) = &mut self.recorder {
             recorder.left(ProcessId(slot), Time(now_ns));
         }
+        self.slots.remove(&slot);
+        self.pairs.forget(slot);
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 
     /// What a process has counted.
     pub fn observe(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
         let (process, time) = (Some(ProcessId(slot)), Time(reading.at_ns));
-        let mut counters = vec![
-            (Measure::MpiTime, reading.mpi_ns),
-            (Measure::MpiCalls, reading.mpi_calls(probes)),
-            (Measure::MpiBytes, reading.mpi_bytes_sent(probes)),
-        ];
+        let mut counters = Vec::new();
+        if has_mpi(probes) {
+            counters.extend([
+                (Measure::MpiTime, reading.mpi_ns),
+                (Measure::MpiCalls, reading.mpi_calls(probes)),
+                (Measure::MpiBytes, reading.mpi_bytes_sent(probes)),
+            ]);
+        }
         if let Some(counted) = &reading.counters {
             counters.extend([
                 (Measure::CpuTime, counted.cpu_ns),
@@ -269,40 +313,11 @@ impl RuleBook {
         if let Some(recorder) = &mut self.recorder {
             recorder.totals(slot, reading, probes);
         }
-        for (probe, totals) in probes.iter().zip(&reading.totals) {
-            let at = (ProcessId(slot), Time(reading.at_ns));
-            self.observe_totals(&probe.name, false, at.0, at.1, (totals.calls, 0));
-            self.observe_totals(&probe.name, true, at.0, at.1, (totals.timed, totals.time_ns));
-        }
-    }
-
-    /// Totals of a function, for every rule that probes it there: at its entries, or at its returns with their durations.
-    fn observe_totals(
-        &mut self,
-        function: &str,
-        is_span: bool,
-        process: ProcessId,
-        time: Time,
-        (count, duration_sum_ns): (u64, u64),
-    ) {
-        let mut totals = Vec::new();
-        for (rule, checked, _) in self.engine.rules() {
-            for (place, planned) in checked.plan().probes.iter().enumerate() {
-                if planned.function == function && (planned.site != Site::Entry) == is_span {
-                    totals.push(Observation::ProbeTotals {
-                        rule,
-                        probe: rules::ProbeId(place),
-                        process,
-                        time,
-                        count,
-                        duration_sum_ns,
-                    });
-                }
-            }
-        }
-        totals
-            .into_iter()
-            .for_each(|observation| self.engine.observe(observation));
+        let counted = reading.totals.iter().zip(0..);
+        let counted: Vec<Counted> = counted
+            .map(|(totals, probe)| Counted::of(totals, reading.time_ns(probe)))
+            .collect();
+        self.hear_totals(slot, time, probes, &counted);
     }
 
     /// How many CPUs the job may use.
@@ -314,47 +329,6 @@ impl RuleBook {
             time,
             value: share.cpus(),
         });
-    }
-
-    /// One hit.
-    pub fn observe_hit(&mut self, hit: &Hit, probes: &[Probe]) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.hit(hit, probes);
-        }
-        let Some(probe) = probes.get(hit.probe as usize) else {
-            return;
-        };
-        let mut hits = Vec::new();
-        for (rule, checked, _) in self.engine.rules() {
-            for (place, planned) in checked.plan().probes.iter().enumerate() {
-                let kind = if planned.site == Site::Entry {
-                    HitKind::Entry
-                } else {
-                    HitKind::Return
-                };
-                let wants = planned.delivers == Delivery::EachHit && planned.function == probe.name;
-                if wants && hit.kind == kind as u16 {
-                    hits.push(Observation::Hit {
-                        rule,
-                        probe: rules::ProbeId(place),
-                        process: ProcessId(hit.process),
-                        thread: hit.thread,
-                        captures: planned
-                            .captures
-                            .iter()
-                            .map(|capture| captured(capture, planned.site, hit, probe))
-                            .collect(),
-                        time: Time(hit.time_ns),
-                        duration_ns: if kind == HitKind::Return {
-                            hit.duration_ns
-                        } else {
-                            0
-                        },
-                    });
-                }
-            }
-        }
-        hits.into_iter().for_each(|hit| self.engine.observe(hit));
     }
 
     /// Whether a window begins and ends at hits: it is evaluated when they come, not at the next tick.
@@ -373,6 +347,7 @@ impl RuleBook {
 
     /// Hits of these processes were lost between these times.
     pub fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
+        self.pairs.forget_open();
         for slot in slots {
             let (process, from, to) = (ProcessId(slot), Time(from_ns), Time(to_ns));
             self.tell(Observation::Lost { process, from, to });
@@ -455,13 +430,9 @@ impl RuleBook {
 
     /// What each rule does and why not more.
     pub fn views(&self) -> Vec<RuleView> {
-        let modes: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
+        let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
         let view = |status: rules::TuneStatus| RuleView {
-            mode: match modes.get(&status.rule) {
-                Some(Mode::Applying) => "applying",
-                Some(Mode::Advising) => "advising",
-                Some(Mode::Off) | None => "off",
-            },
+            mode: modes::word(modes_now.get(&status.rule).copied().unwrap_or(Mode::Off)),
             state: std::iter::once(status.why)
                 .chain(status.left_out)
                 .collect::<Vec<_>>()
@@ -469,6 +440,11 @@ impl RuleBook {
             name: status.rule_name,
         };
         self.engine.status().into_iter().map(view).collect()
+    }
+
+    /// Some rule's changes take effect at a place in the program only.
+    pub fn waits_for_places(&self) -> bool {
+        self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
     }
 
     /// What a rule would do to the program, a sentence each.
@@ -506,57 +482,6 @@ pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>)
         symbols: symbols.cloned().collect(),
         host: Some(crate::discover::host()),
     }
-}
-
-/// A capture of a rule as the session knows it; nothing for one that it cannot read. A return is where a variable has the
-/// value that the call gave it.
-fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
-    let read = match (&planned.source.base, planned.source.steps.as_slice()) {
-        (Base::Argument(index), []) => Read::Argument(*index),
-        (Base::ReturnValue, []) => Read::ReturnValue,
-        (Base::Global(name), []) => Read::Variable(name.clone()),
-        _ => return None,
-    };
-    let name = |layout: Layout| {
-        let known = Layout::ALL.iter().find(|(_, known)| *known == layout);
-        known.map(|(name, _)| *name)
-    };
-    let type_name = match planned.layout {
-        Some(layout) => Some(name(layout)?),
-        None => None,
-    };
-    Some(WantedCapture {
-        read,
-        at_return: site == Site::Return,
-        type_name,
-    })
-}
-
-/// What a hit brought along for a capture of a rule.
-fn captured(planned: &PlannedCapture, site: Site, hit: &Hit, probe: &Probe) -> Result<Scalar, String> {
-    let wanted = wanted_capture(planned, site);
-    let wanted = wanted.ok_or_else(|| format!("{} cannot be read by this version", planned.source))?;
-    let is_it = |known: &ProbeCapture| {
-        known.read == wanted.read
-            && known.at_return == wanted.at_return
-            && wanted.type_name.is_none_or(|stated| stated == known.type_name)
-    };
-    let place = probe
-        .captures
-        .iter()
-        .position(is_it)
-        .ok_or("it is not captured in this session")?;
-    if hit.valid & (1 << place) == 0 {
-        return Err("it could not be read in the program at this hit".into());
-    }
-    let raw = hit.captures.get(place).copied().unwrap_or_default();
-    let type_name = probe.captures[place].type_name;
-    let number = number_of(raw, type_name).ok_or("its type cannot be read")?;
-    Ok(if type_name == "bool" {
-        Scalar::Boolean(number != 0.0)
-    } else {
-        Scalar::Number(number)
-    })
 }
 
 fn found(finding: rules::Finding, is_new: bool) -> Act {

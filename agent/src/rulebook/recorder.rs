@@ -13,6 +13,7 @@ use rules::{
     recording::{Captured, CapturedType, Header, Place, ProbeDefinition, ProbeKey, Reason, Record, Writer},
 };
 
+use super::texts::Texts;
 use crate::{
     clock::monotonic_ns,
     exit::Failure,
@@ -154,7 +155,7 @@ impl Recorder {
         }
     }
 
-    pub(super) fn hit(&mut self, hit: &Hit, probes: &[Probe]) {
+    pub(super) fn hit(&mut self, hit: &Hit, texts: &Texts, probes: &[Probe]) {
         self.define(probes);
         let Some(probe) = probes.get(hit.probe as usize) else {
             return;
@@ -164,6 +165,10 @@ impl Recorder {
         let captures = probe.captures.iter().enumerate();
         let captured = captures.map(|(place, capture)| match hit.valid & (1 << place) {
             0 => Captured::None(Reason::Unreadable),
+            _ if capture.length > 0 => match texts.get(place).cloned().flatten() {
+                Some(text) => Captured::Text(text),
+                None => Captured::None(Reason::Lost),
+            },
             _ => captured(
                 hit.captures.get(place).copied().unwrap_or_default(),
                 capture.type_name,
@@ -224,6 +229,7 @@ fn captured_type(type_name: &str) -> CapturedType {
         Some(b'i') => CapturedType::Signed,
         Some(b'f') => CapturedType::Float,
         Some(b'b') => CapturedType::Boolean,
+        Some(b's') => CapturedType::Text,
         _ => CapturedType::Unsigned,
     }
 }

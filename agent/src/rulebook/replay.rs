@@ -2,14 +2,17 @@
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use rules::{
-    Observation, Reading,
+    Observation, ProcessId, Reading, Time,
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
-use super::{Act, RuleBook, recorder};
+use super::{Act, RuleBook, Switch, hearing::Counted, recorder, texts::Texts};
 use crate::{
     mpi,
-    session::probes::{Probe, ProbeCapture},
+    session::{
+        ledger::UNDONE,
+        probes::{Probe, ProbeCapture, Sought},
+    },
 };
 
 /// Something that happened in a replay.
@@ -38,6 +41,11 @@ struct Functions {
     probes: Vec<Probe>,
     /// By the number in the recording: the function, and whether it is its returns.
     keys: std::collections::BTreeMap<ProbeKey, (usize, bool)>,
+    /// Totals of one process at one moment, by function, as far as they were read.
+    counted: Vec<Counted>,
+    at: Option<(ProcessId, Time)>,
+    /// Probes that decisions switched.
+    switched: std::collections::BTreeMap<u64, Vec<Switch>>,
 }
 
 /// Replays recordings of one session (of several hosts, joined by their clocks). `tell` is called with the time since the
@@ -70,11 +78,9 @@ pub fn replay(
         });
         match record {
             Record::Tick { time } => {
+                rules.take_totals(&mut functions);
                 for act in rules.tick(time.0) {
-                    if let Act::Decided(decision) = &act {
-                        // On a recording everything succeeds; what came of it then is in the record.
-                        rules.receipt(decision.id, Ok(()), time.0);
-                    }
+                    rules.pretend(&act, time, &mut functions);
                     tell(since.unwrap_or_default(), Replayed::Act(act));
                 }
                 for window in rules.closed_windows() {
@@ -84,20 +90,28 @@ pub fn replay(
             other => rules.take(other, &mut functions),
         }
     }
+    rules.take_totals(&mut functions);
     broken.map_or(Ok(()), Err)
 }
 
 impl RuleBook {
     /// One record that is no tick.
     fn take(&mut self, record: Record, functions: &mut Functions) {
+        if !functions.continues(&record) {
+            self.take_totals(functions);
+        }
         match record {
             Record::ProcessJoined { process, time, facts } => self.join_facts(process.0, facts, time.0),
             Record::ProcessLearned { process, facts, .. } => self.engine.process_learned(process, facts),
             Record::ProcessLeft { process, time } => self.leave(process.0, time.0),
-            Record::ProbeDefined { probe, definition } => functions.define(probe, &definition),
+            Record::ProbeDefined { probe, definition } => {
+                functions.define(probe, &definition, &self.sought())
+            }
             Record::Hit(hit) => {
-                if let Some(hit) = functions.hit(&hit) {
-                    self.observe_hit(&hit, &functions.probes);
+                if let Some((hit, texts)) = functions.hit(&hit)
+                    && let Some(probe) = functions.probes.get(hit.probe as usize)
+                {
+                    self.hear(&hit, &texts, probe);
                 }
             }
             Record::Counter {
@@ -127,7 +141,10 @@ impl RuleBook {
                 });
             }
             Record::Watermark { process, time } => self.tell(Observation::Watermark { process, time }),
-            Record::HitsLost { process, from, to } => self.tell(Observation::Lost { process, from, to }),
+            Record::HitsLost { process, from, to } => {
+                self.pairs.forget_open();
+                self.tell(Observation::Lost { process, from, to });
+            }
             Record::ProbeTotals {
                 probe,
                 process,
@@ -135,10 +152,7 @@ impl RuleBook {
                 count,
                 duration_sum_ns,
             } => {
-                if let Some((index, is_span)) = functions.keys.get(&probe) {
-                    let name = functions.probes[*index].name.clone();
-                    self.observe_totals(&name, *is_span, process, time, (count, duration_sum_ns));
-                }
+                functions.count(probe, process, time, (count, duration_sum_ns));
             }
             // What of no process in particular was lost concerns no window; ticks are taken by the caller.
             Record::Loss { .. } | Record::Tick { .. } => {}
@@ -146,17 +160,88 @@ impl RuleBook {
     }
 }
 
+impl RuleBook {
+    /// On a recording everything succeeds; what came of it then is in the record. Probes are switched as they would be.
+    fn pretend(&mut self, act: &Act, time: Time, functions: &mut Functions) {
+        match act {
+            Act::Decided(decision) => {
+                self.switch_probes(&decision.switches);
+                functions.switched.insert(decision.id, decision.switches.clone());
+                self.receipt(decision.id, Ok(()), time.0);
+            }
+            Act::Judged {
+                decision,
+                guard,
+                slots,
+                ..
+            } if guard.verdict == UNDONE => {
+                let made = functions.switched.get(decision).map_or(&[][..], Vec::as_slice);
+                self.switch_probes(&Switch::back(made, slots.as_ref()));
+            }
+            _ => {}
+        }
+    }
+
+    fn sought(&self) -> Vec<Sought> {
+        let wanted = self.wanted().into_iter();
+        wanted.map(|wanted| wanted.sought).collect()
+    }
+
+    /// Hands in the totals that were recorded of one process at one moment.
+    fn take_totals(&mut self, functions: &mut Functions) {
+        if let Some((process, time)) = functions.at.take() {
+            let counted = std::mem::take(&mut functions.counted);
+            self.hear_totals(process.0, time, &functions.probes, &counted);
+        }
+    }
+}
+
 impl Functions {
-    fn define(&mut self, key: ProbeKey, definition: &ProbeDefinition) {
+    /// Whether a record goes on with the totals of the same process and moment.
+    fn continues(&self, record: &Record) -> bool {
+        let of = match record {
+            Record::ProbeTotals { process, time, .. } => Some((*process, *time)),
+            _ => None,
+        };
+        self.at.is_none() || self.at == of
+    }
+
+    fn count(&mut self, key: ProbeKey, process: ProcessId, time: Time, (count, duration_sum_ns): (u64, u64)) {
+        let Some((index, is_span)) = self.keys.get(&key).copied() else {
+            return;
+        };
+        self.at = Some((process, time));
+        self.counted.resize(self.probes.len(), Counted::default());
+        let counted = &mut self.counted[index];
+        if is_span {
+            counted.timed = count;
+            counted.time_ns = duration_sum_ns;
+            // Calls under way and bytes are not recorded function by function.
+            counted.whole_ns = duration_sum_ns;
+        } else {
+            counted.calls = count;
+        }
+    }
+
+    fn define(&mut self, key: ProbeKey, definition: &ProbeDefinition, sought: &[Sought]) {
         let known = self
             .probes
             .iter()
             .position(|probe| probe.name == definition.function);
         let index = known.unwrap_or_else(|| {
+            let (name, mpi) = (&definition.function, mpi::find(&definition.function));
+            let means = |(_, sought): &(usize, &Sought)| sought.means(name, mpi.is_some());
             self.probes.push(Probe {
-                name: definition.function.clone(),
-                mpi: mpi::find(&definition.function).map(|(function, _)| function),
+                name: name.clone(),
+                mpi: mpi.map(|(function, _)| function),
                 spec: ProbeSpec::default(),
+                symbols: [].into(),
+                wanted: sought
+                    .iter()
+                    .enumerate()
+                    .filter(means)
+                    .map(|(index, _)| index)
+                    .collect(),
                 captures: definition
                     .captures
                     .iter()
@@ -173,7 +258,7 @@ impl Functions {
     }
 
     /// The hit as the kernel side sent it.
-    fn hit(&self, recorded: &recording::Hit) -> Option<Hit> {
+    fn hit(&self, recorded: &recording::Hit) -> Option<(Hit, Texts)> {
         let (index, is_span) = *self.keys.get(&recorded.probe)?;
         let mut hit = Hit {
             time_ns: recorded.time.0,
@@ -185,13 +270,19 @@ impl Functions {
             ..Hit::default()
         };
         let captures = self.probes[index].captures.iter().zip(&recorded.captures);
+        let mut texts = Texts::new();
         for (place, (capture, value)) in captures.enumerate().take(abi::MAX_CAPTURES) {
+            if let recording::Captured::Text(text) = value {
+                texts.resize(place + 1, None);
+                texts[place] = Some(text.clone());
+                hit.valid |= 1 << place;
+            }
             if let Some(raw) = recorder::raw(value, capture.type_name) {
                 hit.captures[place] = raw;
                 hit.valid |= 1 << place;
             }
         }
-        Some(hit)
+        Some((hit, texts))
     }
 }
 

@@ -48,12 +48,16 @@ pub fn load(paths: &[String], settings: Settings<'_>) -> Result<Vec<CheckedRule>
     Ok(checked)
 }
 
-/// The names of the rules that may act.
+/// The names of the rules that may act. Those that change code or load libraries must be named.
 pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Result<Vec<String>, Failure> {
     let loaded: Vec<String> = checked.iter().map(|rule| rule.name().to_owned()).collect();
     match apply {
         None => Ok(Vec::new()),
-        Some([]) => Ok(loaded),
+        Some([]) => Ok(checked
+            .iter()
+            .filter(|rule| !changes_code(rule))
+            .map(|rule| rule.name().to_owned())
+            .collect()),
         Some(named) => match named.iter().find(|name| !loaded.contains(name)) {
             None => Ok(named.to_vec()),
             Some(unknown) => Err(Failure::not_there(format!(
@@ -62,6 +66,11 @@ pub(super) fn applying(checked: &[CheckedRule], apply: Option<&[String]>) -> Res
             ))),
         },
     }
+}
+
+/// Whether a rule would change the code of a program or load a library.
+pub(super) fn changes_code(rule: &CheckedRule) -> bool {
+    rule.plan().actions.iter().any(|action| action.changes_code)
 }
 
 /// The text of a rule and where it is from.

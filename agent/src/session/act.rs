@@ -6,6 +6,7 @@ use tuner::{
     actuator::SetCommand,
     journal::{Outcome, RevertOutcome},
     process::Pid,
+    sync::SyncPlace,
     value::{Value, ValueType},
 };
 
@@ -15,9 +16,10 @@ use super::{
     ledger::{Carried, KEPT, REVERTED, WRITTEN},
 };
 use crate::{
+    actuator::passage_text,
     clock::monotonic_ns,
     format::plural,
-    rulebook::{Act, Decision, Write},
+    rulebook::{Act, Decision, Switch, Write},
     snapshot::{ChangeView, FindingView, GuardView},
 };
 
@@ -39,7 +41,7 @@ impl Session {
         }
     }
 
-    fn take_note_of(&mut self, act: Act) {
+    pub(super) fn take_note_of(&mut self, act: Act) {
         match act {
             Act::Found {
                 rule,
@@ -64,8 +66,14 @@ impl Session {
         }
         let effects = self.rules.effects(&rule);
         let now = (!self.options.applies && !effects.is_empty()).then(|| {
+            let must_name = self.rules.never_applying().contains(&rule);
+            let named = if must_name {
+                format!("={rule}")
+            } else {
+                String::new()
+            };
             let command =
-                crate::commands::with_sudo(&format!("attach {} --apply --keep", self.options.typed));
+                crate::commands::with_sudo(&format!("attach {} --apply{named} --keep", self.options.typed));
             std::iter::once(command)
                 .chain(effects)
                 .collect::<Vec<_>>()
@@ -89,11 +97,21 @@ impl Session {
             );
             return;
         };
-        if let Some(reason) = decision.refused {
-            let (time, rule) = (time_of_day(), &decision.rule);
-            self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
-            self.rules.receipt(decision.id, Err(reason), monotonic_ns());
-            return;
+        let at = decision.at.as_deref().map(str::parse::<SyncPlace>).transpose();
+        let at = match (decision.refused.clone(), at) {
+            (None, Ok(at)) => at,
+            (refused, at) => {
+                let reason = refused
+                    .or_else(|| at.err().map(|error| error.to_string()))
+                    .unwrap_or_default();
+                let (time, rule) = (time_of_day(), &decision.rule);
+                self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
+                self.rules.receipt(decision.id, Err(reason), monotonic_ns());
+                return;
+            }
+        };
+        if !decision.switches.is_empty() {
+            return self.carry_out_switches(decision);
         }
         let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
         let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
@@ -114,6 +132,7 @@ impl Session {
                 decision: decision.id,
                 slot: write.slot,
                 command: Box::new(command),
+                at: at.clone(),
             };
             if hands.order(order).is_err() {
                 refused.push((pid, write));
@@ -180,7 +199,11 @@ impl Session {
                 view.number = receipt.change.unwrap_or(0);
                 view.old = show(receipt.old);
                 view.new = show(receipt.new);
-                view.mechanism = "plain write".into();
+                let place = known.at.as_deref().and_then(|place| place.parse().ok());
+                view.mechanism = match (place, &receipt.passage) {
+                    (Some(place), Some(passage)) => passage_text(&place, receipt.mechanism, passage),
+                    _ => "plain write".into(),
+                };
                 view.hold_ns = receipt.hold_ns;
                 view.outcome = match (&receipt.outcome, receipt.change) {
                     (Outcome::Applied, Some(_)) => WRITTEN.into(),
@@ -246,6 +269,54 @@ impl Session {
             self.order_each(changes, Order::Confirm);
         } else {
             self.order_each(changes, Order::Undo);
+            self.switch_back(decision, slots);
+        }
+    }
+
+    /// Probes are the session's own: nothing is written, and it is done at once.
+    fn carry_out_switches(&mut self, decision: Decision) {
+        let text = switched(&decision.asked);
+        let outcome = self.switch_probes(&decision.switches);
+        let said = outcome
+            .as_ref()
+            .map_or_else(|error| format!("not done: {error}"), |()| text);
+        self.painter
+            .say(&format!("{}  {}   {said}", time_of_day(), decision.rule));
+        self.rules.receipt(decision.id, outcome, monotonic_ns());
+        self.decisions.insert(decision.id, decision);
+    }
+
+    /// What is counted up to now belongs to the state before.
+    fn switch_probes(&mut self, switches: &[Switch]) -> Result<(), String> {
+        let in_words = |error: crate::kernel::KernelError| error.to_string();
+        self.take_all_hits().map_err(in_words)?;
+        self.read().map_err(in_words)?;
+        self.rules.switch_probes(switches);
+        let living = self.processes.iter().filter(|process| !process.ended);
+        let members =
+            living.filter_map(|process| Some((process.slot, self.job.members.get(process.slot as usize)?)));
+        let members: Vec<_> = members.collect();
+        for (want, on) in self.rules.switched() {
+            self.probes.switch(want, on, &members).map_err(in_words)?;
+        }
+        self.read().map_err(in_words)
+    }
+
+    /// Puts switches back that a verdict takes back.
+    fn switch_back(&mut self, decision: u64, slots: Option<&BTreeSet<u32>>) {
+        let made = self
+            .decisions
+            .get(&decision)
+            .map(|decision| decision.switches.as_slice());
+        let back = Switch::back(made.unwrap_or_default(), slots);
+        if back.is_empty() {
+            return;
+        }
+        if let Err(error) = self.switch_probes(&back) {
+            self.painter.say(&format!(
+                "{}  probes could not be switched back: {error}",
+                time_of_day()
+            ));
         }
     }
 
@@ -281,6 +352,13 @@ impl Session {
             ..ChangeView::default()
         }
     }
+}
+
+/// What was switched, in one line for all processes.
+fn switched(asked: &[String]) -> String {
+    let what = asked.first().map_or("", String::as_str);
+    let what = what.split(" in process").next().unwrap_or(what);
+    format!("{what}: done in {}", plural(asked.len(), "process"))
 }
 
 /// The time of day (UTC, as in the journal), for lines that stay on the screen.

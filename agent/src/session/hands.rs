@@ -1,15 +1,19 @@
 //! The thread that talks to the actuator: orders in, receipts out, both bounded. The actuator's answers take from
-//! microseconds to milliseconds, and the event loop must not wait for them.
+//! microseconds to milliseconds, and the event loop must not wait for them. A change at a sync point is armed here, and its
+//! receipt fetched when the program was there.
 
 use std::{
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    collections::BTreeMap,
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use tokio::sync::mpsc;
 use tuner::{
-    actuator::{ClientError, Farewell, SetCommand},
+    actuator::{ArmCommand, ClientError, Collected, Farewell, SetCommand},
     process::Pid,
+    sync::SyncPlace,
     writer::Undone,
 };
 
@@ -17,6 +21,11 @@ use crate::actuator::Actuator;
 
 /// Orders that may wait; a decision makes one for each rank.
 const ORDERS_MAX: usize = 8192;
+
+/// How long a process may take to reach a sync point; then the change is given up.
+const SYNC_WAIT: Duration = Duration::from_secs(60);
+/// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
+const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 /// What the actuator is to do.
 #[derive(Debug)]
@@ -29,6 +38,8 @@ pub enum Order {
         slot: u32,
         /// What to write.
         command: Box<SetCommand>,
+        /// Where in the program; at once when none is given.
+        at: Option<SyncPlace>,
     },
     /// The guard keeps this change.
     Confirm(Pid, u64),
@@ -100,24 +111,99 @@ fn serve(
     orders: &Receiver<Order>,
     receipts: &mpsc::Sender<Receipt>,
 ) -> Result<Farewell, ClientError> {
-    while let Ok(order) = orders.recv() {
-        let receipt = match order {
-            Order::Set {
-                decision,
-                slot,
-                command,
-            } => Receipt::Set {
-                decision,
-                slot,
-                result: actuator.client.set(*command).map(Box::new),
-            },
-            Order::Confirm(pid, change) => {
-                Receipt::Confirmed(pid, change, actuator.client.confirm(pid, change))
-            }
-            Order::Undo(pid, change) => Receipt::Undone(pid, change, actuator.client.undo(pid, change)),
+    // Nobody listens any more once the session ends; the orders are still carried out.
+    let tell = |receipt| drop(receipts.blocking_send(receipt));
+    let mut waiting = BTreeMap::new();
+    loop {
+        let order = match waiting.is_empty() {
+            true => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => orders.recv_timeout(COLLECT_EVERY),
         };
-        // Nobody listens any more once the session ends; the orders are still carried out.
-        let _ = receipts.blocking_send(receipt);
+        match order {
+            Ok(order) => {
+                if let Some(receipt) = carry_out(&mut actuator, order, &mut waiting) {
+                    tell(receipt);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            // What waits still is taken back with the session.
+            Err(RecvTimeoutError::Disconnected) => return actuator.finish(),
+        }
+        if !waiting.is_empty() {
+            collect(&mut actuator, &mut waiting).into_iter().for_each(tell);
+        }
     }
-    actuator.finish()
+}
+
+/// Changes at sync points that were not reached yet: by ticket, the decision and the slot.
+type Waiting = BTreeMap<u64, (u64, u32)>;
+
+/// The receipt, unless it comes later.
+fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Option<Receipt> {
+    let client = &mut actuator.client;
+    let (decision, slot, result) = match order {
+        Order::Set {
+            decision,
+            slot,
+            command,
+            at: None,
+        } => (decision, slot, client.set(*command).map(Box::new)),
+        Order::Set {
+            decision,
+            slot,
+            command,
+            at: Some(at),
+        } => {
+            let armed = client.arm(ArmCommand {
+                set: *command,
+                at,
+                within_ms: SYNC_WAIT.as_millis() as u64,
+                answer_ns_max: None,
+            });
+            match armed {
+                Ok(ticket) => {
+                    waiting.insert(ticket, (decision, slot));
+                    return None;
+                }
+                Err(error) => (decision, slot, Err(error)),
+            }
+        }
+        Order::Confirm(pid, change) => {
+            return Some(Receipt::Confirmed(pid, change, client.confirm(pid, change)));
+        }
+        Order::Undo(pid, change) => return Some(Receipt::Undone(pid, change, client.undo(pid, change))),
+    };
+    Some(Receipt::Set {
+        decision,
+        slot,
+        result,
+    })
+}
+
+/// The receipts of those that have reached their sync points, or never will.
+fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<Receipt> {
+    let collected = match actuator.client.collect() {
+        Ok(Collected { finished, .. }) => finished,
+        // The actuator is gone, and takes back what it has begun.
+        Err(error) => {
+            tracing::warn!(%error, "the changes that waited for their sync points are lost");
+            let lost = std::mem::take(waiting).into_values();
+            return lost
+                .map(|(decision, slot)| Receipt::Set {
+                    decision,
+                    slot,
+                    result: Err(ClientError::Ended),
+                })
+                .collect();
+        }
+    };
+    let receipt = |(ticket, result): (u64, Result<_, _>)| {
+        let (decision, slot) = waiting.remove(&ticket)?;
+        Some(Receipt::Set {
+            decision,
+            slot,
+            result: result.map(Box::new).map_err(ClientError::Refused),
+        })
+    };
+    collected.into_iter().filter_map(receipt).collect()
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use abi::Thread;
+use aya::maps::RingBuf;
 
 use super::Session;
 use crate::{
     clock::monotonic_ns,
-    kernel::{KernelError, read_hit},
+    kernel::{KernelError, read_hit, read_text},
 };
 
 /// A hit lies in the ring at most this long after the time that it carries: what its program does in between takes
@@ -31,8 +32,10 @@ impl Session {
             else {
                 continue;
             };
-            if process.retire(*key, thread) {
-                self.probes.kernel_mut().forget_thread(*key)?;
+            if process.retire(*key, thread)
+                && let Some(kernel) = self.probes.kernel_mut()
+            {
+                kernel.forget_thread(*key)?;
             }
         }
         Ok(())
@@ -63,13 +66,10 @@ impl Session {
 
     fn take_hits_until(&mut self, seen_until: u64) -> Result<(), KernelError> {
         self.take_hits(ALL_HITS);
-        let lost: u64 = self
-            .probes
-            .kernel()
-            .losses()?
-            .iter()
-            .map(|(_, count)| count)
-            .sum();
+        let Some(kernel) = self.probes.kernel() else {
+            return Ok(());
+        };
+        let lost: u64 = kernel.losses()?.iter().map(|(_, count)| count).sum();
         let slots: Vec<u32> = self.processes.iter().map(|process| process.slot).collect();
         if lost > self.lost {
             self.rules
@@ -83,12 +83,14 @@ impl Session {
 
     pub(super) fn take_hits(&mut self, limit: usize) {
         for _ in 0..limit {
-            let Some(item) = self.hits.next() else {
+            let Some(item) = self.hits.as_mut().and_then(RingBuf::next) else {
                 self.hits_left = false;
                 return;
             };
             if let Some(hit) = read_hit(&item) {
                 self.rules.observe_hit(&hit, self.probes.list());
+            } else if let Some(text) = read_text(&item) {
+                self.rules.observe_text(&text);
             }
         }
         self.hits_left = true;

@@ -18,6 +18,9 @@ use crate::{
     view,
 };
 
+/// The reason when a request ends the session.
+pub(super) const STOPPED: &str = "stopped by tuneagent session stop";
+
 impl Session {
     /// With --keep a session ends by itself when everything that was changed is confirmed.
     pub(super) fn is_settled(&self) -> bool {
@@ -26,6 +29,8 @@ impl Session {
     }
 
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
+        // Whoever asked for the end gets the answer first.
+        tokio::task::yield_now().await;
         self.take_last_hits().map_err(kernel_failure)?;
         self.read().map_err(kernel_failure)?;
         self.evaluate_last();
@@ -48,6 +53,7 @@ impl Session {
             mut outputs,
             options,
             ledger,
+            control,
             ..
         } = self;
         drop(probes);
@@ -73,7 +79,7 @@ impl Session {
         {
             code = Code::No;
         }
-        drop(ledger);
+        drop((ledger, control));
         outputs.write(&snapshot)?;
         Ok(code)
     }
@@ -123,7 +129,7 @@ fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> 
         words.push(format!(
             "{} left in place until {program} ends. Take it back: {}",
             plural(kept, "change"),
-            crate::commands::with_sudo(&format!("undo {target}")),
+            crate::commands::as_we_are(&format!("undo {target}")),
         ));
     }
     if back > 0 {

@@ -81,7 +81,8 @@ impl Metered {
         threads: &[(u64, Thread)],
         now_ns: u64,
     ) -> Result<(), KernelError> {
-        let totals = probes.kernel().totals(self.slot)?;
+        let totals = probes.kernel().map(|kernel| kernel.totals(self.slot));
+        let totals = totals.transpose()?.unwrap_or_default();
         let mut reading = Reading {
             at_ns: now_ns,
             totals,
@@ -179,7 +180,7 @@ impl Metered {
             ended: self.ended,
             functions: functions.collect(),
             counters: last.counters,
-            mpi_ns: last.mpi_ns,
+            mpi_ns: has_mpi(probes).then_some(last.mpi_ns),
             rates: rates(probes, first, last).filter(|_| !self.ended),
             whole: self.first.as_ref().and_then(|first| rates(probes, first, last)),
         }
@@ -254,6 +255,11 @@ fn function(index: usize, probe: &Probe, first: &Reading, last: &Reading) -> Opt
     })
 }
 
+/// Whether functions of MPI are probed at all: else nothing is known of it, which is not the same as nothing done.
+pub fn has_mpi(probes: &[Probe]) -> bool {
+    probes.iter().any(|probe| probe.mpi.is_some())
+}
+
 fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
     let elapsed = last
         .at_ns
@@ -261,9 +267,8 @@ fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
         .filter(|elapsed| *elapsed > 0)? as f64;
     let (before, now) = (first.counters?, last.counters?);
     let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
-    let has_mpi = probes.iter().any(|probe| probe.mpi.is_some());
     Some(Rates {
-        mpi: has_mpi.then(|| share(last.mpi_ns, first.mpi_ns)),
+        mpi: has_mpi(probes).then(|| share(last.mpi_ns, first.mpi_ns)),
         cpu: share(now.cpu_ns, before.cpu_ns),
         runqueue: share(now.runqueue_ns, before.runqueue_ns),
         calls_per_s: share(last.mpi_calls(probes), first.mpi_calls(probes)) * 1e9,

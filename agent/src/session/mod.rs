@@ -13,6 +13,7 @@ mod act;
 mod intake;
 mod leave;
 mod newcomers;
+mod requests;
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,7 @@ use std::{
 };
 
 use aya::maps::{MapData, RingBuf};
+use tokio::sync::{mpsc, oneshot};
 
 use self::{
     ends::Ends,
@@ -36,11 +38,12 @@ use self::{
 use crate::{
     actuator::Actuator,
     clock::monotonic_ns,
-    discover::{Job, Scout, host},
+    control::{self, Answer, Asked, Control, Request},
+    discover::{Job, Member, Scout, host},
     evidence,
     exit::{Failure, Outcome},
     http::{self, Shared},
-    kernel::KernelError,
+    kernel::{Kernel, KernelError},
     readable::Readable,
     rulebook::{Decision, RuleBook},
     snapshot::{JobView, Snapshot},
@@ -59,6 +62,9 @@ const SCAN_PERIOD: Duration = Duration::from_secs(2);
 /// Hits taken from the ring before the loop looks at anything else.
 const HITS_PER_WAKE: usize = 4096;
 
+/// Requests that may wait for an answer.
+const REQUESTS_MAX: usize = 8;
+
 /// What was asked for on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -76,6 +82,12 @@ pub struct Options {
     pub probe: Vec<String>,
     /// Attach with tracefs.
     pub force_tracefs: bool,
+    /// Why this session may not probe; it then has what /proc tells, and nothing else.
+    pub cannot_probe: Option<String>,
+    /// To be said at the start.
+    pub notes: Vec<String>,
+    /// Rules were asked for by name: they may do with what /proc tells.
+    pub asks_for_rules: bool,
 }
 
 /// Everything that can wake the loop.
@@ -91,6 +103,8 @@ enum Wake {
     Receipt(Receipt),
     /// The process in this slot has ended.
     Ended(u32),
+    /// Somebody asks through the control socket.
+    Request(Request, oneshot::Sender<Answer>),
     /// The session is over, for this reason.
     Shutdown(&'static str),
 }
@@ -103,10 +117,12 @@ pub struct Session {
     rules: RuleBook,
     outputs: Outputs,
     probes: Probes,
-    hits: RingBuf<MapData>,
+    /// None in a session that may not probe.
+    hits: Option<RingBuf<MapData>>,
     processes: Vec<Metered>,
     ledger: Ledger,
     hands: Option<Hands>,
+    control: Option<Control>,
     decisions: BTreeMap<u64, Decision>,
     painter: Painter,
     shared: Option<Shared>,
@@ -137,19 +153,26 @@ impl Session {
         options: Options,
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
-        wanted.extend(options.probe.iter().map(|function| Wanted {
-            function: function.clone(),
-            flags: 0,
-            captures: Vec::new(),
-        }));
-        let mut probes = Probes::arm(&job, &wanted, options.force_tracefs).map_err(arm_failure)?;
-        if probes.site_count() == 0 {
+        wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
+        let asked = job
+            .members
+            .iter()
+            .map(|member| asked_in(&rules, &options, member));
+        let asked = asked.collect();
+        let is_without = wanted.is_empty() && job.members.iter().all(|member| member.mpi.is_none());
+        let mut probes = match &options.cannot_probe {
+            Some(why) => Probes::none(&job, vec![why.clone()]),
+            None if is_without && options.asks_for_rules => Probes::none(&job, Vec::new()),
+            None => Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
+        };
+        if probes.site_count() == 0 && probes.kernel().is_some() {
             let missing = probes.missing().join("\n");
             return Err(Failure::not_there(format!(
                 "there is nothing to probe\n{missing}"
             )));
         }
-        let hits = probes.kernel_mut().take_hits().map_err(kernel_failure)?;
+        let hits = probes.kernel_mut().map(Kernel::take_hits);
+        let hits = hits.transpose().map_err(kernel_failure)?;
         let now = monotonic_ns();
         let painter = Painter::new(options.plain || outputs.report_is_stdout());
         let mut session = Session {
@@ -168,6 +191,7 @@ impl Session {
             processes: Vec::new(),
             ledger: Ledger::default(),
             hands: None,
+            control: None,
             decisions: BTreeMap::new(),
             painter,
             host: host(),
@@ -203,9 +227,10 @@ impl Session {
         Ok(())
     }
 
-    /// Runs until the job or the user ends it. With an actuator rules may act.
-    pub fn run(mut self, actuator: Option<Actuator>) -> Outcome {
+    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked.
+    pub fn run(mut self, actuator: Option<Actuator>, control: Option<Control>) -> Outcome {
         self.hands = actuator.map(Hands::new);
+        self.control = control;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -222,6 +247,10 @@ impl Session {
         if let (Some(listener), Some(shared)) = (self.outputs.metrics.take(), &self.shared) {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
             tokio::spawn(http::serve(listener, Arc::clone(shared)));
+        }
+        let (asking, mut asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
+        if let Some(listener) = self.control.as_mut().and_then(Control::take_listener) {
+            tokio::spawn(control::serve(listener, asking.clone()));
         }
         let tick = TICK
             .min(self.rules.shortest_window())
@@ -241,10 +270,11 @@ impl Session {
                 () = until(deadline) => Wake::Shutdown("the time is over"),
                 Some(slot) = ends.next() => Wake::Ended(slot),
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
+                Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 _ = ticker.tick() => Wake::Tick,
                 () = until(self.settle) => Wake::Settled,
                 () = at_once_if(self.hits_left) => Wake::Hits,
-                Ok(()) = ring.wait() => Wake::Hits,
+                Ok(()) = readable(ring.as_ref()) => Wake::Hits,
             };
             if let Some(reason) = self.wake(wake, &ends)? {
                 return self.leave(reason).await;
@@ -257,6 +287,7 @@ impl Session {
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
+            Wake::Request(request, to) => return Ok(self.answer(request, to)),
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
             Wake::Settled => {
                 self.take_all_hits().map_err(kernel_failure)?;
@@ -285,15 +316,19 @@ impl Session {
     }
 
     /// The ring's descriptor, to wait on.
-    fn ring(&self) -> io::Result<Readable> {
-        Readable::new(self.hits.as_fd().try_clone_to_owned()?)
+    fn ring(&self) -> io::Result<Option<Readable>> {
+        let ring = self.hits.as_ref();
+        ring.map(|ring| Readable::new(ring.as_fd().try_clone_to_owned()?))
+            .transpose()
     }
 
     fn greet(&mut self) {
         let snapshot = self.snapshot();
         self.painter.say(&view::header(&snapshot));
         let watched = snapshot.job.watched;
-        let what = if snapshot.job.mpi.is_some() {
+        let what = if self.probes.kernel().is_none() {
+            "no function is watched, what /proc tells is all there is".to_owned()
+        } else if snapshot.job.mpi.is_some() {
             format!("{watched} MPI functions watched (not local ones such as MPI_Wtime)")
         } else {
             format!("{} watched", crate::format::plural(watched, "function"))
@@ -319,13 +354,17 @@ impl Session {
         missing
             .iter()
             .for_each(|missing| self.painter.say(&format!("missing: {missing}")));
+        for note in &self.options.notes {
+            self.painter.say(note);
+        }
     }
 
     /// Reads all counters.
     fn read(&mut self) -> Result<(), KernelError> {
         let now = monotonic_ns();
         self.read_ns = now;
-        let threads = self.probes.kernel().threads()?;
+        let threads = self.probes.kernel().map(Kernel::threads);
+        let threads = threads.transpose()?.unwrap_or_default();
         for process in &mut self.processes {
             process.read(&self.probes, &threads, now)?;
         }
@@ -381,7 +420,9 @@ impl Session {
 
     /// The state now.
     fn snapshot(&self) -> Snapshot {
-        let lost = self.probes.kernel().losses().unwrap_or_default();
+        let kernel = self.probes.kernel();
+        let mut lost = kernel.and_then(|kernel| kernel.losses().ok()).unwrap_or_default();
+        lost.extend(self.rules.losses());
         Snapshot {
             job: JobView {
                 host: self.host.clone(),
@@ -403,7 +444,9 @@ impl Session {
             findings: self.ledger.findings(),
             changes: self.ledger.changes(),
             lost,
-            under_way: self.probes.kernel().under_way().unwrap_or_default(),
+            under_way: kernel
+                .and_then(|kernel| kernel.under_way().ok())
+                .unwrap_or_default(),
             missing: self
                 .probes
                 .missing()
@@ -439,10 +482,19 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
     }
 }
 
+/// Which of the wanted are asked for in a process: what the user named is asked for in all.
+fn asked_in(rules: &RuleBook, options: &Options, member: &Member) -> Vec<bool> {
+    let mut asked = rules.asked_in(member);
+    asked.extend(options.probe.iter().map(|_| true));
+    asked
+}
+
 fn arm_failure(error: ArmError) -> Failure {
     match error {
         ArmError::Kernel(error) => kernel_failure(error),
-        ArmError::Capture(error) => Failure::not_there(format!("nothing was attached: {error}")),
+        error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. }) => {
+            Failure::not_there(format!("nothing was attached: {error}"))
+        }
     }
 }
 
@@ -456,6 +508,14 @@ fn kernel_failure(error: KernelError) -> Failure {
 async fn until(deadline: Option<tokio::time::Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Never, without a ring.
+async fn readable(ring: Option<&Readable>) -> io::Result<()> {
+    match ring {
+        Some(ring) => ring.wait().await,
         None => std::future::pending().await,
     }
 }

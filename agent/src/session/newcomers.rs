@@ -21,8 +21,14 @@ impl Session {
             .filter(|process| !process.ended)
             .map(|process| process.pid)
             .collect();
-        for member in self.scout.newcomers(&launcher, &known) {
-            let Some(slot) = self.probes.add(&member).map_err(kernel_failure)? else {
+        let user = self.job.members.first().map(|member| member.process.uid);
+        let newcomers = self.scout.newcomers(&launcher, &known);
+        for member in newcomers
+            .into_iter()
+            .filter(|member| user.is_none_or(|user| user == member.process.uid))
+        {
+            let asked = super::asked_in(&self.rules, &self.options, &member);
+            let Some(slot) = self.probes.add(&member, asked).map_err(kernel_failure)? else {
                 return Ok(());
             };
             let rank = member.rank.map(|rank| rank.number);

@@ -20,9 +20,28 @@ pub const MAX_FRAMES: usize = 16;
 /// Values that one probe can capture, over all rules that share it.
 pub const MAX_CAPTURES: usize = 6;
 
+/// Reads of memory that lead to one captured value: over at most four pointers, and the value.
+pub const MAX_READS: usize = 5;
+
+/// Longest text that is captured, in bytes.
+pub const MAX_TEXT: usize = 64;
+
 /// Where one probed instruction may be mapped by different processes, for kernels that tell a probe its address
 /// instead of a cookie.
 pub const MAX_SITES: u32 = 65_536;
 
 /// Size of the ring buffer for hits that are sent on their own.
 pub const RING_BYTES: u32 = 8 << 20;
+
+/// Actions that can wait for their sync points at once: one each for the ranks of the largest nodes of today.
+pub const MAX_HOLDS: u32 = 512;
+
+/// Size of each ring buffer that wakes an answering thread; a page. One hold at a time is on, so two records would do.
+pub const WAKE_RING_BYTES: u32 = 4096;
+
+/// The longest hold that can be asked for, both bounds together.
+pub const MAX_HOLD_NS: u64 = 100_000_000;
+
+/// Steps of a hold, beside its bounds in time: what ends it should the clock stand still. As many as the kernel lets one loop have;
+/// at 12 ns a step (40 were seen) they are as long as [`MAX_HOLD_NS`].
+pub const MAX_HOLD_STEPS: u32 = 1 << 23;

@@ -1,6 +1,6 @@
 //! What the kernel side keeps and sends. Times are nanoseconds of CLOCK_MONOTONIC.
 
-use crate::{MAX_CAPTURES, MAX_FRAMES};
+use crate::{MAX_CAPTURES, MAX_FRAMES, MAX_TEXT};
 
 /// What one process did in one probed function since the probe was armed. Updated with atomic additions; one cache
 /// line, so that two processes never share one.
@@ -102,6 +102,28 @@ pub struct Hit {
     pub captures: [u64; MAX_CAPTURES],
 }
 
+/// A captured text, sent before the hit that it belongs to: the hit has `time_ns` in the place of the capture, so that what is
+/// read at an entry is found again at the return. It has another size than a [`Hit`], by which it is told from one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Text {
+    /// When it was read.
+    pub time_ns: u64,
+    /// Index of its [`crate::ProbeSpec`].
+    pub probe: u32,
+    /// The process's slot.
+    pub process: u32,
+    /// The thread's number.
+    pub thread: u32,
+    /// Which capture.
+    pub place: u16,
+    /// Bytes of `bytes` that have a meaning; those behind are whatever was there.
+    pub length: u16,
+    /// The text, and room for the zero that ends it, rounded up to a multiple of eight.
+    pub bytes: [u8; MAX_TEXT + 8],
+}
+
 /// What can be lost on the kernel side. Each has a counter, by CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -132,4 +154,6 @@ const _: () = assert!(size_of::<Totals>() == 64);
 const _: () = assert!(size_of::<Frame>() == 24 + 8 * MAX_CAPTURES);
 const _: () = assert!(size_of::<Thread>() == 32 + MAX_FRAMES * size_of::<Frame>());
 const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
+const _: () = assert!(size_of::<Text>() == 24 + MAX_TEXT + 8);
+const _: () = assert!(size_of::<Text>() != size_of::<Hit>());
 const _: () = assert!(MAX_FRAMES.is_power_of_two());

@@ -1,8 +1,8 @@
 //! What a probe is told to do at a hit.
 
-use crate::MAX_CAPTURES;
+use crate::{MAX_CAPTURES, MAX_READS};
 
-/// What one register read yields.
+/// Where the way to a captured value begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CaptureKind {
@@ -16,10 +16,13 @@ pub enum CaptureKind {
     VariableAtEntry = 3,
     /// A variable of the program, as it is at the function's return.
     VariableAtReturn = 4,
+    /// The bytes that the call hands over, by the spec's [`ByteRule`].
+    Bytes = 5,
 }
 
-/// One value that a probe reads at a hit. The kind is a number and not the enum, for the kernel side reads it from
-/// a map.
+/// One value that a probe reads at a hit: a register, or what a chain of reads leads to. The first read is at the register's
+/// value or the variable's address plus the first offset, each further one at what the one before found, plus its own
+/// offset. All but the last find a pointer. The kind is a number and not the enum, for the kernel side reads it from a map.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -28,10 +31,16 @@ pub struct Capture {
     pub kind: u8,
     /// Which argument.
     pub index: u8,
-    /// Bytes that a variable takes: 1, 2, 4 or 8.
+    /// Bytes that the last read finds: 1, 2, 4 or 8; of a text at most so many.
     pub width: u8,
+    /// How many reads of memory lead to the value; 0 is the register itself.
+    pub reads: u8,
+    /// 1 when the last read finds a text.
+    pub is_text: u8,
     /// Zero.
-    pub zero: u8,
+    pub zero: [u8; 3],
+    /// What is added before each read.
+    pub offsets: [u32; MAX_READS],
 }
 
 /// How the size of an MPI datatype is found from the handle that was passed.
@@ -109,6 +118,6 @@ pub struct ProbeSpec {
     pub bytes: ByteRule,
 }
 
-const _: () = assert!(size_of::<Capture>() == 4);
+const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
 const _: () = assert!(size_of::<ByteRule>() == 8);
-const _: () = assert!(size_of::<ProbeSpec>() == 4 + 4 * MAX_CAPTURES + 8);
+const _: () = assert!(size_of::<ProbeSpec>() == 4 + MAX_CAPTURES * size_of::<Capture>() + 8);

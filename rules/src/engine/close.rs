@@ -56,6 +56,7 @@ impl Engine {
         let mut outputs = outbox.outputs;
         self.decisions = decisions;
         outputs.extend(self.write_initial());
+        outputs.extend(self.catch_up());
         self.forget_the_past(now);
         outputs
     }

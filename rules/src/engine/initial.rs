@@ -1,7 +1,7 @@
 //! What a tune writes at the start, until its first window has shown something better. No guard judges it: there is
-//! nothing before it to compare with.
+//! nothing before it to compare with. And what a process is given that joins later: what the others of its role have.
 
-use super::output::{Change, Decision, DecisionId, Mode, Output, RuleId};
+use super::output::{Change, Decision, DecisionId, Mode, Output, RuleId, Verdict};
 use super::tune::TuneState;
 use super::{Engine, Running};
 use crate::action::Action;
@@ -37,28 +37,82 @@ impl Engine {
             for (place, changes) in found {
                 self.decisions += 1;
                 let id = DecisionId(self.decisions);
-                out.extend(self.initial_decision(RuleId(index), place, id, changes));
+                let because = ("initial", "no window has closed");
+                out.extend(self.given(RuleId(index), place, id, (changes, because, false)));
             }
         }
         out
     }
 
-    fn initial_decision(
+    /// What latecomers are given, and what was given to them and stays.
+    pub(super) fn catch_up(&mut self) -> Vec<Output> {
+        let mut out = Vec::new();
+        for index in 0..self.rules.len() {
+            let rule = RuleId(index);
+            out.extend(self.confirm(rule));
+            let Some(running) = self
+                .rules
+                .get(index)
+                .filter(|running| running.mode == Mode::Applying)
+            else {
+                continue;
+            };
+            let is_there = |process: &ProcessId| {
+                let known = self.processes.get(process);
+                known.is_some_and(|known| known.left.is_none())
+            };
+            let tunes = running.rule.tunes.iter().zip(&running.tunes).enumerate();
+            let found: Vec<(usize, Vec<Change>)> = tunes
+                .map(|(place, (tune, state))| (place, running.late(tune, state, is_there)))
+                .filter(|(_, changes)| !changes.is_empty())
+                .collect();
+            for (place, changes) in found {
+                self.decisions += 1;
+                let id = DecisionId(self.decisions);
+                let because = ("late", "the other processes of its role have it");
+                out.extend(self.given(rule, place, id, (changes, because, true)));
+            }
+        }
+        out
+    }
+
+    /// What was judged in the others stays in a latecomer as well.
+    fn confirm(&mut self, rule: RuleId) -> Vec<Output> {
+        let Some(running) = self.rules.get_mut(rule.0) else {
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        for (place, (tune, state)) in running.rule.tunes.iter().zip(&mut running.tunes).enumerate() {
+            for decision in state.take_confirmed() {
+                let mut verdict = Verdict::undo(decision, rule, place, tune.guard());
+                verdict.keep = true;
+                verdict.text = "as in the other processes of its role; kept".to_string();
+                out.push(Output::Verdict(verdict));
+            }
+        }
+        out
+    }
+
+    fn given(
         &mut self,
         rule: RuleId,
         place: usize,
         id: DecisionId,
-        changes: Vec<Change>,
+        (changes, because, is_late): (Vec<Change>, (&str, &str), bool),
     ) -> Option<Output> {
         let running = self.rules.get_mut(rule.0)?;
         let tune = running.rule.tunes.get(place)?;
-        running.tunes.get_mut(place)?.begin(id, changes.clone());
+        let state = running.tunes.get_mut(place)?;
+        match is_late {
+            true => state.begin_late(id, changes.clone(), tune),
+            false => state.begin(id, changes.clone()),
+        }
         Some(Output::Decision(Decision {
             id,
             rule,
             rule_name: running.rule.name.clone(),
             tune: place,
-            because: vec![("initial".to_string(), "no window has closed".to_string())],
+            because: vec![(because.0.to_string(), because.1.to_string())],
             changes,
             expect: None,
             at: tune.at.clone(),
@@ -68,6 +122,27 @@ impl Engine {
 }
 
 impl Running {
+    /// A change that is the same for all is in force in the others, and stays.
+    fn late(&self, tune: &Tune, state: &TuneState, is_there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
+        let by_process = tune.when.iter().any(|when| when.of.table.is_some());
+        let Some(wanted) = tune.action.as_ref().filter(|_| !by_process) else {
+            return Vec::new();
+        };
+        let Deed::Set { value, .. } = &wanted.deed else {
+            return Vec::new();
+        };
+        let Some(action) = state.in_force(tune).filter(|_| value.of.table.is_none()) else {
+            return Vec::new();
+        };
+        let members = self.roles.get(wanted.role).into_iter().flatten();
+        let members = members.filter(|process| is_there(process) && state.was_given_nothing(**process));
+        let change = |process: &ProcessId| Change {
+            process: *process,
+            action: action.clone(),
+        };
+        members.map(change).collect()
+    }
+
     fn initial(&self, tune: &Tune, state: &TuneState, there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
         let (Some(wanted), Some(value)) = (&tune.action, &tune.initial) else {
             return Vec::new();

@@ -107,6 +107,15 @@ impl Instance {
         self.fill(|content| content.take(arrived.probe, &arrived.hit));
     }
 
+    /// Where it began and ended in each process, if several hit its borders.
+    fn own(&self) -> BTreeMap<ProcessId, (Time, Time)> {
+        let several = self.borders.iter().filter(|_| self.borders.len() > 1);
+        let own = |(process, (start, end)): (&ProcessId, &(Time, Option<Time>))| {
+            Some((*process, (*start, (*end)?)))
+        };
+        several.filter_map(own).collect()
+    }
+
     /// The instance that directly encloses it.
     pub(super) fn enclosing(&self) -> Option<u64> {
         self.outer.first().map(|frame| frame.number)
@@ -123,6 +132,7 @@ impl Instance {
                 .map(|frame| (frame.window, frame.number, frame.index))
                 .collect(),
             around: self.around.clone(),
+            own: self.own(),
             ..content::data(&self.content, self.frame.index, around)
         }
     }

@@ -18,6 +18,7 @@ mod ledger;
 mod nest;
 mod node;
 mod output;
+mod passing;
 mod placement;
 mod remote;
 mod samples;

@@ -7,7 +7,6 @@ use super::track::Track;
 use crate::eval::Around;
 use crate::rule::{Borders, CheckedRule, Window};
 use crate::term::{Reach, Term};
-use crate::value::Key;
 
 /// How the windows of a rule lie in each other.
 #[derive(Clone, Debug)]
@@ -121,15 +120,4 @@ fn looks_out(rule: &CheckedRule, place: usize) -> bool {
         });
     });
     found
-}
-
-/// The key of a hit, the inner nothing where the window has none for its probe.
-pub(super) fn key_of(arrived: &Arrived, borders: &Borders) -> Option<Option<Key>> {
-    match borders.keys.get(arrived.probe).copied().flatten() {
-        None => Some(None),
-        Some(capture) => match arrived.hit.captures.get(capture) {
-            Some(Ok(value)) => Some(Some(Key::of(value))),
-            _ => None,
-        },
-    }
 }

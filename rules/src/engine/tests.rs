@@ -633,6 +633,7 @@ fn the_same_stream_gives_the_same_outputs() {
     assert_eq!(run(), run());
 }
 
+mod borders;
 mod changes;
 mod keywords;
 mod law;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use super::instance::{Frame, Instance, Surroundings};
 use super::ledger::Ledger;
-use super::nest::{Nest, key_of};
+use super::nest::Nest;
 use super::output::Dropped;
+use super::passing::{Name, Passing, is_shared, key_of, may_end};
 use super::stream::Arrived;
 use crate::calls::Memory;
 use crate::eval::{Context, boolean};
@@ -43,9 +44,6 @@ pub(super) struct Over {
     missing: Option<String>,
 }
 
-/// A key tells instances apart within the enclosing one.
-type Name = (Option<u64>, Key);
-
 /// The instances of a window.
 #[derive(Clone, Debug)]
 pub(super) struct Track {
@@ -59,31 +57,6 @@ pub(super) struct Track {
     closed_keys: VecDeque<Name>,
     /// The same for hits that need no order.
     pub(super) ledger: Ledger,
-}
-
-/// A hit on its way into a window.
-struct Passing<'a> {
-    arrived: &'a Arrived,
-    key: Option<Key>,
-    borders: &'a Borders,
-    /// The instance around it.
-    enclosing: Option<&'a Instance>,
-    nest: &'a Nest<'a>,
-}
-
-impl Passing<'_> {
-    fn name(&self, key: &Key) -> Name {
-        (self.enclosing.map(|instance| instance.frame.number), key.clone())
-    }
-
-    fn is_shared(&self) -> bool {
-        is_shared(self.borders, self.nest.around)
-    }
-}
-
-/// Whether one process hits the borders of a window for all.
-fn is_shared(borders: &Borders, around: &Surroundings<'_>) -> bool {
-    around.owners(borders).is_none_or(|owners| owners.len() <= 1)
 }
 
 impl Track {
@@ -162,7 +135,7 @@ impl Track {
         };
         let time = arrived.hit.time;
         let is_border = borders.to == Some(arrived.probe) || borders.begins_at() == Some(arrived.probe);
-        if !is_border && !self.folds.uses(arrived.probe) && !borders.may_end_at(arrived.probe) {
+        if !is_border && !self.folds.uses(arrived.probe) && !may_end(borders, arrived.probe) {
             return Vec::new();
         }
         let Some(key) = key_of(arrived, borders) else {
@@ -391,8 +364,9 @@ impl Track {
         let enclosing = passing.enclosing.map(|instance| instance.frame.number);
         let within = |instance: &&mut Instance| {
             let border = instance.borders_for(process, shared);
+            // What happens at the instant of its end is still in it, unless another begins there: the newest is asked first.
             let in_time =
-                border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time < end));
+                border.is_some_and(|(start, end)| start <= time && end.is_none_or(|end| time <= end));
             in_time && instance.enclosing() == enclosing
         };
         let Some(instance) = self.open.iter_mut().rev().find(within) else {

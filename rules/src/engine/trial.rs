@@ -3,7 +3,7 @@
 //! The means over the same number of windows are compared. A change is undone when the objective got worse by more
 //! than the margin, a share of the mean before, plus an allowance for noise: the standard error of the difference of
 //! the two means, √(s²ₐ/n + s²ᵦ/n), but never more than the margin again. The cap keeps a program whose pace jumps
-//! about from hiding a loss behind its own noise.
+//! about from hiding a loss behind its own noise. How often this errs is measured in `rates` and told in docs/guard.md.
 
 use crate::rule::Guard;
 use crate::unit::human;
@@ -87,6 +87,9 @@ fn error_squared(values: &[f64]) -> f64 {
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     squares / (values.len() - 1) as f64 / values.len() as f64
 }
+
+#[cfg(test)]
+mod rates;
 
 #[cfg(test)]
 mod tests {

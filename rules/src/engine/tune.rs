@@ -67,6 +67,9 @@ pub(super) struct TuneState {
     begun: BTreeMap<DecisionId, Vec<Change>>,
     /// Processes that were given their first value, or need none any more.
     initial: BTreeSet<ProcessId>,
+    /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to be said to stay.
+    late: BTreeSet<DecisionId>,
+    confirmed: Vec<DecisionId>,
     /// A window has closed for it.
     has_turned: bool,
     /// A change of it was kept and is in force.
@@ -91,6 +94,8 @@ impl TuneState {
             done: BTreeMap::new(),
             begun: BTreeMap::new(),
             initial: BTreeSet::new(),
+            late: BTreeSet::new(),
+            confirmed: Vec::new(),
             has_turned: false,
             applied: false,
             kept: Vec::new(),
@@ -109,6 +114,33 @@ impl TuneState {
     pub(super) fn begin(&mut self, decision: DecisionId, changes: Vec<Change>) {
         self.initial.extend(changes.iter().map(|change| change.process));
         self.begun.insert(decision, changes);
+    }
+
+    /// The same for a latecomer; what a guard judged in the others is not judged again.
+    pub(super) fn begin_late(&mut self, decision: DecisionId, changes: Vec<Change>, tune: &Tune) {
+        if tune.guard().is_some() {
+            self.late.insert(decision);
+        }
+        self.begin(decision, changes);
+    }
+
+    /// What was decided for all processes alike, where it stays though the condition has ended: a process that joins later and
+    /// was given nothing yet is to have it too.
+    pub(super) fn in_force(&self, tune: &Tune) -> Option<&Action> {
+        let holds = self.held.held() > 0;
+        let is_settled = matches!(self.phase, Phase::Watching) && self.applied && !holds && !tune.undo_after;
+        let mut done = self.done.values().filter(|_| is_settled);
+        let first = done.next()?;
+        done.all(|action| action == first).then_some(first)
+    }
+
+    pub(super) fn was_given_nothing(&self, process: ProcessId) -> bool {
+        !self.initial.contains(&process) && !self.done.contains_key(&process)
+    }
+
+    /// Decisions that were carried out and stay, said once.
+    pub(super) fn take_confirmed(&mut self) -> Vec<DecisionId> {
+        std::mem::take(&mut self.confirmed)
     }
 
     /// What it decided is in force, first values apart.
@@ -350,7 +382,9 @@ impl TuneState {
         now: Time,
     ) -> bool {
         if let Some(changes) = self.begun.remove(&decision) {
+            let is_late = self.late.remove(&decision);
             if *outcome == Outcome::Applied {
+                self.confirmed.extend(is_late.then_some(decision));
                 let done = changes.into_iter().map(|change| (change.process, change.action));
                 self.done.extend(done);
             }
@@ -520,7 +554,7 @@ impl TuneState {
 
 impl Verdict {
     /// To undo without having compared; the text is still to be said.
-    fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
+    pub(super) fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
         let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.of.dimension());
         Verdict {
             decision,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::output::{ProbeId, RuleId};
 use super::{Engine, Process, Running};
-use crate::eval::{CallsByProcess, HitsByProcess, WindowData};
+use crate::eval::{Calls, HitsByProcess, WindowData};
 use crate::measure::{Kind, Measure, Scope};
 use crate::partial::Content;
 use crate::plan::Delivery;
@@ -13,6 +13,25 @@ use crate::rule::{Borders, Probe, Window};
 use crate::term::Term;
 use crate::unit::Dimension;
 use crate::value::{Key, ProcessId, Time, Value, finite};
+
+/// When a window began and ended: for all, and for processes that hit its borders by themselves.
+#[derive(Clone, Copy)]
+struct Times<'a> {
+    all: (Time, Time),
+    own: &'a BTreeMap<ProcessId, (Time, Time)>,
+}
+
+impl Times<'_> {
+    fn shared(all: (Time, Time), nobody: &BTreeMap<ProcessId, (Time, Time)>) -> Times<'_> {
+        Times { all, own: nobody }
+    }
+
+    /// For a process: counters of one that ended early do not run on until the last has ended.
+    fn of(self, process: Option<ProcessId>) -> (Time, Time) {
+        let own = process.and_then(|process| self.own.get(&process));
+        own.copied().unwrap_or(self.all)
+    }
+}
 
 impl Engine {
     /// A timed window of `running` between its borders.
@@ -27,11 +46,12 @@ impl Engine {
         let whole = self.whole(running, borders, &mut left_out);
         let roles = running.roles.iter().map(|members| members & &whole).collect();
         let (content, lacking) = self.each_hit((id, place), running, &whole, borders);
+        let nobody = BTreeMap::new();
         WindowData {
             index,
             duration: Ok(borders.1.since(borders.0) as f64 / 1e9),
             roles,
-            measures: self.measures(running, &whole, borders),
+            measures: self.measures(running, &whole, Times::shared(borders, &nobody)),
             calls: self.calls(running, &whole, borders),
             probes: self.probed(id, running, &whole, borders),
             lacking,
@@ -54,7 +74,11 @@ impl Engine {
     ) {
         let whole = self.whole(running, borders, &mut data.left_out);
         data.roles = running.roles.iter().map(|members| members & &whole).collect();
-        data.measures = self.measures(running, &whole, borders);
+        let times = Times {
+            all: borders,
+            own: &data.own,
+        };
+        data.measures = self.measures(running, &whole, times);
         data.duration = Ok(borders.1.since(borders.0) as f64 / 1e9);
         let processes = data.content.iter().flat_map(|content| content.processes());
         data.excluded = processes.filter(|process| !whole.contains(process)).collect();
@@ -71,7 +95,7 @@ impl Engine {
         &self,
         running: &Running,
         place: usize,
-        (start, end): (Time, Time),
+        borders_at: (Time, Time),
         data: &WindowData,
     ) -> BTreeMap<(Measure, usize), Value> {
         let mut asked = BTreeSet::new();
@@ -85,16 +109,26 @@ impl Engine {
         let borders = running.rule.windows.get(place).and_then(Window::borders);
         let is_begin = |probe: usize| borders.and_then(Borders::begins_at) == Some(probe);
         let whole: BTreeSet<ProcessId> = data.roles.iter().flatten().copied().collect();
+        let times = Times {
+            all: borders_at,
+            own: &data.own,
+        };
         let value = |(measure, probe): (Measure, usize)| {
-            let time = if is_begin(probe) { start } else { end };
+            let border = |(start, end): (Time, Time)| if is_begin(probe) { start } else { end };
+            let time = |process: Option<ProcessId>| border(times.of(process));
             ((measure, probe), self.measured_at(measure, &whole, time))
         };
         asked.into_iter().map(value).collect()
     }
 
-    fn measured_at(&self, measure: Measure, whole: &BTreeSet<ProcessId>, time: Time) -> Value {
+    fn measured_at(
+        &self,
+        measure: Measure,
+        whole: &BTreeSet<ProcessId>,
+        time: impl Fn(Option<ProcessId>) -> Time,
+    ) -> Value {
         let one = |process: Option<ProcessId>| {
-            let value = self.samples.at(process, measure, time);
+            let value = self.samples.at(process, measure, time(process));
             let time_unit = measure.kind() == Kind::Counter && measure.dimension() == Dimension::TIME;
             let value = value.map(|value| if time_unit { value / 1e9 } else { value });
             value
@@ -130,11 +164,11 @@ impl Engine {
         &self,
         running: &Running,
         whole: &BTreeSet<ProcessId>,
-        borders: (Time, Time),
+        times: Times<'_>,
     ) -> BTreeMap<Measure, Value> {
         let measures = running.rule.plan.measures.iter();
         measures
-            .map(|measure| (*measure, self.measured(*measure, whole, borders)))
+            .map(|measure| (*measure, self.measured(*measure, whole, times)))
             .collect()
     }
 
@@ -143,7 +177,7 @@ impl Engine {
         running: &Running,
         whole: &BTreeSet<ProcessId>,
         borders: (Time, Time),
-    ) -> BTreeMap<Measure, CallsByProcess> {
+    ) -> BTreeMap<Measure, BTreeMap<ProcessId, Calls>> {
         let of_process = |measure: Measure, process: ProcessId| {
             let unit = if measure.dimension() == Dimension::TIME {
                 1e9
@@ -189,14 +223,15 @@ impl Engine {
             .map_or_else(|| format!("process {}", process.0), |known| known.name(process))
     }
 
-    fn measured(&self, measure: Measure, whole: &BTreeSet<ProcessId>, borders: (Time, Time)) -> Value {
+    fn measured(&self, measure: Measure, whole: &BTreeSet<ProcessId>, times: Times<'_>) -> Value {
         match measure.scope() {
-            Scope::Node => Value::Single(self.one(measure, None, borders).and_then(finite)),
+            Scope::Node => Value::Single(self.one(measure, None, times.all).and_then(finite)),
             Scope::Process => {
                 let row = |process: &ProcessId| {
                     (
                         Key::Process(*process),
-                        self.one(measure, Some(*process), borders).and_then(finite),
+                        self.one(measure, Some(*process), times.of(Some(*process)))
+                            .and_then(finite),
                     )
                 };
                 Value::Table(whole.iter().map(row).collect())

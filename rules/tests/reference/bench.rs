@@ -197,6 +197,16 @@ impl Bench {
         .collect()
     }
 
+    /// Of each change that a guard has judged whether it stays.
+    pub(crate) fn verdicts(&self) -> Vec<bool> {
+        let all = self.outputs.iter();
+        all.filter_map(|output| match output {
+            Output::Verdict(verdict) => Some(verdict.keep),
+            _ => None,
+        })
+        .collect()
+    }
+
     /// Why a rule does not act.
     pub(crate) fn why(&self) -> String {
         format!("{:?} {:?}", self.engine.status(), self.engine.dropped(RULE))

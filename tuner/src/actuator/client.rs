@@ -6,9 +6,10 @@ use std::os::unix::net::UnixStream;
 use thiserror::Error;
 
 use super::{
-    Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading,
-    Refusal, Reply, Request, SetCommand, line,
+    ActCommand, Answer, ArmCommand, ChangeNumber, Collected, Command, Farewell, GetCommand, Hello,
+    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request, SetCommand, line,
 };
+use crate::action::ActionReceipt;
 use crate::journal::Change;
 use crate::process::Pid;
 use crate::writer::{Receipt, Undone};
@@ -69,6 +70,26 @@ impl ActuatorClient {
     /// Writes a variable.
     pub fn set(&mut self, command: SetCommand) -> Result<Receipt, ClientError> {
         expect!(self.ask(Command::Set(Box::new(command)))?, Answer::Set(receipt) => *receipt)
+    }
+
+    /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it is collected.
+    pub fn arm(&mut self, command: ArmCommand) -> Result<u64, ClientError> {
+        expect!(self.ask(Command::Arm(Box::new(command)))?, Answer::Armed { ticket } => ticket)
+    }
+
+    /// What became of the changes that waited.
+    pub fn collect(&mut self) -> Result<Collected, ClientError> {
+        expect!(self.ask(Command::Collect)?, Answer::Collected(collected) => collected)
+    }
+
+    /// Lets a change wait no longer.
+    pub fn disarm(&mut self, ticket: u64) -> Result<(), ClientError> {
+        expect!(self.ask(Command::Disarm { ticket })?, Answer::Disarmed => ())
+    }
+
+    /// Takes an action.
+    pub fn act(&mut self, command: ActCommand) -> Result<ActionReceipt, ClientError> {
+        expect!(self.ask(Command::Act(Box::new(command)))?, Answer::Acted(receipt) => *receipt)
     }
 
     /// Reads a variable.

@@ -5,24 +5,31 @@
 //! ends, for whatever reason, it takes back every change of the session, except those that were confirmed
 //! when the session said `keep`.
 //!
-//! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's.
+//! A change that waits for its sync point is armed, and its receipt is collected later: the stream never waits for the
+//! program. Taking such a change back waits for the point too, within a bound.
+//!
+//! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
+//! wait.
 
 mod client;
 mod line;
 mod refusal;
 mod serve;
 mod session;
+mod waiting;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use client::{ActuatorClient, ClientError};
-pub use serve::{ServeError, ServeOptions, serve};
+pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
 
+use crate::action::{Action, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::journal::Change;
 use crate::process::Pid;
+use crate::sync::SyncPlace;
 use crate::value::{Bytes, ValueType};
 use crate::who::Who;
 use crate::writer::{Receipt, Undone};
@@ -49,6 +56,17 @@ pub enum Command {
     Hello(Hello),
     /// Writes a variable.
     Set(Box<SetCommand>),
+    /// Writes a variable when the program reaches a sync point.
+    Arm(Box<ArmCommand>),
+    /// What became of the changes that waited.
+    Collect,
+    /// A change is to wait no longer.
+    Disarm {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// Calls a function, loads a library, changes code, binds threads.
+    Act(Box<ActCommand>),
     /// Reads a variable. Needs no right to write.
     Get(GetCommand),
     /// The guard found that a change did good.
@@ -101,6 +119,30 @@ pub struct SetCommand {
     pub rule: Option<String>,
 }
 
+/// Write a variable at a sync point, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArmCommand {
+    /// What.
+    pub set: SetCommand,
+    /// Where.
+    pub at: SyncPlace,
+    /// Given up after this time.
+    pub within_ms: u64,
+    /// How long a thread is held until it is answered; [`crate::sync::ANSWER_NS_MAX`] when none is given.
+    pub answer_ns_max: Option<u64>,
+}
+
+/// Take an action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ActCommand {
+    /// The process.
+    pub pid: Pid,
+    /// The action.
+    pub action: Action,
+    /// Why.
+    pub reason: Reason,
+}
+
 /// Read a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetCommand {
@@ -143,6 +185,17 @@ pub enum Answer {
     },
     /// To set.
     Set(Box<Receipt>),
+    /// To arm: what to ask for when collecting.
+    Armed {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// To collect.
+    Collected(Collected),
+    /// To disarm. Its receipt, that it was not written or that it just had been, is collected as any other.
+    Disarmed,
+    /// To act.
+    Acted(Box<ActionReceipt>),
     /// To get.
     Value(Reading),
     /// To confirm.
@@ -160,6 +213,15 @@ pub enum Answer {
     },
     /// To shutdown.
     Goodbye(Farewell),
+}
+
+/// What became of the changes that waited for a sync point.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Collected {
+    /// By ticket. Told once.
+    pub finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    /// How many wait still, or did not fit into this reply.
+    pub left: usize,
 }
 
 /// A variable, read.

@@ -1,11 +1,15 @@
 //! Errors as refusals: the same text, and the kind that callers tell apart.
 
 use super::{Refusal, RefusalKind};
+use crate::action::ActionError;
 use crate::lock::LockError;
 use crate::memory::MemoryError;
+use crate::place::PlaceError;
 use crate::process::ProcessError;
+use crate::ptrace::PtraceError;
 use crate::slot::SlotError;
 use crate::space::SpaceError;
+use crate::sync::PointError;
 use crate::value::ValueError;
 use crate::variable::{FollowError, VariableError};
 use crate::write::WriteError;
@@ -29,7 +33,8 @@ refuse!(
     FollowError,
     SlotError,
     ValueError,
-    WriterError
+    WriterError,
+    PointError
 );
 
 trait Kind {
@@ -46,6 +51,7 @@ impl Kind for ProcessError {
             ProcessError::Init
             | ProcessError::KernelThread { .. }
             | ProcessError::Ourselves { .. }
+            | ProcessError::Privileged { .. }
             | ProcessError::NotAProcess { .. } => RefusalKind::Refused,
         }
     }
@@ -121,6 +127,20 @@ impl Kind for ValueError {
     }
 }
 
+impl Kind for PointError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            PointError::NotFound { .. } => RefusalKind::NotFound,
+            PointError::Module(_) => RefusalKind::Failed,
+            PointError::Ambiguous { .. }
+            | PointError::Indirect { .. }
+            | PointError::JumpsOut { .. }
+            | PointError::NoReturn { .. }
+            | PointError::Code(_) => RefusalKind::Refused,
+        }
+    }
+}
+
 impl Kind for WriterError {
     fn kind(&self) -> RefusalKind {
         match self {
@@ -134,11 +154,35 @@ impl Kind for WriterError {
             WriterError::Write(WriteError::Io { .. }) => RefusalKind::Failed,
             WriterError::NoSuchChange { .. } => RefusalKind::NotFound,
             WriterError::ModuleGone { .. } => RefusalKind::Ended,
+            WriterError::Action(error) => error.kind(),
             WriterError::Write(_)
             | WriterError::OtherProcess { .. }
             | WriterError::OtherType { .. }
             | WriterError::Moved { .. }
-            | WriterError::NotInForce { .. } => RefusalKind::Refused,
+            | WriterError::NotInForce { .. }
+            | WriterError::NoSyncPoint { .. } => RefusalKind::Refused,
+        }
+    }
+}
+
+impl Kind for ActionError {
+    fn kind(&self) -> RefusalKind {
+        match self {
+            ActionError::Process(error)
+            | ActionError::Ptrace(PtraceError::Process(error))
+            | ActionError::Place(PlaceError::Process(error)) => error.kind(),
+            ActionError::Space(error) => error.kind(),
+            ActionError::Memory(error) => error.kind(),
+            ActionError::Ptrace(PtraceError::NotPermitted { .. }) => RefusalKind::NotPermitted,
+            ActionError::Ptrace(PtraceError::ThreadEnded { .. }) => RefusalKind::Ended,
+            ActionError::NoFunction { .. } => RefusalKind::NotFound,
+            ActionError::Module(_)
+            | ActionError::SystemCall { .. }
+            | ActionError::Ptrace(PtraceError::Io { .. }) => RefusalKind::Failed,
+            ActionError::NoThread { .. }
+            | ActionError::InTheWay { .. }
+            | ActionError::Ptrace(PtraceError::NotStopped { .. }) => RefusalKind::Busy,
+            _ => RefusalKind::Refused,
         }
     }
 }

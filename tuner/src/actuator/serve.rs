@@ -10,14 +10,23 @@ use super::{
     Answer, Command, Farewell, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, RefusalKind, Reply,
     Request, line,
 };
+use crate::sync::Rendezvous;
 use crate::sys;
 use crate::writer::Hooks;
+
+/// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there is none.
+pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
 
 /// What the agent's binary does not decide at run time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ServeOptions {
     /// See [`Hooks`].
     pub hooks: Hooks,
+    /// Processes of any other user are refused, whatever the stream asks for: the rights of this process are lent for this
+    /// user's own.
+    pub only_user: Option<u32>,
+    /// Without one no change can wait for a sync point.
+    pub rendezvous: Option<RendezvousSource>,
 }
 
 /// Why a session ended before it began. Nothing was changed then.
@@ -63,7 +72,7 @@ fn run(
     hello: Hello,
     options: ServeOptions,
 ) -> Farewell {
-    let mut session = Session::new(hello, options.hooks);
+    let mut session = Session::new(hello, options);
     loop {
         match line::read(reader, REQUEST_BYTES_MAX) {
             Ok(Some(Request {

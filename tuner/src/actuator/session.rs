@@ -5,20 +5,21 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::waiting::Waiting;
 use super::{
-    Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, Reading, Refusal,
-    RefusalKind, SetCommand,
+    ActCommand, Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, Reading,
+    Refusal, RefusalKind, ServeOptions, SetCommand,
 };
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
 use crate::module::Images;
-use crate::process::{Pid, ProcessError};
+use crate::process::{Pid, Process, ProcessError};
 use crate::slot::Slot;
 use crate::space::{AddressSpace, read_maps};
 use crate::value::Value;
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
-use crate::writer::{Attempt, Hooks, SetRequest, Writer, WriterError};
+use crate::writer::{Attempt, SetRequest, Writer, WriterError};
 
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
 /// take long.
@@ -28,40 +29,53 @@ pub(super) struct Session {
     keep: bool,
     state: StateDir,
     who: Who,
-    hooks: Hooks,
+    options: ServeOptions,
     images: Arc<Images>,
-    writers: BTreeMap<Pid, Writer>,
+    pub(super) writers: BTreeMap<Pid, Writer>,
     locations: HashMap<(Pid, VariableName), Location>,
+    pub(super) waiting: Waiting,
 }
 
 impl Session {
-    pub(super) fn new(hello: Hello, hooks: Hooks) -> Session {
+    pub(super) fn new(hello: Hello, options: ServeOptions) -> Session {
         Session {
             keep: hello.keep,
             state: StateDir::at(hello.state_dir),
             who: hello.who,
-            hooks,
+            options,
             images: Arc::new(Images::new()),
             writers: BTreeMap::new(),
             locations: HashMap::new(),
+            waiting: Waiting::new(options),
         }
     }
 
     pub(super) fn execute(&mut self, command: Command) -> Result<Answer, Refusal> {
         match command {
             Command::Set(set) => self.set(*set),
+            Command::Arm(arm) => self.arm(*arm).map(|ticket| Answer::Armed { ticket }),
+            Command::Collect => Ok(Answer::Collected(self.collect())),
+            Command::Disarm { ticket } => {
+                self.disarm(ticket);
+                Ok(Answer::Disarmed)
+            }
+            Command::Act(act) => {
+                let ActCommand { pid, action, reason } = *act;
+                Ok(Answer::Acted(Box::new(self.writer(pid)?.act(&action, reason)?)))
+            }
             Command::Get(get) => self.get(get),
             Command::Confirm(ChangeNumber { pid, change }) => {
                 self.writer(pid)?.confirm(change)?;
                 Ok(Answer::Confirmed)
             }
-            Command::Undo(ChangeNumber { pid, change }) => {
-                Ok(Answer::Undone(self.writer(pid)?.undo(change)?))
-            }
+            Command::Undo(ChangeNumber { pid, change }) => Ok(Answer::Undone(self.undo(pid, change)?)),
             Command::UndoAll { pid } => {
                 let mut farewell = Farewell::default();
-                let results = self.writer(pid)?.undo_all(|_| true)?;
-                farewell.add(pid, results);
+                self.writer(pid)?;
+                self.disarm_all(|waiting| waiting == pid);
+                for (pid, attempts) in self.undo_all(vec![pid], &|_, _| true) {
+                    farewell.add(pid, attempts?);
+                }
                 farewell.shorten();
                 Ok(Answer::UndoneAll(farewell))
             }
@@ -78,6 +92,13 @@ impl Session {
     }
 
     fn set(&mut self, command: SetCommand) -> Result<Answer, Refusal> {
+        let pid = command.pid;
+        let (slot, request) = self.prepare(command)?;
+        Ok(Answer::Set(Box::new(self.writer(pid)?.set(&slot, request)?)))
+    }
+
+    /// Everything about a set that is known before anything is announced.
+    pub(super) fn prepare(&mut self, command: SetCommand) -> Result<(Slot, SetRequest), Refusal> {
         let SetCommand {
             pid,
             variable,
@@ -103,7 +124,7 @@ impl Session {
             why,
             rule,
         };
-        Ok(Answer::Set(Box::new(self.writer(pid)?.set(&slot, request)?)))
+        Ok((slot, request))
     }
 
     /// A remembered location counts as long as its file is still loaded at the same place.
@@ -114,7 +135,7 @@ impl Session {
         {
             return Ok(known.clone());
         }
-        let space = AddressSpace::read(&pid.open()?, &self.images)?;
+        let space = AddressSpace::read(&self.open(pid)?, &self.images)?;
         let location = space.variable(name)?;
         if self.locations.len() >= LOCATIONS_MAX {
             self.locations.clear();
@@ -137,7 +158,7 @@ impl Session {
                 module,
             },
         )?;
-        let bytes = location.read(&Memory::open(&pid.open()?)?)?;
+        let bytes = location.read(&Memory::open(&self.open(pid)?)?)?;
         let value_type = value_type.or(location.value_type());
         let value = value_type
             .map(|value_type| Value::from_bytes(value_type, bytes))
@@ -152,13 +173,31 @@ impl Session {
         }))
     }
 
+    pub(super) fn open(&self, pid: Pid) -> Result<Process, Refusal> {
+        let process = pid.open()?;
+        match self.options.only_user {
+            Some(user) if process.uid != user => Err(Refusal {
+                kind: RefusalKind::NotPermitted,
+                message: format!(
+                    "process {pid} belongs to {}: the capabilities of this program's file are lent for one's own processes",
+                    process.user()
+                ),
+            }),
+            _ => Ok(process),
+        }
+    }
+
+    pub(super) fn images(&self) -> Arc<Images> {
+        Arc::clone(&self.images)
+    }
+
     /// The right to write into a process is taken at the first need of it and kept until the end of the
     /// session.
-    fn writer(&mut self, pid: Pid) -> Result<&mut Writer, Refusal> {
+    pub(super) fn writer(&mut self, pid: Pid) -> Result<&mut Writer, Refusal> {
         if !self.writers.contains_key(&pid) {
             self.writers.retain(|_, writer| writer.process().is_alive());
-            let (who, images) = (self.who.clone(), Arc::clone(&self.images));
-            let writer = Writer::open(pid.open()?, &self.state, who, images, self.hooks)?;
+            let (who, images) = (self.who.clone(), self.images());
+            let writer = Writer::open(self.open(pid)?, &self.state, who, images, self.options.hooks)?;
             self.writers.insert(pid, writer);
         }
         let writer = self.writers.get_mut(&pid);
@@ -167,22 +206,32 @@ impl Session {
 
     /// Takes back what this session changed, except what is to be kept; then lets go of all processes.
     pub(super) fn finish(&mut self) -> Farewell {
+        self.disarm_all(|_| true);
         let keep = self.keep;
         let mut farewell = Farewell::default();
-        for (pid, mut writer) in std::mem::take(&mut self.writers) {
-            // A process that ended took its changes with it.
-            if !writer.process().is_alive() {
-                continue;
-            }
+        // A process that ended took its changes with it.
+        self.writers.retain(|_, writer| writer.process().is_alive());
+        let mut newest_before = BTreeMap::new();
+        for (pid, writer) in &mut self.writers {
             // Undecided after a full disk; if this fails too, the next writer tries again.
             let _ = writer.reconcile();
-            let before = writer.newest_before();
-            let is_mine = |change: &Change| change.intent.change > before;
-            let result = writer.undo_all(|change| is_mine(change) && !(keep && change.confirmed));
+            newest_before.insert(*pid, writer.newest_before());
+        }
+        let is_mine = |pid: Pid, change: &Change| {
+            newest_before
+                .get(&pid)
+                .is_some_and(|before| change.intent.change > *before)
+        };
+        let take_back = |pid: Pid, change: &Change| is_mine(pid, change) && !(keep && change.confirmed);
+        let results = self.undo_all(newest_before.keys().copied().collect(), &take_back);
+        for (pid, result) in results {
+            let Some(writer) = self.writers.remove(&pid) else {
+                continue;
+            };
             let changes = writer.changes();
             let in_force = changes
                 .iter()
-                .filter(|change| is_mine(change) && change.status == Status::Applied);
+                .filter(|change| is_mine(pid, change) && change.status == Status::Applied);
             let in_force = in_force.map(|change| ChangeNumber {
                 pid,
                 change: change.intent.change,
@@ -196,10 +245,9 @@ impl Session {
                 Err(_) if !writer.process().is_alive() => {}
                 Err(error) => {
                     // Whatever was to stay cannot be told from the rest by whoever reads this: all are named.
-                    let refusal = Refusal::from(error);
                     farewell
                         .failed
-                        .extend(in_force.map(|number| (number, refusal.clone())));
+                        .extend(in_force.map(|number| (number, error.clone())));
                 }
             }
         }
@@ -234,7 +282,7 @@ impl Farewell {
 }
 
 /// Drops from the front until the rest takes at most `bytes_max` as JSON. How many were dropped.
-fn keep_newest<T: Serialize>(list: &mut Vec<T>, bytes_max: usize) -> usize {
+pub(super) fn keep_newest<T: Serialize>(list: &mut Vec<T>, bytes_max: usize) -> usize {
     let mut left = bytes_max;
     let fits = |item: &&T| {
         let size = serde_json::to_string(item).map_or(usize::MAX, |text| text.len() + 1);

@@ -99,6 +99,19 @@ pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Para
     })
 }
 
+/// What the function at `address` returns: a type, or nothing (`Some(None)`). `None` when there is no debug information on the
+/// function, or none on its type.
+pub fn return_type(image: &Image, address: LinkAddress) -> Result<Option<Option<VariableType>>, ImageError> {
+    let found = with_function(image, address, |view, function| {
+        let entry = function.entry()?;
+        match view.type_of(&function.unit, &entry)? {
+            None => Ok(Some(None)),
+            Some(place) => Ok(leaf_type(view, &place)?.map(Some)),
+        }
+    })?;
+    Ok(found.flatten())
+}
+
 /// How a probe at the entry of the function at `address` gets at an argument, or at what the steps lead to from it: `arg(0)->count`,
 /// `arg(self).limits[2]`. Pure: the answer is the same for every process that has loaded the file.
 pub fn argument(
@@ -174,6 +187,16 @@ fn with_parameters<T>(
     address: LinkAddress,
     take: impl for<'a> FnOnce(&View<'a>, Vec<Known<'a>>) -> Result<T, ImageError>,
 ) -> Result<Option<T>, ImageError> {
+    with_function(image, address, |view, function| {
+        take(view, known(view, function)?)
+    })
+}
+
+fn with_function<T>(
+    image: &Image,
+    address: LinkAddress,
+    take: impl for<'a> FnOnce(&View<'a>, &Place<'a>) -> Result<T, ImageError>,
+) -> Result<Option<T>, ImageError> {
     let Some(info) = image.debug_info()? else {
         return Ok(None);
     };
@@ -183,8 +206,7 @@ fn with_parameters<T>(
         // Of a function in several pieces the entry does not have the address itself.
         found = function_in(&view, &view.units_around(address.0)?, address)?;
     }
-    let known = found.map(|function| known(&view, &function)).transpose()?;
-    known.map(|known| take(&view, known)).transpose()
+    found.map(|function| take(&view, &function)).transpose()
 }
 
 fn function_in<'a>(view: &View<'a>, units: &[usize], address: LinkAddress) -> Found<Option<Place<'a>>> {

@@ -19,6 +19,7 @@ use crate::dwarf::{DebugInfo, Kept, Origin, separate};
 use crate::symbol::{Symbol, SymbolTable};
 
 mod read;
+pub(crate) mod slots;
 
 use read::{Reader, compression, decompress, old_compression, string_at};
 

@@ -37,7 +37,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// The disk is full, or the file too long.
-    #[error("journal {} is full", path.display())]
+    #[error("journal {} is full: make room there, or set TUNEAGENT_STATE_DIR to another place", path.display())]
     Full {
         /// The file.
         path: PathBuf,
@@ -264,11 +264,15 @@ impl Journal {
         };
         serde_json::to_writer(&mut line, record).map_err(|error| io_error(&self.path)(error.into()))?;
         line.push(b'\n');
-        let written = self.file.write(&line).map_err(io_error(&self.path))?;
+        let full = || JournalError::Full {
+            path: self.path.clone(),
+        };
+        let written = self.file.write(&line).map_err(|error| match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(),
+            _ => io_error(&self.path)(error),
+        })?;
         if written != line.len() {
-            return Err(JournalError::Full {
-                path: self.path.clone(),
-            });
+            return Err(full());
         }
         self.catch_up()
     }

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Intent, Outcome, Record, RevertOutcome};
+use super::deed::{Assignment, Deed};
+use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
+use crate::arena::Arena;
 use crate::value::Bytes;
 
 /// How a change stands.
@@ -18,6 +20,8 @@ pub enum Status {
     Applied,
     /// Never written.
     Failed,
+    /// Done, and nothing that could be taken back: a call.
+    Done,
     /// As pending, for taking it back.
     RevertPending,
     /// Taken back.
@@ -40,6 +44,14 @@ pub struct Change {
     pub status: Status,
     /// The guard found that it did good.
     pub confirmed: bool,
+    /// How it was written; none before that is known, or when nobody lived to say it.
+    pub hold: Option<Hold>,
+    /// What a call returned, as bits.
+    pub returned: Option<u64>,
+    /// The same as text.
+    pub result: Option<String>,
+    /// Memory that was mapped to take it back.
+    pub revert_arena: Option<Arena>,
 }
 
 /// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a
@@ -103,25 +115,68 @@ impl History {
                     intent: *intent,
                     status: Status::Pending,
                     confirmed: false,
+                    hold: None,
+                    returned: None,
+                    result: None,
+                    revert_arena: None,
                 };
                 self.changes.entry(change.intent.change).or_insert(change);
             }
-            Record::Outcome { change, outcome, .. } => match outcome {
-                Outcome::Applied => self.set(change, Status::Applied),
-                Outcome::NotWritten(_) => self.set(change, Status::Failed),
-                Outcome::Overwritten(_) => self.set(change, Status::ChangedSince),
-            },
+            Record::Outcome {
+                change,
+                outcome,
+                hold,
+                ..
+            } => {
+                if let Some(change) = self.changes.get_mut(&change) {
+                    change.hold = hold;
+                    change.status = match outcome {
+                        Outcome::Applied => Status::Applied,
+                        Outcome::NotWritten(_) => Status::Failed,
+                        Outcome::Overwritten(_) => Status::ChangedSince,
+                    };
+                }
+            }
+            Record::Returned {
+                change,
+                word,
+                result,
+                hold,
+                ..
+            } => {
+                if let Some(change) = self.changes.get_mut(&change) {
+                    change.hold = hold;
+                }
+                self.returned(change, word, result);
+            }
             Record::Confirmed { change, .. } => {
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.confirmed = true;
                 }
             }
-            Record::RevertIntent { change, .. } => self.set(change, Status::RevertPending),
+            Record::RevertIntent { change, arena, .. } => {
+                self.set(change, Status::RevertPending);
+                if let Some(change) = self.changes.get_mut(&change) {
+                    change.revert_arena = arena;
+                }
+            }
             Record::RevertOutcome { change, outcome, .. } => match outcome {
                 RevertOutcome::Reverted => self.set(change, Status::Reverted),
                 RevertOutcome::ChangedSince(_) => self.set(change, Status::ChangedSince),
                 RevertOutcome::Failed(_) => self.set(change, Status::Applied),
             },
+        }
+    }
+
+    /// A library is in force as long as it is loaded; of another call nothing is left.
+    fn returned(&mut self, change: u64, word: u64, result: String) {
+        if let Some(change) = self.changes.get_mut(&change) {
+            change.returned = Some(word);
+            change.result = Some(result);
+            change.status = match change.intent.deed {
+                Deed::Load(_) => Status::Applied,
+                _ => Status::Done,
+            };
         }
     }
 
@@ -139,13 +194,19 @@ impl History {
             .collect()
     }
 
+    /// All changes as they are written down, oldest first: whether a later one has changed the same is not looked at.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
+        self.changes.values()
+    }
+
     /// One change. An applied change whose variable a later one has changed again is superseded, until that
     /// is taken back.
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
             let again = |later: &&Change| {
-                later.intent.address == change.intent.address
+                later.intent.deed.overlaps(&change.intent.deed)
                     && !matches!(
                         later.status,
                         Status::Failed | Status::Reverted | Status::ChangedSince
@@ -161,6 +222,19 @@ impl History {
             }
         }
         Some(change)
+    }
+
+    /// The changes that may still be in force, newest first: what a crash left undecided counts.
+    pub fn standing(&self) -> Vec<Change> {
+        let mut standing = self.changes();
+        standing.retain(|change| {
+            matches!(
+                change.status,
+                Status::Applied | Status::Pending | Status::RevertPending
+            )
+        });
+        standing.reverse();
+        standing
     }
 
     /// The number of the newest change; 0 when there is none.
@@ -181,10 +255,10 @@ pub enum Settled {
 }
 
 /// Decides by what is in memory: a write is one store, so it is there or it is not.
-pub fn settle(intent: &Intent, found: Bytes) -> Settled {
+pub fn settle(set: &Assignment, found: Bytes) -> Settled {
     match found {
-        found if found == intent.new => Settled::New,
-        found if found == intent.old => Settled::Old,
+        found if found == set.new => Settled::New,
+        found if found == set.old => Settled::Old,
         _ => Settled::Neither,
     }
 }
@@ -215,15 +289,18 @@ mod tests {
                 boot: "b".into(),
                 executable: "/bin/app".into(),
             },
-            module: "/bin/app".into(),
-            build_id: None,
-            symbol: "chunk".into(),
-            link_address: LinkAddress(address),
-            address: Address(address),
-            chain: None,
-            value_type: ValueType::I32,
-            old: Value::I32(1).to_bytes(),
-            new: Value::I32(2).to_bytes(),
+            deed: Deed::Set(Assignment {
+                module: "/bin/app".into(),
+                build_id: None,
+                symbol: "chunk".into(),
+                link_address: LinkAddress(address),
+                address: Address(address),
+                chain: None,
+                value_type: ValueType::I32,
+                old: Value::I32(1).to_bytes(),
+                new: Value::I32(2).to_bytes(),
+                sync: None,
+            }),
         }))
     }
 
@@ -233,6 +310,7 @@ mod tests {
             at: clock::now(),
             outcome,
             recovered: false,
+            hold: None,
         }
     }
 
@@ -243,6 +321,7 @@ mod tests {
             at: clock::now(),
             outcome,
             recovered: false,
+            hold: None,
         }
     }
 
@@ -271,6 +350,25 @@ mod tests {
         assert_eq!(
             statuses(&[intent(1, 8), outcome(1, Outcome::NotWritten("gone".into()))]),
             [Status::Failed]
+        );
+    }
+
+    #[test]
+    fn a_journal_from_when_there_was_nothing_but_set_is_read() {
+        let Record::Intent(now) = intent(1, 8) else {
+            panic!("it is an intent")
+        };
+        let line = text(&[intent(1, 8)]);
+        let mut fields: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let action = fields.as_object_mut().unwrap().remove("action");
+        assert_eq!(action, Some("set".into()));
+        let read = History::parse(format!("{fields}\n").as_bytes());
+        assert_eq!(read.change(1).unwrap().intent.deed, now.deed);
+        // An action that this version does not know is no set, whatever else it says.
+        fields["action"] = "paint".into();
+        assert_eq!(
+            History::parse(format!("{fields}\n").as_bytes()).unreadable.len(),
+            1
         );
     }
 

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::address::{Address, LinkAddress};
+use super::deed::Deed;
+use crate::arena::Arena;
 use crate::clock::Instant;
-use crate::image::BuildId;
 use crate::process::Pid;
-use crate::value::{Bytes, ValueType};
-use crate::variable::Chain;
+use crate::sync::Passage;
+use crate::value::Bytes;
 use crate::who::Who;
+use crate::writer::Mechanism;
 
 /// The process that is changed, so that no other is ever taken for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +22,7 @@ pub struct Target {
     pub executable: String,
 }
 
-/// What is going to be written, and why.
+/// What is going to be done, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
     /// Its number: unique and increasing in the file.
@@ -34,28 +35,50 @@ pub struct Intent {
     pub why: Vec<String>,
     /// The rule that asked for it; none when it was done by hand.
     pub rule: Option<String>,
-    /// Into which process.
+    /// To which process.
     pub target: Target,
-    /// The file that holds the variable.
-    pub module: String,
-    /// Its identity.
-    pub build_id: Option<BuildId>,
-    /// The variable.
-    pub symbol: String,
-    /// Where the linker placed it; of a chain the first pointer.
-    pub link_address: LinkAddress,
-    /// Where it is.
-    pub address: Address,
-    /// The pointers that led there, if it is no fixed place.
+    /// What.
+    #[serde(flatten)]
+    pub deed: Deed,
+}
+
+/// How something was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// By which mechanism.
+    pub mechanism: Mechanism,
+    /// How long the program was held for it.
+    pub hold_ns: u64,
+    /// How it met its sync point, if it was to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<Chain>,
-    /// Its type.
-    #[serde(rename = "type")]
-    pub value_type: ValueType,
-    /// What it held.
-    pub old: Bytes,
-    /// What it is to hold.
-    pub new: Bytes,
+    pub passage: Option<Passage>,
+}
+
+impl Hold {
+    /// Of a write while the program runs.
+    pub(crate) const PLAIN: Hold = Hold {
+        mechanism: Mechanism::Plain,
+        hold_ns: 0,
+        passage: None,
+    };
+
+    /// Of an action at any instant.
+    pub(crate) fn of(mechanism: Mechanism, hold_ns: u64) -> Hold {
+        Hold {
+            mechanism,
+            hold_ns,
+            passage: None,
+        }
+    }
+
+    /// Of one that met, or missed, its sync point.
+    pub(crate) fn at(mechanism: Mechanism, passage: Passage) -> Hold {
+        Hold {
+            mechanism,
+            hold_ns: passage.hold_ns,
+            passage: Some(passage),
+        }
+    }
 }
 
 /// What came of an intent.
@@ -96,9 +119,28 @@ pub enum Record {
         at: Instant,
         /// What came of it.
         outcome: Outcome,
+        /// How it was written, and how long the program was held for it; none when that is not known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hold: Option<Hold>,
         /// True when a later process read it from the target's memory, because the one that wrote had
         /// crashed.
         recovered: bool,
+    },
+    /// A call has returned.
+    Returned {
+        /// The change.
+        change: u64,
+        /// When.
+        at: Instant,
+        /// The bits of the result.
+        word: u64,
+        /// As text.
+        result: String,
+        /// As in [`Record::Outcome`].
+        recovered: bool,
+        /// As in [`Record::Outcome`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hold: Option<Hold>,
     },
     /// The guard found that the change did good.
     Confirmed {
@@ -115,6 +157,9 @@ pub enum Record {
         at: Instant,
         /// Who.
         who: Who,
+        /// Memory that is mapped for it in the program.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arena: Option<Arena>,
     },
     /// After it.
     RevertOutcome {
@@ -126,5 +171,8 @@ pub enum Record {
         outcome: RevertOutcome,
         /// As in [`Record::Outcome`].
         recovered: bool,
+        /// As in [`Record::Outcome`]; told of those that waited for a sync point.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hold: Option<Hold>,
     },
 }

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::action::ActionError;
 use crate::journal::{JournalError, Status};
 use crate::lock::LockError;
 use crate::memory::MemoryError;
@@ -36,6 +37,9 @@ pub enum WriterError {
     /// The write was refused.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// The action was not taken.
+    #[error(transparent)]
+    Action(Box<ActionError>),
     /// The slot is of another process.
     #[error("the place belongs to process {slot}, the right to write is for process {writer}")]
     OtherProcess {
@@ -70,6 +74,12 @@ pub enum WriterError {
         /// How it stands.
         status: Status,
     },
+    /// It can be taken back at any instant.
+    #[error("change {change} has no sync point")]
+    NoSyncPoint {
+        /// The number.
+        change: u64,
+    },
     /// The bytes that were changed are no longer what the variable is.
     #[error(
         "change {change}: the pointers that led to `{symbol}` lead elsewhere now; what was written there is left alone"
@@ -95,11 +105,18 @@ pub enum WriterError {
     },
 }
 
+impl From<ActionError> for WriterError {
+    fn from(error: ActionError) -> WriterError {
+        WriterError::Action(Box::new(error))
+    }
+}
+
 fn status_text(status: Status) -> String {
     match status {
         Status::Pending | Status::RevertPending => "it is not known whether it was written".to_owned(),
         Status::Applied => "it is".to_owned(),
         Status::Failed => "it was never written".to_owned(),
+        Status::Done => "it is done, and cannot be taken back".to_owned(),
         Status::Reverted => "it was taken back already".to_owned(),
         Status::ChangedSince => "the program changed the variable since".to_owned(),
         Status::Superseded { by } => format!("change {by} replaced it; take that back first"),

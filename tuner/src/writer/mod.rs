@@ -2,27 +2,29 @@
 //! about values.
 //!
 //! The order of every change: old bytes read → intent in the journal → write → read back → outcome in the
-//! journal. Opening a writer first settles what an earlier one left undecided by a crash.
+//! journal. Opening a writer first settles what an earlier one left undecided by a crash. `back` takes back and settles.
 
+mod back;
 mod error;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use back::{Attempt, Undone};
+pub(crate) use back::{Back, Returning, reverted};
 pub use error::WriterError;
 
+use crate::action::Reason;
 use crate::clock::{self, Instant};
-use crate::journal::{
-    Change, Intent, Journal, Outcome, Record, RevertOutcome, Settled, StateDir, Status, Target, settle,
-};
+use crate::journal::{Assignment, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target};
 use crate::lock::WriterLock;
 use crate::module::Images;
 use crate::process::Process;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
+use crate::sync::{Passage, SyncPlace};
 use crate::value::{Bytes, Value, ValueType};
-use crate::variable::Location;
 use crate::who::Who;
 use crate::write::{self, WriteError};
 
@@ -45,6 +47,14 @@ pub struct SetRequest {
 pub enum Mechanism {
     /// A plain write while the program runs; it was not held.
     Plain,
+    /// A write while the thread at the sync point was held in the kernel.
+    Rendezvous,
+    /// The probe at the sync point wrote by itself; nobody was held.
+    Store,
+    /// One thread was held.
+    HoldThread,
+    /// All threads were held.
+    HoldAll,
 }
 
 /// What a set did.
@@ -60,34 +70,16 @@ pub struct Receipt {
     pub new: Bytes,
     /// How long the program was held.
     pub hold_ns: u64,
-    /// How.
+    /// Hold.
     pub mechanism: Mechanism,
+    /// How it met its sync point, if it was to.
+    pub passage: Option<Passage>,
     /// What came of it.
     pub outcome: Outcome,
     /// When.
     pub at: Instant,
     /// From reading the old value to the last record.
     pub duration_ns: u64,
-}
-
-/// What taking a change back did.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Undone {
-    /// The change.
-    pub change: u64,
-    /// The variable.
-    pub symbol: String,
-    /// What came of it.
-    pub outcome: RevertOutcome,
-}
-
-/// One of several changes that were to be taken back.
-#[derive(Debug)]
-pub struct Attempt {
-    /// The change.
-    pub change: u64,
-    /// What came of it.
-    pub result: Result<Undone, WriterError>,
 }
 
 /// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in
@@ -98,6 +90,8 @@ pub struct Hooks {
     pub after_intent: fn(),
     /// It is written, the outcome is not in the journal.
     pub after_write: fn(),
+    /// In the middle of an action that takes several steps, after each of them.
+    pub underway: fn(),
 }
 
 impl Default for Hooks {
@@ -105,8 +99,31 @@ impl Default for Hooks {
         Hooks {
             after_intent: || {},
             after_write: || {},
+            underway: || {},
         }
     }
+}
+
+impl Hooks {
+    /// A write, between its two instants.
+    pub(crate) fn around<T>(self, write: impl FnOnce() -> T) -> T {
+        (self.after_intent)();
+        let written = write();
+        (self.after_write)();
+        written
+    }
+}
+
+/// A set that was announced and is not concluded yet.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    /// Its number; none when the value was there already.
+    pub(crate) change: Option<u64>,
+    pub(crate) old: Bytes,
+    pub(crate) new: Bytes,
+    value_type: ValueType,
+    at: Instant,
+    started_ns: u64,
 }
 
 /// The right to change one process.
@@ -116,8 +133,10 @@ pub struct Writer {
     journal: Journal,
     images: Arc<Images>,
     who: Who,
-    hooks: Hooks,
+    pub(crate) hooks: Hooks,
     newest_before: u64,
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) machinery: Option<Arc<crate::action::Machinery>>,
     _lock: WriterLock,
 }
 
@@ -140,6 +159,8 @@ impl Writer {
             who,
             hooks,
             newest_before,
+            #[cfg(target_arch = "x86_64")]
+            machinery: None,
             _lock: lock,
         };
         writer.reconcile()?;
@@ -156,6 +177,12 @@ impl Writer {
         self.journal.history().changes()
     }
 
+    /// The same without a copy of each.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Change> {
+        self.journal.history().written()
+    }
+
     /// The newest change before this writer was opened. All later ones were made through it: while it has the
     /// lock, nobody else makes any.
     pub fn newest_before(&self) -> u64 {
@@ -164,7 +191,23 @@ impl Writer {
 
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
-        let started = clock::monotonic_ns();
+        let announced = self.announce_set(slot, request, None)?;
+        if announced.change.is_none() {
+            return self.conclude(&announced, Ok(announced.new), None);
+        }
+        let written = self.commit(slot, announced.old, announced.new);
+        self.conclude(&announced, written, None)
+    }
+
+    /// The first half of a set: checks, and writes down what is going to be written. Nothing is announced when the value is there
+    /// already.
+    pub(crate) fn announce_set(
+        &mut self,
+        slot: &Slot,
+        request: SetRequest,
+        sync: Option<SyncPlace>,
+    ) -> Result<Announced, WriterError> {
+        let started_ns = clock::monotonic_ns();
         self.check(slot, &request)?;
         let (old, new) = (slot.read()?, request.value.to_bytes());
         let expected = request.expect_old.map_or(old, Value::to_bytes);
@@ -179,21 +222,70 @@ impl Writer {
             .into());
         }
         let at = clock::now();
-        let (change, outcome) = match old == new {
-            true => (None, Outcome::Applied),
-            false => self.write(slot, self.intent(slot, request, old, new, at.clone()))?,
+        let change = match old == new {
+            true => None,
+            false => {
+                let SetRequest { why, rule, .. } = request;
+                let mut set = self.assignment(slot, old, new);
+                set.sync = sync;
+                Some(self.write_down(Deed::Set(set), Reason { why, rule }, at.clone())?)
+            }
         };
-        Ok(Receipt {
+        Ok(Announced {
             change,
             value_type: slot.value_type(),
             old,
             new,
-            hold_ns: 0,
-            mechanism: Mechanism::Plain,
-            outcome,
             at,
-            duration_ns: clock::monotonic_ns().saturating_sub(started),
+            started_ns,
         })
+    }
+
+    /// The second half: writes down what came of it.
+    pub(crate) fn conclude(
+        &mut self,
+        announced: &Announced,
+        written: Result<Bytes, WriteError>,
+        hold: Option<Hold>,
+    ) -> Result<Receipt, WriterError> {
+        let outcome = match &written {
+            Ok(found) if *found == announced.new => Outcome::Applied,
+            Ok(found) => Outcome::Overwritten(*found),
+            Err(error) => Outcome::NotWritten(error.to_string()),
+        };
+        let hold = hold.unwrap_or(Hold::PLAIN);
+        if let Some(change) = announced.change {
+            self.record_outcome(change, outcome.clone(), Some(hold))?;
+        }
+        written?;
+        Ok(Receipt {
+            change: announced.change,
+            value_type: announced.value_type,
+            old: announced.old,
+            new: announced.new,
+            hold_ns: hold.hold_ns,
+            mechanism: hold.mechanism,
+            passage: hold.passage,
+            outcome,
+            at: announced.at.clone(),
+            duration_ns: clock::monotonic_ns().saturating_sub(announced.started_ns),
+        })
+    }
+
+    /// Writes down that what was announced was not written, and why.
+    pub(crate) fn abandon(
+        &mut self,
+        announced: &Announced,
+        why: &str,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        match announced.change {
+            Some(change) => {
+                let hold = hold.unwrap_or(Hold::PLAIN);
+                self.record_outcome(change, Outcome::NotWritten(why.to_owned()), Some(hold))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Writes down that a change did good.
@@ -203,62 +295,6 @@ impl Writer {
             change,
             at: clock::now(),
         })?)
-    }
-
-    /// Takes one change back, if the process still holds what was written.
-    pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
-        let known = self.known(change)?;
-        if known.status != Status::Applied {
-            return Err(WriterError::NotInForce {
-                change,
-                status: known.status,
-            });
-        }
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        self.take_back(&space, known.intent)
-    }
-
-    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken
-    /// back does not keep the others from it.
-    pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
-        let numbers: Vec<u64> = self
-            .changes()
-            .iter()
-            .map(|change| change.intent.change)
-            .rev()
-            .collect();
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        let mut done = Vec::new();
-        for number in numbers {
-            // Asked now: taking back a later change brings an earlier one into force again.
-            let change = self.journal.change(number);
-            if let Some(change) =
-                change.filter(|change| change.status == Status::Applied && take_back(change))
-            {
-                let result = self.take_back(&space, change.intent);
-                done.push(Attempt {
-                    change: number,
-                    result,
-                });
-            }
-        }
-        Ok(done)
-    }
-
-    fn take_back(&mut self, space: &AddressSpace, intent: Intent) -> Result<Undone, WriterError> {
-        let change = intent.change;
-        let slot = Slot::validate(&recorded(space, &intent)?, Some(intent.value_type))?;
-        let found = slot.read()?;
-        let outcome = match found == intent.new {
-            false => RevertOutcome::ChangedSince(found),
-            true => self.write_back(&slot, &intent)?,
-        };
-        self.record_revert(change, outcome.clone(), false)?;
-        Ok(Undone {
-            change,
-            symbol: intent.symbol,
-            outcome,
-        })
     }
 
     fn known(&self, change: u64) -> Result<Change, WriterError> {
@@ -288,19 +324,9 @@ impl Writer {
         Ok(())
     }
 
-    fn intent(&self, slot: &Slot, request: SetRequest, old: Bytes, new: Bytes, at: Instant) -> Intent {
+    fn assignment(&self, slot: &Slot, old: Bytes, new: Bytes) -> Assignment {
         let location = slot.location();
-        Intent {
-            change: 0, // The journal gives the number.
-            at,
-            who: self.who.clone(),
-            why: request.why,
-            rule: request.rule,
-            target: Target {
-                pid: self.process.pid,
-                boot: crate::journal::boot_id(),
-                executable: self.process.executable.to_string_lossy().into_owned(),
-            },
+        Assignment {
             module: location.module.path.clone(),
             build_id: location.module.build_id().cloned(),
             symbol: location.symbol.clone(),
@@ -310,134 +336,85 @@ impl Writer {
             value_type: slot.value_type(),
             old,
             new,
+            sync: None,
         }
     }
 
-    fn write(&mut self, slot: &Slot, intent: Intent) -> Result<(Option<u64>, Outcome), WriterError> {
-        let (old, new) = (intent.old, intent.new);
-        let change = self.journal.announce(intent)?;
-        (self.hooks.after_intent)();
-        let written = write::commit(slot, old, new);
-        (self.hooks.after_write)();
-        let outcome = match &written {
-            Ok(found) if *found == new => Outcome::Applied,
-            Ok(found) => Outcome::Overwritten(*found),
-            Err(error) => Outcome::NotWritten(error.to_string()),
-        };
-        self.record_outcome(change, outcome.clone(), false)?;
-        written?;
-        Ok((Some(change), outcome))
+    fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+        self.hooks.around(|| write::commit(slot, expected, new))
     }
 
-    fn write_back(&mut self, slot: &Slot, intent: &Intent) -> Result<RevertOutcome, WriterError> {
-        let change = intent.change;
-        self.journal.append(&Record::RevertIntent {
-            change,
-            at: clock::now(),
+    /// Writes down an action that is going to be taken at once, and gives back its number.
+    pub(crate) fn announce(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
+        let change = self.write_down(deed, reason, at)?;
+        (self.hooks.after_intent)();
+        Ok(change)
+    }
+
+    fn write_down(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
+        let Reason { why, rule } = reason;
+        let intent = Intent {
+            change: 0, // The journal gives the number.
+            at,
             who: self.who.clone(),
-        })?;
-        (self.hooks.after_intent)();
-        let written = write::commit(slot, intent.new, intent.old);
-        (self.hooks.after_write)();
-        Ok(match written {
-            Ok(found) if found == intent.old => RevertOutcome::Reverted,
-            Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
-            Err(error) => RevertOutcome::Failed(error.to_string()),
-        })
+            why,
+            rule,
+            target: Target {
+                pid: self.process.pid,
+                boot: crate::journal::boot_id(),
+                executable: self.process.executable.to_string_lossy().into_owned(),
+            },
+            deed,
+        };
+        Ok(self.journal.announce(intent)?)
     }
 
-    /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
-    pub fn reconcile(&mut self) -> Result<(), WriterError> {
-        let undecided = |change: &Change| matches!(change.status, Status::Pending | Status::RevertPending);
-        let pending: Vec<Change> = self.changes().into_iter().filter(undecided).collect();
-        if pending.is_empty() {
-            return Ok(());
-        }
-        let space = AddressSpace::read(&self.process, &self.images)?;
-        for Change { intent, status, .. } in pending {
-            // Without the module there are no bytes to ask: it stays undecided, which is the truth.
-            let Ok(location) = recorded(&space, &intent) else {
-                continue;
-            };
-            let found = location.read(space.memory())?;
-            let change = intent.change;
-            match (status, settle(&intent, found)) {
-                (Status::Pending, Settled::New) => self.record_outcome(change, Outcome::Applied, true),
-                (Status::Pending, Settled::Old) => {
-                    let why = "the writer ended before the write".to_owned();
-                    self.record_outcome(change, Outcome::NotWritten(why), true)
-                }
-                (Status::Pending, Settled::Neither) => {
-                    self.record_outcome(change, Outcome::Overwritten(found), true)
-                }
-                (_, Settled::Old) => self.record_revert(change, RevertOutcome::Reverted, true),
-                (_, Settled::New) => {
-                    let why = "the writer ended before the write".to_owned();
-                    self.record_revert(change, RevertOutcome::Failed(why), true)
-                }
-                (_, Settled::Neither) => self.record_revert(change, RevertOutcome::ChangedSince(found), true),
-            }?;
-        }
-        Ok(())
+    /// What is mapped and loaded now.
+    pub(crate) fn space(&self) -> Result<AddressSpace, WriterError> {
+        Ok(AddressSpace::read(&self.process, &self.images)?)
     }
 
-    fn record_outcome(&mut self, change: u64, outcome: Outcome, recovered: bool) -> Result<(), WriterError> {
+    pub(crate) fn record_outcome(
+        &mut self,
+        change: u64,
+        outcome: Outcome,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
         Ok(self.journal.append(&Record::Outcome {
             change,
             at: clock::now(),
             outcome,
-            recovered,
+            recovered: false,
+            hold,
         })?)
     }
 
-    fn record_revert(
+    /// A call has returned; without `hold` it was found out later.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn record_returned(
         &mut self,
         change: u64,
-        outcome: RevertOutcome,
-        recovered: bool,
+        word: u64,
+        result: &str,
+        hold: Option<Hold>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertOutcome {
+        Ok(self.journal.append(&Record::Returned {
+            change,
+            at: clock::now(),
+            word,
+            result: result.to_owned(),
+            recovered: hold.is_none(),
+            hold,
+        })?)
+    }
+
+    pub(crate) fn recover_outcome(&mut self, change: u64, outcome: Outcome) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::Outcome {
             change,
             at: clock::now(),
             outcome,
-            recovered,
+            recovered: true,
+            hold: None,
         })?)
-    }
-}
-
-/// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
-/// looked up again: another file that was loaded since could define it.
-fn recorded(space: &AddressSpace, intent: &Intent) -> Result<Location, WriterError> {
-    let root = intent.chain.as_ref().map_or(intent.address, |chain| chain.root);
-    let is_it = |module: &&crate::module::Module| {
-        module.path == intent.module
-            && module.build_id() == intent.build_id.as_ref()
-            && module.address(intent.link_address) == root
-    };
-    let module = space
-        .modules
-        .iter()
-        .find(is_it)
-        .ok_or_else(|| WriterError::ModuleGone {
-            change: intent.change,
-            module: intent.module.clone(),
-        })?;
-    let location = Location {
-        symbol: intent.symbol.clone(),
-        module: module.clone(),
-        link_address: intent.link_address,
-        address: intent.address,
-        chain: intent.chain.clone(),
-        size: intent.value_type.size() as u64,
-        leaf: None,
-        copied_from: None,
-        is_confirmed: false,
-    };
-    match location.follow(|address| space.memory().word(address)) {
-        Ok(address) if address == intent.address => Ok(location),
-        _ => Err(WriterError::Moved {
-            change: intent.change,
-            symbol: intent.symbol.clone(),
-        }),
     }
 }

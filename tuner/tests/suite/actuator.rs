@@ -14,14 +14,14 @@ use tuner::who::Who;
 
 use crate::programs::{Program, Workshop, skip};
 
-struct Setting {
-    workshop: Workshop,
-    program: Program,
+pub(crate) struct Setting {
+    pub(crate) workshop: Workshop,
+    pub(crate) program: Program,
 }
 
 impl Setting {
     /// `variables` running; `None`, with a word, where a process that is not its parent may not look into it.
-    fn new() -> Option<Setting> {
+    pub(crate) fn new() -> Option<Setting> {
         let workshop = Workshop::open()?;
         let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
         let setting = Setting { workshop, program };
@@ -35,15 +35,15 @@ impl Setting {
         }
     }
 
-    fn state(&self) -> &Path {
+    pub(crate) fn state(&self) -> &Path {
         self.workshop.directory.path()
     }
 
-    fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         self.program.process().pid
     }
 
-    fn session(&self, keep: bool, arguments: &[&str]) -> (ActuatorClient, Child) {
+    pub(crate) fn session(&self, keep: bool, arguments: &[&str]) -> (ActuatorClient, Child) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_actuator-testee"));
         let process = command
@@ -60,7 +60,7 @@ impl Setting {
         (ActuatorClient::begin(ours, hello).unwrap(), process)
     }
 
-    fn read(&self, variable: &str) -> GetCommand {
+    pub(crate) fn read(&self, variable: &str) -> GetCommand {
         GetCommand {
             pid: self.pid(),
             variable: variable.to_owned(),
@@ -69,7 +69,7 @@ impl Setting {
         }
     }
 
-    fn write(&self, variable: &str, value: &str) -> SetCommand {
+    pub(crate) fn write(&self, variable: &str, value: &str) -> SetCommand {
         SetCommand {
             pid: self.pid(),
             variable: variable.to_owned(),
@@ -82,7 +82,7 @@ impl Setting {
         }
     }
 
-    fn status(&self, change: u64) -> Status {
+    pub(crate) fn status(&self, change: u64) -> Status {
         StateDir::at(self.state())
             .history(self.pid())
             .unwrap()

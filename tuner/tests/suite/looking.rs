@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 use tuner::address::LinkAddress;
 use tuner::dwarf::{self, Kind};
 use tuner::image::Image;
@@ -125,7 +126,7 @@ fn a_file_that_is_mapped_as_data_is_no_second_module() {
 }
 
 #[test]
-fn root_finds_a_library_that_was_deleted_after_it_was_loaded() {
+fn a_library_that_was_deleted_after_it_was_loaded_is_found_with_checkpoint_restore_as_root() {
     let Some(workshop) = Workshop::open() else { return };
     if !rustix::process::geteuid().is_root() {
         return crate::programs::skip("needs root: only root may use /proc/PID/map_files");
@@ -145,6 +146,30 @@ fn root_finds_a_library_that_was_deleted_after_it_was_loaded() {
         "libknob.so",
         &["-shared", "-fPIC", "-DVALUE=2", "-DVIEW=library_view"],
     );
+    // Of this thread alone: without the capability, and what includes it, the file is out of reach and the message names it.
+    let all = capabilities(None).unwrap();
+    for (dropped, is_found) in [
+        (
+            CapabilitySet::CHECKPOINT_RESTORE | CapabilitySet::SYS_ADMIN,
+            false,
+        ),
+        (CapabilitySet::SYS_ADMIN, true),
+    ] {
+        let effective = all.effective - dropped;
+        set_capabilities(None, CapabilitySets { effective, ..all }).unwrap();
+        let space = program.space();
+        assert_eq!(
+            space.modules_called("libknob").count(),
+            usize::from(is_found),
+            "{dropped:?}"
+        );
+        let said = space
+            .unreadable
+            .iter()
+            .any(|error| error.to_string().contains("CAP_CHECKPOINT_RESTORE"));
+        assert_eq!(said, !is_found, "{:?}", space.unreadable);
+    }
+    set_capabilities(None, all).unwrap();
     let space = program.space();
     let module = space.modules_called("libknob").next().unwrap();
     assert!(module.deleted);

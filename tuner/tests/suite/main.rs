@@ -5,17 +5,29 @@
 //! - `binding`: which bytes a name means
 //! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
 //! - `writing`: what is written, what is refused, what is taken back
+//! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
+//! - `actions`: calls, libraries, code, threads, on a program under load
 //! - `actuator`: the session of the separate process, and its crashes
+//! - `crashes`: the actuator is killed in the middle of actions
+//! - `obstacles`: processes that must be left alone
+//! - `sequences`: random series of changes and undos
+//! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `tidy`: promises that the sources keep
 //!
 //! Without a C compiler, or where the kernel lets nobody look into a child, a test says on the real standard
 //! error that it was skipped; with TUNEAGENT_REQUIRE_ALL=1 it fails instead.
 #![expect(clippy::unwrap_used, reason = "a test says what went wrong by panicking")]
 
+mod actions;
 mod actuator;
 mod binding;
+mod crashes;
 mod finding;
 mod looking;
+mod obstacles;
 mod programs;
+mod refused;
+mod sequences;
 mod tidy;
+mod waiting;
 mod writing;

@@ -195,6 +195,11 @@ impl Program {
             .unwrap_or_else(|| panic!("no {name} in {answer}"))
     }
 
+    /// Lets it end; what it says at its end can be read.
+    pub(crate) fn close(&mut self) {
+        drop(self.input.take());
+    }
+
     /// Lets it end, and waits until it is gone.
     pub(crate) fn end(&mut self) {
         drop(self.input.take());
@@ -242,4 +247,9 @@ pub(crate) fn to(value: Value) -> SetRequest {
         why: vec!["a test".to_owned()],
         rule: None,
     }
+}
+
+/// Tests that can be made to look longer do: `cargo xtask test --long`.
+pub(crate) fn long() -> bool {
+    std::env::var_os("TUNEAGENT_LONG").is_some_and(|value| value == "1")
 }

@@ -39,7 +39,24 @@ fn exactly_one_function_writes_into_another_process() {
             "pwrite",
             "POKE"
         ]),
-        ["write.rs"]
+        ["sys.rs", "sys.rs", "write.rs"]
+    );
+    // Those in `sys` and `ptrace/sys` are the system calls themselves, which only the one function makes.
+    assert_eq!(files_with(&["sys::store("]), ["mod.rs", "write.rs"]);
+    assert_eq!(files_with(&[".store(address.0, u64::"]), ["write.rs"]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/write.rs");
+    let text = fs::read_to_string(source).unwrap();
+    let put = text
+        .split("fn put(")
+        .nth(1)
+        .unwrap()
+        .split("\n}\n")
+        .next()
+        .unwrap();
+    assert!(
+        ["sys::store(", ".write_at(", ".store(address.0, u64::"]
+            .iter()
+            .all(|store| put.contains(store))
     );
 }
 

@@ -1,4 +1,4 @@
-//! Compiles `ebpf/` to one object, the same bytes on every machine that has the same tools.
+//! Compiles `ebpf/` to its objects, the same bytes on every machine that has the same tools.
 //!
 //! Paths of the machine would differ, so they are renamed in the debug information. What is compiled, and into
 //! what programs, is decided in `ebpf/`.
@@ -13,10 +13,18 @@ use crate::Result;
 use crate::process::run;
 
 const TARGET: &str = "bpfel-unknown-none";
-const PROGRAM: &str = "tuneagent-bpf";
 
-/// Builds into `target` and returns the bytes of the object.
-pub(crate) fn object(root: &Path, toolchain: &Toolchain, target: &Path) -> Result<Vec<u8>> {
+/// An object by the name under which it is committed, and its bytes.
+pub(crate) type Object = (&'static str, Vec<u8>);
+
+/// The committed name of each object, and the program of the package that it is.
+const PROGRAMS: [(&str, &str); 2] = [
+    ("tuneagent.bpf.o", "tuneagent-bpf"),
+    ("sync.bpf.o", "tuneagent-sync-bpf"),
+];
+
+/// Builds into `target` and returns the objects.
+pub(crate) fn objects(root: &Path, toolchain: &Toolchain, target: &Path) -> Result<Vec<Object>> {
     let package = root.join(super::FOLDER);
     if !package.join("Cargo.toml").exists() {
         return Err(format!(
@@ -46,9 +54,16 @@ pub(crate) fn object(root: &Path, toolchain: &Toolchain, target: &Path) -> Resul
         .env_remove("RUSTUP_TOOLCHAIN")
         .env_remove("RUSTC_WRAPPER")
         .env_remove("RUSTFLAGS");
-    run(&mut cargo).map_err(|error| format!("the BPF object was not built: {error}"))?;
-    let built = target.join(TARGET).join("release").join(PROGRAM);
-    fs::read(&built).map_err(|error| format!("{} was not built: {error}", built.display()))
+    run(&mut cargo).map_err(|error| format!("the BPF objects were not built: {error}"))?;
+    PROGRAMS
+        .into_iter()
+        .map(|(name, program)| {
+            let built = target.join(TARGET).join("release").join(program);
+            let bytes =
+                fs::read(&built).map_err(|error| format!("{} was not built: {error}", built.display()))?;
+            Ok((name, bytes))
+        })
+        .collect()
 }
 
 /// The linker is named without its folder: flags take part in the names of symbols.

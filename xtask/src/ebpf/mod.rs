@@ -1,15 +1,16 @@
-//! `cargo xtask ebpf`: builds the kernel side and keeps the committed object honest.
+//! `cargo xtask ebpf`: builds the kernel side and keeps the committed objects honest.
 //!
-//! The object is committed so that everybody else needs only stable Rust. `provenance` says which sources and
-//! which tools it came from, `toolchain` finds compilers that can build it, `build` builds it reproducibly.
+//! The objects are committed so that everybody else needs only stable Rust. `provenance` says which sources and
+//! which tools they came from, `toolchain` finds compilers that can build them, `build` builds them reproducibly.
 //! What the programs do is the business of `ebpf/`.
 
 mod build;
 mod provenance;
 pub(crate) mod toolchain;
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::Result;
 use provenance::Provenance;
@@ -17,7 +18,7 @@ use toolchain::Toolchain;
 
 /// Where things are, relative to the checkout.
 const FOLDER: &str = "ebpf";
-const OBJECT: &str = "ebpf/prebuilt/tuneagent.bpf.o";
+const PREBUILT: &str = "ebpf/prebuilt";
 const PROVENANCE: &str = "ebpf/prebuilt/PROVENANCE.json";
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
@@ -32,42 +33,48 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     }
 }
 
-/// Builds the object, and records what it was built from and with.
+/// Builds the objects, and records what they were built from and with.
 fn rebuild(root: &Path) -> Result<()> {
     let toolchain = Toolchain::find()?;
     println!("building {FOLDER}/ with {toolchain}");
-    let built = build::object(root, &toolchain, &root.join(FOLDER).join("target"))?;
+    let built = build::objects(root, &toolchain, &root.join(FOLDER).join("target"))?;
     // After the build: it may have written Cargo.lock, which belongs to the sources.
     let provenance = Provenance::of(root, &built, &toolchain)?;
-    let object = root.join(OBJECT);
-    create_parent(&object)?;
-    fs::write(&object, &built).map_err(|error| format!("cannot write {}: {error}", object.display()))?;
-    provenance.write(&root.join(PROVENANCE))?;
-    println!(
-        "{OBJECT}: {} bytes, sha256 {}",
-        built.len(),
-        provenance.object_sha256
-    );
-    Ok(())
+    let folder = root.join(PREBUILT);
+    fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    for (name, bytes) in &built {
+        let file = folder.join(name);
+        fs::write(&file, bytes).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        println!(
+            "{PREBUILT}/{name}: {} bytes, sha256 {}",
+            bytes.len(),
+            provenance::hash_of(bytes)
+        );
+    }
+    provenance.write(&root.join(PROVENANCE))
 }
 
-/// Fails when the committed object is not the one its sources give.
+/// Fails when a committed object is not the one its sources give.
 pub(crate) fn check(root: &Path, may_rebuild: bool) -> Result<()> {
     let recorded = Provenance::read(&root.join(PROVENANCE))?;
     if recorded.sources_sha256 != provenance::hash_of_sources(root)? {
         return Err(format!(
-            "the sources under {FOLDER}/ changed since {OBJECT} was built; run `cargo xtask ebpf`"
+            "the sources under {FOLDER}/ changed since {PREBUILT} was built; run `cargo xtask ebpf`"
         ));
     }
-    let object = root.join(OBJECT);
-    let committed = fs::read(&object)
-        .map_err(|error| format!("cannot read {OBJECT}: {error}; run `cargo xtask ebpf`"))?;
-    if recorded.object_sha256 != provenance::hash_of(&committed) {
-        return Err(format!(
-            "{OBJECT} is not the one {PROVENANCE} describes; run `cargo xtask ebpf`"
-        ));
+    let mut committed = BTreeMap::new();
+    for (name, sum) in &recorded.objects_sha256 {
+        let file = root.join(PREBUILT).join(name);
+        let bytes = fs::read(&file)
+            .map_err(|error| format!("cannot read {}: {error}; run `cargo xtask ebpf`", file.display()))?;
+        if *sum != provenance::hash_of(&bytes) {
+            return Err(format!(
+                "{PREBUILT}/{name} is not the one {PROVENANCE} describes; run `cargo xtask ebpf`"
+            ));
+        }
+        println!("{PREBUILT}/{name}: sources and object are the recorded ones");
+        committed.insert(name.as_str(), bytes);
     }
-    println!("{OBJECT}: sources and object are the recorded ones");
     if may_rebuild {
         compare_with_rebuilt(root, &recorded, &committed)
     } else {
@@ -76,7 +83,11 @@ pub(crate) fn check(root: &Path, may_rebuild: bool) -> Result<()> {
 }
 
 /// Builds once more and compares bytes, if the recorded tools are here; else says what was not checked.
-fn compare_with_rebuilt(root: &Path, recorded: &Provenance, committed: &[u8]) -> Result<()> {
+fn compare_with_rebuilt(
+    root: &Path,
+    recorded: &Provenance,
+    committed: &BTreeMap<&str, Vec<u8>>,
+) -> Result<()> {
     let present = Toolchain::all_present();
     let Some(toolchain) = present
         .iter()
@@ -92,20 +103,17 @@ fn compare_with_rebuilt(root: &Path, recorded: &Provenance, committed: &[u8]) ->
         return Ok(());
     };
     let folder = tempfile::tempdir().map_err(|error| format!("cannot make a temporary folder: {error}"))?;
-    let built = build::object(root, toolchain, folder.path())?;
-    if built == committed {
-        println!("{OBJECT}: rebuilt, the same {} bytes", built.len());
-        return Ok(());
+    for (name, built) in build::objects(root, toolchain, folder.path())? {
+        let known = committed.get(name).map(Vec::as_slice).unwrap_or_default();
+        if built != known {
+            return Err(format!(
+                "{PREBUILT}/{name} differs from what its sources give with the recorded tools ({} bytes committed, {} \
+                 rebuilt); run `cargo xtask ebpf`",
+                known.len(),
+                built.len()
+            ));
+        }
+        println!("{PREBUILT}/{name}: rebuilt, the same {} bytes", built.len());
     }
-    Err(format!(
-        "{OBJECT} differs from what its sources give with the recorded tools ({} bytes committed, {} rebuilt); \
-         run `cargo xtask ebpf`",
-        committed.len(),
-        built.len()
-    ))
-}
-
-fn create_parent(file: &Path) -> Result<()> {
-    let folder: PathBuf = file.parent().map(Path::to_path_buf).unwrap_or_default();
-    fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))
+    Ok(())
 }

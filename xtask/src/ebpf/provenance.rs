@@ -1,8 +1,9 @@
-//! What the committed object was built from and with, as a small JSON file beside it.
+//! What the committed objects were built from and with, as a small JSON file beside it.
 //!
 //! Hashes are over contents and relative paths, so they are the same in every checkout. It does not judge:
 //! `ebpf::check` does.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::build::Object;
 use super::toolchain::Toolchain;
 use crate::Result;
 
-/// Files and folders the object depends on, relative to the checkout; absent ones count as absent.
+/// Files and folders the objects depend on, relative to the checkout; absent ones count as absent.
 const SOURCES: [&str; 6] = [
     "ebpf/.cargo",
     "ebpf/Cargo.lock",
@@ -27,17 +29,21 @@ const SOURCES: [&str; 6] = [
 pub(crate) struct Provenance {
     schema: String,
     pub(crate) sources_sha256: String,
-    pub(crate) object_sha256: String,
+    /// By the name of the object.
+    pub(crate) objects_sha256: BTreeMap<String, String>,
     rustc: String,
     bpf_linker: String,
 }
 
 impl Provenance {
-    pub(crate) fn of(root: &Path, object: &[u8], toolchain: &Toolchain) -> Result<Provenance> {
+    pub(crate) fn of(root: &Path, objects: &[Object], toolchain: &Toolchain) -> Result<Provenance> {
         Ok(Provenance {
-            schema: "tuneagent.provenance/1".to_owned(),
+            schema: "tuneagent.provenance/2".to_owned(),
             sources_sha256: hash_of_sources(root)?,
-            object_sha256: hash_of(object),
+            objects_sha256: objects
+                .iter()
+                .map(|(name, bytes)| ((*name).to_owned(), hash_of(bytes)))
+                .collect(),
             rustc: toolchain.rustc_version.clone(),
             bpf_linker: toolchain.linker_version.clone(),
         })

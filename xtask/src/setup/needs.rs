@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 21] = {
+const NEEDS: [Need; 24] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -108,6 +108,17 @@ const NEEDS: [Need; 21] = {
         package(
             "libc6-dbg",
             "debug information in a file of its own, as distributions have it",
+            &[Test],
+        ),
+        package(
+            "strace",
+            "a program under it is refused; its record shows the order of writes",
+            &[Test],
+        ),
+        package("gdb", "a program under it is refused", &[Test]),
+        package(
+            "libcap2-bin",
+            "setcap: the capabilities of a file are tried",
             &[Test],
         ),
         package(

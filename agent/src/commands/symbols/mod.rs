@@ -113,6 +113,7 @@ pub(super) fn run(args: &SymbolsArgs) -> Outcome {
     } else {
         files_of_process(args)?
     };
+    crate::rights::only_look().map_err(Failure::not_permitted)?;
     let rows_max = if args.json { JSON_ROWS_MAX } else { ROWS_MAX };
     let mut room = rows_max;
     let mut found = Vec::new();

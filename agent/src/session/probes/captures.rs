@@ -3,42 +3,68 @@
 
 use abi::{Capture, CaptureKind};
 
-use super::Wanted;
+use super::{Probe, Wanted, ways::Way};
 use crate::discover::Job;
 
-/// Where a value is read.
+/// Where the way to a value begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// An integer argument, counted from 0, as at entry.
+    /// An argument, counted from 0, as at entry.
     Argument(u8),
+    /// An argument by its name.
+    NamedArgument(String),
     /// What the function returns.
     ReturnValue,
     /// A variable of the program.
     Variable(String),
+    /// The bytes that an MPI call hands over.
+    Bytes,
 }
+
+/// A step on the way to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// To a member of a structure.
+    Field(String),
+    /// To an element of an array.
+    Index(u32),
+    /// To what a pointer points to.
+    Dereference,
+}
+
+/// A type as a rule states it: its name, and of a text the longest length.
+pub(super) type Stated = (&'static str, u8);
 
 /// A value that someone wants at the hits of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedCapture {
-    /// Where.
+    /// As a rule writes it; tells it from every other value.
+    pub what: String,
+    /// Where the way to it begins.
     pub read: Read,
+    /// The way.
+    pub steps: Vec<Step>,
     /// A variable is read when the function returns, not when it is entered.
     pub at_return: bool,
-    /// Its type (`i32`, `f64` …), where the rule states it.
-    pub type_name: Option<&'static str>,
+    /// Its type, where the rule states it.
+    pub stated: Option<Stated>,
 }
 
 /// A value that the kernel side reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeCapture {
-    /// Where.
-    pub read: Read,
+    /// As a rule writes it.
+    pub what: String,
     /// As in [`WantedCapture`].
     pub at_return: bool,
-    /// Its type.
+    /// Its type; `str` for a text.
     pub type_name: &'static str,
-    /// Which of the registers for integers holds it, for an argument.
-    pub register: u8,
+    /// The longest text; 0 for a number.
+    pub length: u8,
+    /// Where the way to it begins.
+    pub read: Read,
+    /// What the kernel side is told.
+    pub spec: Capture,
 }
 
 /// Why a function cannot be probed as asked for.
@@ -64,6 +90,16 @@ pub enum CaptureError {
         /// As stated.
         type_name: &'static str,
     },
+    /// The way to it is not known.
+    #[error("{function}: {what} cannot be captured: {why}")]
+    NoWay {
+        /// The function.
+        function: String,
+        /// What is captured.
+        what: String,
+        /// Why.
+        why: String,
+    },
     /// There is no room.
     #[error(
         "{function}: the rules want {wanted} values at its hits, and {} are read at most",
@@ -77,21 +113,14 @@ pub enum CaptureError {
     },
 }
 
-impl Read {
-    fn text(&self) -> String {
-        match self {
-            Read::Argument(index) => format!("arg({index})"),
-            Read::ReturnValue => "ret".to_owned(),
-            Read::Variable(name) => name.clone(),
-        }
-    }
-}
-
 impl ProbeCapture {
     /// Its name in a recording, which [`ProbeCapture::from_label`] understands.
     pub fn label(&self) -> String {
         let moment = if self.at_return { " at return" } else { "" };
-        format!("{} as {}{moment}", self.read.text(), self.type_name)
+        match self.length {
+            0 => format!("{} as {}{moment}", self.what, self.type_name),
+            length => format!("{} as str({length}){moment}", self.what),
+        }
     }
 
     /// A capture by its name in a recording; `None` for a name that was not made by [`ProbeCapture::label`].
@@ -100,110 +129,111 @@ impl ProbeCapture {
             Some(rest) => (rest, true),
             None => (label, false),
         };
-        let (read, stated) = label.rsplit_once(" as ")?;
-        let type_name = TYPES.iter().find(|known| **known == stated)?;
-        let argument = read.strip_prefix("arg(").and_then(|rest| rest.strip_suffix(')'));
-        let read = match argument {
-            Some(index) => Read::Argument(index.parse().ok()?),
-            None if read == "ret" => Read::ReturnValue,
-            None => Read::Variable(read.to_owned()),
+        let (what, stated) = label.rsplit_once(" as ")?;
+        let text = stated
+            .strip_prefix("str(")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let (type_name, length) = match text {
+            Some(length) => (TEXT, length.parse().ok().filter(|length| *length > 0)?),
+            None => (*TYPES.iter().find(|known| **known == stated)?, 0),
         };
         // A recording is read from, not a register.
         Some(ProbeCapture {
-            read,
+            what: what.to_owned(),
             at_return,
             type_name,
-            register: 0,
+            length,
+            read: Read::ReturnValue,
+            spec: Capture::default(),
         })
     }
 
-    /// What the kernel side is told.
-    pub fn spec(&self) -> Capture {
-        let width = width(self.type_name).unwrap_or(8);
-        let (kind, index) = match (&self.read, self.at_return) {
-            (Read::Argument(_), _) => (CaptureKind::Argument, self.register),
-            (Read::ReturnValue, _) => (CaptureKind::Return, 0),
-            (Read::Variable(_), false) => (CaptureKind::VariableAtEntry, 0),
-            (Read::Variable(_), true) => (CaptureKind::VariableAtReturn, 0),
-        };
-        Capture {
-            kind: kind as u8,
-            index,
-            width,
-            zero: 0,
-        }
+    /// Whether it is what someone wants.
+    pub fn is(&self, wanted: &WantedCapture) -> bool {
+        let stated = |(name, length): Stated| self.type_name == name && self.length == length;
+        self.what == wanted.what && self.at_return == wanted.at_return && wanted.stated.is_none_or(stated)
     }
 }
 
 /// Everything that is wanted at the hits of a function, each value once.
-pub(super) fn of_function(
-    function: &str,
+pub(super) fn of_probe(
+    probe: &Probe,
     wanted: &[Wanted],
     job: &Job,
 ) -> Result<Vec<ProbeCapture>, CaptureError> {
     let mut captures: Vec<ProbeCapture> = Vec::new();
-    for want in wanted
-        .iter()
-        .filter(|want| want.function == function)
-        .flat_map(|want| &want.captures)
-    {
-        let capture = resolve(function, want, job)?;
+    let asking = probe.wanted.iter().filter_map(|index| wanted.get(*index));
+    for want in asking.flat_map(|want| &want.captures) {
+        let capture = resolve(probe, want, job)?;
         if !captures.contains(&capture) {
             captures.push(capture);
         }
     }
     if captures.len() > abi::MAX_CAPTURES {
         return Err(CaptureError::TooMany {
-            function: function.to_owned(),
+            function: probe.name.clone(),
             wanted: captures.len(),
         });
     }
     Ok(captures)
 }
 
-fn resolve(function: &str, want: &WantedCapture, job: &Job) -> Result<ProbeCapture, CaptureError> {
-    let what = || (function.to_owned(), want.read.text());
-    let (register, known) = match &want.read {
-        Read::Variable(name) => (
-            0,
-            job.members.iter().find_map(|member| member.variable_type(name)),
-        ),
-        Read::Argument(index) => {
-            let known = job
-                .members
-                .iter()
-                .find_map(|member| member.parameter(function, *index));
-            // Without debug information all parameters before it are taken for integers.
-            known.map_or((*index, None), |(register, type_name)| {
-                (register, Some(type_name))
-            })
-        }
-        Read::ReturnValue => (0, None),
-    };
-    let type_name = want.type_name.or(known);
-    let Some(type_name) = type_name else {
-        let (function, what) = what();
+fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCapture, CaptureError> {
+    let function = || (probe.name.clone(), want.what.clone());
+    let way = Way::to(want, probe, job).map_err(|why| {
+        let (function, what) = function();
+        CaptureError::NoWay { function, what, why }
+    })?;
+    let known = way.type_name().map(|name| (name, 0));
+    let Some((type_name, length)) = want.stated.or(known) else {
+        let (function, what) = function();
         return Err(CaptureError::TypeUnknown { function, what });
     };
-    let in_register = !matches!(want.read, Read::Variable(_));
-    // Numbers with a fraction are passed in registers that a probe cannot read.
-    if width(type_name).is_none() || (in_register && type_name.starts_with('f')) {
-        let (function, what) = what();
+    let in_register = way.reads.is_empty();
+    // Numbers with a fraction are passed in registers that a probe cannot read, and a text is no number.
+    let is_readable = match width(type_name) {
+        Some(_) => !(in_register && type_name.starts_with('f')),
+        None => length > 0 && !in_register,
+    };
+    if !is_readable || way.reads.len() > abi::MAX_READS {
+        let (function, what) = function();
         return Err(CaptureError::NotReadable {
             function,
             what,
             type_name,
         });
     }
+    let kind = match (&want.read, want.at_return) {
+        (Read::Argument(_) | Read::NamedArgument(_), _) => CaptureKind::Argument,
+        (Read::ReturnValue, _) => CaptureKind::Return,
+        (Read::Variable(_), false) => CaptureKind::VariableAtEntry,
+        (Read::Variable(_), true) => CaptureKind::VariableAtReturn,
+        (Read::Bytes, _) => CaptureKind::Bytes,
+    };
+    let mut offsets = [0; abi::MAX_READS];
+    offsets[..way.reads.len()].copy_from_slice(&way.reads);
     Ok(ProbeCapture {
-        read: want.read.clone(),
+        what: want.what.clone(),
         at_return: want.at_return,
         type_name,
-        register,
+        length,
+        read: want.read.clone(),
+        spec: Capture {
+            kind: kind as u8,
+            index: way.register,
+            width: width(type_name).unwrap_or(length),
+            reads: way.reads.len() as u8,
+            is_text: u8::from(length > 0),
+            zero: [0; 3],
+            offsets,
+        },
     })
 }
 
-/// The types that can be read.
+/// What a text's type is called.
+const TEXT: &str = "str";
+
+/// The types that can be read as numbers.
 const TYPES: [&str; 12] = [
     "bool", "char", "i8", "u8", "i16", "u16", "i32", "u32", "f32", "i64", "u64", "f64",
 ];
@@ -240,6 +270,17 @@ pub fn number(raw: u64, type_name: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
+    fn labelled(what: &str, at_return: bool, type_name: &'static str, length: u8) -> ProbeCapture {
+        ProbeCapture {
+            what: what.to_owned(),
+            at_return,
+            type_name,
+            length,
+            read: Read::ReturnValue,
+            spec: Capture::default(),
+        }
+    }
+
     #[test]
     fn a_label_says_everything_about_a_capture() {
         for type_name in TYPES {
@@ -247,22 +288,24 @@ mod tests {
                 width(type_name).is_some() && number(0, type_name).is_some(),
                 "{type_name}"
             );
-            for read in [
-                Read::Argument(3),
-                Read::ReturnValue,
-                Read::Variable("cfg.chunk".into()),
+            for what in [
+                "arg(3)",
+                "what it returns",
+                "cfg.chunk",
+                "*arg(1)",
+                "Class::member",
+                "head->next->n",
             ] {
                 for at_return in [false, true] {
-                    let capture = ProbeCapture {
-                        read: read.clone(),
-                        at_return,
-                        type_name,
-                        register: 0,
-                    };
+                    let capture = labelled(what, at_return, type_name, 0);
                     assert_eq!(ProbeCapture::from_label(&capture.label()), Some(capture));
                 }
             }
         }
+        let text = labelled("arg(0)", false, TEXT, 32);
+        assert_eq!(text.label(), "arg(0) as str(32)");
+        assert_eq!(ProbeCapture::from_label(&text.label()), Some(text));
+        assert_eq!(ProbeCapture::from_label("arg(0) as str(0)"), None);
         assert_eq!(ProbeCapture::from_label("number"), None);
     }
 

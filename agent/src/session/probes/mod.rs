@@ -4,6 +4,8 @@
 mod captures;
 mod number;
 mod places;
+mod sought;
+mod ways;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,8 +15,10 @@ use std::{
 use abi::{ProbeSpec, SpecFlags};
 use tuner::module::Module;
 
-pub use self::captures::{CaptureError, ProbeCapture, Read, WantedCapture, number as number_of};
+pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
 use self::places::{KnownFiles, Place, address_of};
+use self::sought::Seen;
+pub use self::sought::{PATTERN_MAX, Sought, team_size_argument};
 use crate::{
     discover::{Job, Member},
     kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, LoadOptions, Site},
@@ -28,15 +32,32 @@ const OWN_LINKS_MAX: usize = 8;
 /// Room for processes that join later.
 const SPARE_PROCESSES: u32 = 64;
 
-/// A probe as asked for by its name.
+/// A probe as someone asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Name of the function.
-    pub function: String,
-    /// [`SpecFlags`] that someone needs.
+    /// In which functions.
+    pub sought: Sought,
+    /// [`SpecFlags`] that are needed.
     pub flags: u32,
     /// Values to read at its hits.
     pub captures: Vec<WantedCapture>,
+    /// It is switched on and off as the session goes.
+    pub is_switched: bool,
+    /// It is on from the start.
+    pub is_on: bool,
+}
+
+impl Wanted {
+    /// One that is always on.
+    pub fn calls_of(function: &str) -> Wanted {
+        Wanted {
+            sought: Sought::Function(function.to_owned()),
+            flags: 0,
+            captures: Vec::new(),
+            is_switched: false,
+            is_on: true,
+        }
+    }
 }
 
 /// Why a session has no probes.
@@ -48,6 +69,16 @@ pub enum ArmError {
     /// A rule asks for what cannot be read.
     #[error(transparent)]
     Capture(#[from] CaptureError),
+    /// A pattern means more than anybody wants probed.
+    #[error("{wanted} means {found} functions, and at most {most} are probed; a longer pattern means fewer")]
+    TooManyFunctions {
+        /// What was asked for.
+        wanted: String,
+        /// How many there are.
+        found: usize,
+        /// How many there may be.
+        most: usize,
+    },
 }
 
 /// A function that is probed.
@@ -61,6 +92,10 @@ pub struct Probe {
     pub spec: ProbeSpec,
     /// What is read at a hit, in the order in which the kernel side sends it.
     pub captures: Vec<ProbeCapture>,
+    /// What the linker calls it, where it is none of MPI's.
+    pub symbols: BTreeSet<String>,
+    /// Those of the wanted that ask for it.
+    pub wanted: Vec<usize>,
 }
 
 impl Probe {
@@ -81,24 +116,55 @@ impl Probe {
 
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
-    links: Vec<Link>,
-    kernel: Kernel,
+    links: Vec<(Group, Link)>,
+    /// None in a session that may not probe.
+    kernel: Option<Kernel>,
     probes: Vec<Probe>,
+    wanted: Vec<Wanted>,
+    /// Which of the wanted are switched on.
+    on: Vec<bool>,
+    /// Which of the wanted are asked for in each process, by slot.
+    asked: Vec<Vec<bool>>,
     attached: BTreeMap<(String, u64), BTreeSet<Place>>,
     files: KnownFiles,
-    slots: u32,
+    seen: Seen,
+    /// The members of the job at the start are attached to.
+    is_armed: bool,
     room: u32,
     own_links: bool,
-    missing: Vec<String>,
+    missing: Missing,
+}
+
+/// What is attached and detached together: the probes that are asked for by these alone, all of which are switched; what always
+/// stays is asked for by none of them.
+type Group = Vec<usize>;
+
+/// What could not be probed, in words; each thing once, however many processes lack it.
+#[derive(Default)]
+struct Missing {
+    texts: Vec<String>,
+    told: BTreeSet<String>,
+}
+
+impl Missing {
+    fn tell(&mut self, about: String, text: impl FnOnce() -> String) {
+        if self.told.insert(about) {
+            self.texts.push(text());
+        }
+    }
 }
 
 impl Probes {
-    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched.
-    pub fn arm(job: &Job, wanted: &[Wanted], force_tracefs: bool) -> Result<Probes, ArmError> {
-        let probes = number::number(job, wanted)?;
-        let count = u32::try_from(probes.len())
-            .unwrap_or(abi::MAX_PROBES)
-            .min(abi::MAX_PROBES);
+    /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched. `asked` says for each
+    /// member which of the wanted are asked for in it.
+    pub fn arm(
+        job: &Job,
+        wanted: Vec<Wanted>,
+        asked: Vec<Vec<bool>>,
+        force_tracefs: bool,
+    ) -> Result<Probes, ArmError> {
+        let probes = number::number(job, &wanted, &asked)?;
+        let count = u32::try_from(probes.len()).unwrap_or(abi::MAX_PROBES);
         let members = job.members.len() as u32;
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
         let processes = (2 * members + SPARE_PROCESSES).min(room);
@@ -111,63 +177,239 @@ impl Probes {
             kernel.set_spec(index as u32, probe.spec)?;
         }
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
+        // With tracefs nothing can be attached once the right to write is given up: all of it is, and what is off is not heard.
+        let all_on = kernel.link_kind() == LinkKind::Tracefs;
         let mut armed = Probes {
             links: Vec::new(),
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
-            kernel,
+            kernel: Some(kernel),
             probes,
+            on: wanted.iter().map(|want| want.is_on || all_on).collect(),
+            wanted,
+            asked: Vec::new(),
             attached: BTreeMap::new(),
             files: KnownFiles::new(),
-            slots: 0,
+            seen: Seen::default(),
+            is_armed: false,
             room: processes,
-            missing: Vec::new(),
+            missing: Missing::default(),
         };
-        for member in &job.members {
-            armed.add(member)?;
+        armed.tell_of_nothing(&asked);
+        for (member, asked) in job.members.iter().zip(asked) {
+            armed.add(member, asked)?;
         }
+        armed.is_armed = true;
         Ok(armed)
+    }
+
+    /// No probe at all: the processes get their slots, and /proc is all there is.
+    pub fn none(job: &Job, why: Vec<String>) -> Probes {
+        Probes {
+            links: Vec::new(),
+            kernel: None,
+            probes: Vec::new(),
+            wanted: Vec::new(),
+            on: Vec::new(),
+            asked: vec![Vec::new(); job.members.len()],
+            attached: BTreeMap::new(),
+            files: KnownFiles::new(),
+            room: abi::MAX_PROCESSES,
+            own_links: true,
+            missing: Missing {
+                texts: why,
+                ..Missing::default()
+            },
+            seen: Seen::default(),
+            is_armed: true,
+        }
+    }
+
+    /// Patterns and sets that mean no function of any process in which they are asked for.
+    fn tell_of_nothing(&mut self, asked: &[Vec<bool>]) {
+        for (index, want) in self.wanted.iter().enumerate() {
+            let is_asked = asked.iter().any(|asked| asked.get(index) == Some(&true));
+            let is_there = self.probes.iter().any(|probe| probe.wanted.contains(&index));
+            if is_asked && !is_there {
+                let text = || format!("no function of the program fits {}", want.sought);
+                self.missing.tell(want.sought.to_string(), text);
+            }
+        }
     }
 
     /// From now on the hits of the process in this slot count.
     pub fn watch(&mut self, slot: u32, pid: i32) -> Result<(), KernelError> {
-        self.kernel.watch(pid as u32, slot)
+        self.kernel
+            .as_mut()
+            .map_or(Ok(()), |kernel| kernel.watch(pid as u32, slot))
     }
 
     /// Attaches to one more process and gives it a slot, if there is room. It counts once it is watched.
-    pub fn add(&mut self, member: &Member) -> Result<Option<u32>, KernelError> {
-        let slot = self.slots;
+    pub fn add(&mut self, member: &Member, asked: Vec<bool>) -> Result<Option<u32>, KernelError> {
+        let slot = self.slots();
         let pid = member.process.pid.number;
         if slot >= self.room {
-            self.missing.push(format!(
-                "process {pid} is not watched: there was room for {} processes",
-                self.room
-            ));
+            let room = self.room;
+            self.missing.tell(format!("process {pid}"), || {
+                format!("process {pid} is not watched: there was room for {room} processes")
+            });
             return Ok(None);
         }
-        let found = places::find(&self.probes, member, &mut self.files);
-        self.missing.extend(found.missing);
-        for (module, sites) in found.by_module {
-            let path = match module.probe_path() {
-                Ok(path) => path,
-                Err(error) => {
-                    self.missing.push(format!(
-                        "{} of process {pid} is not probed: {error}",
-                        module.file_name()
-                    ));
-                    continue;
-                }
-            };
-            self.set_addresses(pid as u32, module, &sites)?;
-            self.attach(module, path, &sites, pid)?;
+        if self.kernel.is_none() {
+            self.asked.push(asked);
+            return Ok(Some(slot));
         }
+        self.asked.push(asked);
+        if self.is_armed {
+            self.tell_of_unnumbered(member, slot);
+        }
+        self.place(member, slot, &|_| true)?;
         self.set_variables(member, slot)?;
-        self.slots += 1;
         Ok(Some(slot))
+    }
+
+    /// What a process that came later has beyond what was numbered at the start.
+    fn tell_of_unnumbered(&mut self, member: &Member, slot: u32) {
+        let numbered: BTreeSet<&String> = self.probes.iter().flat_map(|probe| &probe.symbols).collect();
+        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
+        for (want, _) in self.wanted.iter().zip(asked).filter(|(_, asked)| *asked) {
+            if !matches!(want.sought, Sought::Pattern(_) | Sought::OpenmpRegion) {
+                continue;
+            }
+            let mut count = 0;
+            for module in &member.space.modules {
+                let functions = self.seen.functions(module, &want.sought);
+                // MPI's are numbered by the names that users know.
+                let is_new = |meant: &&sought::Meant| {
+                    !numbered.contains(&meant.symbol)
+                        && mpi::find(meant.name.trim_start_matches('P')).is_none()
+                };
+                count += functions.iter().filter(is_new).count();
+            }
+            if count > 0 {
+                let (pid, sought) = (member.process.pid, &want.sought);
+                self.missing.tell(format!("{sought} of {pid}"), || {
+                    format!("{count} functions of process {pid} that fit {sought} are not probed: none had them at the start")
+                });
+            }
+        }
+    }
+
+    /// Attaches to those functions of a process that are needed there and chosen.
+    fn place(
+        &mut self,
+        member: &Member,
+        slot: u32,
+        is_chosen: &dyn Fn(&Probe) -> bool,
+    ) -> Result<(), KernelError> {
+        let pid = member.process.pid;
+        let mut files = std::mem::take(&mut self.files);
+        let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, slot);
+        let found = places::find(&self.probes, member, &mut files, is_needed);
+        self.files = files;
+        for index in found.undefined {
+            let probe = &self.probes[index as usize];
+            // What a pattern means one program may have and another not.
+            let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
+            if probe.wanted.iter().any(is_named) {
+                let text = || places::undefined(member, &probe.name);
+                self.missing.tell(format!("function {}", probe.name), text);
+            }
+        }
+        for text in found.missing {
+            self.missing.tell(text.clone(), || text);
+        }
+        for (module, places) in found.by_module {
+            match module.probe_path() {
+                Ok(path) => {
+                    self.set_addresses(pid.number as u32, module, &places)?;
+                    self.attach(module, path, &places, pid.number)?;
+                }
+                Err(error) => {
+                    let file = module.file_name();
+                    let text = || format!("{file} of process {pid} is not probed: {error}");
+                    self.missing.tell(format!("{file} of {pid}"), text);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on.
+    fn is_needed(&self, probe: &Probe, slot: u32) -> bool {
+        let asked = self.asked.get(slot as usize);
+        let is_asked =
+            |want: &usize| self.on[*want] && asked.is_some_and(|asked| asked.get(*want) == Some(&true));
+        probe.mpi.is_some() || probe.wanted.iter().any(is_asked)
+    }
+
+    fn group(&self, probe: u32) -> Group {
+        let of = self.probes.get(probe as usize);
+        let is_switched = |want: &usize| self.wanted[*want].is_switched;
+        match of {
+            Some(probe) if probe.mpi.is_none() && probe.wanted.iter().all(is_switched) => {
+                probe.wanted.clone()
+            }
+            _ => Group::new(),
+        }
+    }
+
+    /// Switches one of the wanted on or off, in all processes; `members` are those that live, each with its slot.
+    pub fn switch(&mut self, want: usize, on: bool, members: &[(u32, &Member)]) -> Result<(), KernelError> {
+        if self.on.get(want).is_none_or(|known| *known == on)
+            || self
+                .kernel
+                .as_ref()
+                .is_none_or(|kernel| kernel.link_kind() == LinkKind::Tracefs)
+        {
+            return Ok(());
+        }
+        if on {
+            // What is attached already stays as it is.
+            let needed = |slot: u32| {
+                self.probes
+                    .iter()
+                    .map(|probe| self.is_needed(probe, slot))
+                    .collect()
+            };
+            let before: Vec<Vec<bool>> = members.iter().map(|(slot, _)| needed(*slot)).collect();
+            self.on[want] = true;
+            for ((slot, member), before) in members.iter().zip(before) {
+                let known: BTreeMap<&str, bool> = self
+                    .probes
+                    .iter()
+                    .map(|probe| probe.name.as_str())
+                    .zip(before)
+                    .collect();
+                let fresh: BTreeSet<String> = known
+                    .into_iter()
+                    .filter(|(_, was)| !was)
+                    .map(|(name, _)| name.to_owned())
+                    .collect();
+                self.place(member, *slot, &|probe| fresh.contains(&probe.name))?;
+            }
+            return Ok(());
+        }
+        self.on[want] = false;
+        let is_over = |group: &Group| !group.is_empty() && group.iter().all(|want| !self.on[*want]);
+        let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links)
+            .into_iter()
+            .partition(|(group, _)| is_over(group));
+        let gone: BTreeSet<u32> = (0..self.probes.len() as u32)
+            .filter(|probe| is_over(&self.group(*probe)))
+            .collect();
+        self.links = left;
+        for places in self.attached.values_mut() {
+            places.retain(|place| !gone.contains(&place.site.probe));
+        }
+        close(over);
+        Ok(())
     }
 
     /// Stops counting a process. Its cells stay readable.
     pub fn forget(&mut self, pid: i32) -> Result<(), KernelError> {
-        self.kernel.forget(pid as u32)
+        self.kernel
+            .as_mut()
+            .map_or(Ok(()), |kernel| kernel.forget(pid as u32))
     }
 
     /// The probes, by number.
@@ -177,22 +419,22 @@ impl Probes {
 
     /// Processes that have a slot.
     pub fn slots(&self) -> u32 {
-        self.slots
+        self.asked.len() as u32
     }
 
-    /// The kernel side.
-    pub fn kernel(&self) -> &Kernel {
-        &self.kernel
+    /// The kernel side; none in a session that may not probe.
+    pub fn kernel(&self) -> Option<&Kernel> {
+        self.kernel.as_ref()
     }
 
     /// The kernel side, for changing.
-    pub fn kernel_mut(&mut self) -> &mut Kernel {
-        &mut self.kernel
+    pub fn kernel_mut(&mut self) -> Option<&mut Kernel> {
+        self.kernel.as_mut()
     }
 
     /// What could not be probed, in words.
     pub fn missing(&self) -> &[String] {
-        &self.missing
+        &self.missing.texts
     }
 
     /// Sites attached so far, over all files.
@@ -208,18 +450,26 @@ impl Probes {
 
     /// Tells the kernel side where the process has the variables that are captured.
     fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
-        for (probe, known) in self.probes.iter().enumerate() {
+        let Some(kernel) = &mut self.kernel else {
+            return Ok(());
+        };
+        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
+        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| asked.get(*want) == Some(&true));
+        for (probe, known) in self
+            .probes
+            .iter()
+            .enumerate()
+            .filter(|(_, probe)| is_asked(probe))
+        {
             for (place, capture) in known.captures.iter().enumerate() {
                 let Read::Variable(name) = &capture.read else {
                     continue;
                 };
                 match member.variable_address(name) {
-                    Ok(address) => self
-                        .kernel
-                        .set_variable(slot, probe as u32, place as u32, address)?,
-                    Err(error) => self
-                        .missing
-                        .push(format!("{name} is not captured at {}: {error}", known.name)),
+                    Ok(address) => kernel.set_variable(slot, probe as u32, place as u32, address)?,
+                    Err(error) => self.missing.tell(format!("{name} at {}", known.name), || {
+                        format!("{} is not captured at {}: {error}", capture.what, known.name)
+                    }),
                 }
             }
         }
@@ -228,12 +478,16 @@ impl Probes {
 
     /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
     fn set_addresses(&mut self, pid: u32, module: &Module, places: &[Place]) -> Result<(), KernelError> {
-        if self.kernel.link_kind() != LinkKind::Tracefs {
+        let Some(kernel) = self
+            .kernel
+            .as_mut()
+            .filter(|kernel| kernel.link_kind() == LinkKind::Tracefs)
+        else {
             return Ok(());
-        }
-        for place in places {
+        };
+        for place in places.iter().filter(|place| place.site.probe != places::SHARED) {
             if let Some(address) = address_of(module, place.site.offset) {
-                self.kernel.set_address(pid, address, place.site.probe)?;
+                kernel.set_address(pid, address, place.site.probe)?;
             }
         }
         Ok(())
@@ -247,41 +501,52 @@ impl Probes {
         places: &[Place],
         pid: i32,
     ) -> Result<(), KernelError> {
+        let Some(kernel) = &self.kernel else { return Ok(()) };
         let key = (format!("{:?}", module.device), module.inode);
         let known = self.attached.entry(key).or_default();
         let is_new = |place: &&Place| self.own_links || !known.contains(place);
         let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
         known.extend(&new);
         let pid = self.own_links.then_some(pid as u32);
-        // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
-        // loss, and not the other way round.
-        for at in [At::Return, At::ReturnInstruction, At::Entry] {
-            let sites: Vec<Site> = new
-                .iter()
-                .filter(|place| place.at == at)
-                .map(|place| place.site)
-                .collect();
-            if !sites.is_empty() {
-                let request = LinkRequest {
-                    path: path.clone(),
-                    sites,
-                    at,
-                    pid,
-                };
-                self.links.push(self.kernel.attach(&request)?);
+        let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
+        for place in new {
+            groups
+                .entry(self.group(place.site.probe))
+                .or_default()
+                .push(place);
+        }
+        for (group, places) in groups {
+            // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
+            // loss, and not the other way round.
+            for at in [At::Return, At::ReturnInstruction, At::Entry] {
+                let here = places.iter().filter(|place| place.at == at);
+                let sites: Vec<Site> = here.map(|place| place.site).collect();
+                if !sites.is_empty() {
+                    let request = LinkRequest {
+                        path: path.clone(),
+                        sites,
+                        at,
+                        pid,
+                    };
+                    self.links.push((group.clone(), kernel.attach(&request)?));
+                }
             }
         }
         Ok(())
     }
 }
 
+/// Closing a link waits for the kernel to be sure that no hit is under way. Closed side by side, all wait at once.
+fn close(links: Vec<(Group, Link)>) {
+    std::thread::scope(|scope| {
+        for (_, link) in links {
+            scope.spawn(move || drop(link));
+        }
+    });
+}
+
 impl Drop for Probes {
-    /// Closing a link waits for the kernel to be sure that no hit is under way. Closed side by side, all wait at once.
     fn drop(&mut self) {
-        std::thread::scope(|scope| {
-            for link in self.links.drain(..) {
-                scope.spawn(move || drop(link));
-            }
-        });
+        close(std::mem::take(&mut self.links));
     }
 }

@@ -1,66 +1,161 @@
 //! Gives every function a number and says what is done at its hits.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use abi::{ByteRule, Capture, ProbeSpec, SizeLayout, SpecFlags};
+use tuner::module::Module;
 
 use super::{
-    Probe, Wanted,
-    captures::{self, CaptureError},
+    ArmError, Probe, Wanted, captures,
+    sought::{Meant, PATTERN_MAX, Seen, Sought},
 };
 use crate::{
-    discover::Job,
+    discover::{Job, Member},
     mpi::{self, Implementation},
 };
 
-/// Numbers the functions: those of MPI in the order of the table, then the others as asked for.
-pub(super) fn number(job: &Job, wanted: &[Wanted]) -> Result<Vec<Probe>, CaptureError> {
-    let asked = |name: &str| {
-        wanted
-            .iter()
-            .filter(|want| want.function == name)
-            .fold(0, |flags, want| flags | want.flags)
-    };
-    let mut probes: Vec<Probe> = Vec::new();
+/// A file (device, inode) and where in it a function begins: functions of several names share one probe, or every call would
+/// be two.
+type Spot = (String, u64, u64);
+
+/// Numbers the functions: those of MPI in the order of the table, then the others as asked for. `asked` says for each member
+/// which of the wanted are asked for in it.
+pub(super) fn number(job: &Job, wanted: &[Wanted], asked: &[Vec<bool>]) -> Result<Vec<Probe>, ArmError> {
+    let mut numbers = Numbers::default();
     for member in &job.members {
-        let Some(mpi) = &member.mpi else { continue };
-        for site in &mpi.sites {
-            if probes.iter().any(|probe| probe.name == site.name) {
-                continue;
-            }
-            if let Some((function, is_large)) = mpi::find(&site.name) {
-                let mut spec = mpi_spec(function, is_large, &mpi.implementation);
-                spec.flags |= asked(&site.name);
-                probes.push(Probe {
-                    name: site.name.clone(),
-                    mpi: Some(function),
-                    spec,
-                    captures: Vec::new(),
-                });
-            }
-        }
+        numbers.add_mpi(member);
     }
-    for want in wanted {
-        if !probes.iter().any(|probe| probe.name == want.function) {
-            let spec = ProbeSpec {
-                flags: asked(&want.function),
-                ..ProbeSpec::default()
-            };
-            probes.push(Probe {
-                name: want.function.clone(),
-                mpi: None,
-                spec,
-                captures: Vec::new(),
-            });
-        }
+    for (index, want) in wanted.iter().enumerate() {
+        let is_asked = |(_, asked): &(&Member, &Vec<bool>)| asked.get(index).copied().unwrap_or_default();
+        let members = job.members.iter().zip(asked).filter(is_asked);
+        let members: Vec<&Member> = members.map(|(member, _)| member).collect();
+        numbers.add(index, &want.sought, &members)?;
     }
+    let mut probes = numbers.probes;
     for probe in &mut probes {
-        probe.captures = captures::of_function(&probe.name, wanted, job)?;
-        for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
-            *place = capture.spec();
+        for want in probe.wanted.iter().filter_map(|index| wanted.get(*index)) {
+            probe.spec.flags |= want.flags;
         }
+        probe.captures = captures::of_probe(probe, wanted, job)?;
+        for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
+            *place = capture.spec;
+        }
+    }
+    if probes.len() > abi::MAX_PROBES as usize {
+        return Err(ArmError::TooManyFunctions {
+            wanted: "the rules together".into(),
+            found: probes.len(),
+            most: abi::MAX_PROBES as usize,
+        });
     }
     Ok(probes)
 }
 
+#[derive(Default)]
+struct Numbers {
+    probes: Vec<Probe>,
+    spots: BTreeMap<Spot, usize>,
+    seen: Seen,
+}
+
+impl Numbers {
+    fn add_mpi(&mut self, member: &Member) {
+        let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) else {
+            return;
+        };
+        for site in &mpi.sites {
+            let Some((function, is_large)) = mpi::find(&site.name) else {
+                continue;
+            };
+            let known = self.probes.iter().position(|probe| probe.name == site.name);
+            let index = known.unwrap_or_else(|| {
+                let spec = mpi_spec(function, is_large, &mpi.implementation);
+                self.push(&site.name, Some(function), spec)
+            });
+            self.spots.insert(spot(module, site.offset.0), index);
+        }
+    }
+
+    fn add(&mut self, want: usize, sought: &Sought, members: &[&Member]) -> Result<(), ArmError> {
+        if let Sought::Mpi(_) = sought {
+            for probe in self
+                .probes
+                .iter_mut()
+                .filter(|probe| sought.means(&probe.name, probe.mpi.is_some()))
+            {
+                probe.wanted.push(want);
+            }
+            return Ok(());
+        }
+        // MPI's functions go by the names that users know; their probes sit at the profiling names.
+        let mut meant: Vec<usize> = match sought {
+            Sought::Function(name) => self.named(name).into_iter().collect(),
+            _ => Vec::new(),
+        };
+        if meant.is_empty() {
+            for (spot, function) in self.found(sought, members) {
+                let known = self
+                    .spots
+                    .get(&spot)
+                    .copied()
+                    .or_else(|| self.named(&function.name));
+                let index = known.unwrap_or_else(|| self.push(&function.name, None, ProbeSpec::default()));
+                self.spots.entry(spot).or_insert(index);
+                self.probes[index].symbols.insert(function.symbol);
+                if !meant.contains(&index) {
+                    meant.push(index);
+                }
+            }
+        }
+        if meant.len() > PATTERN_MAX {
+            return Err(ArmError::TooManyFunctions {
+                wanted: sought.to_string(),
+                found: meant.len(),
+                most: PATTERN_MAX,
+            });
+        }
+        // A function that nobody has yet keeps its number for a process that joins later.
+        if let (Sought::Function(name), true) = (sought, meant.is_empty()) {
+            meant.push(self.push(name, None, ProbeSpec::default()));
+        }
+        for index in meant {
+            self.probes[index].wanted.push(want);
+        }
+        Ok(())
+    }
+
+    /// The functions of these processes that are meant: all that fit, or those that fit a name best.
+    fn found(&mut self, sought: &Sought, members: &[&Member]) -> Vec<(Spot, Meant)> {
+        let mut found: Vec<(Spot, Meant)> = Vec::new();
+        for module in members.iter().flat_map(|member| &member.space.modules) {
+            let functions = self.seen.functions(module, sought).iter();
+            found.extend(functions.map(|function| (spot(module, function.offset), function.clone())));
+        }
+        let best = found.iter().map(|(_, function)| function.fit).max().flatten();
+        found.retain(|(_, function)| function.fit == best);
+        found
+    }
+
+    fn named(&self, name: &str) -> Option<usize> {
+        self.probes.iter().position(|probe| probe.name == name)
+    }
+
+    fn push(&mut self, name: &str, mpi: Option<&'static mpi::Function>, spec: ProbeSpec) -> usize {
+        self.probes.push(Probe {
+            name: name.to_owned(),
+            mpi,
+            spec,
+            captures: Vec::new(),
+            symbols: BTreeSet::new(),
+            wanted: Vec::new(),
+        });
+        self.probes.len() - 1
+    }
+}
+
+fn spot(module: &Module, offset: u64) -> Spot {
+    (format!("{:?}", module.device), module.inode, offset)
+}
 fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implementation) -> ProbeSpec {
     let mut spec = ProbeSpec {
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,

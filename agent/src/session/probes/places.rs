@@ -1,10 +1,10 @@
 //! Where the probed functions stand in the modules of a process. Attaches nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use tuner::{code, module::Module, symbol::Function};
 
-use super::Probe;
+use super::{Probe, sought};
 use crate::{
     discover::{Member, WatchedSite},
     kernel::{At, Site},
@@ -17,81 +17,102 @@ pub(super) struct Place {
     pub(super) at: At,
 }
 
+/// The probe of a return instruction at which several functions end that jump to it: the kernel side closes the call that was
+/// entered with the stack pointer there, whichever it is.
+pub(super) const SHARED: u32 = u32::MAX;
+
 /// What was found in a process.
 #[derive(Debug, Default)]
 pub(super) struct Found<'a> {
     pub(super) by_module: Vec<(&'a Module, Vec<Place>)>,
-    /// What was not, in words.
+    /// Probes whose functions it has not.
+    pub(super) undefined: Vec<u32>,
+    /// What else is missing, in words.
     pub(super) missing: Vec<String>,
 }
 
 /// What each file (device, inode) defines of the named functions: the ranks of a job share their files.
 pub(super) type KnownFiles = BTreeMap<(String, u64), Vec<Function>>;
 
-/// Finds every probe in a process. MPI's functions are those of the library that defines MPI; others may stand in any module,
-/// and are probed wherever they do.
-pub(super) fn find<'a>(probes: &[Probe], member: &'a Member, known: &mut KnownFiles) -> Found<'a> {
+/// Finds the probes that are needed in a process. MPI's functions are those of the library that defines MPI; others may stand
+/// in any module, and are probed wherever they do.
+pub(super) fn find<'a>(
+    probes: &[Probe],
+    member: &'a Member,
+    known: &mut KnownFiles,
+    is_needed: impl Fn(&Probe) -> bool,
+) -> Found<'a> {
     let mut found = Found::default();
     if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
         for site in &mpi.sites {
-            found.add_mpi(probes, module, site);
+            found.add_mpi(probes, module, site, &is_needed);
         }
     }
-    let named = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
-    let names: Vec<&str> = named().map(|(_, probe)| probe.name.as_str()).collect();
-    let mut missing: BTreeSet<&str> = names.iter().copied().collect();
+    let others = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
+    let names: Vec<&str> = others()
+        .flat_map(|(_, probe)| &probe.symbols)
+        .map(String::as_str)
+        .collect();
+    let unseen = others().filter(|(_, probe)| probe.symbols.is_empty());
+    let unseen: Vec<&str> = unseen.map(|(_, probe)| probe.name.as_str()).collect();
+    let needed = || others().filter(|(_, probe)| is_needed(probe));
+    let mut missing: BTreeMap<u32, &Probe> = needed().map(|(index, probe)| (index as u32, probe)).collect();
     for module in &member.space.modules {
         let key = (format!("{:?}", module.device), module.inode);
-        let functions = known.entry(key).or_insert_with(|| functions(module, &names));
+        let functions = known
+            .entry(key)
+            .or_insert_with(|| functions(module, &names, &unseen));
         for function in functions.iter() {
-            for (probe, wanted) in named().filter(|(_, probe)| function.names.contains(&probe.name)) {
-                missing.remove(wanted.name.as_str());
+            let is_it = |probe: &Probe| match probe.symbols.is_empty() {
+                true => function.names.contains(&probe.name),
+                false => function.names.iter().any(|name| probe.symbols.contains(name)),
+            };
+            // Functions of two names have one probe, which knows both.
+            if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
+                missing.remove(&(probe as u32));
                 found.add_named(probe as u32, wanted, module, function);
             }
         }
     }
-    found
-        .missing
-        .extend(missing.into_iter().map(|name| why_missing(member, name)));
+    found.undefined = missing.into_keys().collect();
     found
 }
 
-/// The functions of a module among the named: as the linker has the name, else as the source has it, when it means one function.
-fn functions(module: &Module, names: &[&str]) -> Vec<Function> {
+/// The functions of a module among the named; `unseen` are names that no process had when the functions were numbered.
+fn functions(module: &Module, names: &[&str], unseen: &[&str]) -> Vec<Function> {
     let mut found = module.image.functions(names).unwrap_or_default();
-    for name in names {
-        if found
-            .iter()
-            .any(|function| function.names.iter().any(|known| known == name))
-        {
-            continue;
-        }
-        if let Ok(Some((_, mut fitting))) = module.image.functions_spelled(name)
-            && fitting.len() == 1
-            && let Some(mut function) = fitting.pop()
-        {
-            function.names.push((*name).to_owned());
-            found.push(function);
+    for name in unseen {
+        if let Ok(Some((_, fitting))) = module.image.functions_spelled(name) {
+            found.extend(fitting.into_iter().map(|mut function| {
+                function.names.push((*name).to_owned());
+                function
+            }));
         }
     }
     found
 }
 
-/// Not under this name in any symbol table: it may be inlined, or have overloads.
-fn why_missing(member: &Member, name: &str) -> String {
-    match member.space.function(name) {
+/// Why a function is not probed in a process, with what it may be called instead.
+pub(super) fn undefined(member: &Member, name: &str) -> String {
+    let why = match member.space.every_function(name) {
         Err(error) => error.to_string(),
-        Ok((module, function)) => format!(
-            "{name} is not probed: as the linker has it, it is {} in {}",
-            function.names.join(", "),
-            module.file_name()
-        ),
+        Ok(_) => format!("no code of process {} is known to be {name}", member.process.pid),
+    };
+    match sought::nearest(member, name) {
+        Some(near) => format!("{why}; there is {near}"),
+        None => why,
     }
 }
 
 impl<'a> Found<'a> {
-    fn add_mpi(&mut self, probes: &[Probe], module: &'a Module, site: &WatchedSite) {
-        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name;
+    fn add_mpi(
+        &mut self,
+        probes: &[Probe],
+        module: &'a Module,
+        site: &WatchedSite,
+        is_needed: impl Fn(&Probe) -> bool,
+    ) {
+        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name && is_needed(probe);
         if let Some(probe) = probes.iter().position(is_it) {
             let site = Site {
                 offset: site.offset.0,
@@ -134,7 +155,25 @@ impl<'a> Found<'a> {
                         },
                     );
                 }
-                if returns.jumps_out > 0 {
+                let behind = match returns.jumps_out > 0 && sought::starts_team(&wanted.name) {
+                    true => code::returns_behind(&module.image, function),
+                    false => None,
+                };
+                if let Some(behind) = behind {
+                    for offset in behind {
+                        let site = Site {
+                            offset: offset.0,
+                            probe: SHARED,
+                        };
+                        self.add(
+                            module,
+                            Place {
+                                site,
+                                at: At::ReturnInstruction,
+                            },
+                        );
+                    }
+                } else if returns.jumps_out > 0 {
                     self.missing.push(format!(
                         "{} can be left by {} jumps to other code: calls that end so are counted, not timed",
                         wanted.name, returns.jumps_out,
@@ -152,6 +191,7 @@ impl<'a> Found<'a> {
         let is_it =
             |known: &&mut (&Module, Vec<Place>)| known.0.path == module.path && known.0.bias == module.bias;
         match self.by_module.iter_mut().find(is_it) {
+            Some((_, places)) if places.contains(&place) => {}
             Some((_, places)) => places.push(place),
             None => self.by_module.push((module, vec![place])),
         }

@@ -238,3 +238,35 @@ fn two_rules_that_change_the_same_are_not_run_together() {
     assert!(together(argument, "  - {set_arg: f(2), value: 2}\n").is_none());
     assert!(together("  - {call: f()}\n", "  - {call: f()}\n").is_none());
 }
+
+#[test]
+fn a_latecomer_is_given_what_was_kept_in_the_others_though_the_condition_has_ended() {
+    let tune = "  - {set: n, value: 4, when: sum(busy) > 50%, guard: {minimize: sum(busy), over: 1, undo_if_worse_by: 5%}}\n";
+    let mut shares = Shares::new(tune, 2);
+    assert_eq!(shares.actions(&[40, 40]), ["0: set n = 4", "1: set n = 4"]);
+    // On trial, then kept; the change itself has ended the condition.
+    let kept = |outputs: &[Output]| {
+        outputs
+            .iter()
+            .any(|output| matches!(output, Output::Verdict(verdict) if verdict.keep))
+    };
+    let mut judged = false;
+    for _ in 0..3 {
+        judged |= kept(&shares.window(&[5, 5]));
+    }
+    assert!(judged);
+    let facts = ProcessFacts {
+        rank: Some(2),
+        ..ProcessFacts::default()
+    };
+    shares
+        .engine
+        .process_joined(ProcessId(2), facts, Time(shares.now));
+    shares.totals.push(0);
+    shares.tell();
+    assert_eq!(shares.actions(&[5, 5, 5]), ["2: set n = 4"]);
+    // It was judged in the others: it is kept at once, and not done again.
+    let outputs = shares.window(&[5, 5, 5]);
+    assert!(kept(&outputs), "{outputs:?}");
+    assert_eq!(shares.window(&[5, 5, 5]), []);
+}

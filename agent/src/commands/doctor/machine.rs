@@ -1,0 +1,399 @@
+//! What can be tried without a program: the kernel, our rights, probes in no process, a child of our own.
+
+use std::{
+    fs,
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{Access, access},
+    process::{getpid, getpriority_process, getuid},
+};
+use tuner::{
+    journal::StateDir,
+    module::Images,
+    process::Process,
+    slot::Slot,
+    space::AddressSpace,
+    value::{Value, ValueType},
+    variable::VariableName,
+    who::Who,
+    writer::{Hooks, SetRequest, Writer},
+};
+
+use super::{Check, as_root};
+use crate::{
+    kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site},
+    rights::{self, Need},
+};
+
+/// Inode numbers of the initial namespaces (include/linux/proc_ns.h).
+const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
+const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
+
+pub(super) fn checks() -> Vec<Check> {
+    vec![
+        kernel_version(),
+        capabilities(),
+        bpf(),
+        ring_buffer(),
+        attach_to_ourselves("probes", false),
+        attach_to_ourselves("tracefs fallback", true),
+        reading(),
+        writing(),
+        priority(),
+        lockdown(),
+        yama(),
+        namespaces(),
+        journal(),
+    ]
+}
+
+fn kernel_version() -> Check {
+    match fs::read_to_string("/proc/sys/kernel/osrelease") {
+        Ok(release) => Check::works("kernel", format!("Linux {}", release.trim())),
+        Err(error) => Check::lacks("kernel", format!("its version cannot be read: {error}")),
+    }
+}
+
+fn capabilities() -> Check {
+    let name = "capabilities";
+    let missing: Vec<_> = rights::capabilities()
+        .iter()
+        .filter(|row| !rights::held(row))
+        .collect();
+    let lines = missing
+        .iter()
+        .map(|row| format!("{} is missing: to {}", row.name, row.purpose));
+    let text = lines.collect::<Vec<_>>().join("\n");
+    if missing.is_empty() {
+        Check::works(name, "all that watching and changing need")
+    } else if missing.iter().any(|row| row.need == Need::Probing) {
+        Check::fails(name, text).by(rights::give_command())
+    } else if rights::is_lent() {
+        Check::works(
+            name,
+            format!("{text}\n(those of the file are lent for one's own programs, which do without)"),
+        )
+    } else {
+        Check::lacks(name, text).by(as_root())
+    }
+}
+
+const ONE_PROBE: LoadOptions = LoadOptions {
+    probes: 1,
+    processes: 1,
+    force_tracefs: false,
+};
+
+fn bpf() -> Check {
+    let name = "BPF programs";
+    match Kernel::load(ONE_PROBE) {
+        Ok(kernel) => match kernel.link_kind() {
+            LinkKind::UprobeMulti { by_process: true } => {
+                Check::works(name, "loaded; uprobe_multi links, limited to a process")
+            }
+            LinkKind::UprobeMulti { by_process: false } => Check::lacks(
+                name,
+                "loaded; uprobe_multi links, but this kernel (before 6.10) cannot limit them to a process:\n\
+                 other programs that use the same library pay for the probes",
+            ),
+            LinkKind::Tracefs => Check::lacks(
+                name,
+                "loaded; no uprobe_multi (before 6.6): tracefs events are used",
+            ),
+        },
+        Err(error) => Check::fails(name, error.to_string()).by(as_root()),
+    }
+}
+
+fn ring_buffer() -> Check {
+    let name = "ring buffer";
+    match Kernel::load(ONE_PROBE).and_then(|mut kernel| kernel.take_hits()) {
+        Ok(_) => Check::works(name, "mapped; hits can be received"),
+        Err(error) => Check::fails(name, error.to_string()).by(as_root()),
+    }
+}
+
+/// Attaches to the first function of our own file that has a name, in no process, and detaches.
+fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
+    let attached = (|| -> Result<(), String> {
+        let file = fs::File::open("/proc/self/exe").map_err(|error| error.to_string())?;
+        let image = tuner::image::Image::read(file).map_err(|error| error.to_string())?;
+        let functions = image
+            .functions(&["main", "_start"])
+            .map_err(|error| error.to_string())?;
+        let site = |function: &tuner::symbol::Function| Site {
+            offset: function.offset.0,
+            probe: 0,
+        };
+        let sites: Vec<Site> = functions.iter().map(site).collect();
+        if sites.is_empty() {
+            return Err("our own program has no symbols to try it on".into());
+        }
+        let kernel = Kernel::load(LoadOptions {
+            force_tracefs,
+            ..ONE_PROBE
+        })
+        .map_err(|error| error.to_string())?;
+        let path = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
+        let request = LinkRequest {
+            path,
+            sites,
+            at: At::Entry,
+            pid: None,
+        };
+        kernel.attach(&request).map_err(|error| error.to_string())?;
+        Ok(())
+    })();
+    match attached {
+        Ok(()) => Check::works(name, "attached to a function and detached"),
+        Err(error) if force_tracefs => Check::lacks(name, error),
+        Err(error) => Check::fails(name, error).by(as_root()),
+    }
+}
+
+/// A process of our own that waits for its input to end.
+struct Testee(Child);
+
+impl Testee {
+    fn start() -> io::Result<Testee> {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        // What it echoes tells that it has started.
+        let mut echo = [0];
+        let input = child.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        input.write_all(b"x")?;
+        let output = child.stdout.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        output.read_exact(&mut echo)?;
+        Ok(Testee(child))
+    }
+
+    fn space(&self, images: &Images) -> Result<AddressSpace, String> {
+        let process = Process::open(self.0.id().cast_signed()).map_err(|error| error.to_string())?;
+        AddressSpace::read(&process, images).map_err(|error| error.to_string())
+    }
+}
+
+impl Drop for Testee {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// Reads the memory of a child of ours.
+fn reading() -> Check {
+    let read = || -> Result<(), String> {
+        let testee = Testee::start().map_err(|error| error.to_string())?;
+        let space = testee.space(&Images::new())?;
+        let start = space.maps.first().ok_or("nothing is mapped in it")?.start;
+        space
+            .memory()
+            .read(start, &mut [0])
+            .map_err(|error| error.to_string())
+    };
+    match read() {
+        Ok(()) => Check::works("reading memory", "another process's memory can be read"),
+        Err(error) => Check::fails("reading memory", error).by(as_root()),
+    }
+}
+
+/// A variable of the C library that a program without options left to parse does not look at any more.
+const UNUSED: &str = "optopt";
+
+/// Writes a variable of a child of ours and takes it back, with a journal of its own.
+fn writing() -> Check {
+    let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}", std::process::id()));
+    let written = write_into_child(&folder);
+    // It holds the journal of a process that has ended.
+    let _ = fs::remove_dir_all(&folder);
+    match written {
+        Ok(mechanism) => Check::works(
+            "writing memory",
+            format!("written, read back, taken back ({mechanism})"),
+        ),
+        Err(error) => Check::fails("writing memory", error).by(as_root()),
+    }
+}
+
+fn write_into_child(folder: &Path) -> Result<&'static str, String> {
+    let testee = Testee::start().map_err(|error| error.to_string())?;
+    let images = Arc::new(Images::new());
+    let space = testee.space(&images)?;
+    let location = space
+        .variable(&VariableName::from(UNUSED))
+        .map_err(|error| error.to_string())?;
+    let slot = Slot::validate(&location, Some(ValueType::I32)).map_err(|error| error.to_string())?;
+    let state = StateDir::at(folder);
+    let mut writer = Writer::open(space.process, &state, Who::current(), images, Hooks::default())
+        .map_err(|error| error.to_string())?;
+    let request = SetRequest {
+        value: Value::I32(4711),
+        expect_old: None,
+        why: vec!["tuneagent doctor".to_owned()],
+        rule: None,
+    };
+    let receipt = writer.set(&slot, request).map_err(|error| error.to_string())?;
+    if let Some(change) = receipt.change {
+        writer.undo(change).map_err(|error| error.to_string())?;
+    }
+    Ok("a plain write")
+}
+
+fn priority() -> Check {
+    let before = getpriority_process(Some(getpid())).unwrap_or(0);
+    match super::super::attach::raise_priority() {
+        Ok(()) => {
+            let now = getpriority_process(Some(getpid())).unwrap_or(before);
+            Check::works(
+                "priority",
+                format!("a session runs at nice {now}, so that busy ranks do not starve it"),
+            )
+        }
+        Err(error) => Check::lacks(
+            "priority",
+            format!("a session runs at nice {before} and may be starved by busy ranks: {error}"),
+        )
+        .by(rights::give_command()),
+    }
+}
+
+fn lockdown() -> Check {
+    let Ok(state) = fs::read_to_string("/sys/kernel/security/lockdown") else {
+        return Check::works(
+            "lockdown",
+            "none (not built into this kernel, or securityfs is not mounted)",
+        );
+    };
+    match state.split(['[', ']']).nth(1).unwrap_or("not known") {
+        "confidentiality" => Check::fails(
+            "lockdown",
+            "confidentiality: the kernel lets no BPF program read memory, until it is started without lockdown=",
+        ),
+        other => Check::works("lockdown", other.to_owned()),
+    }
+}
+
+fn yama() -> Check {
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+    let may_trace = rights::capabilities()
+        .iter()
+        .any(|row| row.name == "CAP_SYS_PTRACE" && rights::held(row));
+    yama_says(scope.as_deref().ok().map(str::trim), may_trace)
+}
+
+/// What a scope means for somebody who has CAP_SYS_PTRACE or has not (Documentation/admin-guide/LSM/Yama.rst).
+fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
+    let relax = "sudo sysctl kernel.yama.ptrace_scope=0".to_owned();
+    match scope {
+        None => Check::works("Yama", "not built into this kernel"),
+        Some("0") => Check::works("Yama", "scope 0: one's own processes may be looked into"),
+        Some("3") => Check::fails(
+            "Yama",
+            "scope 3: nobody may look into a process until the next boot",
+        ),
+        Some(scope) if may_trace => {
+            Check::works("Yama", format!("scope {scope}, which CAP_SYS_PTRACE passes"))
+        }
+        Some("1") => Check::lacks(
+            "Yama",
+            "scope 1: without CAP_SYS_PTRACE only a parent may look into a process",
+        )
+        .by(relax),
+        Some(scope) => Check::lacks(
+            "Yama",
+            format!("scope {scope}: only CAP_SYS_PTRACE may look into a process"),
+        )
+        .by(relax),
+    }
+}
+
+fn namespaces() -> Check {
+    let of = |kind: &str| {
+        fs::read_link(Path::new("/proc/self/ns").join(kind)).map(|link| link.to_string_lossy().into_owned())
+    };
+    let is_elsewhere = |kind: &str, initial: &str| of(kind).is_ok_and(|found| found != initial);
+    if is_elsewhere("user", INITIAL_USER_NAMESPACE) {
+        return Check::lacks(
+            "namespaces",
+            "in a user namespace (rootless container): its capabilities do not count for the kernel's BPF; start tuneagent on \
+             the host",
+        );
+    }
+    if is_elsewhere("pid", INITIAL_PID_NAMESPACE) {
+        return Check::lacks(
+            "namespaces",
+            "in a process namespace (container): programs outside of it are not seen; start tuneagent on the host for them",
+        );
+    }
+    Check::works("namespaces", "the machine's own")
+}
+
+fn journal() -> Check {
+    let name = "journal";
+    let directory = match StateDir::usual() {
+        Ok(directory) => directory,
+        Err(error) => {
+            return Check::fails(name, error.to_string())
+                .by("export TUNEAGENT_STATE_DIR=$HOME/.tuneagent".to_owned());
+        }
+    };
+    let path = directory.path();
+    let there = path
+        .ancestors()
+        .find(|path| path.exists())
+        .unwrap_or(Path::new("/"));
+    match access(there, Access::WRITE_OK) {
+        Ok(()) => room(path, there),
+        Err(error) => Check::lacks(
+            name,
+            format!(
+                "{} cannot be written ({error}): nothing can be changed",
+                path.display()
+            ),
+        )
+        .by(format!("export TUNEAGENT_STATE_DIR={}", own_folder().display())),
+    }
+}
+
+fn room(path: &Path, there: &Path) -> Check {
+    let free = rustix::fs::statvfs(there).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    match free {
+        Ok(free) if free < 1 << 20 => Check::lacks(
+            "journal",
+            format!("{} is on a full disk: nothing can be changed", path.display()),
+        )
+        .by(format!("export TUNEAGENT_STATE_DIR={}", own_folder().display())),
+        _ => Check::works("journal", format!("kept in {}", path.display())),
+    }
+}
+
+fn own_folder() -> PathBuf {
+    std::env::temp_dir().join(format!("tuneagent-{}", getuid().as_raw()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Status;
+    use super::*;
+
+    #[test]
+    fn every_scope_of_yama_is_told_with_what_would_change_it() {
+        let said = |scope, may_trace| {
+            let check = yama_says(scope, may_trace);
+            (check.status, check.command.is_some())
+        };
+        assert_eq!(said(None, false), (Status::Works, false));
+        assert_eq!(said(Some("0"), false), (Status::Works, false));
+        assert_eq!(said(Some("1"), false), (Status::Lacks, true));
+        assert_eq!(said(Some("1"), true), (Status::Works, false));
+        assert_eq!(said(Some("2"), false), (Status::Lacks, true));
+        assert_eq!(said(Some("3"), true), (Status::Fails, false));
+    }
+}

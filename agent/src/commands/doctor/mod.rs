@@ -1,0 +1,136 @@
+//! `tuneagent doctor`: tries what a session does, one thing after the other, and says what works, what does not, and the one
+//! command that would change it. Leaves nothing behind. `machine` tries what needs no program, `target` looks at one.
+
+mod machine;
+mod target;
+
+use serde::Serialize;
+
+use crate::{
+    cli::DoctorArgs,
+    exit::{Code, Failure, Outcome},
+};
+
+/// Name and version of the form of `--json`.
+const SCHEMA: &str = "tuneagent.doctor/1";
+
+/// What came of one attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Works,
+    /// It can be done without.
+    Lacks,
+    /// A session cannot do without.
+    Fails,
+}
+
+/// One attempt, and what would change its outcome.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Check {
+    name: &'static str,
+    status: Status,
+    text: String,
+    /// The one command that would change it; none where it works, or where no command can.
+    command: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    tuneagent: &'static str,
+    checks: &'a [Check],
+}
+
+impl Check {
+    fn works(name: &'static str, text: impl Into<String>) -> Check {
+        Check::new(name, Status::Works, text)
+    }
+
+    fn lacks(name: &'static str, text: impl Into<String>) -> Check {
+        Check::new(name, Status::Lacks, text)
+    }
+
+    fn fails(name: &'static str, text: impl Into<String>) -> Check {
+        Check::new(name, Status::Fails, text)
+    }
+
+    fn new(name: &'static str, status: Status, text: impl Into<String>) -> Check {
+        Check {
+            name,
+            status,
+            text: text.into(),
+            command: None,
+        }
+    }
+
+    /// Says what would change it.
+    fn by(self, command: impl Into<Option<String>>) -> Check {
+        Check {
+            command: command.into(),
+            ..self
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mark = match self.status {
+            Status::Works => "works",
+            Status::Lacks => "lacks",
+            Status::Fails => "FAILS",
+        };
+        let mut texts = self.text.lines();
+        let first = texts.next().unwrap_or_default();
+        let mut lines = vec![format!("{mark}  {:<17} {first}", self.name)];
+        let change = self.command.iter().map(|command| format!("change it: {command}"));
+        let more = texts.map(str::to_owned).chain(change);
+        lines.extend(more.map(|line| format!("       {:<17} {line}", "")));
+        lines
+    }
+}
+
+pub(super) fn run(args: &DoctorArgs) -> Outcome {
+    let mut checks = machine::checks();
+    if let Some(target) = &args.target {
+        checks.extend(target::checks(target)?);
+    }
+    if args.json {
+        let report = Report {
+            schema: SCHEMA,
+            tuneagent: env!("CARGO_PKG_VERSION"),
+            checks: &checks,
+        };
+        say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::no)?);
+    } else {
+        checks
+            .iter()
+            .flat_map(Check::lines)
+            .for_each(|line| say!("{line}"));
+    }
+    Ok(if checks.iter().any(|check| check.status == Status::Fails) {
+        Code::No
+    } else {
+        Code::Done
+    })
+}
+
+/// The command that was typed, as root; none where root has typed it.
+fn as_root() -> Option<String> {
+    (!rustix::process::geteuid().is_root()).then(super::attach::with_sudo_again)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_says_what_happened_and_what_would_change_it() {
+        let check = Check::lacks("Yama", "scope 1: only parents\nmay look")
+            .by("sudo sysctl kernel.yama.ptrace_scope=0".to_owned());
+        insta::assert_snapshot!(check.lines().join("\n"), @r"
+        lacks  Yama              scope 1: only parents
+                                 may look
+                                 change it: sudo sysctl kernel.yama.ptrace_scope=0
+        ");
+        assert_eq!(Check::works("a", "b").lines(), ["works  a                 b"]);
+    }
+}

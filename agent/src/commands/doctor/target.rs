@@ -1,0 +1,176 @@
+//! What can be tried on one program: looking into it, probing it, and whether a write would be let through. Writes nothing.
+
+use tuner::{
+    journal::StateDir,
+    lock::{LockError, WriterLock},
+    process::ProcessError,
+    slot::{Slot, SlotError},
+    value::ValueType,
+    variable::VariableName,
+};
+
+use super::{super::target::of_process, Check, as_root};
+use crate::{
+    discover::{Job, Member, ProcessTable, Scout, resolve},
+    exit::Failure,
+    kernel::{At, Kernel, LinkRequest, LoadOptions, Site},
+    rights,
+};
+
+/// A variable that every program with a C library has.
+const SOME_VARIABLE: &str = "optopt";
+
+pub(super) fn checks(target: &str) -> Result<Vec<Check>, Failure> {
+    let pid = resolve(target, &ProcessTable::read()).map_err(Failure::not_there)?;
+    let job = match Scout::default().job_of(pid) {
+        Ok(job) => job,
+        Err(error) => {
+            let needs_rights = matches!(of_process(&error), Some(ProcessError::NotPermitted { .. }));
+            let check = Check::fails("target", error.to_string());
+            return Ok(vec![check.by(as_root().filter(|_| needs_rights))]);
+        }
+    };
+    let mut checks = vec![looked_into(&job)];
+    if let Some(member) = job.members.first() {
+        checks.extend([owner(member), files(member), probed(member), written(member)]);
+        checks.extend([lock(member), left_behind(&job)]);
+    }
+    Ok(checks)
+}
+
+fn looked_into(job: &Job) -> Check {
+    let sites: usize = job
+        .members
+        .iter()
+        .filter_map(|member| member.mpi.as_ref())
+        .map(|mpi| mpi.sites.len())
+        .sum();
+    let text = format!(
+        "{}: {} can be looked into, {sites} MPI sites",
+        job.program(),
+        crate::format::plural(job.members.len(), "process"),
+    );
+    match job.unreachable.first() {
+        None => Check::works("target", text),
+        Some((_, why)) => Check::lacks(
+            "target",
+            format!("{text}; {} cannot: {why}", job.unreachable.len()),
+        )
+        .by(as_root()),
+    }
+}
+
+fn owner(member: &Member) -> Check {
+    let (process, caller) = (&member.process, rights::caller());
+    if process.uid == caller {
+        return Check::works("its user", process.user());
+    }
+    let text = format!("{}, not {}", process.user(), tuner::who::user_name(caller));
+    if rights::is_lent() {
+        return Check::fails(
+            "its user",
+            format!("{text}: the file's capabilities are lent for one's own programs"),
+        )
+        .by(as_root());
+    }
+    Check::lacks("its user", text).by(format!("tuneagent attach {} --any-user", process.pid))
+}
+
+fn files(member: &Member) -> Check {
+    match member.space.unreadable.first() {
+        None => Check::works(
+            "its files",
+            format!("all {} can be read", member.space.modules.len()),
+        ),
+        Some(error) => Check::lacks(
+            "its files",
+            format!("{} cannot be read: {error}", member.space.unreadable.len()),
+        )
+        .by(as_root()),
+    }
+}
+
+/// Attaches to the entry of its program, in it alone, and detaches.
+fn probed(member: &Member) -> Check {
+    let attached = (|| -> Result<(), String> {
+        let module = member.space.executable().ok_or("it has no program")?;
+        let functions = module
+            .image
+            .functions(&["main", "_start"])
+            .map_err(|error| error.to_string())?;
+        let first = functions
+            .first()
+            .ok_or("its program is stripped: no function has a name")?;
+        let kernel = Kernel::load(LoadOptions {
+            probes: 1,
+            processes: 1,
+            force_tracefs: false,
+        })
+        .map_err(|error| error.to_string())?;
+        let request = LinkRequest {
+            path: module.probe_path().map_err(|error| error.to_string())?,
+            sites: vec![Site {
+                offset: first.offset.0,
+                probe: 0,
+            }],
+            at: At::Entry,
+            pid: Some(member.process.pid.number.unsigned_abs()),
+        };
+        kernel
+            .attach(&request)
+            .map(drop)
+            .map_err(|error| error.to_string())
+    })();
+    match attached {
+        Ok(()) => Check::works("probing it", "attached to its first function and detached"),
+        Err(error) => Check::fails("probing it", error).by(as_root()),
+    }
+}
+
+/// Everything that comes before a write, on a variable that it has: nothing is written.
+fn written(member: &Member) -> Check {
+    let name = "writing into it";
+    let Ok(location) = member.space.variable(&VariableName::from(SOME_VARIABLE)) else {
+        return Check::lacks(name, format!("not tried: it has no variable {SOME_VARIABLE}"));
+    };
+    match Slot::validate(&location, Some(ValueType::I32)) {
+        Ok(_) => Check::works(name, "would be let through"),
+        // It ends when the debugger lets go, and only whoever runs it knows when that may be.
+        Err(error @ SlotError::Traced { .. }) => Check::fails(name, error.to_string()),
+        Err(error) => Check::fails(name, error.to_string()).by(as_root()),
+    }
+}
+
+fn lock(member: &Member) -> Check {
+    match WriterLock::acquire(member.process.pid) {
+        Ok(_) => Check::works("its writer", "nobody else writes into it"),
+        Err(error @ LockError::Held { pid, .. }) => {
+            Check::lacks("its writer", error.to_string()).by(format!("tuneagent session stop {pid}"))
+        }
+        Err(error) => Check::lacks("its writer", error.to_string()),
+    }
+}
+
+/// Changes of earlier sessions that are still in force.
+fn left_behind(job: &Job) -> Check {
+    let Ok(state) = StateDir::usual() else {
+        return Check::lacks("its changes", "there is no journal");
+    };
+    let changes = job.members.iter().flat_map(|member| {
+        let history = state.history(member.process.pid).unwrap_or_default();
+        history.standing()
+    });
+    match changes.count() {
+        0 => Check::works("its changes", "none is in force"),
+        number => {
+            let pid = job.members.first().map_or(0, |member| member.process.pid.number);
+            Check::works(
+                "its changes",
+                format!(
+                    "{} in force; back: tuneagent undo {pid}",
+                    crate::format::plural(number, "change")
+                ),
+            )
+        }
+    }
+}

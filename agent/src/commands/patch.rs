@@ -1,0 +1,193 @@
+//! `tuneagent call` and `tuneagent patch`: functions and code, by hand, in every process of a job.
+
+use std::time::Duration;
+
+use tuner::{
+    action::{
+        Action, ActionOutcome, ActionReceipt, CallRequest, InsertPlace, Invocation, PatchRequest, Reason,
+        ReturnType,
+    },
+    actuator::{ActCommand, ClientError},
+    expression::Expression,
+    process::Pid,
+    writer::Mechanism,
+};
+
+use super::by_hand::{code, members, parse_type};
+use super::target;
+use crate::{
+    actuator::Actuator,
+    cli::{CallArgs, PatchArgs, PatchCommand},
+    discover::Scout,
+    exit::{Code, Failure, Outcome},
+    rights,
+};
+
+/// The actuator is taken for dead when it does not answer for a little longer.
+const WAIT_MAX: Duration = Duration::from_secs(8);
+/// So long dlopen may take.
+const LOAD_WAIT_MS: u64 = 8_000;
+
+pub(super) fn call(args: &CallArgs) -> Outcome {
+    let Invocation { function, arguments } = Invocation::parse(&args.call).map_err(Failure::not_there)?;
+    if args.wait > WAIT_MAX {
+        return Err(Failure::not_there(format!(
+            "--wait is at most {} s; a call that takes longer goes on, and `tuneagent journal` tells later what it returned",
+            WAIT_MAX.as_secs()
+        )));
+    }
+    let returns = args.returns.as_deref().map(return_type).transpose()?;
+    let request = CallRequest {
+        function,
+        arguments,
+        returns,
+        wait_ms: u64::try_from(args.wait.as_millis()).unwrap_or(u64::MAX),
+        thread: args.thread,
+    };
+    act(&args.target, args.only, args.any_user, &Action::Call(request))
+}
+
+fn return_type(text: &str) -> Result<ReturnType, Failure> {
+    Ok(match text {
+        "nothing" | "void" => ReturnType::Nothing,
+        "pointer" => ReturnType::Pointer,
+        text => ReturnType::Value(parse_type(text)?),
+    })
+}
+
+pub(super) fn patch(args: &PatchArgs) -> Outcome {
+    let action = action(&args.change)?;
+    act(&args.target, args.only, args.any_user, &action)
+}
+
+fn action(change: &PatchCommand) -> Result<Action, Failure> {
+    let request = match change {
+        PatchCommand::Replace { function, with } => PatchRequest::Replace {
+            function: function.as_str().into(),
+            with: with.as_str().into(),
+        },
+        PatchCommand::Insert {
+            call,
+            function,
+            at_return,
+        } => {
+            let call = Invocation::parse(call).map_err(Failure::not_there)?;
+            PatchRequest::InsertCall {
+                function: call.function,
+                arguments: call.arguments,
+                into: function.as_str().into(),
+                place: if *at_return {
+                    InsertPlace::Return
+                } else {
+                    InsertPlace::Entry
+                },
+            }
+        }
+        PatchCommand::Remove { function, within } => PatchRequest::RemoveCall {
+            function: function.as_str().into(),
+            within: within.as_deref().map(Into::into),
+        },
+        PatchCommand::Argument {
+            argument,
+            value,
+            value_type,
+        } => {
+            let (function, index) = indexed(argument)?;
+            PatchRequest::SetArgument {
+                function: function.into(),
+                index,
+                value_type: value_type.as_deref().map(parse_type).transpose()?,
+                value: Expression::parse(value).map_err(Failure::not_there)?,
+            }
+        }
+        PatchCommand::Load { path } => {
+            let path = std::path::absolute(path).map_err(Failure::not_there)?;
+            let path = path.to_string_lossy().into_owned();
+            return Ok(Action::Load {
+                path,
+                wait_ms: LOAD_WAIT_MS,
+            });
+        }
+        PatchCommand::Affinity { cpus } => return Ok(Action::Affinity { cpus: cpus.clone() }),
+    };
+    Ok(Action::Patch(request))
+}
+
+/// `f(1)` is argument 1 of f.
+fn indexed(text: &str) -> Result<(&str, usize), Failure> {
+    let parts = text.strip_suffix(')').and_then(|text| text.split_once('('));
+    let parsed = parts.and_then(|(function, index)| Some((function, index.trim().parse().ok()?)));
+    parsed.ok_or_else(|| Failure::not_there(format!("`{text}` is no argument of a function, such as f(1)")))
+}
+
+fn act(target: &str, only: bool, any_user: bool, action: &Action) -> Outcome {
+    let mut scout = Scout::default();
+    let job = target::job(&mut scout, target, any_user)?;
+    let members = members(&job, target, only)?;
+    let mut actuator = Actuator::start(true, false).map_err(Failure::not_there)?;
+    rights::only_look().map_err(Failure::not_permitted)?;
+    let mut failed = None;
+    for member in members {
+        let pid = member.process.pid;
+        match act_in(&mut actuator, pid, action) {
+            Ok(receipt) => say(pid, &receipt),
+            Err(error) => {
+                eprintln!("tuneagent: {error}");
+                failed = failed.or(Some(code(&error)));
+            }
+        }
+    }
+    actuator.finish().map_err(Failure::no)?;
+    match failed {
+        None => Ok(Code::Done),
+        Some(code) => Err(Failure {
+            code,
+            message: "not everything was done; what was done stays".into(),
+        }),
+    }
+}
+
+fn act_in(actuator: &mut Actuator, pid: Pid, action: &Action) -> Result<ActionReceipt, ClientError> {
+    let receipt = actuator.client.act(ActCommand {
+        pid,
+        action: action.clone(),
+        reason: Reason {
+            why: Vec::new(),
+            rule: None,
+        },
+    })?;
+    // Done by hand is meant to stay: the user is the guard.
+    actuator.client.confirm(pid, receipt.change)?;
+    Ok(receipt)
+}
+
+fn say(pid: Pid, receipt: &ActionReceipt) {
+    let ActionReceipt { change, text, .. } = receipt;
+    let held = match receipt.mechanism {
+        Mechanism::Plain | Mechanism::Rendezvous | Mechanism::Store => "nothing was held".to_owned(),
+        Mechanism::HoldThread => format!("one thread was held for {}", time(receipt.hold_ns)),
+        Mechanism::HoldAll => format!("all threads were held for {}", time(receipt.hold_ns)),
+    };
+    match &receipt.outcome {
+        ActionOutcome::InForce => {
+            say!("{pid:>8}  {text} ({held}), change {change}; back: tuneagent undo {pid} {change}")
+        }
+        ActionOutcome::Returned { result, .. } => {
+            say!("{pid:>8}  {text} = {result} ({held}), change {change}")
+        }
+        ActionOutcome::Running => {
+            say!(
+                "{pid:>8}  {text} has not returned yet and goes on ({held}), change {change}; `tuneagent undo {pid}` finds out later"
+            );
+        }
+    }
+}
+
+fn time(nanoseconds: u64) -> String {
+    let microseconds = nanoseconds / 1_000;
+    if microseconds < 10_000 {
+        format!("{microseconds} \u{b5}s")
+    } else {
+        format!("{} ms", microseconds / 1_000)
+    }
+}

@@ -1,0 +1,112 @@
+//! `tuneagent session`: what runs now, and its control: list, snapshot, switch, stop.
+
+use crate::{
+    cli::SessionCommand,
+    control::{self, ClientError, RefusalKind, Session},
+    exit::{Code, Failure, Outcome},
+    format::{duration, plural},
+};
+
+pub(super) fn run(command: &SessionCommand) -> Outcome {
+    match command {
+        SessionCommand::List => list(),
+        SessionCommand::Snapshot { session } => {
+            let report = find(session)?.snapshot().map_err(failure)?;
+            say!("{}", serde_json::to_string_pretty(&report).map_err(Failure::no)?);
+            Ok(Code::Done)
+        }
+        SessionCommand::Switch { session, rule, mode } => {
+            let before = find(session)?.switch(rule, *mode).map_err(failure)?;
+            say!("{rule} was {before}, is {} now", mode.name());
+            Ok(Code::Done)
+        }
+        SessionCommand::Stop { session } => {
+            let session = find(session)?;
+            let (pid, program) = (session.view.pid, session.view.program.clone());
+            session.stop().map_err(failure)?;
+            say!("the session of {program} (process {pid}) has ended");
+            Ok(Code::Done)
+        }
+    }
+}
+
+fn list() -> Outcome {
+    let answered = control::sessions().map_err(failure)?;
+    for error in &answered.silent {
+        eprintln!("tuneagent: {error}");
+    }
+    if answered.sessions.is_empty() {
+        say!("no session of yours runs here");
+    }
+    for session in &answered.sessions {
+        let view = &session.view;
+        let writes = if view.applies {
+            "rules may write"
+        } else {
+            "nothing is written"
+        };
+        say!(
+            "{:>8}  {} of {}, {}, for {}; {writes}",
+            view.pid,
+            view.program,
+            view.user,
+            plural(view.pids.len(), "pid"),
+            duration(view.elapsed_s * 1e9),
+        );
+        for (name, mode, state) in &view.rules {
+            say!("          {name}  {mode}  {state}");
+        }
+    }
+    Ok(Code::Done)
+}
+
+/// The session with this number, or the one that watches the process with it.
+fn find(number: &str) -> Result<Session, Failure> {
+    let pid: i32 = number
+        .parse()
+        .map_err(|_| Failure::not_there(format!("`{number}` is no number of a process")))?;
+    let control::Answered { sessions, mut silent } = control::sessions().map_err(failure)?;
+    let mut fitting: Vec<Session> = sessions
+        .into_iter()
+        .filter(|session| session.view.pid == pid.unsigned_abs() || session.view.pids.contains(&pid))
+        .collect();
+    match (fitting.pop(), fitting.is_empty()) {
+        (Some(session), true) => Ok(session),
+        (Some(last), false) => {
+            let all = fitting
+                .iter()
+                .map(|session| session.view.pid)
+                .chain([last.view.pid]);
+            let all: Vec<String> = all.map(|pid| pid.to_string()).collect();
+            Err(Failure::not_there(format!(
+                "several sessions watch process {pid}: {}; say which is meant",
+                all.join(", ")
+            )))
+        }
+        // One that refused to answer may be the one.
+        (None, _) => Err(silent.pop().map_or_else(
+            || {
+                Failure::not_there(format!(
+                    "no session of yours watches process {pid}; tuneagent session list tells which run"
+                ))
+            },
+            failure,
+        )),
+    }
+}
+
+fn failure(error: ClientError) -> Failure {
+    let is_refused = match &error {
+        ClientError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+        ClientError::Refused { kind, .. } => *kind == RefusalKind::NotPermitted,
+        ClientError::OutOfStep { .. } => false,
+    };
+    match &error {
+        _ if is_refused => Failure::not_permitted(error),
+        ClientError::Refused {
+            kind: RefusalKind::Failed,
+            ..
+        } => Failure::no(error),
+        _ => Failure::not_there(error),
+    }
+}

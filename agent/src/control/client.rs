@@ -1,0 +1,193 @@
+//! The other end: finds the sessions of the caller and asks them.
+
+use std::{
+    fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use super::{ANSWER_BYTES_MAX, Answer, RefusalKind, Request, SessionView, folder};
+
+/// A session that does not answer within this time is told to hang.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Leaving puts back what was changed in every rank and waits for the kernel to let go of the probes.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The folder of the sockets may not be looked into, or a socket not be used.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// It answered something else than was asked.
+    #[error("{}: the session answered something else than was asked", path.display())]
+    OutOfStep {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The session refused.
+    #[error("{message}")]
+    Refused {
+        /// For the exit code.
+        kind: RefusalKind,
+        /// Its words.
+        message: String,
+    },
+}
+
+/// What came of looking for the sessions: those that answered, and why others did not.
+#[derive(Debug, Default)]
+pub struct Answered {
+    /// Those that did.
+    pub sessions: Vec<Session>,
+    /// Those that did not.
+    pub silent: Vec<ClientError>,
+}
+
+/// A session that can be asked.
+#[derive(Debug)]
+pub struct Session {
+    path: PathBuf,
+    reader: BufReader<UnixStream>,
+    /// What it says of itself.
+    pub view: SessionView,
+}
+
+/// Asks every session of the caller who it is. Sockets of sessions that were killed are removed.
+pub fn sessions() -> Result<Answered, ClientError> {
+    let folder = folder();
+    let io_error = |source| ClientError::Io {
+        path: folder.clone(),
+        source,
+    };
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Answered::default()),
+        result => result.map_err(io_error)?,
+    };
+    let mut answered = Answered::default();
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(io_error)?.path());
+    }
+    paths.sort();
+    for path in paths
+        .iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "sock"))
+    {
+        match Session::open(path) {
+            Ok(Some(session)) => answered.sessions.push(session),
+            Ok(None) => drop(fs::remove_file(path)),
+            Err(error) => answered.silent.push(error),
+        }
+    }
+    Ok(answered)
+}
+
+impl Session {
+    /// None when nobody listens any more.
+    fn open(path: &Path) -> Result<Option<Session>, ClientError> {
+        let stream = match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(None),
+            result => result,
+        };
+        let io_error = |source| ClientError::Io {
+            path: path.to_owned(),
+            source,
+        };
+        let stream = stream.map_err(io_error)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io_error)?;
+        let mut session = Session {
+            path: path.to_owned(),
+            reader: BufReader::new(stream),
+            view: SessionView::default(),
+        };
+        match session.ask(&Request::List)? {
+            Answer::Session(view) => session.view = *view,
+            _ => return Err(session.out_of_step()),
+        }
+        Ok(Some(session))
+    }
+
+    /// The report as it is now.
+    pub fn snapshot(&mut self) -> Result<serde_json::Value, ClientError> {
+        match self.ask(&Request::Snapshot)? {
+            Answer::Report(report) => Ok(report),
+            _ => Err(self.out_of_step()),
+        }
+    }
+
+    /// Switches a rule; the mode before.
+    pub fn switch(&mut self, rule: &str, mode: super::Mode) -> Result<String, ClientError> {
+        let rule = rule.to_owned();
+        match self.ask(&Request::Switch { rule, mode })? {
+            Answer::Switched { before } => Ok(before),
+            _ => Err(self.out_of_step()),
+        }
+    }
+
+    /// Ends it, and waits until it has ended.
+    pub fn stop(mut self) -> Result<(), ClientError> {
+        match self.ask(&Request::Stop) {
+            Ok(Answer::Stopping) => {}
+            Ok(_) => return Err(self.out_of_step()),
+            // It ended before it could answer.
+            Err(ClientError::Io { source, .. }) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        let stream = self.reader.get_ref();
+        let ended = stream.set_read_timeout(Some(END_TIMEOUT)).and_then(|()| {
+            // The end of the stream is the end of the session.
+            self.reader.read(&mut [0])
+        });
+        match ended {
+            Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(self.io_error(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Answer, ClientError> {
+        let exchanged = self.exchange(request);
+        match exchanged.map_err(|error| self.io_error(error))? {
+            Answer::Refused { kind, message } => Err(ClientError::Refused { kind, message }),
+            answer => Ok(answer),
+        }
+    }
+
+    fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        // A session that refuses a stranger answers first and closes: what it said is still there to be read.
+        let sent = self.reader.get_mut().write_all(&line);
+        let mut answer = Vec::new();
+        (&mut self.reader)
+            .take(ANSWER_BYTES_MAX as u64)
+            .read_until(b'\n', &mut answer)?;
+        if answer.is_empty() {
+            sent?;
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(serde_json::from_slice(&answer)?)
+    }
+
+    fn io_error(&self, source: io::Error) -> ClientError {
+        ClientError::Io {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    fn out_of_step(&self) -> ClientError {
+        ClientError::OutOfStep {
+            path: self.path.clone(),
+        }
+    }
+}

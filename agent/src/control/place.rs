@@ -1,0 +1,91 @@
+//! Where the sockets are: a folder that belongs to the user and that nobody else may enter.
+
+use std::{
+    env,
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::process::geteuid;
+
+/// Why there is no folder.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// It cannot be used.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The folder or the socket.
+        path: PathBuf,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// Somebody else made it, or others may enter it.
+    #[error("{}: it must be yours, with mode 0700", path.display())]
+    Unsafe {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// The folder of the caller's sockets: `tuneagent` in $XDG_RUNTIME_DIR or, for root, /run; without either one in /tmp.
+pub fn folder() -> PathBuf {
+    let own = geteuid();
+    let runtime = env::var_os("XDG_RUNTIME_DIR")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
+    // Under sudo the variable may name the caller's, where root has no business.
+    let is_ours = |path: &PathBuf| !own.is_root() || fs::metadata(path).is_ok_and(|meta| meta.uid() == 0);
+    match runtime.filter(is_ours) {
+        Some(path) => path.join("tuneagent"),
+        None if own.is_root() => PathBuf::from("/run/tuneagent"),
+        None => env::temp_dir().join(format!("tuneagent-{}", own.as_raw())),
+    }
+}
+
+/// Creates the folder where it is missing, and refuses one that others may enter.
+pub(super) fn create(path: &Path) -> Result<(), PlaceError> {
+    let io_error = |source| PlaceError::Io {
+        path: path.to_owned(),
+        source,
+    };
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error(error)),
+        _ => {}
+    }
+    // Not following a link: in /tmp somebody else could have put one there.
+    let meta = fs::symlink_metadata(path).map_err(io_error)?;
+    if meta.is_dir() && meta.uid() == geteuid().as_raw() && meta.mode() & 0o077 == 0 {
+        Ok(())
+    } else {
+        Err(PlaceError::Unsafe {
+            path: path.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_others_may_enter_or_that_is_a_link_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let made = base.path().join("made");
+        create(&made).unwrap();
+        create(&made).unwrap();
+        assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700);
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(&made, &link).unwrap();
+        assert!(matches!(create(&link), Err(PlaceError::Unsafe { .. })));
+        fs::set_permissions(&made, fs::Permissions::from_mode(0o750)).unwrap();
+        assert!(matches!(create(&made), Err(PlaceError::Unsafe { .. })));
+        assert!(matches!(
+            create(&base.path().join("no/such")),
+            Err(PlaceError::Io { .. })
+        ));
+    }
+}

@@ -1,0 +1,237 @@
+//! The session's end of the socket: takes connections, refuses strangers, and passes requests on to the session's loop.
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, net::UnixListener},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use rustix::process::geteuid;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::UnixStream,
+    sync::{Semaphore, mpsc, oneshot},
+};
+
+use super::{
+    Answer, PlaceError, REQUEST_BYTES_MAX, RefusalKind, Request, parse,
+    place::{create, folder},
+};
+
+/// Connections that may be open; further ones wait.
+const CONNECTIONS_MAX: usize = 8;
+/// A peer that says nothing for so long is let go.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// After a connection that could not be taken.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A request, and where its answer goes.
+pub type Asked = (Request, oneshot::Sender<Answer>);
+
+/// The socket of a session, made before it gives up the right to write. Dropping it removes the file.
+#[derive(Debug)]
+pub struct Control {
+    listener: Option<UnixListener>,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Makes the socket of this process.
+    pub fn open() -> Result<Control, PlaceError> {
+        Control::at(&folder())
+    }
+
+    fn at(folder: &Path) -> Result<Control, PlaceError> {
+        create(folder)?;
+        let path = folder.join(format!("{}.sock", std::process::id()));
+        let io_error = |source| PlaceError::Io {
+            path: path.clone(),
+            source,
+        };
+        // Of a session that was killed, and had our number.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path).map_err(io_error)?;
+        let control = Control {
+            listener: Some(listener),
+            path: path.clone(),
+        };
+        // Until here the folder alone kept others out.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(io_error)?;
+        if let Some(listener) = &control.listener {
+            listener.set_nonblocking(true).map_err(io_error)?;
+        }
+        Ok(control)
+    }
+
+    /// What to serve; none the second time.
+    pub fn take_listener(&mut self) -> Option<UnixListener> {
+        self.listener.take()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Serves until the session ends. One request after the other on each connection.
+pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) -> std::io::Result<()> {
+    let listener = tokio::net::UnixListener::from_std(listener)?;
+    let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = std::sync::Arc::clone(&places).acquire_owned().await else {
+            return Ok(());
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Too many open files, most likely: whoever asks has to wait.
+                tracing::warn!(%error, "the control socket takes no connection for a moment");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let asked = asked.clone();
+        tokio::spawn(async move {
+            // A peer that goes away in the middle is its own affair.
+            let _ = converse(stream, asked).await;
+            drop(place);
+        });
+    }
+}
+
+async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>) -> std::io::Result<()> {
+    let peer = stream.peer_cred()?.uid();
+    let (reader, mut writer) = stream.into_split();
+    if !may_control(peer, geteuid().as_raw()) {
+        let text = format!(
+            "this session belongs to {}, not to {}",
+            tuner::who::user_name(geteuid().as_raw()),
+            tuner::who::user_name(peer)
+        );
+        return say(&mut writer, &Answer::refused(RefusalKind::NotPermitted, text)).await;
+    }
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        let mut bounded = (&mut reader).take(REQUEST_BYTES_MAX as u64 + 1);
+        let read = tokio::time::timeout(IDLE, bounded.read_until(b'\n', &mut line)).await;
+        match read {
+            Ok(Ok(count)) if count > 0 => {}
+            // The end, an error, or nothing said.
+            _ => return Ok(()),
+        }
+        let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
+        match parse(&line) {
+            Ok(request) if is_whole => say(&mut writer, &ask(&asked, request).await).await?,
+            Err(refused) => {
+                say(&mut writer, &refused).await?;
+                if !is_whole {
+                    // The rest of a line that is too long is not read.
+                    return Ok(());
+                }
+            }
+            // Its sender died in the middle.
+            Ok(_) => return Ok(()),
+        }
+    }
+}
+
+async fn ask(asked: &mpsc::Sender<Asked>, request: Request) -> Answer {
+    let (answer, answered) = oneshot::channel();
+    let ended = || Answer::refused(RefusalKind::Failed, "the session is ending");
+    if asked.send((request, answer)).await.is_err() {
+        return ended();
+    }
+    answered.await.unwrap_or_else(|_| ended())
+}
+
+async fn say(writer: &mut tokio::net::unix::OwnedWriteHalf, answer: &Answer) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    writer.write_all(&line).await
+}
+
+/// Its own user and root.
+fn may_control(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+
+    use super::*;
+
+    #[test]
+    fn only_the_sessions_user_and_root_may_control_it() {
+        assert!(may_control(1000, 1000) && may_control(0, 1000) && may_control(0, 0));
+        assert!(!may_control(1001, 1000) && !may_control(1000, 0));
+    }
+
+    /// Serves `answers` one after the other, while `talk` talks.
+    fn served(talk: impl FnOnce(&Path) + Send) {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("tuneagent");
+        let mut control = Control::at(&place).unwrap();
+        let path = control.path.clone();
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        let listener = control.take_listener().unwrap();
+        std::thread::scope(|scope| {
+            let talking = scope.spawn(|| talk(&path));
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let (sender, mut asked) = mpsc::channel::<Asked>(8);
+                tokio::spawn(serve(listener, sender));
+                while !talking.is_finished() {
+                    let next = tokio::time::timeout(Duration::from_millis(10), asked.recv()).await;
+                    if let Ok(Some((request, answer))) = next {
+                        assert_eq!(request, Request::Stop);
+                        let _ = answer.send(Answer::Stopping);
+                    }
+                }
+            });
+        });
+        drop(control);
+        assert!(!path.exists(), "the file goes with the session");
+    }
+
+    fn line(reader: &mut impl BufRead) -> String {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        line
+    }
+
+    #[test]
+    fn requests_are_answered_in_order_and_nonsense_is_refused_without_ending_the_connection() {
+        served(|path| {
+            let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            stream.write_all(b"nonsense\n{\"request\":\"stop\"}\n").unwrap();
+            assert!(line(&mut reader).contains("not understood"));
+            assert_eq!(line(&mut reader), "\"stopping\"\n");
+        });
+    }
+
+    #[test]
+    fn a_line_over_the_bound_ends_the_connection_and_not_the_session() {
+        served(|path| {
+            let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            // The other side closes while we still write: that may fail.
+            let _ = stream.write_all(&vec![b'x'; 3 * REQUEST_BYTES_MAX]);
+            assert!(line(&mut reader).contains("longer than"));
+            let mut next = std::os::unix::net::UnixStream::connect(path).unwrap();
+            let mut reader = BufReader::new(next.try_clone().unwrap());
+            next.write_all(b"{\"request\":\"stop\"}\n").unwrap();
+            assert_eq!(line(&mut reader), "\"stopping\"\n");
+        });
+    }
+}

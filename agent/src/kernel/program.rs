@@ -1,0 +1,138 @@
+//! Programs of an object whose maps aya has made, loaded by bpf(2) with an attach type of our choice: aya (0.14) cannot load
+//! one for `uprobe_multi`. Goes away with aya ≥ 0.16.
+
+use std::{
+    collections::HashSet,
+    ffi::CString,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+};
+
+use aya::{
+    Ebpf,
+    maps::{Map, MapData},
+};
+
+use aya_obj::btf::BtfFeatures;
+
+use super::{KernelError, sys};
+
+/// The programs of an object, bound to the maps that aya made of it.
+pub(super) struct ProgramText {
+    object: aya_obj::Object,
+    types: Option<OwnedFd>,
+}
+
+impl ProgramText {
+    /// Parses the object a second time.
+    pub(super) fn parse(bytes: &[u8], maps: &Ebpf) -> Result<ProgramText, KernelError> {
+        let broken = |error: &dyn std::fmt::Display| KernelError::Object(error.to_string());
+        let mut object = aya_obj::Object::parse(bytes).map_err(|error| broken(&error))?;
+        let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
+        let definitions = object.maps.clone();
+        let descriptors: Vec<(&str, RawFd, &aya_obj::Map)> = definitions
+            .iter()
+            .filter_map(|(name, map)| {
+                Some((
+                    name.as_str(),
+                    data(maps.map(name)?)?.fd().as_fd().as_raw_fd(),
+                    map,
+                ))
+            })
+            .collect();
+        object
+            .relocate_maps(descriptors.into_iter(), &text)
+            .map_err(|error| broken(&error))?;
+        object.relocate_calls(&text).map_err(|error| broken(&error))?;
+        Ok(ProgramText { object, types: None })
+    }
+
+    /// Loads the types of the functions too, which programs with `bpf_loop` ask for.
+    pub(super) fn with_types(mut self) -> Result<ProgramText, KernelError> {
+        let refused = |error: &dyn std::fmt::Display| {
+            KernelError::Object(format!("the types of its functions: {error}"))
+        };
+        let none = BtfFeatures::default();
+        let features = aya::features().btf().unwrap_or(&none);
+        let types = self
+            .object
+            .fixup_and_sanitize_btf(features)
+            .map_err(|error| refused(&error))?;
+        self.types = types
+            .map(|types| sys::load_btf(&types.to_bytes()))
+            .transpose()
+            .map_err(|error| refused(&error))?;
+        Ok(self)
+    }
+
+    /// Loads a program.
+    pub(super) fn load(&self, name: &'static str, attach_type: u32) -> Result<OwnedFd, KernelError> {
+        let program = self.object.programs.get(name).ok_or_else(|| missing(name))?;
+        let function = self
+            .object
+            .functions
+            .get(&program.function_key())
+            .ok_or_else(|| missing(name))?;
+        let license = CString::from(program.license.as_c_str());
+        let functions = function.func_info.func_info_bytes();
+        let text = sys::Text {
+            instructions: &function.instructions,
+            license: &license,
+            name,
+            attach_type,
+            types: self.types.as_ref().map(|btf| sys::Types {
+                btf: btf.as_fd(),
+                functions: &functions,
+                record_size: function.func_info_rec_size,
+            }),
+        };
+        sys::load_program(&text).map_err(|(source, log)| {
+            if source.kind() == io::ErrorKind::PermissionDenied && log.is_empty() {
+                KernelError::Permission(source)
+            } else {
+                KernelError::Verifier {
+                    program: name,
+                    source,
+                    log,
+                }
+            }
+        })
+    }
+}
+
+/// The map behind aya's types.
+pub(super) fn data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data) | Map::PerCpuArray(data) | Map::HashMap(data) | Map::RingBuf(data) => Some(data),
+        _ => None,
+    }
+}
+
+pub(super) fn missing(name: &str) -> KernelError {
+    KernelError::Object(format!("`{name}` is not in the object"))
+}
+
+pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(cause) = source {
+        if let Some(io) = cause.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::PermissionDenied
+        {
+            return KernelError::Permission(io::Error::from_raw_os_error(
+                io.raw_os_error().unwrap_or(libc::EPERM),
+            ));
+        }
+        source = cause.source();
+    }
+    KernelError::Object(error.to_string())
+}
+
+/// Device and inode of our pid namespace; zeros in the machine's first one, whose numbers are the kernel's own.
+pub(super) fn pid_namespace() -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+    match std::fs::metadata("/proc/self/ns/pid") {
+        Ok(namespace) if namespace.ino() != FIRST_NAMESPACE => (namespace.dev(), namespace.ino()),
+        _ => (0, 0),
+    }
+}

@@ -1,0 +1,196 @@
+//! The two threads that answer a probe which holds a thread of the program, each bound to a CPU of its own: the probe wakes the
+//! one that is not on its own CPU. While an action is pending they have real-time priority, so that a busy CPU is no reason to
+//! wait; they sleep all the time that nobody is held.
+
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, Mutex, PoisonError, TryLockError,
+        mpsc::{Sender, channel},
+    },
+    thread::JoinHandle,
+};
+
+use abi::HoldState;
+use aya::maps::{MapData, RingBuf};
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
+};
+use tuner::sync::{Action, Held};
+
+use crate::kernel::{Records, set_real_time};
+
+/// Where the actions lie, and the records that say when one is due.
+pub(super) struct Desk {
+    records: Arc<Records>,
+    actions: Vec<Mutex<Option<Action>>>,
+}
+
+impl Desk {
+    pub(super) fn new(records: Arc<Records>) -> Desk {
+        Desk {
+            records,
+            actions: (0..abi::MAX_HOLDS).map(|_| Mutex::new(None)).collect(),
+        }
+    }
+
+    pub(super) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// Lays an action down.
+    pub(super) fn put(&self, index: u32, action: Action) {
+        if let Some(place) = self.actions.get(index as usize) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(action);
+        }
+    }
+
+    /// Takes an action away, if it was not called; waits for one that is being called.
+    pub(super) fn take(&self, index: u32) {
+        if let Some(place) = self.actions.get(index as usize) {
+            place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+    }
+
+    /// No action of this number is being called.
+    pub(super) fn is_free(&self, index: u32) -> bool {
+        let place = self.actions.get(index as usize);
+        place.is_none_or(|place| !matches!(place.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+
+    /// A thread is held: calls the action, unless the thread was let go in the meantime.
+    fn answer(&self, index: u32) {
+        let Some(place) = self.actions.get(index as usize) else {
+            return;
+        };
+        // The lock is kept until the state says that the action is over: a record is used again only when it is free.
+        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.records.step(index, HoldState::Held, HoldState::Writing) {
+            return;
+        }
+        let thread = self.records.get(index).map_or(0, |hold| hold.thread);
+        if let Some(action) = place.take() {
+            let held = Held {
+                thread: u32::try_from(thread).unwrap_or(0),
+            };
+            // A panic must not leave the thread held to the bound, nor end the one that answers.
+            let _ = catch_unwind(AssertUnwindSafe(|| action(&held)));
+        }
+        self.records.step(index, HoldState::Writing, HoldState::Done);
+    }
+}
+
+/// The threads. Dropping it ends them.
+pub(super) struct Answerers {
+    threads: Vec<(JoinHandle<()>, Pid)>,
+    quit: Arc<OwnedFd>,
+}
+
+impl Answerers {
+    pub(super) fn start(
+        desk: &Arc<Desk>,
+        wakers: [RingBuf<MapData>; 2],
+        cpus: [u32; 2],
+    ) -> io::Result<Answerers> {
+        let quit = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let mut answerers = Answerers {
+            threads: Vec::new(),
+            quit,
+        };
+        for (waker, cpu) in wakers.into_iter().zip(cpus) {
+            let (desk, quit) = (Arc::clone(desk), Arc::clone(&answerers.quit));
+            let (sender, receiver) = channel();
+            let thread = std::thread::Builder::new()
+                .name(format!("answer-{cpu}"))
+                .spawn(move || run(&desk, waker, cpu, &quit, &sender))?;
+            // A thread that ends before it has told its number could not be bound to its CPU.
+            let number = receiver.recv().map_err(io::Error::other)??;
+            answerers.threads.push((thread, number));
+        }
+        Ok(answerers)
+    }
+
+    /// Real-time priority on or off; whether all threads have it now.
+    pub(super) fn set_real_time(&self, real_time: bool) -> bool {
+        let mut refused = None;
+        for (_, number) in &self.threads {
+            refused = set_real_time(*number, real_time).err().or(refused);
+        }
+        if let Some(error) = &refused {
+            tracing::warn!(%error, "the threads that answer have no real-time priority");
+        }
+        real_time && refused.is_none()
+    }
+}
+
+impl Drop for Answerers {
+    fn drop(&mut self) {
+        // A counter of 8 bytes; it cannot be full.
+        let _ = rustix::io::write(&*self.quit, &1_u64.to_ne_bytes());
+        for (thread, _) in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(
+    desk: &Desk,
+    mut waker: RingBuf<MapData>,
+    cpu: u32,
+    quit: &OwnedFd,
+    started: &Sender<io::Result<Pid>>,
+) {
+    let mut only = CpuSet::new();
+    only.set(cpu as usize);
+    let bound = sched_setaffinity(None, &only)
+        .map(|()| gettid())
+        .map_err(io::Error::from);
+    let failed = bound.is_err();
+    if started.send(bound).is_err() || failed {
+        return;
+    }
+    loop {
+        let is_over = {
+            let mut events = [
+                PollFd::new(&waker, PollFlags::IN),
+                PollFd::from_borrowed_fd(quit.as_fd(), PollFlags::IN),
+            ];
+            // An interrupted wait is none.
+            let _ = poll(&mut events, None);
+            !events[1].revents().is_empty()
+        };
+        while let Some(record) = waker.next() {
+            let index = record.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
+            drop(record);
+            if let Some(index) = index.and_then(|index| u32::try_from(index).ok()) {
+                desk.answer(index);
+            }
+        }
+        if is_over {
+            return;
+        }
+    }
+}
+
+/// Two CPUs that a thread of ours may be bound to: the first and the last, so that they are seldom two halves of one core.
+/// `None` when there is only one.
+pub(super) fn two_cpus() -> io::Result<Option<[u32; 2]>> {
+    // On a thread of its own, for asking means to change it: all CPUs, of which the kernel leaves those of our cpuset.
+    let ask = || -> io::Result<CpuSet> {
+        let mut all = CpuSet::new();
+        (0..CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
+        sched_setaffinity(None, &all)?;
+        Ok(sched_getaffinity(None)?)
+    };
+    let asked = std::thread::scope(|scope| scope.spawn(ask).join());
+    let allowed = asked.map_err(|_| io::Error::other("the thread that looks for CPUs ended"))??;
+    let mut cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
+    let first = cpus.next();
+    Ok(match (first, cpus.next_back()) {
+        (Some(first), Some(last)) => Some([first as u32, last as u32]),
+        _ => None,
+    })
+}

@@ -1,0 +1,237 @@
+//! Holding a thread of the program at a sync point while something is done: the kernel side ([`Holds`]) behind the interface that
+//! the tuner asks for ([`Rendezvous`]). Runs in the actuator; what is done at the sync point, it does not know.
+//!
+//! The probe exists only while an action is pending, and so does the real-time priority of the threads that answer.
+
+mod answer;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use abi::{Hold, HoldState, StoreResult};
+use tuner::sync::{Action, HoldRequest, Moment, Passage, Progress, Rendezvous, Store, Ticket};
+
+use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
+use answer::{Answerers, Desk};
+
+/// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held thread itself gets
+/// no CPU.
+const RELEASE_WAIT: Duration = Duration::from_secs(2);
+/// How often it looks.
+const RELEASE_LOOK: Duration = Duration::from_micros(50);
+
+/// Why nothing can be held on this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum RendezvousError {
+    /// The kernel side.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The threads that answer.
+    #[error("the threads that answer could not be started: {0}")]
+    Threads(#[from] std::io::Error),
+    /// One CPU cannot hold and answer at the same time.
+    #[error("a thread is held on one CPU and answered on another, and there is only one here")]
+    OneCpu,
+}
+
+/// What can hold threads of programs on this machine.
+pub struct KernelRendezvous {
+    // Dropped in this order: the probes, those who answer, the rest.
+    armed: BTreeMap<u32, Link>,
+    answerers: Answerers,
+    desk: Arc<Desk>,
+    holds: Holds,
+    real_time: bool,
+}
+
+/// The kernel side, loaded, before any thread is started: what loads it may then give up rights for good.
+pub struct Prepared {
+    holds: Holds,
+    cpus: [u32; 2],
+}
+
+impl Prepared {
+    /// Loads it.
+    pub fn load(force_tracefs: bool) -> Result<Prepared, RendezvousError> {
+        let cpus = answer::two_cpus()?.ok_or(RendezvousError::OneCpu)?;
+        let holds = Holds::load(cpus[0], force_tracefs)?;
+        Ok(Prepared { holds, cpus })
+    }
+}
+
+impl KernelRendezvous {
+    /// Loads the kernel side and starts the threads.
+    pub fn new(force_tracefs: bool) -> Result<KernelRendezvous, RendezvousError> {
+        Prepared::load(force_tracefs).and_then(KernelRendezvous::start)
+    }
+
+    /// Starts the threads.
+    pub fn start(Prepared { mut holds, cpus }: Prepared) -> Result<KernelRendezvous, RendezvousError> {
+        let desk = Arc::new(Desk::new(Arc::clone(holds.records())));
+        let answerers = Answerers::start(&desk, holds.take_wakers()?, cpus)?;
+        Ok(KernelRendezvous {
+            armed: BTreeMap::new(),
+            answerers,
+            desk,
+            holds,
+            real_time: false,
+        })
+    }
+
+    /// How probes are attached on this kernel.
+    pub fn link_kind(&self) -> LinkKind {
+        self.holds.link_kind()
+    }
+
+    /// The probe is gone and the record free.
+    fn release(&mut self, index: u32) {
+        self.armed.remove(&index);
+        self.desk.take(index);
+        self.desk.records().clear(index);
+        if self.armed.is_empty() {
+            self.answerers.set_real_time(false);
+            self.real_time = false;
+        }
+    }
+
+    fn passage(&self, hold: &Hold) -> Passage {
+        Passage {
+            hits: hold.hits,
+            misses: hold.misses,
+            passed: hold.passed,
+            hold_ns: hold.released_at_ns.saturating_sub(hold.held_at_ns),
+            missed_ns: hold.missed_ns,
+            thread: u32::try_from(hold.thread).unwrap_or(0),
+            real_time: self.real_time,
+        }
+    }
+
+    /// How an action stands, and whether that is final.
+    fn look(&self, index: u32) -> (Progress, bool) {
+        let Some(hold) = self.desk.records().get(index) else {
+            return (Progress::Missed(Passage::default()), true);
+        };
+        let passage = self.passage(&hold);
+        // The probe writes the time of release last; an action that came too late may still be running.
+        let is_over = hold.released_at_ns != 0 && self.desk.is_free(index);
+        match HoldState::from_word(hold.state).filter(|_| is_over) {
+            Some(HoldState::Done) => (Progress::Done(passage), true),
+            Some(HoldState::Late) => (Progress::Late(passage), true),
+            Some(HoldState::Missed) => (Progress::Missed(passage), true),
+            Some(HoldState::Stored) => {
+                let stored = Progress::Stored {
+                    found: hold.found,
+                    written: hold.stored == StoreResult::Written as u64,
+                    passage,
+                };
+                (stored, true)
+            }
+            _ => (
+                Progress::Pending(Passage {
+                    hold_ns: 0,
+                    ..passage
+                }),
+                false,
+            ),
+        }
+    }
+}
+
+impl Rendezvous for KernelRendezvous {
+    fn arm(&mut self, request: &HoldRequest, action: Action) -> Result<Ticket, String> {
+        let index = (0..abi::MAX_HOLDS)
+            .find(|index| !self.armed.contains_key(index))
+            .ok_or_else(|| format!("{} actions wait for their sync points already", abi::MAX_HOLDS))?;
+        let process = u32::try_from(request.point.pid().number).map_err(|error| error.to_string())?;
+        if !self.real_time {
+            self.real_time = self.answerers.set_real_time(true);
+        }
+        self.desk.put(index, action);
+        if !self.desk.records().arm(index, &hold(request, process)) {
+            return Err("the kernel side has no record for it".into());
+        }
+        let sites = request.point.sites();
+        let link = self.holds.attach(
+            &LinkRequest {
+                path: sites.path.clone(),
+                sites: sites
+                    .offsets
+                    .iter()
+                    .map(|offset| Site {
+                        offset: offset.0,
+                        probe: index,
+                    })
+                    .collect(),
+                at: match request.point.place().moment {
+                    Moment::Entry => At::Entry,
+                    Moment::Return => At::ReturnInstruction,
+                },
+                pid: Some(process),
+            },
+            request.store.is_some(),
+        );
+        match link {
+            Ok(link) => {
+                self.armed.insert(index, link);
+                Ok(Ticket(index))
+            }
+            Err(error) => {
+                self.release(index);
+                Err(error.to_string())
+            }
+        }
+    }
+
+    fn progress(&mut self, ticket: Ticket) -> Progress {
+        let (progress, is_over) = self.look(ticket.0);
+        if is_over {
+            self.release(ticket.0);
+        }
+        progress
+    }
+
+    fn disarm(&mut self, ticket: Ticket) -> Progress {
+        let index = ticket.0;
+        let looks = RELEASE_WAIT.as_micros() / RELEASE_LOOK.as_micros();
+        for _ in 0..looks {
+            // From here on no hit is held; one that was a moment ago is waited for.
+            if self.desk.records().step(index, HoldState::Armed, HoldState::Idle) {
+                let (progress, _) = self.look(index);
+                self.release(index);
+                return progress;
+            }
+            let (progress, is_over) = self.look(index);
+            if is_over {
+                self.release(index);
+                return progress;
+            }
+            std::thread::sleep(RELEASE_LOOK);
+        }
+        // The record stays taken, for the held thread still looks at it; but nothing is done any more.
+        self.desk.take(index);
+        Progress::Missed(
+            self.desk
+                .records()
+                .get(index)
+                .map_or_else(Passage::default, |hold| self.passage(&hold)),
+        )
+    }
+
+    fn store_refusal(&self) -> Option<&str> {
+        self.holds.store_refusal()
+    }
+}
+
+fn hold(request: &HoldRequest, process: u32) -> Hold {
+    let (address, expected, value, width) = request.store.as_ref().map_or((0, 0, 0, 0), Store::parts);
+    Hold {
+        process: u64::from(process),
+        answer_ns_max: request.answer_ns_max.min(abi::MAX_HOLD_NS / 2),
+        action_ns_max: request.action_ns_max.min(abi::MAX_HOLD_NS / 2),
+        misses_max: request.misses_max,
+        address,
+        expected,
+        value,
+        width,
+        ..Hold::default()
+    }
+}

@@ -1,0 +1,230 @@
+//! The capabilities that watching and changing need, one table, and the dropping of all others.
+//!
+//! Where they come from decides what they are for. Root's, and those that whoever started us handed on (ambient), are the
+//! caller's own. Those that the *file* carries (`setcap`) are lent: whoever may execute it has them, so they are used for the
+//! caller's own processes alone, and the ones that read over file permissions are given up at once.
+
+use rustix::{
+    process::{geteuid, getuid},
+    thread::{
+        CapabilitySet, CapabilitySets, capabilities as read, capability_is_in_ambient_set,
+        clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+        set_no_new_privs,
+    },
+};
+
+use super::RightsError;
+
+/// What a capability is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// Nothing can be probed without it.
+    Probing,
+    /// Processes of other users cannot be looked into without it (under Yama's scopes, one's own neither).
+    Others,
+    /// Changing works without it, but not everywhere or not as well.
+    Changing,
+}
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capability {
+    /// Its name, as capabilities(7) has it.
+    pub name: &'static str,
+    /// What it is for.
+    pub purpose: &'static str,
+    /// What fails without it.
+    pub need: Need,
+    set: CapabilitySet,
+}
+
+const TABLE: [Capability; 6] = [
+    row(
+        "CAP_BPF",
+        "load the BPF programs",
+        Need::Probing,
+        CapabilitySet::BPF,
+    ),
+    row(
+        "CAP_PERFMON",
+        "attach them to functions",
+        Need::Probing,
+        CapabilitySet::PERFMON,
+    ),
+    row(
+        "CAP_SYS_PTRACE",
+        "look into processes of other users",
+        Need::Others,
+        CapabilitySet::SYS_PTRACE,
+    ),
+    row(
+        "CAP_DAC_READ_SEARCH",
+        "read the memory and the files of other users",
+        Need::Others,
+        CapabilitySet::DAC_READ_SEARCH,
+    ),
+    row(
+        "CAP_SYS_NICE",
+        "not be starved by busy ranks",
+        Need::Changing,
+        CapabilitySet::SYS_NICE,
+    ),
+    row(
+        "CAP_CHECKPOINT_RESTORE",
+        "read programs and libraries whose files were deleted",
+        Need::Changing,
+        CapabilitySet::CHECKPOINT_RESTORE,
+    ),
+];
+
+const fn row(name: &'static str, purpose: &'static str, need: Need, set: CapabilitySet) -> Capability {
+    Capability {
+        name,
+        purpose,
+        need,
+        set,
+    }
+}
+
+/// The table, in the order in which it is documented.
+pub fn capabilities() -> &'static [Capability] {
+    &TABLE
+}
+
+/// A part of tuneagent, by what it does once it has started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A session: probes and /proc.
+    Watcher,
+    /// The actuator: memory.
+    Writer,
+    /// The actuator where changes wait for places in the program: the probe there, and the priority of whoever answers, too.
+    WriterAtPlaces,
+}
+
+impl Part {
+    fn keeps(self) -> CapabilitySet {
+        let looking = CapabilitySet::SYS_PTRACE | CapabilitySet::DAC_READ_SEARCH;
+        let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
+        let writing = CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE;
+        match self {
+            Part::Watcher => looking | probing,
+            // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
+            Part::Writer => looking | writing,
+            Part::WriterAtPlaces => looking | writing | probing,
+        }
+    }
+}
+
+fn sets() -> CapabilitySets {
+    read(None).unwrap_or(CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    })
+}
+
+/// Whether this process has it. What CAP_SYS_ADMIN includes counts.
+pub fn held(capability: &Capability) -> bool {
+    let held = sets().effective;
+    let of_admin = matches!(capability.need, Need::Probing) || capability.name == "CAP_CHECKPOINT_RESTORE";
+    held.contains(capability.set) || (of_admin && held.contains(CapabilitySet::SYS_ADMIN))
+}
+
+/// Names of the capabilities without which nothing can be probed, as far as they are missing.
+pub fn missing_to_probe() -> Vec<&'static str> {
+    let missing = |row: &&Capability| row.need == Need::Probing && !held(row);
+    TABLE.iter().filter(missing).map(|row| row.name).collect()
+}
+
+/// The command that gives the file what probing one's own processes needs, once.
+pub fn give_command() -> String {
+    let program =
+        std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
+    let names: Vec<String> = TABLE.iter().map(|row| row.name.to_lowercase()).collect();
+    format!("sudo setcap {}=ep {program}", names.join(","))
+}
+
+/// Whether the capabilities of this process are lent by its file: they are neither root's nor handed on.
+pub fn is_lent() -> bool {
+    let permitted = sets().permitted;
+    let is_own = |set: CapabilitySet| capability_is_in_ambient_set(set).unwrap_or(false);
+    !getuid().is_root() && permitted.iter().any(|set| !is_own(set))
+}
+
+/// At the start of every command: refuses to run set-uid, and gives up what is lent beyond the table, and of the table what
+/// reads over file permissions: the files that users name (rules, recordings) are read as they may read them.
+pub fn begin() -> Result<(), RightsError> {
+    if getuid() != geteuid() {
+        return Err(RightsError::SetUid(give_command()));
+    }
+    if is_lent() {
+        let table = TABLE
+            .iter()
+            .fold(CapabilitySet::empty(), |all, row| all | row.set);
+        let now = sets();
+        let keep = now.permitted & (table - CapabilitySet::DAC_READ_SEARCH);
+        set_capabilities(
+            None,
+            CapabilitySets {
+                permitted: keep,
+                effective: keep,
+                inheritable: now.inheritable & keep,
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way to get one. Before
+/// other threads are started; it cannot be taken back.
+pub fn keep_only(part: Part) -> Result<(), RightsError> {
+    let keep = part.keeps();
+    // Needs CAP_SETPCAP; without it nothing can be added to what is dropped either, for no_new_privs says so.
+    for capability in CapabilitySet::all().iter().filter(|set| !keep.contains(*set)) {
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+    clear_ambient_capability_set()?;
+    let permitted = sets().permitted & keep;
+    set_capabilities(
+        None,
+        CapabilitySets {
+            permitted,
+            effective: permitted,
+            inheritable: CapabilitySet::empty(),
+        },
+    )?;
+    Ok(set_no_new_privs(true)?)
+}
+
+/// The user behind this process: whoever called sudo, else its own.
+pub fn caller() -> u32 {
+    let by_sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());
+    let own = getuid().as_raw();
+    if own == 0 { by_sudo.unwrap_or(own) } else { own }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_part_keeps_is_in_the_table() {
+        let table = TABLE
+            .iter()
+            .fold(CapabilitySet::empty(), |all, row| all | row.set);
+        for part in [Part::Watcher, Part::Writer] {
+            assert!(table.contains(part.keeps()), "{part:?}");
+        }
+        assert_eq!(Part::Watcher.keeps() | Part::Writer.keeps(), table);
+    }
+
+    #[test]
+    fn the_command_that_gives_them_names_all_of_them() {
+        let command = give_command();
+        assert!(
+            command.starts_with("sudo setcap cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search,"),
+            "{command}"
+        );
+    }
+}

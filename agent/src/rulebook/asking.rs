@@ -1,0 +1,166 @@
+//! What the rules ask to be probed: in which functions, what is read there, and in which processes.
+
+use abi::SpecFlags;
+use rules::{
+    Base, CheckedRule, Delivery, Engine, Known, Layout, PlannedCapture, PlannedProbe, ProbeId, ProcessFacts,
+    RuleId, Set, Site, Source, Target,
+};
+
+use crate::session::probes::{Read, Sought, Step, Wanted, WantedCapture};
+
+/// Which end of a rule's probe it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// All of it.
+    Whole,
+    /// Of a span between two functions, the entry of the first.
+    From,
+    /// The return of the second.
+    To,
+}
+
+/// Something that a rule asks to be probed. Its place among all is that of its [`Wanted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ask {
+    pub(super) rule: RuleId,
+    pub(super) probe: ProbeId,
+    pub(super) end: End,
+}
+
+/// Everything that the rules of an engine ask for.
+pub(super) fn asks(engine: &Engine) -> Vec<Ask> {
+    let mut asks = Vec::new();
+    for (rule, checked, _) in engine.rules() {
+        for (place, planned) in checked.plan().probes.iter().enumerate() {
+            let ends: &[End] = match (planned.delivers, &planned.to) {
+                (Delivery::Nothing, _) => &[],
+                (_, None) => &[End::Whole],
+                (_, Some(_)) => &[End::From, End::To],
+            };
+            let probe = ProbeId(place);
+            asks.extend(ends.iter().map(|&end| Ask { rule, probe, end }));
+        }
+    }
+    asks
+}
+
+impl Ask {
+    /// The rule's probe, as planned.
+    pub(super) fn planned(self, engine: &Engine) -> Option<&PlannedProbe> {
+        self.checked(engine)?.plan().probes.get(self.probe.0)
+    }
+
+    fn checked(self, engine: &Engine) -> Option<&CheckedRule> {
+        let (_, checked, _) = engine.rules().nth(self.rule.0)?;
+        Some(checked)
+    }
+
+    /// Whether it is asked for in a process with these facts.
+    pub(super) fn is_of(self, facts: &ProcessFacts, engine: &Engine) -> bool {
+        let planned = self.planned(engine);
+        planned
+            .zip(self.checked(engine))
+            .is_some_and(|(planned, checked)| checked.roles_of(facts).contains(&planned.role.as_str()))
+    }
+
+    /// As the session probes it.
+    pub(super) fn wanted(self, planned: &PlannedProbe) -> Wanted {
+        let each_hit = planned.delivers == Delivery::EachHit;
+        let flags = match (self.end, planned.site) {
+            (End::Whole, Site::Entry) => send(SpecFlags::SEND_ENTRY, each_hit),
+            (End::Whole, _) => SpecFlags::SPAN | send(SpecFlags::SEND_RETURN, each_hit),
+            // What belongs together is found out here, hit by hit.
+            (End::From, _) => SpecFlags::SEND_ENTRY,
+            (End::To, _) => SpecFlags::SPAN | SpecFlags::SEND_RETURN,
+        };
+        let target = match (self.end, &planned.to) {
+            (End::To, Some(to)) => to,
+            _ => &planned.target,
+        };
+        let captures = planned
+            .captures
+            .iter()
+            .filter(|capture| self.end.reads(&capture.source));
+        Wanted {
+            sought: sought(target),
+            flags,
+            captures: captures
+                .filter_map(|capture| wanted_capture(capture, planned.site))
+                .collect(),
+            is_switched: planned.is_switched,
+            is_on: !planned.off_at_first,
+        }
+    }
+}
+
+fn send(flag: u32, each_hit: bool) -> u32 {
+    if each_hit { flag } else { 0 }
+}
+
+impl End {
+    /// Whether a value is read at this end: what is returned at the return, all else at the entry.
+    pub(super) fn reads(self, source: &Source) -> bool {
+        match self {
+            End::Whole => true,
+            End::From => source.base != Base::ReturnValue,
+            End::To => source.base == Base::ReturnValue,
+        }
+    }
+}
+
+fn sought(target: &Target) -> Sought {
+    match target {
+        Target::Function(name) => Sought::Function(name.clone()),
+        Target::Pattern(pattern) => Sought::Pattern(pattern.clone()),
+        Target::Set(Set::Mpi(pattern)) => Sought::Mpi(pattern.clone()),
+        Target::Set(Set::OpenmpRegion) => Sought::OpenmpRegion,
+    }
+}
+
+/// A capture of a rule as the session reads it; none for what is known of a hit without reading. A return is where a variable
+/// has the value that the call gave it.
+pub(super) fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
+    let plain = |what: &str, read, stated| WantedCapture {
+        what: what.to_owned(),
+        read,
+        steps: Vec::new(),
+        at_return: false,
+        stated: Some((stated, 0)),
+    };
+    let read = match &planned.source.base {
+        Base::Argument(index) => Read::Argument(*index),
+        Base::NamedArgument(name) => Read::NamedArgument(name.clone()),
+        Base::ReturnValue => Read::ReturnValue,
+        Base::Global(name) => Read::Variable(name.clone()),
+        Base::Known(Known::Function) => return None,
+        Base::Known(Known::Bytes) => return Some(plain("the bytes to send", Read::Bytes, "u64")),
+        Base::Known(Known::Threads) => return Some(plain("the size of the team", Read::Argument(2), "u32")),
+    };
+    let steps = planned.source.steps.iter().map(|step| match step {
+        rules::Step::Field(name) => Step::Field(name.clone()),
+        rules::Step::Index(index) => Step::Index(*index),
+        rules::Step::Dereference => Step::Dereference,
+    });
+    let stated = planned.layout.and_then(|layout| match layout {
+        Layout::Str(length) => Some(("str", length)),
+        number => {
+            let known = Layout::ALL.iter().find(|(_, known)| *known == number);
+            known.map(|(name, _)| (*name, 0))
+        }
+    });
+    Some(WantedCapture {
+        what: what(&planned.source),
+        read,
+        steps: steps.collect(),
+        at_return: site == Site::Return,
+        stated,
+    })
+}
+
+/// As a rule writes it, and a recording.
+fn what(source: &Source) -> String {
+    match (&source.base, source.steps.as_slice()) {
+        (Base::ReturnValue, []) => "ret".to_owned(),
+        _ => source.to_string(),
+    }
+}

@@ -1,0 +1,281 @@
+//! What the session hears from the kernel side, for every rule that asked for it: hits with what was read at them, totals of
+//! functions, and MPI's function by function.
+
+use std::collections::BTreeSet;
+
+use abi::{Hit, HitKind, Text, Totals};
+use rules::{
+    Base, Delivery, Known, Measure, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId, RuleId,
+    Scalar, Site, Time,
+};
+
+use super::{
+    RuleBook,
+    asking::{Ask, End, wanted_capture},
+    pairs::Entered,
+    texts::Texts,
+};
+use crate::{
+    mpi::BytesKind,
+    session::probes::{Probe, number_of, team_size_argument},
+};
+
+/// What a process has counted in one probed function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counted {
+    pub(super) calls: u64,
+    pub(super) timed: u64,
+    /// Of the calls that have returned.
+    pub(super) time_ns: u64,
+    /// Open calls included, where that is known.
+    pub(super) whole_ns: u64,
+    /// None where they were not counted.
+    pub(super) bytes: Option<u64>,
+}
+
+impl Counted {
+    pub(super) fn of(totals: &Totals, whole_ns: u64) -> Counted {
+        Counted {
+            calls: totals.calls,
+            timed: totals.timed,
+            time_ns: totals.time_ns,
+            whole_ns,
+            bytes: Some(totals.bytes),
+        }
+    }
+}
+
+impl RuleBook {
+    /// A text that belongs to a hit which is still to come.
+    pub fn observe_text(&mut self, text: &Text) {
+        self.texts.add(text);
+    }
+
+    /// One hit.
+    pub fn observe_hit(&mut self, hit: &Hit, probes: &[Probe]) {
+        let Some(probe) = probes.get(hit.probe as usize) else {
+            return;
+        };
+        let texts = self.texts.of(hit, probe);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.hit(hit, &texts, probes);
+        }
+        self.hear(hit, &texts, probe);
+    }
+
+    /// The same once it is recorded, or from a recording.
+    pub(super) fn hear(&mut self, hit: &Hit, texts: &Texts, probe: &Probe) {
+        for index in &probe.wanted {
+            let Some(ask) = self.asks.get(*index).copied() else {
+                continue;
+            };
+            let Some(planned) = ask.planned(&self.engine) else {
+                continue;
+            };
+            let kind = match (ask.end, planned.site) {
+                (End::Whole, Site::Entry) | (End::From, _) => HitKind::Entry,
+                _ => HitKind::Return,
+            };
+            let of = (ask.rule, ask.probe);
+            if hit.kind != kind as u16 || !self.is_on(of, hit.process) {
+                continue;
+            }
+            let reads = planned
+                .captures
+                .iter()
+                .map(|capture| match ask.end.reads(&capture.source) {
+                    true => read(capture, planned.site, hit, texts, probe),
+                    false => Err("it is read at the other end of the span".to_owned()),
+                });
+            let reads: Vec<Result<Scalar, String>> = reads.collect();
+            let each_hit = planned.delivers == Delivery::EachHit;
+            let (began_ns, captures) = match ask.end {
+                End::From => {
+                    let entered = Entered {
+                        time_ns: hit.time_ns,
+                        reads,
+                    };
+                    self.pairs.enter(of, hit.process, hit.thread, entered);
+                    continue;
+                }
+                End::To => match self.pairs.leave(of, hit.process, hit.thread, hit.time_ns) {
+                    Some(entered) => (entered.time_ns, together(planned, entered.reads, reads)),
+                    None => continue,
+                },
+                End::Whole if kind == HitKind::Return && hit.duration_ns != abi::NO_DURATION => {
+                    (hit.time_ns.saturating_sub(hit.duration_ns), reads)
+                }
+                End::Whole => (hit.time_ns, reads),
+            };
+            if each_hit {
+                self.engine.observe(Observation::Hit {
+                    rule: ask.rule,
+                    probe: ask.probe,
+                    process: ProcessId(hit.process),
+                    thread: hit.thread,
+                    time: Time(hit.time_ns),
+                    duration_ns: hit.time_ns.saturating_sub(began_ns),
+                    captures,
+                });
+            }
+        }
+    }
+
+    /// Whether a probe of a rule is switched on in a process.
+    pub(super) fn is_on(&self, (rule, probe): (RuleId, ProbeId), slot: u32) -> bool {
+        let checked = self.engine.rules().nth(rule.0);
+        checked.is_some_and(|(_, checked, _)| self.switches.is_on((rule, probe, slot), checked.plan()))
+    }
+
+    /// What a process has counted at one moment, for every rule that asked for it; `counted` is by probe.
+    pub(super) fn hear_totals(&mut self, slot: u32, time: Time, probes: &[Probe], counted: &[Counted]) {
+        self.hear_calls(slot, time, probes, counted);
+        let mut told = Vec::new();
+        for (index, ask) in self.asks.iter().enumerate() {
+            let Some(planned) = ask.planned(&self.engine) else {
+                continue;
+            };
+            let of = (ask.rule, ask.probe);
+            let read = match ask.end {
+                End::Whole => sum(index, planned.site, probes, counted),
+                End::From => Some(self.pairs.totals(of, slot)),
+                End::To => None,
+            };
+            told.extend(read.map(|read| (*ask, read)));
+        }
+        for (ask, read) in told {
+            let of = (ask.rule, ask.probe, slot);
+            let is_switched = ask
+                .planned(&self.engine)
+                .is_some_and(|planned| planned.is_switched);
+            let is_on = self.is_on((ask.rule, ask.probe), slot);
+            let totals = match is_switched && ask.end == End::Whole {
+                true => self.switches.totals(of, is_on, read),
+                false => Some(read),
+            };
+            if let Some((count, duration_sum_ns)) = totals {
+                self.tell_totals(ask, slot, time, (count, duration_sum_ns));
+            }
+        }
+    }
+
+    fn tell_totals(&mut self, ask: Ask, slot: u32, time: Time, (count, duration_sum_ns): (u64, u64)) {
+        self.engine.observe(Observation::ProbeTotals {
+            rule: ask.rule,
+            probe: ask.probe,
+            process: ProcessId(slot),
+            time,
+            count,
+            duration_sum_ns,
+        });
+    }
+
+    /// MPI function by function, where a rule asks for it.
+    fn hear_calls(&mut self, slot: u32, time: Time, probes: &[Probe], counted: &[Counted]) {
+        let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
+        let asked: BTreeSet<Measure> = plans.flat_map(|plan| plan.calls.iter().copied()).collect();
+        let of_mpi = probes
+            .iter()
+            .zip(counted)
+            .filter(|(probe, _)| probe.mpi.is_some());
+        for (probe, counted) in of_mpi {
+            let sends = probe.bytes_kind() == Some(BytesKind::Sent);
+            for &measure in &asked {
+                let total = match measure {
+                    Measure::MpiTime => Some(counted.whole_ns),
+                    Measure::MpiCalls => Some(counted.calls),
+                    Measure::MpiBytes => counted.bytes.filter(|_| sends),
+                    _ => None,
+                };
+                if let Some(total) = total {
+                    self.engine.observe(Observation::CallCounter {
+                        process: ProcessId(slot),
+                        measure,
+                        call: probe.name.clone(),
+                        time,
+                        total,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Over all functions that are meant; none where none is probed.
+fn sum(ask: usize, site: Site, probes: &[Probe], counted: &[Counted]) -> Option<(u64, u64)> {
+    let of = probes
+        .iter()
+        .zip(counted)
+        .filter(|(probe, _)| probe.wanted.contains(&ask));
+    let totals = of.map(|(_, counted)| match site {
+        Site::Entry => (counted.calls, 0),
+        Site::Return | Site::Span => (counted.timed, counted.time_ns),
+    });
+    totals.reduce(|(count, sum_ns), (more, more_ns)| (count + more, sum_ns + more_ns))
+}
+
+/// What was read at both ends of a span between two functions.
+fn together(
+    planned: &PlannedProbe,
+    entered: Vec<Result<Scalar, String>>,
+    left: Vec<Result<Scalar, String>>,
+) -> Vec<Result<Scalar, String>> {
+    let both = planned.captures.iter().zip(entered).zip(left);
+    both.map(|((capture, entered), left)| {
+        if End::To.reads(&capture.source) {
+            left
+        } else {
+            entered
+        }
+    })
+    .collect()
+}
+
+/// What a hit brought along for a capture of a rule.
+fn read(
+    planned: &PlannedCapture,
+    site: Site,
+    hit: &Hit,
+    texts: &Texts,
+    probe: &Probe,
+) -> Result<Scalar, String> {
+    let known = match planned.source.base {
+        Base::Known(Known::Function) => return Ok(Scalar::Text(probe.name.as_str().into())),
+        Base::Known(known) => Some(known),
+        _ => None,
+    };
+    if known == Some(Known::Bytes) && probe.mpi.is_some_and(|function| function.sends_nothing()) {
+        return Ok(Scalar::Number(0.0));
+    }
+    if known == Some(Known::Threads) && team_size_argument(&probe.name).is_none() {
+        return Err(format!(
+            "{} is not told how many threads its team has",
+            probe.name
+        ));
+    }
+    let wanted = wanted_capture(planned, site).ok_or("nothing is read for it")?;
+    let place = probe.captures.iter().position(|known| known.is(&wanted));
+    let place = place.ok_or("it is not captured in this session")?;
+    if hit.valid & (1 << place) == 0 {
+        return Err(match known {
+            Some(Known::Bytes) => format!("the bytes of this {} cannot be told", probe.name),
+            _ => "it could not be read in the program at this hit".to_owned(),
+        });
+    }
+    let capture = &probe.captures[place];
+    if capture.length > 0 {
+        let text = texts.get(place).cloned().flatten();
+        return text
+            .map(Scalar::Text)
+            .ok_or_else(|| "its text was lost".to_owned());
+    }
+    let raw = hit.captures.get(place).copied().unwrap_or_default();
+    let number = number_of(raw, capture.type_name).ok_or("its type cannot be read")?;
+    match known {
+        Some(Known::Threads) if number == 0.0 => {
+            Err("the team has the size that the library gives by default, which is not passed".to_owned())
+        }
+        _ if capture.type_name == "bool" => Ok(Scalar::Boolean(number != 0.0)),
+        _ => Ok(Scalar::Number(number)),
+    }
+}

@@ -1,0 +1,117 @@
+//! Spans between two functions: from the entry of one to the return of the other in the same thread. The last entry before the
+//! return counts. Bounded; what found no room is counted.
+
+use std::collections::BTreeMap;
+
+use rules::{ProbeId, RuleId, Scalar};
+
+/// Spans that may be open at once, over all threads.
+const MOST_OPEN: usize = 65_536;
+
+/// A probe of a rule.
+type Of = (RuleId, ProbeId);
+
+/// What was read at a hit, or why it was not.
+pub(super) type Reads = Vec<Result<Scalar, String>>;
+
+/// A span under way.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) time_ns: u64,
+    pub(super) reads: Reads,
+}
+
+/// All of a session.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    /// By probe, process and thread.
+    open: BTreeMap<(Of, u32, u32), Entered>,
+    /// How many there were and how long they took together, in nanoseconds, by probe and process.
+    totals: BTreeMap<(Of, u32), (u64, u64)>,
+    /// Entries that found no room.
+    dropped: u64,
+}
+
+impl Pairs {
+    /// The first function was entered.
+    pub(super) fn enter(&mut self, of: Of, process: u32, thread: u32, entered: Entered) {
+        let key = (of, process, thread);
+        if self.open.len() >= MOST_OPEN && !self.open.contains_key(&key) {
+            self.dropped += 1;
+            return;
+        }
+        self.open.insert(key, entered);
+    }
+
+    /// The second function has returned; what was entered, if anything was.
+    pub(super) fn leave(&mut self, of: Of, process: u32, thread: u32, time_ns: u64) -> Option<Entered> {
+        let entered = self.open.remove(&(of, process, thread))?;
+        let (count, sum_ns) = self.totals.entry((of, process)).or_default();
+        *count += 1;
+        *sum_ns += time_ns.saturating_sub(entered.time_ns);
+        Some(entered)
+    }
+
+    /// Hits were lost: an entry may belong to a return that nobody saw.
+    pub(super) fn forget_open(&mut self) {
+        self.open.clear();
+    }
+
+    /// A process is gone.
+    pub(super) fn forget(&mut self, process: u32) {
+        self.open.retain(|(_, of, _), _| *of != process);
+    }
+
+    /// Spans of a process so far, and the sum of their durations.
+    pub(super) fn totals(&self, of: Of, process: u32) -> (u64, u64) {
+        self.totals.get(&(of, process)).copied().unwrap_or_default()
+    }
+
+    /// Entries that found no room.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entered(time_ns: u64) -> Entered {
+        Entered {
+            time_ns,
+            reads: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_span_goes_from_the_last_entry_to_the_return_in_the_same_thread() {
+        let of = (RuleId(0), ProbeId(0));
+        let mut pairs = Pairs::default();
+        pairs.enter(of, 1, 10, entered(100));
+        pairs.enter(of, 1, 11, entered(150));
+        pairs.enter(of, 1, 10, entered(200));
+        assert!(pairs.leave(of, 1, 12, 300).is_none());
+        assert_eq!(
+            pairs.leave(of, 1, 10, 300).map(|entered| entered.time_ns),
+            Some(200)
+        );
+        assert!(pairs.leave(of, 1, 10, 310).is_none(), "it has been left");
+        assert_eq!(
+            pairs.leave(of, 1, 11, 350).map(|entered| entered.time_ns),
+            Some(150)
+        );
+        assert_eq!(pairs.totals(of, 1), (2, 300));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let of = (RuleId(0), ProbeId(0));
+        let mut pairs = Pairs::default();
+        let threads = MOST_OPEN as u32 + 3;
+        (0..threads).for_each(|thread| pairs.enter(of, 1, thread, entered(1)));
+        assert_eq!(pairs.dropped(), 3);
+        pairs.enter(of, 1, 0, entered(2));
+        assert_eq!(pairs.dropped(), 3, "one that is open already needs none");
+    }
+}

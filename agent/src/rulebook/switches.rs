@@ -1,0 +1,118 @@
+//! Which probes of rules are switched on, by process, and what their totals would be had the others never been counted.
+//! Attaches nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rules::{Plan, ProbeId, RuleId};
+
+/// One probe of a rule in one process.
+type Of = (RuleId, ProbeId, u32);
+
+/// A switch that a rule decided on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// The rule, by its number.
+    pub rule: usize,
+    /// Its probe, by its number.
+    pub probe: usize,
+    /// The process's slot.
+    pub slot: u32,
+    /// On or off.
+    pub on: bool,
+}
+
+impl Switch {
+    /// What puts these back, in the processes of these slots alone if they are said.
+    pub fn back(made: &[Switch], slots: Option<&BTreeSet<u32>>) -> Vec<Switch> {
+        let is_meant = |switch: &&Switch| slots.is_none_or(|slots| slots.contains(&switch.slot));
+        let meant = made.iter().filter(is_meant);
+        meant
+            .map(|made| Switch {
+                on: !made.on,
+                ..*made
+            })
+            .collect()
+    }
+}
+
+/// All of a session.
+#[derive(Debug, Default)]
+pub(super) struct Switches {
+    state: BTreeMap<Of, bool>,
+    counted: BTreeMap<Of, Counted>,
+}
+
+/// Totals of a probe that is switched.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    told: (u64, u64),
+    /// What was counted while it was off, for someone else.
+    skipped: (u64, u64),
+}
+
+impl Switches {
+    pub(super) fn set(&mut self, switch: Switch) {
+        let of = (RuleId(switch.rule), ProbeId(switch.probe), switch.slot);
+        self.state.insert(of, switch.on);
+    }
+
+    pub(super) fn is_on(&self, of: Of, plan: &Plan) -> bool {
+        let at_first = || plan.probes.get(of.1.0).is_some_and(|probe| !probe.off_at_first);
+        self.state.get(&of).copied().unwrap_or_else(at_first)
+    }
+
+    /// Whether any process of these has it on.
+    pub(super) fn is_on_in_any(
+        &self,
+        (rule, probe): (RuleId, ProbeId),
+        slots: impl IntoIterator<Item = u32>,
+        plan: &Plan,
+    ) -> bool {
+        slots
+            .into_iter()
+            .any(|slot| self.is_on((rule, probe, slot), plan))
+    }
+
+    /// A new process in a slot begins as all do.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.state.retain(|(_, _, of), _| *of != slot);
+        self.counted.retain(|(_, _, of), _| *of != slot);
+    }
+
+    /// The totals (count, sum) to be told of a probe, from those that were read; none while it is off.
+    pub(super) fn totals(&mut self, of: Of, is_on: bool, read: (u64, u64)) -> Option<(u64, u64)> {
+        let less = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_sub(b.0), a.1.saturating_sub(b.1));
+        let counted = self.counted.entry(of).or_default();
+        if is_on {
+            counted.told = less(read, counted.skipped);
+            Some(counted.told)
+        } else {
+            counted.skipped = less(read, counted.told);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_counted_while_a_probe_is_off_is_not_told() {
+        let of = (RuleId(0), ProbeId(0), 1);
+        let switch = |on| Switch {
+            rule: 0,
+            probe: 0,
+            slot: 1,
+            on,
+        };
+        let mut switches = Switches::default();
+        assert_eq!(switches.totals(of, false, (5, 50)), None);
+        switches.set(switch(true));
+        assert_eq!(switches.totals(of, true, (7, 70)), Some((2, 20)));
+        switches.set(switch(false));
+        assert_eq!(switches.totals(of, false, (9, 90)), None);
+        switches.set(switch(true));
+        assert_eq!(switches.totals(of, true, (10, 100)), Some((3, 30)));
+    }
+}

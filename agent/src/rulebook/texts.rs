@@ -1,0 +1,54 @@
+//! Captured texts: the kernel side sends each ahead of the hit that it belongs to, which carries the time at which it was read.
+//! Bounded; what had to go is counted.
+
+use std::collections::BTreeMap;
+
+use abi::{Hit, Text};
+
+use crate::session::probes::Probe;
+
+/// Texts that may wait for their hits: of spans under way, and of calls that never return.
+const MOST_WAITING: usize = 65_536;
+
+/// The text of each capture of a hit, by its place; none for numbers.
+pub(super) type Texts = Vec<Option<String>>;
+
+/// Texts whose hits have not come.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// By the time at which it was read, the thread and the place of the capture.
+    texts: BTreeMap<(u64, u32, u16), String>,
+    dropped: u64,
+}
+
+impl Waiting {
+    pub(super) fn add(&mut self, text: &Text) {
+        let bytes = text.bytes.get(..usize::from(text.length)).unwrap_or_default();
+        let key = (text.time_ns, text.thread, text.place);
+        self.texts
+            .insert(key, String::from_utf8_lossy(bytes).into_owned());
+        if self.texts.len() > MOST_WAITING {
+            // The oldest is the likeliest never to be asked for.
+            self.texts.pop_first();
+            self.dropped += 1;
+        }
+    }
+
+    /// The texts of a hit.
+    pub(super) fn of(&mut self, hit: &Hit, probe: &Probe) -> Texts {
+        let mut texts = Texts::new();
+        for (place, (capture, time_ns)) in probe.captures.iter().zip(hit.captures).enumerate() {
+            let is_text = capture.length > 0 && hit.valid & (1 << place) != 0;
+            texts.push(match is_text {
+                true => self.texts.remove(&(time_ns, hit.thread, place as u16)),
+                false => None,
+            });
+        }
+        texts
+    }
+
+    /// How many had to go.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

@@ -1,0 +1,199 @@
+//! Which functions of a process a name, a pattern or a set means. Attaches nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use tuner::{
+    module::Module,
+    spelling::{self, Fit},
+    symbol::{Function, SymbolKind},
+};
+
+use crate::{discover::Member, rulebook::fits};
+
+/// More functions than this are not probed for one pattern: it was not meant so.
+pub const PATTERN_MAX: usize = 256;
+
+/// Names further than this from what was asked for are no misspelling of it.
+const NEAR: usize = 3;
+
+/// What someone wants probed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sought {
+    /// The function of this name.
+    Function(String),
+    /// Every function whose name fits (`*`, `?`).
+    Pattern(String),
+    /// The watched MPI functions whose names fit.
+    Mpi(String),
+    /// What starts a team of threads in an OpenMP library.
+    OpenmpRegion,
+}
+
+impl Sought {
+    /// Whether a function of this name is meant.
+    pub fn means(&self, name: &str, is_mpi: bool) -> bool {
+        match self {
+            Sought::Function(wanted) => wanted == name,
+            Sought::Pattern(pattern) => fits(pattern, name),
+            Sought::Mpi(pattern) => is_mpi && fits(pattern, name),
+            Sought::OpenmpRegion => starts_team(name),
+        }
+    }
+}
+
+/// As a rule writes it.
+impl fmt::Display for Sought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Sought::Function(name) | Sought::Pattern(name) => f.write_str(name),
+            Sought::Mpi(pattern) => write!(f, "mpi.{pattern}"),
+            Sought::OpenmpRegion => f.write_str("openmp.region"),
+        }
+    }
+}
+
+/// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is called.
+pub(super) fn starts_team(name: &str) -> bool {
+    (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
+        || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
+}
+
+/// The argument that says how many threads the team is to have; 0 there leaves it to the library.
+pub fn team_size_argument(name: &str) -> Option<u8> {
+    name.starts_with("GOMP_parallel").then_some(2)
+}
+
+/// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
+#[derive(Debug, Default)]
+pub(super) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
+
+/// A function that is meant.
+#[derive(Clone, Debug)]
+pub(super) struct Meant {
+    /// The name by which it is shown.
+    pub name: String,
+    /// What the linker calls it.
+    pub symbol: String,
+    /// Where it is.
+    pub offset: u64,
+    /// How well it fits a name; the best ones are meant. None for a pattern or a set, which mean all that fit.
+    pub fit: Option<Fit>,
+}
+
+impl Seen {
+    /// The functions of a module that are meant, each once.
+    pub(super) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
+        let key = (format!("{:?}", module.device), module.inode, sought.clone());
+        self.0.entry(key).or_insert_with(|| functions(module, sought))
+    }
+}
+
+fn functions(module: &Module, sought: &Sought) -> Vec<Meant> {
+    if let Sought::Function(name) = sought {
+        let Ok(Some((fit, functions))) = module.image.functions_spelled(name) else {
+            return Vec::new();
+        };
+        return meant(functions, |_| name.clone(), Some(fit));
+    }
+    let symbols = symbols(module).filter(|symbol| sought.means(&shown(symbol), false));
+    let symbols: BTreeSet<String> = symbols.collect();
+    let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
+    let found = module.image.functions(&symbols).unwrap_or_default();
+    meant(found, shown, None)
+}
+
+fn meant(functions: Vec<Function>, name: impl Fn(&str) -> String, fit: Option<Fit>) -> Vec<Meant> {
+    // One that only picks the function that callers get is not called by them.
+    let functions = functions.into_iter().filter(|function| !function.indirect);
+    let meant = functions.filter_map(|function| {
+        // Of several symbols for the same bytes the first one that is meant is shown.
+        let symbol = function.names.into_iter().next()?;
+        Some(Meant {
+            name: name(&symbol),
+            symbol,
+            offset: function.offset.0,
+            fit,
+        })
+    });
+    meant.collect()
+}
+
+/// The name of a function as patterns see it and people read it: as in the source, without parameters.
+fn shown(symbol: &str) -> String {
+    let name = spelling::demangle(symbol);
+    let parameters = name.match_indices('(').find(|(at, _)| {
+        let (before, from) = name.split_at(*at);
+        !from.starts_with("(anonymous") && !before.ends_with("operator")
+    });
+    match parameters {
+        Some((at, _)) if name != symbol => name[..at].to_owned(),
+        _ => name,
+    }
+}
+
+/// The names of all functions that a module defines.
+fn symbols(module: &Module) -> impl Iterator<Item = String> + '_ {
+    let tables = [module.image.dynamic_symbols(), module.image.static_symbols()];
+    let is_code = |kind| matches!(kind, SymbolKind::Function | SymbolKind::IndirectFunction);
+    tables.into_iter().flatten().flat_map(move |table| {
+        let symbols = table
+            .iter()
+            .filter(move |symbol| symbol.defined && is_code(symbol.kind));
+        symbols.map(|symbol| symbol.name).collect::<Vec<_>>()
+    })
+}
+
+/// The function of the process whose name is nearest to one that it has not.
+pub(super) fn nearest(member: &Member, name: &str) -> Option<String> {
+    let near = |known: &String| {
+        let difference = known.len().abs_diff(name.len());
+        (difference <= NEAR).then(|| strsim::damerau_levenshtein(known, name))
+    };
+    let all = member.space.modules.iter().flat_map(symbols);
+    let rated = all.filter_map(|known| Some((near(&known)?, known)));
+    let (distance, nearest) = rated.min()?;
+    (distance <= NEAR.min(name.len() / 3).max(1)).then_some(nearest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_starts_a_team_is_known_by_name() {
+        for name in ["GOMP_parallel", "GOMP_parallel_loop_dynamic", "__kmpc_fork_call"] {
+            assert!(Sought::OpenmpRegion.means(name, false), "{name}");
+        }
+        for name in [
+            "GOMP_parallel_end",
+            "GOMP_barrier",
+            "__kmpc_fork_teams",
+            "omp_get_num_threads",
+        ] {
+            assert!(!Sought::OpenmpRegion.means(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn patterns_see_names_as_the_source_has_them() {
+        for (symbol, name) in [
+            ("solve_fast", "solve_fast"),
+            ("_ZN6Solver4stepEi", "Solver::step"),
+            ("_ZN12_GLOBAL__N_14pickEi", "(anonymous namespace)::pick"),
+            ("_ZN6SolverclEi", "Solver::operator()"),
+        ] {
+            assert_eq!(shown(symbol), name);
+        }
+    }
+
+    #[test]
+    fn a_set_of_mpi_takes_no_function_of_the_program_itself() {
+        let set = Sought::Mpi("MPI_?send".into());
+        assert!(
+            set.means("MPI_Isend", true) && !set.means("MPI_Isend", false) && !set.means("MPI_Send", true)
+        );
+    }
+}

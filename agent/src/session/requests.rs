@@ -1,0 +1,91 @@
+//! What comes in through the control socket: every request is answered, and only `switch` and `stop` change anything.
+
+use tokio::sync::oneshot;
+
+use super::{Session, leave};
+use crate::{
+    control::{Answer, Mode, RefusalKind, Request, SessionView},
+    report,
+    rulebook::NotSwitched,
+};
+
+/// Processes that are listed; the snapshot has all.
+const PIDS_MAX: usize = 4096;
+
+impl Session {
+    /// Answers a request; gives the reason when the session is over.
+    pub(super) fn answer(&mut self, request: Request, to: oneshot::Sender<Answer>) -> Option<&'static str> {
+        let (answer, reason) = match request {
+            Request::List => (Answer::Session(Box::new(self.session_view())), None),
+            Request::Snapshot => (self.report_now(), None),
+            Request::Switch { rule, mode } => (self.switch(&rule, mode), None),
+            Request::Stop => (Answer::Stopping, Some(leave::STOPPED)),
+        };
+        // Whoever asked may be gone; what was asked for is done.
+        let _ = to.send(answer);
+        reason
+    }
+
+    fn session_view(&self) -> SessionView {
+        let snapshot = self.snapshot();
+        let launcher = snapshot.job.launcher.into_iter();
+        let rules = snapshot.rules.into_iter();
+        SessionView {
+            pid: std::process::id(),
+            program: snapshot.job.program,
+            user: snapshot.job.user,
+            pids: launcher
+                .chain(snapshot.processes.iter().map(|process| process.pid))
+                .take(PIDS_MAX)
+                .collect(),
+            applies: self.options.applies,
+            elapsed_s: snapshot.elapsed.as_secs_f64(),
+            rules: rules
+                .map(|rule| (rule.name, rule.mode.to_owned(), rule.state))
+                .collect(),
+        }
+    }
+
+    fn report_now(&self) -> Answer {
+        let text = report::render(&self.snapshot());
+        match text.and_then(|text| serde_json::from_str(&text)) {
+            Ok(report) => Answer::Report(report),
+            Err(error) => Answer::refused(RefusalKind::Failed, error.to_string()),
+        }
+    }
+
+    /// A session without hands never gets any: who was started to watch watches.
+    fn switch(&mut self, rule: &str, mode: Mode) -> Answer {
+        if mode == Mode::Applying && !self.options.applies {
+            return Answer::refused(
+                RefusalKind::NotPermitted,
+                "this session was started without --apply and cannot write: start another one with it",
+            );
+        }
+        let (before, acts) = match self.rules.switch(rule, mode) {
+            Ok(switched) => switched,
+            Err(NotSwitched::NoSuchRule) => {
+                return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {rule}"));
+            }
+            Err(NotSwitched::NotNamed) => {
+                return Answer::refused(
+                    RefusalKind::NotPermitted,
+                    format!(
+                        "{rule} changes code or loads libraries, which only rules that --apply named may: start another \
+                         session with --apply={rule}"
+                    ),
+                );
+            }
+        };
+        for act in acts {
+            self.take_note_of(act);
+        }
+        if before != mode.name() {
+            self.painter
+                .say(&format!("{rule} switched from {before} to {}", mode.name()));
+        }
+        Answer::Switched {
+            before: before.to_owned(),
+        }
+    }
+}

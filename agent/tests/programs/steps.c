@@ -1,0 +1,61 @@
+/* Calls step() for ever, and checks in every iteration at which instant `knob` or `wide` changed.
+ *
+ * usage: steps entry|return busy|sleep
+ *
+ * A change that is seen first behind the sync point (the entry of step, or its return) is right; one that is seen anywhere else
+ * is wrong. `longest_ns` is the longest time between two iterations since it was set to 0: how long we were held at most. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+volatile int knob;
+volatile long wide, other;
+volatile long iteration, right, wrong, changed_at, longest_ns;
+static long seen;
+static int at_return;
+
+static long now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+static void first_seen(long value, int is_right) {
+    if (value == seen) return;
+    seen = value;
+    if (is_right) { changed_at = iteration; right++; } else wrong++;
+}
+
+__attribute__((noinline)) void step(long work) {
+    first_seen(knob + wide, !at_return);
+    for (long i = 0; i < work; i++) first_seen(knob + wide, 0);
+}
+
+/* For returns: a call that a compiler cannot put in the last position, and more than one way out. */
+__attribute__((noinline)) long leave(long work) {
+    for (long i = 0; i < work; i++) first_seen(knob + wide, 0);
+    if (iteration & 1) return iteration + work;
+    first_seen(knob + wide, 0);
+    return work;
+}
+
+int main(int count, char **arguments) {
+    if (count < 3) return 2;
+    at_return = !strcmp(arguments[1], "return");
+    int sleeps = !strcmp(arguments[2], "sleep");
+    struct timespec pause = {0, 300000};
+    puts("ready");
+    fflush(stdout);
+    long last = now_ns();
+    for (;;) {
+        iteration++;
+        first_seen(knob + wide, 0);
+        if (at_return) { other += leave(1000); first_seen(knob + wide, 1); } else step(1000);
+        for (int i = 0; i < 100; i++) first_seen(knob + wide, 0);
+        if (sleeps) nanosleep(&pause, 0);
+        first_seen(knob + wide, 0);
+        long now = now_ns();
+        if (now - last > longest_ns) longest_ns = now - last;
+        last = now;
+    }
+}

@@ -1,0 +1,164 @@
+//! Holds the thread: wakes an answering thread on another CPU and spins until it has acted, or until a bound is reached.
+//!
+//! The answering threads are two, each bound to a CPU of its own, and the probe wakes the one that is not on its own CPU:
+//! whether the kernel would preempt the spin does not matter then.
+
+use abi::{Hold, HoldState};
+use aya_ebpf::{
+    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_loop},
+    programs::ProbeContext,
+};
+
+use crate::{
+    holds::{self, HOLDER, HOLDS, Reached, WAKE_FIRST, WAKE_SECOND},
+    namespace::constant,
+};
+
+/// The CPU of the first answering thread; set at load.
+#[unsafe(no_mangle)]
+static FIRST_CPU: u32 = 0;
+
+/// Wakes the reader now, whether or not it has caught up.
+const FORCE_WAKEUP: u64 = 2;
+
+/// One hold.
+#[repr(C)]
+struct Wait {
+    since_ns: u64,
+    index: u32,
+    /// 1 once the action is armed again: from then on it may be somebody else's.
+    armed_again: u32,
+}
+
+/// One hit.
+pub fn run(ctx: &ProbeContext) -> Option<()> {
+    let reached = Reached::now(ctx)?;
+    let hold = reached.hold;
+    let holder = HOLDER.get_ptr_mut(0)?;
+    if !holds::compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
+        // SAFETY: the action's own counter, in the map.
+        holds::add(unsafe { &raw mut (*hold).passed }, 1);
+        return None;
+    }
+    keep(&reached);
+    // SAFETY: the word is ours until it is 0.
+    unsafe { core::ptr::write_volatile(holder, 0) };
+    Some(())
+}
+
+fn keep(reached: &Reached) {
+    let hold = reached.hold;
+    let since_ns = now_ns();
+    // SAFETY: the action is in the map, and we are its only holder. The answering thread reads this once the state says that
+    // somebody is held.
+    unsafe {
+        (*hold).thread = reached.thread;
+        (*hold).held_at_ns = since_ns;
+    }
+    if !holds::step(hold, HoldState::Armed, HoldState::Held) {
+        return;
+    }
+    let mut wait = Wait {
+        since_ns,
+        index: reached.index,
+        armed_again: 0,
+    };
+    if wake(reached.index) {
+        // SAFETY: the callback has the signature that the helper asks for, and `wait` outlives the call.
+        unsafe {
+            bpf_loop(
+                abi::MAX_HOLD_STEPS,
+                spin as *mut core::ffi::c_void,
+                (&raw mut wait).cast(),
+                0,
+            )
+        };
+        // Nothing but a clock that stands still leads here in one of these states.
+        if holds::state(hold) != HoldState::Held as u64 || !miss(hold, &mut wait) {
+            holds::step(hold, HoldState::Writing, HoldState::Late);
+        }
+    } else {
+        // SAFETY: the action's own counter, in the map.
+        holds::add(unsafe { &raw mut (*hold).passed }, 1);
+        wait.armed_again = u32::from(holds::step(hold, HoldState::Held, HoldState::Armed));
+    }
+    if wait.armed_again == 0 {
+        // SAFETY: the action is in the map, and over: its user waits for this word.
+        unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, now_ns()) };
+    }
+}
+
+fn wake(index: u32) -> bool {
+    // SAFETY: the helper has no preconditions.
+    let here = unsafe { bpf_get_smp_processor_id() };
+    let ring = if here == constant(&FIRST_CPU) {
+        &WAKE_SECOND
+    } else {
+        &WAKE_FIRST
+    };
+    let Some(mut entry) = ring.reserve::<u64>(0) else {
+        return false;
+    };
+    entry.write(u64::from(index));
+    entry.submit(FORCE_WAKEUP);
+    true
+}
+
+/// One step of a hold; 1 ends it.
+#[inline(never)]
+extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
+    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    let wait = unsafe { &mut *wait };
+    let Some(hold) = HOLDS.get_ptr_mut(wait.index) else {
+        return 1;
+    };
+    let state = holds::state(hold);
+    let held_ns = now_ns().wrapping_sub(wait.since_ns);
+    // SAFETY: the action is in the map; its bounds do not change while it is armed.
+    let (answer_ns, action_ns) = unsafe { ((*hold).answer_ns_max, (*hold).action_ns_max) };
+    let over = if state == HoldState::Held as u64 {
+        held_ns > answer_ns && miss(hold, wait)
+    } else if state == HoldState::Writing as u64 {
+        held_ns > answer_ns.wrapping_add(action_ns) && holds::step(hold, HoldState::Writing, HoldState::Late)
+    } else {
+        true
+    };
+    i64::from(over)
+}
+
+/// The bound is reached and nobody has answered: the action waits for the next hit, unless that was tried often enough. False
+/// when somebody has answered in this very moment.
+#[inline(always)]
+fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
+    let held_ns = now_ns().wrapping_sub(wait.since_ns);
+    // SAFETY: the action is in the map; these words are written by its holder alone.
+    let (misses, missed_ns, misses_max) =
+        unsafe { ((*hold).misses, (*hold).missed_ns, (*hold).misses_max) };
+    let is_last = misses.wrapping_add(1) >= misses_max;
+    // Counted before the step: after it the action may be somebody else's.
+    // SAFETY: as above.
+    unsafe {
+        (*hold).misses = misses.wrapping_add(1);
+        (*hold).missed_ns = missed_ns.wrapping_add(held_ns);
+    }
+    let next = if is_last {
+        HoldState::Missed
+    } else {
+        HoldState::Armed
+    };
+    if holds::step(hold, HoldState::Held, next) {
+        wait.armed_again = u32::from(!is_last);
+        return true;
+    }
+    // SAFETY: as above.
+    unsafe {
+        (*hold).misses = misses;
+        (*hold).missed_ns = missed_ns;
+    }
+    false
+}
+
+fn now_ns() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}

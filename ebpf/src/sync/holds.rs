@@ -1,0 +1,101 @@
+//! The maps of the pending actions, and the steps between their states.
+
+use abi::{Hold, HoldState};
+use aya_ebpf::{
+    EbpfContext,
+    helpers::bpf_get_attach_cookie,
+    macros::map,
+    maps::{Array, RingBuf},
+    programs::ProbeContext,
+};
+
+use crate::namespace;
+
+/// The pending actions; the index is the link's cookie less one. The user side works on them as shared memory.
+#[map]
+pub static HOLDS: Array<Hold> =
+    Array::with_max_entries(abi::MAX_HOLDS, 1 << 10 /* BPF_F_MMAPABLE */);
+
+/// Who holds now: index plus one, 0 when nobody does. One thread at a time: two that spin could each have the CPU on which
+/// the other one's answer would run.
+#[map]
+pub static HOLDER: Array<u64> = Array::with_max_entries(1, 0);
+
+/// Wakes the answering thread on the first CPU.
+#[map]
+pub static WAKE_FIRST: RingBuf = RingBuf::with_byte_size(abi::WAKE_RING_BYTES, 0);
+
+/// Wakes the one on the second.
+#[map]
+pub static WAKE_SECOND: RingBuf = RingBuf::with_byte_size(abi::WAKE_RING_BYTES, 0);
+
+/// A hit of a process at a sync point for which an action of it is armed.
+pub struct Reached {
+    /// The action's index.
+    pub index: u32,
+    /// The action.
+    pub hold: *mut Hold,
+    /// The current thread.
+    pub thread: u64,
+}
+
+impl Reached {
+    /// Counts the hit, if an action waits for it.
+    pub fn now(ctx: &ProbeContext) -> Option<Reached> {
+        let key = namespace::current()?;
+        let index = index(ctx)?;
+        let hold = HOLDS.get_ptr_mut(index)?;
+        // SAFETY: the kernel returned the address of a whole `Hold`; a word is read in one piece.
+        let is_mine = unsafe { (*hold).process == key >> 32 };
+        if !is_mine || state(hold) != HoldState::Armed as u64 {
+            return None;
+        }
+        // SAFETY: as above.
+        add(unsafe { &raw mut (*hold).hits }, 1);
+        Some(Reached {
+            index,
+            hold,
+            thread: key & u64::from(u32::MAX),
+        })
+    }
+}
+
+/// Every kernel that has `bpf_loop` gives links cookies.
+fn index(ctx: &ProbeContext) -> Option<u32> {
+    // SAFETY: the context is the one that the kernel passed to this program.
+    let cookie = unsafe { bpf_get_attach_cookie(ctx.as_ptr()) };
+    (cookie as u32).checked_sub(1)
+}
+
+/// The state, read now.
+pub fn state(hold: *mut Hold) -> u64 {
+    // SAFETY: `hold` points to a `Hold` of the map; the user side changes the word in one piece.
+    unsafe { core::ptr::read_volatile(&raw const (*hold).state) }
+}
+
+/// Goes from one state to another, if nobody was faster.
+pub fn step(hold: *mut Hold, from: HoldState, to: HoldState) -> bool {
+    // SAFETY: `hold` points to a `Hold` of the map.
+    compare_and_swap(unsafe { &raw mut (*hold).state }, from as u64, to as u64)
+}
+
+/// Adds to a counter that other threads of the process may be adding to.
+pub fn add(counter: *mut u64, amount: u64) {
+    // SAFETY: the pointer is to an aligned u64 of a map, which every writer changes by this one atomic instruction.
+    unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
+}
+
+/// True when `word` was `from` and is now `to`.
+pub fn compare_and_swap(word: *mut u64, from: u64, to: u64) -> bool {
+    let found: u64;
+    // SAFETY: the pointer is to an aligned u64 of a map. The instruction compares with r0 and leaves there what it found.
+    unsafe {
+        core::arch::asm!(
+            "r0 = cmpxchg_64({0} + 0, r0, {1})",
+            in(reg) word,
+            in(reg) to,
+            inout("r0") from => found,
+        );
+    }
+    found == from
+}

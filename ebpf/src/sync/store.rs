@@ -1,0 +1,76 @@
+//! Writes by itself, where the kernel lets a probe do so: nobody has to be waited for.
+
+use abi::{Hold, HoldState, StoreResult};
+use aya_ebpf::{
+    helpers::{bpf_ktime_get_ns, bpf_probe_read_user, bpf_probe_write_user},
+    programs::ProbeContext,
+};
+
+use crate::holds::{self, Reached};
+
+/// One hit.
+pub fn run(ctx: &ProbeContext) -> Option<()> {
+    let Reached { hold, thread, .. } = Reached::now(ctx)?;
+    if !holds::step(hold, HoldState::Armed, HoldState::Storing) {
+        return None;
+    }
+    // SAFETY: the helper has no preconditions.
+    let since_ns = unsafe { bpf_ktime_get_ns() };
+    // SAFETY: the action is in the map, and the step has made it ours.
+    let (width, misses_max) = unsafe {
+        (*hold).thread = thread;
+        (*hold).held_at_ns = since_ns;
+        ((*hold).width, (*hold).misses_max)
+    };
+    let stored = match width {
+        1 => exchange::<u8>(hold, |value| value as u8),
+        8 => exchange::<u64>(hold, |value| value),
+        _ => None,
+    };
+    let next = match stored {
+        Some(result) => {
+            // SAFETY: as above.
+            unsafe { (*hold).stored = result as u64 };
+            HoldState::Stored
+        }
+        // The page is not there now, or must be copied first: the next hit, or somebody else's way.
+        None => {
+            // SAFETY: as above.
+            unsafe { (*hold).misses += 1 };
+            // SAFETY: as above.
+            if unsafe { (*hold).misses } >= misses_max {
+                HoldState::Missed
+            } else {
+                HoldState::Armed
+            }
+        }
+    };
+    if next as u64 != HoldState::Armed as u64 {
+        // SAFETY: as above, and the helper has no preconditions.
+        unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, bpf_ktime_get_ns()) };
+    }
+    holds::step(hold, HoldState::Storing, next);
+    Some(())
+}
+
+/// Writes the value if what is expected is there; `None` when the place cannot be reached now.
+#[inline(always)]
+fn exchange<T: Copy + PartialEq + Into<u64>>(hold: *mut Hold, of: fn(u64) -> T) -> Option<StoreResult> {
+    // SAFETY: the action is in the map.
+    let (address, expected, value) = unsafe { ((*hold).address, of((*hold).expected), of((*hold).value)) };
+    let place = address as *mut T;
+    // SAFETY: the helpers check the address; a bad one is an error, not a fault.
+    let before = unsafe { bpf_probe_read_user(place.cast_const()) }.ok()?;
+    let (found, result) = if before == expected {
+        // SAFETY: as above. The user side gave the address of a validated slot of this type.
+        unsafe { bpf_probe_write_user(place, &raw const value) }.ok()?;
+        // SAFETY: as above.
+        let after = unsafe { bpf_probe_read_user(place.cast_const()) }.unwrap_or(value);
+        (after, StoreResult::Written)
+    } else {
+        (before, StoreResult::Unexpected)
+    };
+    // SAFETY: as above.
+    unsafe { (*hold).found = found.into() };
+    Some(result)
+}

@@ -1,0 +1,322 @@
+//! What a rule may ask of a program beyond one function of a known name, on running programs, live and on a recording.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+
+/// A rule in a file of its own.
+fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
+    let file = folder.path().join(format!("{name}.yaml"));
+    fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
+    Ok(file.to_string_lossy().into_owned())
+}
+
+/// Runs a program for so many rounds under a rule until a finding says all of `expected`, and then the rule on the recording.
+fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let recording = folder.path().join("run.rec").to_string_lossy().into_owned();
+    let mut job = Job::alone(program, |folder| with_folder(folder, vec![rounds.to_string()]))?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", rule, "--record", &recording])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent.lines.wait_for_line(expected[0], SOON)?;
+    agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let live = agent.lines.text();
+    let (code, replayed) = Agent::run(&["replay", &recording, "--rules", "none", rule])?;
+    assert_eq!(code, 0, "{replayed}");
+    for expected in expected {
+        assert!(live.contains(expected), "{expected} is not in:\n{live}");
+        assert!(
+            replayed.contains(expected),
+            "{expected} is not in the replay:\n{replayed}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn methods_patterns_and_spans_between_functions_are_probed_as_root() -> Outcome {
+    require!(Root, Cxx);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "places",
+        r#"probes:
+  begin: {entry: begin_all}
+  end: {return: end_all}
+  step: {span: "model::Solver::step"}
+  solve: {span: "solve_*"}
+  work: {span: [begin_work, end_work]}
+capture:
+  work.round: arg(0)
+windows:
+  whole: {from: begin, to: end}
+tune:
+  - every: whole
+    when: count(step) > 0
+    finding: '{count(step)} steps, {count(solve)} solved, {count(solve where solve.function == "solve_slow")} of them slow, {count(work)} works of rounds {sum(work.round)}'
+"#,
+    )?;
+    let program = programs::cxx("asked")?;
+    finds(
+        &program,
+        30,
+        &rule,
+        &["30 steps, 45 solved, 15 of them slow, 30 works of rounds 435"],
+    )
+}
+
+#[test]
+fn members_behind_pointers_arguments_by_name_and_texts_are_read_as_root() -> Outcome {
+    require!(Root, Cxx);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "ways",
+        r#"probes:
+  begin: {entry: begin_all}
+  end: {return: end_all}
+  step: {span: "model::Solver::step"}
+  solve: {span: solve_fast}
+capture:
+  step.limit: arg(this)->limit
+  step.level: model::Solver::level
+  solve.id: arg(task)->id
+  solve.weight: arg(0)->weight
+  solve.label: arg(task)->name as str(16)
+  solve.third: queue->next->next->id
+  solve.second: tasks[1].id
+  solve.broken: broken->id
+windows:
+  whole: {from: begin, to: end}
+tune:
+  - every: whole
+    when: count(step) > 0
+    finding: 'limit {max(step.limit)}, level {max(step.level)}, ids {sum(solve.id)}, weights {sum(solve.weight)}, second {max(solve.second)}, third {max(solve.third)}, label {first(solve.label)}, {count(solve where solve.label == "task 2")} of the last, broken {sum(solve.broken)}'
+"#,
+    )?;
+    let program = programs::cxx("asked")?;
+    let read =
+        "limit 7, level 3, ids 60, weights 45, second 2, third 3, label task 0, 10 of the last, broken none";
+    finds(&program, 30, &rule, &[read, "could not be read"])
+}
+
+#[test]
+fn regions_of_openmp_are_probed_with_the_threads_they_ask_for_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "regions",
+        r#"probes:
+  begin: {entry: begin_all}
+  end: {return: end_all}
+  region: {span: openmp.region}
+windows:
+  whole: {from: begin, to: end}
+metrics:
+  asked: max(region.threads)
+tune:
+  - every: whole
+    when: count(region) > 0
+    finding: '{count(region)} regions of {first(region.function)}; threads {asked}'
+"#,
+    )?;
+    let program = programs::openmp("regions")?;
+    let found = "40 regions of GOMP_parallel; threads none";
+    finds(
+        &program,
+        40,
+        &rule,
+        &[found, "the size that the library gives by default"],
+    )
+}
+
+#[test]
+fn a_probe_of_one_role_is_kept_out_of_the_processes_of_the_other_and_calls_are_told_by_name_as_root()
+-> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "roles",
+        r#"roles:
+  zero: rank == 0
+  other: rank > 0
+probes:
+  calls: {role: zero, entry: "mpi.*"}
+  lacking: {role: other, entry: lnoop}
+windows:
+  pulse: {every: 2s}
+metrics:
+  none_there: count(lacking)
+  by_name: sum(mpi.calls where call == "MPI_Barrier")
+  all_calls: sum(mpi.calls)
+  barriers: count(calls where calls.function == "MPI_Barrier")
+  sent: sum(calls.bytes where calls.function == "MPI_Send")
+tune:
+  - when: all_calls > 0
+    finding: 'barriers by name {round(by_name)} by hit {barriers}; sent {sent}'
+"#,
+    )?;
+    let job = crate::expected::start_count(Mpi::OpenMpi, 3, &["--iterations", "3"])?;
+    let recording = folder.path().join("run.rec").to_string_lossy().into_owned();
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--record", &recording])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tallies = job.events("tally", 3, SOON)?;
+    agent.lines.wait_for_line("barriers by name", SOON)?;
+    agent.stop()?;
+    job.open("end")?;
+    let live = agent.lines.text();
+    let barriers = |tally: &serde_json::Value| -> Outcome<u64> {
+        let counts = crate::expected::counts(&tally["functions"])?;
+        Ok(counts.get("MPI_Barrier").map_or(0, |(calls, _)| *calls))
+    };
+    let by_rank = |tally: &&serde_json::Value| tally["rank"] == 0;
+    let own = barriers(tallies.iter().find(by_rank).ok_or("no rank 0")?)?;
+    let all: u64 = tallies.iter().map(barriers).sum::<Outcome<u64>>()?;
+    assert!(own > 0);
+    let found = format!("barriers by name {all} by hit {own}; sent ");
+    assert!(live.contains(&found), "{found} is not in:\n{live}");
+    assert!(!live.contains("sent none"), "{live}");
+    // The function is missing in both processes of its role, and told once.
+    let told = live
+        .lines()
+        .filter(|line| line.contains("`lnoop`"))
+        .map(str::trim);
+    let told: std::collections::BTreeSet<&str> = told.collect();
+    assert_eq!(told.len(), 1, "{live}");
+    let (code, replayed) = Agent::run(&["replay", &recording, "--rules", "none", &rule])?;
+    assert!(code == 0 && replayed.contains(&found), "{replayed}");
+    Ok(())
+}
+
+#[test]
+fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "switched",
+        r#"probes:
+  outer: {entry: step_outer}
+  inner: {span: step_inner}
+windows:
+  pulse: {every: 200ms}
+tune:
+  - enable: inner
+    when: count(outer) > 0
+  - when: count(inner) > 0
+    finding: 'inner runs {count(inner)} times'
+"#,
+    )?;
+    let job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["2000000".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply"])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent
+        .lines
+        .wait_for_line("enable a probe: done in 1 process", SOON)?;
+    agent.lines.wait_for_line("inner runs", SOON)?;
+    let report = agent.stop()?;
+    // It was off at first: the function ran before anybody counted it.
+    let functions = crate::expected::counts(&report["processes"][0]["functions"])?;
+    let calls = |name: &str| functions.get(name).map_or(0, |(calls, _)| *calls);
+    assert!(calls("step_inner") > 0, "{report}");
+    assert!(calls("step_inner") < 2 * calls("step_outer"), "{report}");
+    job.open("end")?;
+    Ok(())
+}
+
+#[test]
+fn a_pattern_that_means_too_much_and_a_way_that_leads_nowhere_are_refused_as_root() -> Outcome {
+    require!(Root, Cxx);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let program = programs::cxx("asked")?;
+    let job = Job::alone(&program, |folder| with_folder(folder, vec!["1".into()]))?;
+    job.events("ready", 1, SOON)?;
+    for (name, probe, capture, expected) in [
+        ("wide", "\"*\"", "", "functions, and at most 256 are probed"),
+        (
+            "way",
+            "solve_fast",
+            "capture: {p.x: arg(task)->wieght}\n",
+            "has no field `wieght`; it has id, weight",
+        ),
+    ] {
+        let text = format!(
+            "probes: {{p: {{entry: {probe}}}}}\n{capture}windows: {{w: {{every: 1s}}}}\nmetrics: {{m: {}}}\n",
+            if capture.is_empty() {
+                "count(p)"
+            } else {
+                "sum(p.x)"
+            }
+        );
+        let rule = rule(&folder, name, &text)?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule])?;
+        assert_eq!(agent.wait(SOON)?, 2, "{}", agent.lines.text());
+        assert!(agent.lines.text().contains(expected), "{}", agent.lines.text());
+    }
+    Ok(())
+}
+
+#[test]
+fn two_rules_on_one_function_have_each_what_they_asked_for_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let entries = rule(
+        &folder,
+        "entries",
+        "probes: {p: {entry: step_outer}}\ncapture: {p.round: arg(0)}\nwindows: {w: {every: 500ms}}\n\
+         tune:\n  - when: count(p) > 0\n    finding: last round {max(p.round)}\n",
+    )?;
+    let spans = rule(
+        &folder,
+        "spans",
+        "probes: {p: {span: \"step_out*\"}}\ncapture: {p.calls: outer_calls}\nwindows: {w: {every: 500ms}}\n\
+         tune:\n  - when: count(p) > 0\n    finding: the last call found {max(p.calls)} before it in {last(p.function)}\n",
+    )?;
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["50".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &entries, &spans])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent.lines.wait_for_line("last round 49", SOON)?;
+    agent
+        .lines
+        .wait_for_line("the last call found 49 before it in step_outer", SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    // One probe serves both: no call is counted twice.
+    let counts = crate::expected::counts(&report["processes"][0]["functions"])?;
+    assert_eq!(
+        counts.get("step_outer").map(|(calls, _)| *calls),
+        Some(50),
+        "{report}"
+    );
+    Ok(())
+}

@@ -1,0 +1,470 @@
+//! The promises of README.md, a test for each, named after it. What a promise needs beyond a small program stands elsewhere:
+//! O1 on real programs `lammps` and `attach`; O2 `joining` (exceptions), `baseline` and agent/tests/kernel.rs (longjmp,
+//! recursion, threads); O4 is not in this version; C2 and C3 case by case in tuner/tests/suite (`writing`, `binding`, `refused`,
+//! crashes in `actuator`); C5 and C6 on MPI jobs `change` and `killed`; W1 `rights` and `control`.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tuneagent_e2e::agent::{Agent, binary};
+use tuneagent_e2e::job::Job;
+use tuneagent_e2e::knobs::{Knobs, open_folder};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, family, programs, require};
+
+use crate::expected::{SOON, with_folder};
+use crate::rights::SET_KNOB;
+
+const WATCH: [&str; 2] = ["--probe", "step"];
+
+/// Ends the program: it must have computed what it computes alone.
+fn computes_what_it_should(mut knobs: Knobs) -> Outcome {
+    let end = knobs.end()?;
+    let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
+    assert_eq!(end["state"], Knobs::state_after(rounds), "after {rounds} rounds");
+    Ok(())
+}
+
+/// A session that may act on `knobs`, up to where it has acted.
+fn applied(knobs: &Knobs, folder: &Path, more: &[&str]) -> Outcome<Agent> {
+    let rule = folder.join("set-knob.yaml");
+    fs::write(&rule, SET_KNOB)?;
+    let rule = rule.to_string_lossy().into_owned();
+    let flags = [&["--rules", "none", &rule, "--apply"], more].concat();
+    let state = folder.join("state");
+    let agent = Agent::attach_in(Some(&state), knobs.pid(), &flags)?;
+    agent.lines.wait_for_line("written and read back", SOON)?;
+    Ok(agent)
+}
+
+#[test]
+fn o1_the_results_are_the_same_with_us() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let knobs = Knobs::start()?;
+    let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
+    agent.armed()?;
+    let report = agent.stop()?;
+    assert_eq!(report["completeness"]["status"], "complete", "{report}");
+    computes_what_it_should(knobs)
+}
+
+#[test]
+fn o2_a_probe_does_not_abort_what_jumps_out_of_it() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let program = programs::c("busywork")?;
+    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["3000".into()]))?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--probe", "may_jump", "step_inner"])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tally = job.events("tally", 1, SOON)?.remove(0);
+    assert_eq!(tally["jumps"], 1000);
+    let report = agent.stop()?;
+    let seen = crate::expected::counts(&report["processes"][0]["functions"])?;
+    assert_eq!(
+        seen.get("may_jump").map(|(calls, _)| *calls),
+        tally["may_jump"].as_u64()
+    );
+    job.open("end")?;
+    job.finish(SOON)
+}
+
+/// A number of /proc/PID/status.
+fn status(pid: u32, key: &str) -> Outcome<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    Ok(line.ok_or("no such line")?.trim().to_owned())
+}
+
+#[test]
+fn o3_watching_never_stops_it_nor_debugs_it_nor_signals_it() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let knobs = Knobs::start()?;
+    let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
+    // From before it is armed until it has detached.
+    let mut looks = 0;
+    let mut signal = Some(Signal::INT);
+    loop {
+        assert_eq!(status(knobs.pid(), "TracerPid:")?, "0");
+        let state = status(knobs.pid(), "State:")?;
+        assert!(state.starts_with(['R', 'S', 'D']), "{state}");
+        for pending in ["SigPnd:", "ShdPnd:"] {
+            assert_eq!(status(knobs.pid(), pending)?, "0000000000000000");
+        }
+        looks += 1;
+        if agent.lines.has_ended() {
+            break;
+        }
+        if agent.lines.text().contains("armed")
+            && let Some(signal) = signal.take()
+        {
+            agent.signal(signal)?;
+        }
+    }
+    assert_eq!(agent.wait(SOON)?, 0, "{}", agent.lines.text());
+    assert!(looks > 10, "{looks}");
+    computes_what_it_should(knobs)
+}
+
+/// What others could find of us in a process: its mappings, its descriptors, the bytes of its code.
+fn traces(pid: u32) -> Outcome<(Vec<String>, usize, Vec<u8>)> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    // The kernel's own page for instructions that it has to execute elsewhere stays until the process ends.
+    let ours = |line: &&str| !line.ends_with("[uprobes]");
+    let maps: Vec<String> = maps.lines().filter(ours).map(str::to_owned).collect();
+    let code = maps.iter().find(|line| line.contains("r-xp")).ok_or("no code")?;
+    let (start, end) = code
+        .split(' ')
+        .next()
+        .and_then(|range| range.split_once('-'))
+        .ok_or("no range")?;
+    let number = |text| u64::from_str_radix(text, 16).map_err(|error| error.to_string());
+    let (start, end) = (number(start)?, number(end)?);
+    let mut bytes = vec![0; usize::try_from(end - start).unwrap_or(0)];
+    let memory = fs::File::open(format!("/proc/{pid}/mem"))?;
+    std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, start)?;
+    Ok((maps, fs::read_dir(format!("/proc/{pid}/fd"))?.count(), bytes))
+}
+
+#[test]
+fn o5_detaching_leaves_nothing_also_when_we_are_killed() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let knobs = Knobs::start()?;
+    let before = traces(knobs.pid())?;
+    for signal in [Signal::INT, Signal::KILL] {
+        let mut agent = Agent::attach(knobs.pid(), &WATCH)?;
+        agent.armed()?;
+        assert_ne!(
+            traces(knobs.pid())?.2,
+            before.2,
+            "a probe is there to be taken away"
+        );
+        agent.signal(signal)?;
+        agent.wait(SOON)?;
+        // The kernel takes the probes of a killed process away a moment after it is gone.
+        let deadline = Instant::now() + SOON;
+        while traces(knobs.pid())? != before {
+            assert!(Instant::now() < deadline, "{signal:?} leaves something");
+        }
+    }
+    computes_what_it_should(knobs)
+}
+
+#[test]
+fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let (watched, stranger) = (Knobs::start()?, Knobs::start()?);
+    let before = traces(stranger.pid())?;
+    let mut agent = Agent::attach(watched.pid(), &WATCH)?;
+    agent.armed()?;
+    assert_eq!(
+        traces(stranger.pid())?,
+        before,
+        "no probe lies in the stranger's code"
+    );
+    agent.stop()?;
+    computes_what_it_should(stranger)?;
+    computes_what_it_should(watched)
+}
+
+#[test]
+fn c1_looking_cannot_write() -> Outcome {
+    require!(Root, Cc, Strace);
+    let _machine = machine();
+    let mut knobs = Knobs::start()?;
+    let folder = open_folder()?;
+    let rule = folder.path().join("set-knob.yaml");
+    fs::write(&rule, SET_KNOB)?;
+    // A rule that wants to act, in a session that was not started to: it only says so.
+    let rule = rule.to_string_lossy().into_owned();
+    let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule])?;
+    agent.lines.wait_for_line("finding  set-knob", SOON)?;
+    assert_eq!(
+        status(agent.pid(), "Seccomp:")?,
+        "2",
+        "what opens files for writing is filtered"
+    );
+    assert!(
+        family::descendants(agent.pid()).is_empty(),
+        "there is no actuator"
+    );
+    let report = agent.stop()?;
+    assert_eq!(report["changes"], serde_json::json!([]), "{report}");
+    assert_eq!(knobs.knob()?, 10);
+    looking_by_hand_opens_nothing_for_writing(&knobs)?;
+    computes_what_it_should(knobs)
+}
+
+/// By the kernel's own record.
+fn looking_by_hand_opens_nothing_for_writing(knobs: &Knobs) -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let trace = folder.path().join("trace");
+    let pid = knobs.pid().to_string();
+    let commands = [
+        vec!["get", &pid, "knob"],
+        vec!["ps", "--all", "--duration", "100ms"],
+        vec!["journal"],
+        vec!["symbols", &pid, "knob"],
+    ];
+    for command in commands {
+        let mut strace = Command::new("strace");
+        strace
+            .args(["-f", "-e", "trace=openat,seccomp,process_vm_writev", "-o"])
+            .arg(&trace);
+        let output = strace.arg(binary()?).args(&command).output()?;
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let calls = fs::read_to_string(&trace)?;
+        let is_writing = |line: &&str| {
+            ["O_WRONLY", "O_RDWR", "process_vm_writev("]
+                .iter()
+                .any(|word| line.contains(word))
+        };
+        let writing: Vec<&str> = calls.lines().filter(is_writing).collect();
+        assert!(writing.is_empty(), "{command:?}: {writing:?}");
+        assert!(calls.contains("SECCOMP_SET_MODE_FILTER"), "{command:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn c2_only_what_was_validated_is_written() -> Outcome {
+    require!(Root, Cc);
+    let mut knobs = Knobs::start()?;
+    let state = tempfile::tempdir()?;
+    let pid = knobs.pid().to_string();
+    let before = knobs.values()?;
+    let cases: [(&[&str], &str); 8] = [
+        (&["fixed=4"], "is read-only"),
+        (&["knob=3000000000"], "does not fit into i32"),
+        (&["knob=1.5"], "is no"),
+        (&["knob=1", "--type", "f32"], "`knob` is i32, not f32"),
+        (&["knob=1", "--type", "i64"], "`knob` takes 4 bytes, i64 takes 8"),
+        (&["main=1", "--type", "u64"], "main"),
+        (&["no_such_variable=1"], "no_such_variable"),
+        (&["libc:knob=1"], "knob"),
+    ];
+    for (assignment, expected) in cases {
+        let arguments = [&["set", &pid], assignment].concat();
+        let (code, text) = Agent::run_in(state.path(), &arguments)?;
+        assert!(code == 1 || code == 2, "{assignment:?}: {code}: {text}");
+        assert!(
+            text.contains(expected),
+            "{assignment:?}: {expected} is not in: {text}"
+        );
+    }
+    let (code, text) = Agent::run_in(state.path(), &["journal"])?;
+    assert_eq!((code, text.contains("nothing was changed")), (0, true), "{text}");
+    let after = knobs.values()?;
+    for name in ["knob", "rate", "fixed"] {
+        assert_eq!(before[name], after[name]);
+    }
+    computes_what_it_should(knobs)
+}
+
+#[test]
+fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
+    require!(Root, Cc, Strace);
+    let mut knobs = Knobs::start()?;
+    let folder = tempfile::tempdir()?;
+    let trace = folder.path().join("trace");
+    let pid = knobs.pid().to_string();
+    // The kernel's own record of what the actuator did, in order.
+    let mut command = Command::new("strace");
+    command.args([
+        "-f",
+        "-s",
+        "64",
+        "-e",
+        "trace=write,pwrite64,process_vm_writev",
+        "-o",
+    ]);
+    command.arg(&trace).arg(binary()?).args(["set", &pid, "knob=11"]);
+    let output = command
+        .env("TUNEAGENT_STATE_DIR", folder.path().join("state"))
+        .output()?;
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(knobs.knob()?, 11);
+    let calls = fs::read_to_string(trace)?;
+    let place = |part: &str| calls.lines().position(|line| line.contains(part));
+    let intent = place(r#"{\"record\":\"intent\""#).ok_or("no intent")?;
+    let writes = calls
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| line.contains("process_vm_writev(") || line.contains("pwrite64("));
+    let writes: Vec<usize> = writes.map(|(place, _)| place).collect();
+    let outcome = place(r#"{\"record\":\"outcome\""#).ok_or("no outcome")?;
+    assert_eq!(writes.len(), 1, "{calls}");
+    assert!(intent < writes[0] && writes[0] < outcome, "{calls}");
+    computes_what_it_should(knobs)
+}
+
+// C4 (at the sync point asked for, or not at all) has its tests where the rendezvous is.
+
+#[test]
+fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let mut knobs = Knobs::start()?;
+    let (folder, state) = (open_folder()?, tempfile::tempdir()?);
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let mut agent = applied(&knobs, folder.path(), &[])?;
+        assert_eq!(knobs.knob()?, 20);
+        agent.signal(signal)?;
+        assert_eq!(agent.wait(SOON)?, 0, "{}", agent.lines.text());
+        assert_eq!(knobs.knob()?, 10, "{signal:?}");
+    }
+    // By the time limit.
+    let mut agent = applied(&knobs, folder.path(), &["--duration", "1s"])?;
+    agent.finish(SOON)?;
+    assert_eq!(knobs.knob()?, 10);
+    // Kept: it ends by itself, and its last line has the command that takes it back.
+    let mut agent = applied(&knobs, folder.path(), &["--keep"])?;
+    agent.finish(SOON)?;
+    assert_eq!(knobs.knob()?, 20);
+    let said = agent.lines.text();
+    let command = format!("tuneagent undo {}", knobs.pid());
+    assert!(
+        said.lines().last().is_some_and(|line| line.contains(&command)),
+        "{said}"
+    );
+    // What the program changed since is left alone, and said.
+    let pid = knobs.pid().to_string();
+    let (code, text) = Agent::run_in(state.path(), &["set", &pid, "knob=30"])?;
+    assert_eq!(code, 0, "{text}");
+    knobs.change(33)?;
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid])?;
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("was changed by the program since; left alone"),
+        "{text}"
+    );
+    assert_eq!(knobs.knob()?, 33);
+    computes_what_it_should(knobs)
+}
+
+/// Kills the agent together with its actuator: nobody is left to put anything back.
+fn kill_both(mut agent: Agent) -> Outcome {
+    let actuator = family::descendants(agent.pid());
+    let pid = actuator.first().ok_or("no actuator")?.pid;
+    let raw = rustix::process::Pid::from_raw(pid.cast_signed()).ok_or("no pid")?;
+    rustix::process::kill_process(raw, Signal::KILL).map_err(std::io::Error::from)?;
+    agent.signal(Signal::KILL)?;
+    agent.wait(SOON)?;
+    Ok(())
+}
+
+#[test]
+fn c5_after_a_crash_of_everything_the_next_start_offers_what_can_be_taken_back() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let (mut knobs, mut other) = (Knobs::start()?, Knobs::start()?);
+    let folder = open_folder()?;
+    let agent = applied(&knobs, folder.path(), &[])?;
+    let state = folder.path().join("state");
+    kill_both(agent)?;
+    assert_eq!(knobs.knob()?, 20, "nobody could put it back");
+
+    let pid = knobs.pid().to_string();
+    let watch = [
+        "attach",
+        &pid,
+        "--probe",
+        "step",
+        "--plain",
+        "--duration",
+        "200ms",
+    ];
+    let (code, text) = Agent::run_in(&state, &watch)?;
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("1 change of an earlier session that did not end as it should")
+            && text.contains(&format!("undo {pid}")),
+        "{text}"
+    );
+    // Of another process of the same program nothing is offered or taken back.
+    let other_pid = other.pid().to_string();
+    let (code, text) = Agent::run_in(&state, &["undo", &other_pid])?;
+    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    let (code, text) = Agent::run_in(&state, &["undo", &pid])?;
+    assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
+    assert_eq!(other.knob()?, 10);
+    computes_what_it_should(knobs)
+}
+
+#[test]
+fn c6_the_target_always_goes_on() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let knobs = Knobs::start()?;
+    let folder = open_folder()?;
+    let goes_on = |knobs: &Knobs| -> Outcome {
+        assert!(!status(knobs.pid(), "State:")?.starts_with(['T', 't']));
+        Ok(())
+    };
+    // The moments of death sweep over attaching, deciding and writing; any of them must be survived.
+    let rule = folder.path().join("set-knob.yaml");
+    fs::write(&rule, SET_KNOB)?;
+    let rule = rule.to_string_lossy().into_owned();
+    for moment in [5, 20, 50, 100, 200, 300, 400] {
+        let mut agent = Agent::attach(
+            knobs.pid(),
+            &["--rules", "none", &rule, "--probe", "step", "--apply"],
+        )?;
+        if agent.wait(Duration::from_millis(moment)).is_err() {
+            agent.signal(Signal::KILL)?;
+            agent.wait(SOON)?;
+        }
+        goes_on(&knobs)?;
+    }
+    kill_both(applied(&knobs, folder.path(), &[])?)?;
+    goes_on(&knobs)?;
+    computes_what_it_should(knobs)
+}
+
+#[test]
+fn w2_a_second_writer_is_told_who_the_first_is_and_observers_are_let_in() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let mut knobs = Knobs::start()?;
+    let folder = open_folder()?;
+    let mut first = applied(&knobs, folder.path(), &[])?;
+    let pid = knobs.pid().to_string();
+    let (code, text) = Agent::run(&["set", &pid, "rate=2.5"])?;
+    let actuator = family::descendants(first.pid()).first().ok_or("no actuator")?.pid;
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains(&format!("is being tuned by process {actuator} of root")),
+        "{text}"
+    );
+    assert_eq!(knobs.values()?["rate"], serde_json::json!(1.5));
+    let mut watchers = [
+        Agent::attach(knobs.pid(), &WATCH)?,
+        Agent::attach(knobs.pid(), &WATCH)?,
+    ];
+    for watcher in &mut watchers {
+        watcher.armed()?;
+    }
+    for watcher in &mut watchers {
+        let report: Value = watcher.stop()?;
+        assert_eq!(report["completeness"]["status"], "complete");
+    }
+    first.stop()?;
+    computes_what_it_should(knobs)
+}

@@ -1,0 +1,364 @@
+//! What each capability is for, measured: the real program as a user with exactly these rights, and without each of them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::knobs::{ANA, BEN, Knobs, User};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, Problem, family, require};
+
+use crate::expected::SOON;
+
+const WATCHING: [&str; 4] = ["bpf", "perfmon", "sys_ptrace", "dac_read_search"];
+const APPLYING: [&str; 6] = [
+    "bpf",
+    "perfmon",
+    "sys_ptrace",
+    "dac_read_search",
+    "sys_nice",
+    "checkpoint_restore",
+];
+
+/// Acts at once on whatever has `knob`, and is content with what comes of it.
+pub(crate) const SET_KNOB: &str = "rule: set-knob\nabout: sets knob in whatever has it\nroles:\n  program: has(knob)\n\
+    windows:\n  pulse: {every: 100ms}\nmetrics:\n  used: sum(cpu.time) / pulse.duration\ntune:\n  - set: knob\n    \
+    role: program\n    value: 20\n    when: used >= 0\n    for: 2\n    \
+    guard: {maximize: used, over: 2, undo_if_worse_by: 90%}\n    finding: knob is not 20\n";
+
+fn without(all: &[&'static str], one: &str) -> Vec<&'static str> {
+    all.iter().copied().filter(|name| *name != one).collect()
+}
+
+#[test]
+fn watching_another_users_program_takes_four_capabilities_and_each_one_that_is_missing_is_named() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let knobs = Knobs::start_as(ANA)?;
+    let pid = knobs.pid().to_string();
+    let watch = [
+        "attach",
+        &pid,
+        "--any-user",
+        "--probe",
+        "step",
+        "--plain",
+        "--duration",
+        "1s",
+        "--json",
+        "-",
+    ];
+    let (code, text) = User::new(BEN, &WATCHING)?.run(&watch)?;
+    assert_eq!(code, 0, "{text}");
+    let calls = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("\"calls\": "));
+    let calls = calls.and_then(|calls| calls.trim_end_matches(',').parse::<u64>().ok());
+    assert!(calls.is_some_and(|calls| calls > 0), "{text}");
+    for missing in WATCHING {
+        let (code, text) = User::new(BEN, &without(&WATCHING, missing))?.run(&watch)?;
+        assert_eq!(code, 3, "without {missing}: {text}");
+        let name = format!("CAP_{}", missing.to_uppercase());
+        for part in [name.as_str(), "sudo "] {
+            assert!(text.contains(part), "without {missing}, {part} is not in: {text}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn changing_another_users_program_goes_without_overriding_file_permissions() -> Outcome {
+    require!(Root, Cc);
+    let mut knobs = Knobs::start_as(ANA)?;
+    let pid = knobs.pid().to_string();
+    let set = ["set", &pid, "knob=11", "--any-user"];
+    for missing in ["sys_ptrace", "dac_read_search"] {
+        let (code, text) = User::new(BEN, &without(&APPLYING, missing))?.run(&set)?;
+        let name = format!("CAP_{}", missing.to_uppercase());
+        assert!(
+            code == 3 && text.contains(&name),
+            "without {missing}: {code}: {text}"
+        );
+        assert_eq!(knobs.knob()?, 10);
+    }
+    // Nothing in the six opens /proc/PID/mem of another user for writing: it is process_vm_writev that wrote.
+    let ben = User::new(BEN, &APPLYING)?;
+    let (code, text) = ben.run(&set)?;
+    assert_eq!((code, knobs.knob()?), (0, 11), "{text}");
+    let (code, text) = ben.run(&["undo", &pid, "--any-user"])?;
+    assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
+
+    // Code is read-only: it is the thread that is held through which it is written.
+    let rounds = |knobs: &mut Knobs| Ok::<_, Problem>(knobs.values()?["rounds"].as_u64().ok_or("no rounds")?);
+    let (code, text) = ben.run(&["patch", &pid, "remove", "step", "--any-user"])?;
+    assert_eq!(code, 0, "{text}");
+    let still = (rounds(&mut knobs)?, rounds(&mut knobs)?);
+    assert_eq!(still.0, still.1, "{text}");
+    let (code, text) = ben.run(&["undo", &pid, "--any-user"])?;
+    assert_eq!(code, 0, "{text}");
+    // The calls are there again, one in each round.
+    assert!(rounds(&mut knobs)? < rounds(&mut knobs)?, "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_rule_applies_with_the_six_and_says_what_it_lacks_without_the_priority() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let mut knobs = Knobs::start_as(ANA)?;
+    let pid = knobs.pid().to_string();
+    for (capabilities, warns) in [(APPLYING.to_vec(), false), (without(&APPLYING, "sys_nice"), true)] {
+        let ben = User::new(BEN, &capabilities)?;
+        let rule = ben.file("set-knob.yaml", SET_KNOB)?;
+        let arguments = [
+            "attach",
+            &pid,
+            "--any-user",
+            "--rules",
+            "none",
+            &rule,
+            "--apply",
+            "--probe",
+            "step",
+            "--plain",
+        ];
+        let mut session = ben.start(&arguments)?;
+        session.lines.wait_for_line("written and read back", SOON)?;
+        assert_eq!(knobs.knob()?, 20);
+        let (code, text) = ben.run(&["session", "stop", &pid])?;
+        assert_eq!(code, 0, "{text}");
+        assert_eq!(session.wait()?, 0, "{}", session.lines.text());
+        assert_eq!(knobs.knob()?, 10);
+        let said = session.lines.text();
+        assert_eq!(said.contains("CAP_SYS_NICE is missing"), warns, "{said}");
+    }
+    Ok(())
+}
+
+/// A line of /proc/PID/status of every thread.
+fn status_of_all_threads(pid: u32, key: &str) -> Outcome<Vec<String>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let status = fs::read_to_string(task?.path().join("status"))?;
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        found.push(line.ok_or("no such line")?.trim().to_owned());
+    }
+    Ok(found)
+}
+
+/// Bits of linux/capability.h.
+const BITS: [(&str, u32); 6] = [
+    ("bpf", 39),
+    ("perfmon", 38),
+    ("sys_ptrace", 19),
+    ("dac_read_search", 2),
+    ("sys_nice", 23),
+    ("checkpoint_restore", 40),
+];
+
+fn mask(names: &[&str]) -> String {
+    let bits = BITS.iter().filter(|(name, _)| names.contains(name));
+    format!("{:016x}", bits.fold(0u64, |mask, (_, bit)| mask | 1 << bit))
+}
+
+#[test]
+fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let knobs = Knobs::start()?;
+    let mut agent = Agent::attach(knobs.pid(), &["--probe", "step", "--apply"])?;
+    agent.armed()?;
+    let actuators = family::descendants(agent.pid());
+    assert_eq!(actuators.len(), 1, "the actuator and nothing else");
+    let writer = ["sys_ptrace", "dac_read_search", "sys_nice", "checkpoint_restore"];
+    for (pid, expected) in [(agent.pid(), mask(&WATCHING)), (actuators[0].pid, mask(&writer))] {
+        for key in ["CapPrm:", "CapEff:", "CapBnd:"] {
+            for found in status_of_all_threads(pid, key)? {
+                assert_eq!(found, expected, "{key} of process {pid}");
+            }
+        }
+        for (key, expected) in [
+            ("CapInh:", mask(&[])),
+            ("CapAmb:", mask(&[])),
+            ("NoNewPrivs:", "1".into()),
+        ] {
+            for found in status_of_all_threads(pid, key)? {
+                assert_eq!(found, expected, "{key} of process {pid}");
+            }
+        }
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+/// Gives the user's copy of the program the six as file capabilities; false where the file system takes none.
+fn lend(user: &User) -> Outcome<bool> {
+    let names: Vec<String> = APPLYING.iter().map(|name| format!("cap_{name}")).collect();
+    let mut setcap = Command::new("setcap");
+    let status = setcap
+        .arg(format!("{}=ep", names.join(",")))
+        .arg(&user.program)
+        .status()?;
+    Ok(status.success())
+}
+
+#[test]
+fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let ana = User::new(ANA, &[])?;
+    // Without a bounding set that has them, a file gives nothing: this user keeps root's.
+    assert!(lend(&ana)?, "setcap");
+    let run = |arguments: &[&str]| -> Outcome<(i32, String)> {
+        let mut command = as_plain_user(&ana);
+        let output = command.args(arguments).output()?;
+        let text = [output.stdout, output.stderr].concat();
+        Ok((
+            output.status.code().unwrap_or(-1),
+            String::from_utf8_lossy(&text).into_owned(),
+        ))
+    };
+    let mut own = Knobs::start_as(ANA)?;
+    let pid = own.pid().to_string();
+    let (code, text) = run(&["attach", &pid, "--probe", "step", "--plain", "--duration", "1s"])?;
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(" step "), "{text}");
+    let (code, text) = run(&["set", &pid, "knob=11"])?;
+    assert_eq!((code, own.knob()?), (0, 11), "{text}");
+    let (code, text) = run(&["undo", &pid, "--last"])?;
+    assert_eq!((code, own.knob()?), (0, 10), "{text}");
+
+    let mut foreign = Knobs::start_as(BEN)?;
+    let foreign_pid = foreign.pid().to_string();
+    for arguments in [
+        vec!["attach", &foreign_pid, "--any-user", "--probe", "step"],
+        vec!["set", &foreign_pid, "knob=11", "--any-user"],
+        vec!["get", &foreign_pid, "knob", "--any-user"],
+    ] {
+        let (code, text) = run(&arguments)?;
+        assert_eq!(code, 3, "{arguments:?}: {text}");
+    }
+    // Nor does the actuator on its own, which anybody can start and talk to.
+    let answer = ask_actuator(&ana, foreign.pid())?;
+    assert!(answer.contains("lent for one's own processes"), "{answer}");
+    assert_eq!(foreign.knob()?, 10);
+
+    // What the user may not read is not read for him either.
+    let secret = ana.file("secret.yaml", "root's own\n")?;
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+    let (code, text) = run(&["rule", "check", &secret])?;
+    assert!(code != 0 && !text.contains("root's own"), "{text}");
+    Ok(())
+}
+
+/// The program as this user and without capabilities, except those that its file gives.
+fn as_plain_user(user: &User) -> Command {
+    let ready = user.command(&[]);
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={ANA}"), format!("--regid={ANA}")]);
+    command.args([
+        "--clear-groups",
+        "--pdeathsig",
+        "KILL",
+        "--",
+        "timeout",
+        "--foreground",
+        "120",
+    ]);
+    command.arg(&user.program).stdin(Stdio::null());
+    for (name, value) in ready.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command
+}
+
+/// Starts an actuator by hand and has it write into a process.
+fn ask_actuator(user: &User, pid: u32) -> Outcome<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let after = stat.rsplit(')').next().ok_or("no name")?;
+    let start_time = after.split_ascii_whitespace().nth(19).ok_or("no start time")?;
+    let (mut ours, theirs) = UnixStream::pair()?;
+    let mut command = as_plain_user(user);
+    command
+        .arg("actuator")
+        .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)));
+    let mut child = command.spawn()?;
+    drop(command);
+    let who = format!(r#"{{"uid":{ANA},"user":"ana","pid":1}}"#);
+    let state = user.runtime();
+    let hello = format!(
+        r#"{{"id":1,"command":{{"hello":{{"keep":true,"state_dir":"{}","who":{who}}}}}}}"#,
+        state.display()
+    );
+    let set = format!(
+        r#"{{"id":2,"command":{{"set":{{"pid":{{"number":{pid},"start_time":{start_time}}},"variable":"knob","module":null,"value":"11","value_type":null,"expect_old":null,"why":[],"rule":null}}}}}}"#
+    );
+    ours.write_all(format!("{hello}\n{set}\n").as_bytes())?;
+    let mut answers = BufReader::new(ours).lines();
+    let welcome = answers.next().ok_or("no welcome")??;
+    assert!(welcome.contains("welcome"), "{welcome}");
+    let answer = answers.next().ok_or("no answer")??;
+    drop(answers);
+    child.wait()?;
+    Ok(answer)
+}
+
+#[test]
+fn tuneagent_does_not_run_as_a_set_uid_program() -> Outcome {
+    require!(Root);
+    let ana = User::new(ANA, &[])?;
+    fs::set_permissions(&ana.program, fs::Permissions::from_mode(0o4755))?;
+    let output = as_plain_user(&ana).arg("ps").output()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("must not be a set-uid program"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn without_any_capability_one_still_reads_writes_applies_and_takes_back_in_ones_own_programs() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let mut knobs = Knobs::start_as(ANA)?;
+    let pid = knobs.pid().to_string();
+    let ana = User::new(ANA, &[])?;
+    let (code, text) = ana.run(&["get", &pid, "knob"])?;
+    assert!(code == 0 && text.contains("knob = 10 (i32)"), "{text}");
+    let (code, text) = ana.run(&["set", &pid, "knob=11"])?;
+    assert_eq!((code, knobs.knob()?), (0, 11), "{text}");
+    let (code, text) = ana.run(&["undo", &pid, "--all"])?;
+    assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
+    let (code, text) = ana.run(&["ps", "--all", "--duration", "200ms"])?;
+    assert!(code == 0 && text.contains("knobs"), "{text}");
+
+    let rule = ana.file("set-knob.yaml", SET_KNOB)?;
+    let mut session = ana.start(&["attach", &pid, "--rules", "none", &rule, "--apply", "--plain"])?;
+    session.lines.wait_for_line("written and read back", SOON)?;
+    assert_eq!(knobs.knob()?, 20);
+    let said = session.lines.text();
+    for part in [
+        "missing: probes need CAP_BPF, CAP_PERFMON",
+        "with them: sudo ",
+        "sudo setcap cap_bpf,cap_perfmon",
+        "what /proc tells is all there is",
+    ] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+    let (code, text) = ana.run(&["session", "stop", &pid])?;
+    assert_eq!((code, session.wait()?, knobs.knob()?), (0, 0, 10), "{text}");
+    // Of somebody else nothing is to be had.
+    let mut foreign = Knobs::start_as(BEN)?;
+    let foreign_pid = foreign.pid().to_string();
+    for arguments in [["get", &foreign_pid, "knob"], ["set", &foreign_pid, "knob=11"]] {
+        let (code, text) = ana.run(&arguments)?;
+        assert!(code == 3 && text.contains("CAP_SYS_PTRACE"), "{code}: {text}");
+    }
+    assert_eq!(foreign.knob()?, 10);
+    Ok(())
+}

@@ -1,0 +1,299 @@
+#include "mw.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAMED __attribute__((noinline, used))
+/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. */
+#define LOOK_US 200
+#define CHUNK 1
+#define ANSWER 2
+
+int mw_workers = 1;
+int mw_nw;
+double mw_factor = 1.0;
+int mw_minimum = 1;
+int mw_iteration;
+int mw_current_iteration;
+int mw_batch;
+int mw_chunks;
+int mw_chunk_tasks;
+int mw_current_batch;
+int mw_last_worker;
+int mw_nbytes;
+
+static const struct mw_load *load;
+static long sleep_us; /* of the chunk that a worker computes */
+
+struct header {
+    int iteration, batch, first, count;
+    long sleep_us;
+};
+
+static const char *directory;
+
+static int exists(const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* Phases: plain, work swings, plain, latency swings, and so on. */
+static double swing(int of_latency)
+{
+    int phase = load->phase > 0 ? mw_iteration / load->phase % 4 : 0;
+    return phase == (of_latency ? 3 : 1) ? load->swing : 1.0;
+}
+
+static int wait_for(int source, int tag)
+{
+    int there = 0;
+    MPI_Status status;
+    for (;;) {
+        MPI_Iprobe(source, tag, MPI_COMM_WORLD, &there, &status);
+        if (there)
+            return status.MPI_SOURCE;
+        usleep(LOOK_US);
+    }
+}
+
+NAMED void mw_begin_iteration(void) { __asm__ volatile(""); }
+NAMED void mw_end_iteration(void) { __asm__ volatile(""); }
+
+/* Cuts the next batch: chunks of equal size that together take the factor's share of what is left. */
+NAMED void mw_next_batch(int tasks_left)
+{
+    mw_batch++;
+    double chunk = tasks_left * mw_factor / mw_nw;
+    mw_chunk_tasks = chunk > mw_minimum ? (int)chunk : mw_minimum;
+    if (mw_factor >= 1.0)
+        mw_chunk_tasks = (tasks_left + mw_nw - 1) / mw_nw;
+    mw_chunks = (tasks_left + mw_chunk_tasks - 1) / mw_chunk_tasks;
+    if (mw_chunks > mw_nw)
+        mw_chunks = mw_nw;
+    __asm__ volatile("" ::: "memory");
+}
+
+NAMED void mw_send(int worker, const void *message, int bytes)
+{
+    usleep(load->latency_us * swing(1));
+    MPI_Send(message, bytes, MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
+    __asm__ volatile("" ::: "memory");
+}
+
+NAMED void mw_receive(void *message, int bytes)
+{
+    MPI_Status status;
+    int worker = wait_for(MPI_ANY_SOURCE, ANSWER);
+    MPI_Recv(message, bytes, MPI_BYTE, worker, ANSWER, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_BYTE, &mw_nbytes);
+    mw_last_worker = worker;
+}
+
+NAMED void mw_compute(const struct mw_program *program, const void *state, int first, int count, void *results)
+{
+    program->compute(state, first, count, results);
+    if (sleep_us > 0)
+        usleep(sleep_us);
+    __asm__ volatile("" ::: "memory");
+}
+
+/* What the master keeps of one iteration. */
+struct round {
+    const struct mw_program *program;
+    char *message, *answer, *results;
+    int next, left_in_batch, answers, answered_tasks;
+};
+
+static void send_chunk(struct round *round, int worker, const void *state)
+{
+    const struct mw_program *program = round->program;
+    if (round->left_in_batch == 0) {
+        mw_next_batch(program->tasks - round->next);
+        round->left_in_batch = mw_chunks;
+    }
+    int left = program->tasks - round->next;
+    int count = mw_chunk_tasks < left ? mw_chunk_tasks : left;
+    double share = (double)count / program->tasks * swing(0);
+    struct header header = {mw_iteration, mw_batch, round->next, count, (long)(load->work_us * share)};
+    if (worker == load->slow_worker)
+        header.sleep_us = (long)(header.sleep_us * load->slow);
+    memcpy(round->message, &header, sizeof header);
+    memcpy(round->message + sizeof header, state, program->state_bytes);
+    round->next += count;
+    round->left_in_batch--;
+    mw_send(worker, round->message, (int)(sizeof header + program->state_bytes));
+}
+
+static void take_answer(struct round *round)
+{
+    const struct mw_program *program = round->program;
+    size_t most = sizeof(struct header) + program->tasks * program->result_bytes;
+    struct header header;
+    mw_receive(round->answer, (int)most);
+    memcpy(&header, round->answer, sizeof header);
+    memcpy(round->results + header.first * program->result_bytes, round->answer + sizeof header,
+           header.count * program->result_bytes);
+    round->answers++;
+    round->answered_tasks += header.count;
+}
+
+/* The number of workers of this iteration. With MW_NO_SHADOW the loops below read mw_workers itself, again and again, as
+ * a program does that was never meant to be tuned: a change in the middle of an iteration loses answers or waits for ever. */
+static int workers_in_use(int ranks)
+{
+    int wanted = mw_workers;
+    return wanted < 1 ? 1 : wanted >= ranks ? ranks - 1 : wanted;
+}
+
+#ifdef MW_NO_SHADOW
+#define WORKERS(ranks) workers_in_use(ranks)
+#else
+#define WORKERS(ranks) mw_nw
+#endif
+
+static int iterate(struct round *round, void *state, int ranks)
+{
+    const struct mw_program *program = round->program;
+    mw_nw = workers_in_use(ranks);
+    mw_batch = 0;
+    round->next = round->left_in_batch = round->answers = round->answered_tasks = 0;
+    mw_begin_iteration();
+    int sent = 0;
+    for (int worker = 1; worker <= WORKERS(ranks) && round->next < program->tasks; worker++, sent++)
+        send_chunk(round, worker, state);
+    for (int waiting = WORKERS(ranks) < sent ? WORKERS(ranks) : sent; waiting > 0; waiting--) {
+        take_answer(round);
+        if (round->next < program->tasks) {
+            send_chunk(round, mw_last_worker, state);
+            waiting++;
+        }
+    }
+    mw_end_iteration();
+    return round->answered_tasks == program->tasks ? 0 : 5;
+}
+
+static int master(const struct mw_program *program, void *state, int ranks)
+{
+    size_t most = sizeof(struct header) + program->tasks * program->result_bytes;
+    struct round round = {.program = program};
+    round.message = malloc(sizeof(struct header) + program->state_bytes);
+    round.answer = malloc(most);
+    round.results = malloc(program->tasks * program->result_bytes);
+    int status = 0;
+    for (mw_iteration = 0; mw_iteration < load->iterations && status == 0 && !exists("stop"); mw_iteration++) {
+        double began = now_s();
+        status = iterate(&round, state, ranks);
+        printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"factor\":%g,\"batches\":%d,\"seconds\":%.6f}\n", mw_iteration,
+               mw_nw, mw_factor, mw_batch, now_s() - began);
+        fflush(stdout);
+        program->combine(state, round.results);
+    }
+    struct header stop = {.iteration = -1};
+    memcpy(round.message, &stop, sizeof stop);
+    for (int worker = 1; worker < ranks; worker++)
+        MPI_Send(round.message, (int)(sizeof stop + program->state_bytes), MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
+    free(round.message);
+    free(round.answer);
+    free(round.results);
+    return status;
+}
+
+static int worker(const struct mw_program *program)
+{
+    size_t bytes = sizeof(struct header) + program->state_bytes;
+    char *message = malloc(bytes);
+    char *answer = malloc(sizeof(struct header) + program->tasks * program->result_bytes);
+    for (;;) {
+        struct header header;
+        wait_for(0, CHUNK);
+        MPI_Recv(message, (int)bytes, MPI_BYTE, 0, CHUNK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        memcpy(&header, message, sizeof header);
+        if (header.iteration < 0)
+            break;
+        mw_current_iteration = header.iteration;
+        mw_current_batch = header.batch;
+        mw_chunk_tasks = header.count;
+        sleep_us = header.sleep_us;
+        memcpy(answer, &header, sizeof header);
+        mw_compute(program, message + sizeof header, header.first, header.count, answer + sizeof header);
+        MPI_Send(answer, (int)(sizeof header + header.count * program->result_bytes), MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD);
+    }
+    free(message);
+    free(answer);
+    return 0;
+}
+
+struct mw_load mw_arguments(int argc, char **argv)
+{
+    struct mw_load given = {.iterations = 400, .swing = 8, .work_us = 36000, .latency_us = 500, .slow = 1};
+    int right = argc >= 2;
+    for (int i = 2; i < argc; i++) {
+        char name[32];
+        double value;
+        right &= sscanf(argv[i], "%31[a-z_]=%lf", name, &value) == 2;
+        if (!right)
+            break;
+        if (strcmp(name, "iterations") == 0) given.iterations = (int)value;
+        else if (strcmp(name, "phase") == 0) given.phase = (int)value;
+        else if (strcmp(name, "swing") == 0) given.swing = value;
+        else if (strcmp(name, "work_us") == 0) given.work_us = (long)value;
+        else if (strcmp(name, "latency_us") == 0) given.latency_us = (long)value;
+        else if (strcmp(name, "slow_worker") == 0) given.slow_worker = (int)value;
+        else if (strcmp(name, "slow") == 0) given.slow = value;
+        else if (strcmp(name, "workers") == 0) mw_workers = (int)value;
+        else if (strcmp(name, "factor") == 0) mw_factor = value;
+        else if (strcmp(name, "minimum") == 0) mw_minimum = (int)value;
+        else right = 0;
+    }
+    if (!right) {
+        fprintf(stderr, "usage: %s DIRECTORY [NAME=VALUE ...]\nnames: iterations phase swing work_us latency_us slow_worker slow workers "
+                        "factor minimum\n", argv[0]);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    directory = argv[1];
+    return given;
+}
+
+static void ready(int rank, int ranks)
+{
+    char line[200];
+    int length = snprintf(line, sizeof line, "{\"event\":\"ready\",\"rank\":%d,\"pid\":%d,\"size\":%d}\n", rank, getpid(), ranks);
+    if (write(1, line, length) != length)
+        MPI_Abort(MPI_COMM_WORLD, 4);
+    while (!exists("go"))
+        usleep(1000);
+}
+
+void mw_result(const void *bytes, size_t count)
+{
+    unsigned long sum = 14695981039346656037UL; /* FNV-1a */
+    for (size_t i = 0; i < count; i++)
+        sum = (sum ^ ((const unsigned char *)bytes)[i]) * 1099511628211UL;
+    printf("{\"event\":\"result\",\"iterations\":%d,\"checksum\":\"%016lx\"}\n", mw_iteration, sum);
+    fflush(stdout);
+}
+
+int mw_run(const struct mw_program *program, const struct mw_load *of, void *state)
+{
+    int rank, ranks;
+    load = of;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks < 2)
+        return 2;
+    ready(rank, ranks);
+    return rank == 0 ? master(program, state, ranks) : worker(program);
+}

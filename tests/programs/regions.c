@@ -1,0 +1,51 @@
+/* Teams of threads: so many regions, every second of which asks for two threads.
+ *
+ *   regions DIRECTORY ROUNDS
+ *
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end. */
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define FUNCTION __attribute__((noinline, used))
+
+static volatile long sink;
+
+FUNCTION void begin_all(void) { sink++; }
+FUNCTION void end_all(void) { sink--; }
+
+static void wait_for(const char *directory, const char *gate)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, gate);
+    while (access(path, F_OK) != 0)
+        usleep(1000);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: regions DIRECTORY ROUNDS\n");
+        return 2;
+    }
+    long rounds = atol(argv[2]), members = 0;
+    printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    wait_for(argv[1], "go");
+    begin_all();
+    for (long round = 0; round < rounds; round++) {
+        if (round % 2) {
+#pragma omp parallel num_threads(2) reduction(+ : members)
+            members += omp_get_num_threads() == 2;
+        } else {
+#pragma omp parallel reduction(+ : members)
+            members += 1;
+        }
+    }
+    end_all();
+    printf("{\"event\":\"tally\",\"rounds\":%ld,\"members\":%ld}\n", rounds, members);
+    fflush(stdout);
+    wait_for(argv[1], "end");
+    return 0;
+}

@@ -1,0 +1,293 @@
+//! The program `knobs` as any user, and the agent as any user with exactly the capabilities that are named: what the tests of
+//! rights and promises need. Both run from folders that every user may enter.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::agent::binary;
+use crate::lines::Lines;
+use crate::problem::While;
+use crate::{Outcome, Problem, family, programs};
+
+/// Users that no machine gives to anybody.
+pub const ANA: u32 = 54_321;
+/// Another one.
+pub const BEN: u32 = 54_322;
+
+/// Far more than anything here takes.
+const SOON: Duration = Duration::from_secs(60);
+
+/// A folder that every user may enter.
+pub fn open_folder() -> Outcome<TempDir> {
+    let folder = tempfile::tempdir_in("/tmp")?;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
+    Ok(folder)
+}
+
+/// By a process of its own: were the copy open for writing here, a child that another thread starts at this moment would have
+/// it open too, and the kernel would not execute it.
+fn copy(from: &Path, to: &Path) -> Outcome {
+    let status = Command::new("cp").arg(from).arg(to).status().while_("cp")?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Problem::new(format!("{} could not be copied", from.display()))),
+    }
+}
+
+/// `knobs`, running.
+pub struct Knobs {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Lines,
+    asked: usize,
+    _folder: TempDir,
+}
+
+impl Knobs {
+    /// Starts it as the tests' own user.
+    pub fn start() -> Outcome<Knobs> {
+        Knobs::start_with(&[])
+    }
+
+    /// Starts it as another user.
+    pub fn start_as(uid: u32) -> Outcome<Knobs> {
+        Knobs::start_with(&become_user(uid, &[]))
+    }
+
+    fn start_with(setpriv: &[String]) -> Outcome<Knobs> {
+        let folder = open_folder()?;
+        let program = folder.path().join("knobs");
+        copy(&programs::c("knobs")?, &program)?;
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL"])
+            .args(setpriv)
+            .arg("--")
+            .arg(&program);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .while_("cannot start knobs")?;
+        let lines = Lines::default();
+        lines.follow(child.stdout.take().ok_or("no output")?);
+        let input = child.stdin.take();
+        let knobs = Knobs {
+            child,
+            input,
+            lines,
+            asked: 0,
+            _folder: folder,
+        };
+        knobs.event("ready", 1)?;
+        Ok(knobs)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it sees itself.
+    pub fn values(&mut self) -> Outcome<Value> {
+        self.say("?")
+    }
+
+    /// The value of `knob`, as it sees it itself.
+    pub fn knob(&mut self) -> Outcome<i64> {
+        Ok(self.values()?["knob"].as_i64().ok_or("no knob")?)
+    }
+
+    /// Has it change `knob` itself.
+    pub fn change(&mut self, value: i64) -> Outcome {
+        self.say(&format!("set {value}")).map(drop)
+    }
+
+    fn say(&mut self, text: &str) -> Outcome<Value> {
+        self.asked += 1;
+        writeln!(self.input.as_mut().ok_or("it was ended")?, "{text}")?;
+        self.event("values", self.asked)
+    }
+
+    /// Lets it end by itself, and gives back its last words.
+    pub fn end(&mut self) -> Outcome<Value> {
+        drop(self.input.take());
+        let end = self.event("end", 1)?;
+        match family::wait(&mut self.child, SOON)? {
+            0 => Ok(end),
+            code => Err(Problem::new(format!("knobs ended with {code}"))),
+        }
+    }
+
+    /// The state that it must have reached after so many rounds, computed here a second time.
+    pub fn state_after(rounds: u64) -> String {
+        let step = |state: u64, _| {
+            state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407)
+        };
+        format!("{:016x}", (0..rounds).fold(1u64, step))
+    }
+
+    fn event(&self, name: &str, count: usize) -> Outcome<Value> {
+        self.lines.wait_for(
+            &format!("{count} times the event {name} of knobs"),
+            SOON,
+            |lines| {
+                let parsed = lines
+                    .iter()
+                    .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+                parsed.filter(|value| value["event"] == name).nth(count - 1)
+            },
+        )
+    }
+}
+
+impl Drop for Knobs {
+    fn drop(&mut self) {
+        family::end(&mut self.child, Duration::from_secs(3));
+    }
+}
+
+/// The words for setpriv that make a user with exactly these capabilities (`sys_ptrace`).
+fn become_user(uid: u32, capabilities: &[&str]) -> Vec<String> {
+    let plus: String = capabilities.iter().map(|name| format!(",+{name}")).collect();
+    vec![
+        format!("--reuid={uid}"),
+        format!("--regid={uid}"),
+        "--clear-groups".to_owned(),
+        format!("--inh-caps=-all{plus}"),
+        format!("--ambient-caps=-all{plus}"),
+        format!("--bounding-set=-all{plus}"),
+    ]
+}
+
+/// A user of this machine who has the agent.
+pub struct User {
+    uid: u32,
+    capabilities: Vec<&'static str>,
+    /// The agent, in a place where this user may run it.
+    pub program: PathBuf,
+    folder: TempDir,
+}
+
+impl User {
+    /// One with exactly these capabilities, handed on to what he starts.
+    pub fn new(uid: u32, capabilities: &[&'static str]) -> Outcome<User> {
+        let folder = open_folder()?;
+        let program = folder.path().join("tuneagent");
+        copy(&binary()?, &program)?;
+        for name in ["state", "run"] {
+            let own = folder.path().join(name);
+            fs::create_dir(&own)?;
+            fs::set_permissions(&own, fs::Permissions::from_mode(0o700))?;
+            std::os::unix::fs::chown(&own, Some(uid), Some(uid))?;
+        }
+        Ok(User {
+            uid,
+            capabilities: capabilities.to_vec(),
+            program,
+            folder,
+        })
+    }
+
+    /// The same user on the same files, with other capabilities.
+    pub fn with(&self, capabilities: &[&'static str]) -> Outcome<User> {
+        User::new(self.uid, capabilities)
+    }
+
+    /// The folder of the sockets of this user's sessions.
+    pub fn runtime(&self) -> PathBuf {
+        self.folder.path().join("run")
+    }
+
+    /// A file that everybody may read.
+    pub fn file(&self, name: &str, text: &str) -> Outcome<String> {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).while_(path.display())?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    /// The command as this user, ready to be started.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL"])
+            .args(become_user(self.uid, &self.capabilities));
+        // Whoever has used up the time did not end by himself: `timeout` then answers with 124.
+        command.args(["--", "timeout", "--foreground", "120"]);
+        command.arg(&self.program).args(arguments);
+        self.surroundings(&mut command, &self.runtime());
+        command
+    }
+
+    fn surroundings(&self, command: &mut Command, runtime: &Path) {
+        command
+            .env("TUNEAGENT_STATE_DIR", self.folder.path().join("state"))
+            .env("XDG_RUNTIME_DIR", runtime)
+            .env_remove("SUDO_UID")
+            .stdin(Stdio::null());
+    }
+
+    /// Runs a command to its end; its exit code and what it printed.
+    pub fn run(&self, arguments: &[&str]) -> Outcome<(i32, String)> {
+        finish(&mut self.command(arguments))
+    }
+
+    /// The same, looking for sockets where another user has them.
+    pub fn run_at(&self, runtime: &Path, arguments: &[&str]) -> Outcome<(i32, String)> {
+        let mut command = self.command(arguments);
+        finish(command.env("XDG_RUNTIME_DIR", runtime))
+    }
+
+    /// Starts a command and follows what it prints.
+    pub fn start(&self, arguments: &[&str]) -> Outcome<Running> {
+        let mut command = self.command(arguments);
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .while_("cannot start tuneagent")?;
+        let lines = Lines::default();
+        lines.follow(child.stdout.take().ok_or("no output")?);
+        lines.follow(child.stderr.take().ok_or("no error output")?);
+        Ok(Running { child, lines })
+    }
+}
+
+fn finish(command: &mut Command) -> Outcome<(i32, String)> {
+    let output = command.output()?;
+    let text = [output.stdout, output.stderr].concat();
+    let code = output.status.code().ok_or("killed by a signal")?;
+    Ok((code, String::from_utf8_lossy(&text).into_owned()))
+}
+
+/// A command of a user that runs.
+pub struct Running {
+    child: Child,
+    /// What it prints, both streams.
+    pub lines: Lines,
+}
+
+impl Running {
+    /// Waits for its end; its exit code.
+    pub fn wait(&mut self) -> Outcome<i32> {
+        let code =
+            family::wait(&mut self.child, SOON).while_(format!("it printed:\n{}", self.lines.text()))?;
+        self.lines.wait_for_end(SOON)?;
+        Ok(code)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        family::end(&mut self.child, Duration::from_secs(3));
+    }
+}

@@ -1,0 +1,239 @@
+//! How long each action takes on a program of many threads under load, beside what MATE published (Morajko, Morajko, Margalef,
+//! Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007, table 3.2). Run by `cargo xtask bench actions`.
+//!
+//! Times are from the request to the last record in the journal, in this process: without the way to the actuator and back
+//! (tens of microseconds), and with what is looked up each time (symbols, types, mappings). MATE's machine was another one.
+#![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+
+use tuner::action::{ActionReceipt, CallRequest, InsertPlace, Invocation, PatchRequest, Reason};
+use tuner::expression::Expression;
+use tuner::journal::StateDir;
+use tuner::module::Images;
+use tuner::process::Process;
+use tuner::slot::Slot;
+use tuner::space::AddressSpace;
+use tuner::value::Value;
+use tuner::who::Who;
+use tuner::writer::{Hooks, SetRequest, Writer, WriterError};
+
+const ROUNDS: usize = 200;
+
+struct Target {
+    child: Child,
+    directory: tempfile::TempDir,
+}
+
+impl Target {
+    fn start() -> Target {
+        let directory = tempfile::tempdir().unwrap();
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+        let build = |source: &str, output: &str, flags: &[&str]| -> PathBuf {
+            let output = directory.path().join(output);
+            let built = Command::new("cc")
+                .args(["-O1", "-g", "-Wl,--build-id"])
+                .arg(sources.join(source))
+                .arg("-o")
+                .arg(&output)
+                .args(flags)
+                .current_dir(directory.path())
+                .status();
+            assert!(built.unwrap().success(), "{source} could not be built");
+            output
+        };
+        build("part.c", "libpart.so", &["-shared", "-fPIC"]);
+        build("tuned.c", "libtuned.so", &["-shared", "-fPIC"]);
+        let program = build("underload.c", "underload", &["-pthread", "libpart.so"]);
+        let mut child = Command::new(program)
+            .env("LD_LIBRARY_PATH", directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut ready = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut ready)
+            .unwrap();
+        assert_eq!(ready.trim_end(), "ready");
+        Target { child, directory }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Times of one action, in nanoseconds.
+#[derive(Default)]
+struct Times {
+    took: Vec<u64>,
+    held: Vec<u64>,
+}
+
+impl Times {
+    fn add(&mut self, receipt: &ActionReceipt) {
+        self.took.push(receipt.duration_ns);
+        self.held.push(receipt.hold_ns);
+    }
+
+    fn print(mut self, name: &str, published_ms: Option<f64>) {
+        let middle = |times: &mut Vec<u64>| {
+            times.sort_unstable();
+            (
+                times[times.len() / 2] as f64 / 1e6,
+                times[times.len() - 1] as f64 / 1e6,
+            )
+        };
+        let ((took, worst), (held, longest)) = (middle(&mut self.took), middle(&mut self.held));
+        let (published, ratio) = match published_ms {
+            Some(published) => (format!("{published:.3}"), format!("{:.1}", published / took)),
+            None => ("-".to_owned(), "-".to_owned()),
+        };
+        println!("{name:<34}{took:>9.3}{worst:>9.3}{held:>9.3}{longest:>9.3}{published:>12}{ratio:>9}");
+    }
+}
+
+fn patched(writer: &mut Writer, request: &PatchRequest) -> Result<(Times, Times), WriterError> {
+    let (mut there, mut back) = (Times::default(), Times::default());
+    for _ in 0..ROUNDS {
+        let receipt = writer.patch(request, Reason::default())?;
+        there.add(&receipt);
+        let began = std::time::Instant::now();
+        writer.undo(receipt.change)?;
+        back.took
+            .push(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        back.held.push(0);
+    }
+    Ok((there, back))
+}
+
+fn patches() -> Vec<(&'static str, PatchRequest, f64)> {
+    let insert = |place| PatchRequest::InsertCall {
+        function: "note".into(),
+        arguments: Invocation::parse("note(5, 0.5, \"noted\")").unwrap().arguments,
+        into: "step".into(),
+        place,
+    };
+    let replace = |function: &str, with: &str| PatchRequest::Replace {
+        function: function.into(),
+        with: with.into(),
+    };
+    vec![
+        ("replace by a jump", replace("sort_a", "sort_b"), 2.0078),
+        ("replace by words", replace("part_work", "part_other"), 2.0078),
+        ("insert a call at entry", insert(InsertPlace::Entry), 1.308),
+        ("insert a call at returns", insert(InsertPlace::Return), 1.308),
+        (
+            "remove a call",
+            PatchRequest::RemoveCall {
+                function: "log_state".into(),
+                within: Some("step".into()),
+            },
+            0.254,
+        ),
+        (
+            "set an argument",
+            PatchRequest::SetArgument {
+                function: "send_block".into(),
+                index: 2,
+                value_type: None,
+                value: Expression::parse("min(original, 64KiB)").unwrap(),
+            },
+            0.4007,
+        ),
+    ]
+}
+
+fn run(target: &Target) -> Result<(), WriterError> {
+    let process = Process::open(target.child.id().cast_signed())?;
+    let images = Arc::new(Images::new());
+    let state = StateDir::at(target.directory.path().join("state"));
+    let mut writer = Writer::open(
+        process.clone(),
+        &state,
+        Who::current(),
+        Arc::clone(&images),
+        Hooks::default(),
+    )?;
+    let mut set = Times::default();
+    for round in 0..ROUNDS {
+        let began = std::time::Instant::now();
+        let space = AddressSpace::read(&process, &images)?;
+        let slot = Slot::validate(&space.variable(&"knob".into()).unwrap(), None)?;
+        let value = Value::I32(i32::try_from(round).unwrap());
+        let (expect_old, why, rule) = (None, Vec::new(), None);
+        let request = SetRequest {
+            value,
+            expect_old,
+            why,
+            rule,
+        };
+        writer.set(&slot, request)?;
+        set.took
+            .push(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        set.held.push(0);
+    }
+    set.print("set a variable", Some(1.1858));
+    for (name, request, published) in patches() {
+        let (there, back) = patched(&mut writer, &request)?;
+        there.print(name, Some(published));
+        back.print("  and back", None);
+    }
+    let mut called = Times::default();
+    let Invocation { function, arguments } = Invocation::parse("back_i32(7)").unwrap();
+    for _ in 0..ROUNDS {
+        let request = CallRequest {
+            function: function.clone(),
+            arguments: arguments.clone(),
+            returns: None,
+            wait_ms: 5_000,
+            thread: None,
+        };
+        called.add(&writer.call(request, Reason::default())?);
+    }
+    called.print("call a function once", Some(1678.286));
+    let (mut loaded, mut bound) = (Times::default(), Times::default());
+    let library = target
+        .directory
+        .path()
+        .join("libtuned.so")
+        .to_string_lossy()
+        .into_owned();
+    for _ in 0..ROUNDS / 10 {
+        let receipt = writer.load(&library, 5_000, Reason::default())?;
+        writer.undo(receipt.change)?;
+        loaded.add(&receipt);
+        let receipt = writer.affinity("0", Reason::default())?;
+        writer.undo(receipt.change)?;
+        bound.add(&receipt);
+    }
+    loaded.print("load a library", None);
+    bound.print("bind all threads", None);
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let target = Target::start();
+    println!("{ROUNDS} times each, on 8 threads of which 3 compute without pause; ms");
+    println!(
+        "{:<34}{:>9}{:>9}{:>9}{:>9}{:>12}{:>9}",
+        "", "median", "worst", "held", "longest", "MATE 2007", "times"
+    );
+    let outcome = run(&target);
+    println!("A probe (MATE: 0.284 ms) is not set by the tuner, and is not measured here.");
+    let _ = std::io::stdout().flush();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

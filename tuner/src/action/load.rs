@@ -1,0 +1,191 @@
+//! A library is loaded into the program: dlopen, called by one of its threads; and unloaded by dlclose.
+
+use std::fs::File;
+use std::path::Path;
+
+use super::call::{self, Plan};
+use super::{ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
+use crate::address::Address;
+use crate::clock;
+use crate::image::{Image, ImageError};
+use crate::journal::{Call, Deed, Outcome, RevertOutcome, Status};
+use crate::place::Ground;
+use crate::process::Process;
+use crate::space::AddressSpace;
+use crate::value::ValueType;
+use crate::writer::{Mechanism, Writer, WriterError};
+
+/// Load everything at once: what is missing is told now, not at some later call.
+const RTLD_NOW: i64 = 2;
+/// So long the dynamic linker may take to unload, or to tell what went wrong.
+const WAIT_MS: u64 = 5_000;
+const MESSAGE_BYTES_MAX: usize = 512;
+
+impl Writer {
+    /// Loads a library.
+    pub fn load(&mut self, path: &str, wait_ms: u64, reason: Reason) -> Result<ActionReceipt, WriterError> {
+        let started = clock::monotonic_ns();
+        let at = clock::now();
+        check(self.process(), path)?;
+        let space = self.space()?;
+        let arguments = vec![Argument::Text(path.to_owned()), Argument::Integer(RTLD_NOW)];
+        let plan = linker_function(
+            &space,
+            call::request("dlopen", arguments, ReturnType::Pointer, wait_ms),
+        )?;
+        let (deed, machinery, ground) = self.prepare(&space, &plan)?;
+        let deed = Call {
+            symbol: path.to_owned(),
+            ..deed
+        };
+        let change = self.announce(Deed::Load(deed.clone()), reason, at.clone())?;
+        let called = self.carry_out(change, &deed, &plan, &machinery, &ground)?;
+        if let Some((0, _)) = called.result {
+            self.leave(&deed.arena, called.tid(), &machinery);
+            let why = self.message(&space, &deed);
+            let hold = Some(call::hold(called.hold));
+            self.record_outcome(change, Outcome::NotWritten(why.clone()), hold)?;
+            let path = path.to_owned();
+            return Err(ActionError::NotLoaded { path, why }.into());
+        }
+        let outcome = match self.returned(change, &deed, &called, &machinery)? {
+            ActionOutcome::Returned { .. } => ActionOutcome::InForce,
+            outcome => outcome,
+        };
+        Ok(ActionReceipt {
+            change,
+            text: format!("load {path}"),
+            outcome,
+            mechanism: Mechanism::HoldThread,
+            hold_ns: call::nanoseconds(called.hold),
+            at,
+            duration_ns: clock::monotonic_ns().saturating_sub(started),
+        })
+    }
+
+    /// Unloads a library, unless a change in force needs it.
+    pub(crate) fn unload(
+        &mut self,
+        space: &AddressSpace,
+        change: u64,
+        deed: &Call,
+        handle: Option<u64>,
+    ) -> Result<RevertOutcome, WriterError> {
+        let Some(handle) = handle else {
+            return Ok(RevertOutcome::Failed(
+                "what dlopen returned is not known".to_owned(),
+            ));
+        };
+        let uses = |other: &&crate::journal::Change| {
+            let in_force = matches!(
+                other.status,
+                Status::Applied | Status::Superseded { .. } | Status::RevertPending
+            );
+            in_force && matches!(&other.intent.deed, Deed::Patch(patch) if patch.uses.contains(&deed.symbol))
+        };
+        if let Some(user) = self.changes().iter().find(uses) {
+            return Err(ActionError::AlreadyChanged {
+                change: user.intent.change,
+            }
+            .into());
+        }
+        let arguments = vec![Argument::Integer(handle.cast_signed())];
+        let returns = ReturnType::Value(ValueType::I32);
+        let plan = linker_function(space, call::request("dlclose", arguments, returns, WAIT_MS))?;
+        let (call, machinery, ground) = self.prepare(space, &plan)?;
+        self.announce_revert(change, Some(call.arena))?;
+        let called = self.enter_and_wait(&call, &plan, &machinery, &ground);
+        (self.hooks.after_write)();
+        Ok(match called {
+            Ok(called) => {
+                let outcome = match &called.result {
+                    Some((word, _)) if *word as u32 == 0 => RevertOutcome::Reverted,
+                    Some(_) => RevertOutcome::Failed("dlclose refused".to_owned()),
+                    None => RevertOutcome::Failed("dlclose has not returned yet".to_owned()),
+                };
+                if called.result.is_some() {
+                    self.leave(&call.arena, called.tid(), &machinery);
+                }
+                outcome
+            }
+            Err(error) => RevertOutcome::Failed(error.to_string()),
+        })
+    }
+
+    /// What the dynamic linker says about its last failure. The memory of the failed call is used again.
+    fn message(&mut self, space: &AddressSpace, failed: &Call) -> String {
+        let unknown =
+            |why: &dyn std::fmt::Display| format!("dlopen refused; why could not be found out: {why}");
+        let plan = match linker_function(
+            space,
+            call::request("dlerror", Vec::new(), ReturnType::Pointer, WAIT_MS),
+        ) {
+            Ok(plan) => plan,
+            Err(error) => return unknown(&error),
+        };
+        let told = self.prepare(space, &plan).and_then(|(call, machinery, ground)| {
+            let call = Call {
+                arena: failed.arena,
+                ..call
+            };
+            let called = self.enter_and_wait(&call, &plan, &machinery, &ground)?;
+            let text = called
+                .result
+                .as_ref()
+                .map(|(word, _)| text(&ground, Address(*word)));
+            self.leave(&call.arena, called.tid(), &machinery);
+            Ok(text)
+        });
+        match told {
+            Ok(Some(text)) if !text.is_empty() => text,
+            Ok(_) => unknown(&"dlerror says nothing"),
+            Err(error) => unknown(&error),
+        }
+    }
+}
+
+/// A text of the program, as far as it can be read.
+fn text(ground: &Ground, address: Address) -> String {
+    let mut bytes = Vec::new();
+    let mut byte = [0];
+    while bytes.len() < MESSAGE_BYTES_MAX {
+        let at = Address(address.0.wrapping_add(bytes.len() as u64));
+        if ground.read(at, &mut byte).is_err() || byte[0] == 0 {
+            break;
+        }
+        bytes.push(byte[0]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<Plan, ActionError> {
+    let pid = space.process.pid;
+    Plan::new(space, request).map_err(|error| match error {
+        ActionError::NoFunction { .. } => ActionError::NoWay {
+            pid,
+            why: "it has no dlopen: it is linked statically",
+        },
+        error => error,
+    })
+}
+
+/// The file is a library, under this name, where the program lives.
+fn check(process: &Process, path: &str) -> Result<(), ActionError> {
+    let not = |why: String| ActionError::NotLoaded {
+        path: path.to_owned(),
+        why,
+    };
+    if !Path::new(path).is_absolute() {
+        return Err(not(
+            "its path must be absolute: the program may be in another directory".to_owned(),
+        ));
+    }
+    let seen = process.pid.proc_path(&format!("root{path}"));
+    let file = File::open(seen).map_err(|error| not(format!("as the process sees it: {error}")))?;
+    match Image::read(file) {
+        Ok(image) if image.dynamic_segment.is_some() => Ok(()),
+        Ok(_) => Err(not("it is no shared library".to_owned())),
+        Err(error @ (ImageError::NotElf | ImageError::Unsupported)) => Err(not(error.to_string())),
+        Err(error) => Err(not(format!("it cannot be read: {error}"))),
+    }
+}

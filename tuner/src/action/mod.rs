@@ -1,0 +1,319 @@
+//! The actions beyond `set`: a call, a library, code that is changed, threads that are bound. Each is a method of
+//! [`crate::writer::Writer`]: announced in the journal before the first byte changes, taken back by `undo`.
+//!
+//! - `text`: `f(1, 2.5)` as people write it
+//! - `function`: which code a name means, and its bytes
+//! - `worker`: which thread can do something for us
+//! - `call`: a function is called once; `load`: a library, by calling dlopen
+//! - `plan`: which bytes a change of code needs (`words`: those through which functions are called;
+//!   `calls`: of calls that are removed); `patch`: how they get there and away again
+//! - `affinity`: threads and CPUs
+//! - `elsewhere`: what stands for the rest on machines other than x86-64
+//!
+//! # What is checked, and what is not
+//!
+//! A thread that is to call a function is held, and taken only when it is not in a signal handler, not in the memory allocator
+//! or the dynamic linker (by the words on its stack that lie in their code), not in a restartable sequence, and has room on its
+//! stack. Not checked: whether it holds a lock of the program's own, or of another library, that the function wants (the call
+//! waits for ever then, and so does the thread), and whether a buffer of stdio is half written.
+//!
+//! Code is changed while all threads are held, and only when none stands in the bytes or comes back to them by a word on its
+//! stack. Not checked: contexts that a program keeps elsewhere than on the stacks of its threads (coroutines), and jumps
+//! through computed addresses into the first bytes of a function.
+//!
+//! A uprobe that another tool puts *later* on bytes that we changed makes the kernel execute the file's instruction there and
+//! then go on in the middle of ours: the program crashes. Nothing can be done from here; changes by tables of addresses, which
+//! are preferred, do not have the problem.
+
+mod affinity;
+#[cfg(target_arch = "x86_64")]
+mod call;
+#[cfg(target_arch = "x86_64")]
+mod calls;
+#[cfg(not(target_arch = "x86_64"))]
+mod elsewhere;
+mod error;
+#[cfg(target_arch = "x86_64")]
+mod function;
+#[cfg(target_arch = "x86_64")]
+mod load;
+#[cfg(target_arch = "x86_64")]
+mod patch;
+#[cfg(target_arch = "x86_64")]
+mod plan;
+mod text;
+#[cfg(target_arch = "x86_64")]
+mod words;
+#[cfg(target_arch = "x86_64")]
+mod worker;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+pub use error::ActionError;
+pub use text::{Invocation, TextError};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use worker::Machinery;
+
+use crate::clock::Instant;
+use crate::expression::Expression;
+use crate::journal::{Change, Deed, RevertOutcome};
+use crate::space::AddressSpace;
+use crate::value::ValueType;
+use crate::writer::{Mechanism, Writer, WriterError};
+
+/// The name of a function, and of the module that holds it where this is needed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionName {
+    /// As the linker knows it.
+    pub name: String,
+    /// The path, file name, soname, or file name up to `.so`.
+    pub module: Option<String>,
+}
+
+impl From<&str> for FunctionName {
+    /// `function` or `module:function`; `::` belongs to the name.
+    fn from(text: &str) -> FunctionName {
+        match text.split_once(':') {
+            Some((module, name)) if !module.is_empty() && !name.is_empty() && !name.starts_with(':') => {
+                FunctionName {
+                    name: name.to_owned(),
+                    module: Some(module.to_owned()),
+                }
+            }
+            _ => FunctionName {
+                name: text.to_owned(),
+                module: None,
+            },
+        }
+    }
+}
+
+impl fmt::Display for FunctionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.module {
+            Some(module) => write!(f, "{module}:{}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
+/// An argument of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Argument {
+    /// A whole number, a bool or an address.
+    Integer(i64),
+    /// A double.
+    Double(f64),
+    /// A float.
+    Float(f32),
+    /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is taken back: a
+    /// function that keeps the address is not for this.
+    Text(String),
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Argument::Integer(number) => write!(f, "{number}"),
+            Argument::Double(number) => write!(f, "{number:?}"),
+            Argument::Float(number) => write!(f, "{number:?}f"),
+            Argument::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+/// What a function returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReturnType {
+    /// Nothing that is of interest.
+    Nothing,
+    /// A number or a bool.
+    Value(ValueType),
+    /// An address.
+    Pointer,
+}
+
+/// Call a function once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallRequest {
+    /// The function.
+    pub function: FunctionName,
+    /// At most 6 whole numbers, addresses or texts, and 8 floating-point numbers.
+    pub arguments: Vec<Argument>,
+    /// What it returns; an i64 when not said.
+    pub returns: Option<ReturnType>,
+    /// How long it is waited for. A call that takes longer is never broken off: it goes on.
+    pub wait_ms: u64,
+    /// Only this thread may do it.
+    pub thread: Option<i32>,
+}
+
+/// A change of code.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PatchRequest {
+    /// Every call of one function goes to another.
+    Replace {
+        /// The function.
+        function: FunctionName,
+        /// The other one, which takes and returns the same.
+        with: FunctionName,
+    },
+    /// A function is called whenever another one is entered, or returns.
+    InsertCall {
+        /// The function that is called. It must not throw exceptions.
+        function: FunctionName,
+        /// Constants.
+        arguments: Vec<Argument>,
+        /// In which function.
+        into: FunctionName,
+        /// Where.
+        place: InsertPlace,
+    },
+    /// Calls of a function are left out. Who uses its result finds what happens to be in the register.
+    RemoveCall {
+        /// The function.
+        function: FunctionName,
+        /// In which function; everywhere when not said.
+        within: Option<FunctionName>,
+    },
+    /// An argument of a function is another one, before its body runs.
+    SetArgument {
+        /// The function.
+        function: FunctionName,
+        /// The argument, from 0.
+        index: usize,
+        /// Its type, where the debug information does not say it. Without debug information the arguments before it are taken
+        /// to be of its kind (whole numbers and addresses, or floating-point numbers).
+        value_type: Option<ValueType>,
+        /// What it becomes.
+        value: Expression,
+    },
+}
+
+/// Where a call is inserted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InsertPlace {
+    /// Before the first instruction.
+    Entry,
+    /// Before each return instruction.
+    Return,
+}
+
+/// An action.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Call a function once.
+    Call(CallRequest),
+    /// Load a library, by its absolute path.
+    Load {
+        /// As the program sees it.
+        path: String,
+        /// As in [`CallRequest`].
+        wait_ms: u64,
+    },
+    /// Change code.
+    Patch(PatchRequest),
+    /// Bind all threads to CPUs.
+    Affinity {
+        /// As a list (`0-3,8`).
+        cpus: String,
+    },
+}
+
+/// Why an action is taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// A line each.
+    pub why: Vec<String>,
+    /// The rule that asks for it.
+    pub rule: Option<String>,
+}
+
+/// What came of an action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActionOutcome {
+    /// It is in force.
+    InForce,
+    /// The function has returned.
+    Returned {
+        /// The bits of the result.
+        word: u64,
+        /// As text.
+        result: String,
+    },
+    /// The function has not returned yet; the next look at the process tells.
+    Running,
+}
+
+/// What an action did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActionReceipt {
+    /// Its number in the journal.
+    pub change: u64,
+    /// As it is shown.
+    pub text: String,
+    /// What came of it.
+    pub outcome: ActionOutcome,
+    /// How.
+    pub mechanism: Mechanism,
+    /// For how long threads of the program were held: the longest hold.
+    pub hold_ns: u64,
+    /// When.
+    pub at: Instant,
+    /// From the first look to the last record.
+    pub duration_ns: u64,
+}
+
+impl Writer {
+    /// Takes an action.
+    pub fn act(&mut self, action: &Action, reason: Reason) -> Result<ActionReceipt, WriterError> {
+        match action {
+            Action::Affinity { cpus } => self.affinity(cpus, reason),
+            Action::Call(request) => self.call(request.clone(), reason),
+            Action::Load { path, wait_ms } => self.load(path, *wait_ms, reason),
+            Action::Patch(request) => self.patch(request, reason),
+        }
+    }
+
+    /// Takes anything but a value back.
+    pub(crate) fn take_back_action(
+        &mut self,
+        space: &AddressSpace,
+        change: u64,
+        deed: &Deed,
+        returned: Option<u64>,
+    ) -> Result<RevertOutcome, WriterError> {
+        match deed {
+            Deed::Affinity(affinity) => self.take_back_affinity(change, affinity),
+            Deed::Load(call) => self.unload(space, change, call, returned),
+            Deed::Patch(patch) => self.take_back_patch(space, change, patch),
+            Deed::Set(_) | Deed::Call(_) => {
+                let why = "neither a value nor a call is taken back like this".to_owned();
+                Ok(RevertOutcome::Failed(why))
+            }
+        }
+    }
+
+    /// Finds out what a crash left of anything but a value.
+    pub(crate) fn settle_action(
+        &mut self,
+        space: &AddressSpace,
+        known: &Change,
+        deed: &Deed,
+    ) -> Result<(), WriterError> {
+        match deed {
+            Deed::Affinity(affinity) => self.settle_affinity(known, affinity),
+            Deed::Call(call) | Deed::Load(call) => self.settle_call(known, call),
+            Deed::Patch(patch) => self.settle_patch(space, known, patch),
+            Deed::Set(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! A call as people write it: `flush("log", 1, 2.5, true)`. Text in, values out.
+
+use thiserror::Error;
+
+use super::{Argument, FunctionName};
+
+/// More arguments than any call can have.
+const ARGUMENTS_MAX: usize = 14;
+
+/// Why a text is no call.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{text}` is not a call: {why} (as in `f(1, 2.5, \"text\", true)`)")]
+pub struct TextError {
+    /// What was given.
+    pub text: String,
+    /// What is wrong.
+    pub why: String,
+}
+
+/// A function and what it is called with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Invocation {
+    /// The function.
+    pub function: FunctionName,
+    /// The arguments.
+    pub arguments: Vec<Argument>,
+}
+
+impl Invocation {
+    /// Reads a call; a name alone is a call without arguments.
+    pub fn parse(text: &str) -> Result<Invocation, TextError> {
+        let error = |why: String| TextError {
+            text: text.to_owned(),
+            why,
+        };
+        let trimmed = text.trim();
+        let (name, rest) = match trimmed.split_once('(') {
+            None => (trimmed, ""),
+            Some((name, rest)) => {
+                let rest = rest.strip_suffix(')');
+                (
+                    name,
+                    rest.ok_or_else(|| error("it does not end with `)`".to_owned()))?,
+                )
+            }
+        };
+        if name.trim().is_empty() || name.contains(char::is_whitespace) {
+            return Err(error("it has no name".to_owned()));
+        }
+        let parts = split(rest).ok_or_else(|| error("a text has no end".to_owned()))?;
+        if parts.len() > ARGUMENTS_MAX {
+            return Err(error(format!("it has more than {ARGUMENTS_MAX} arguments")));
+        }
+        let arguments = parts
+            .iter()
+            .map(|part| argument(part).ok_or_else(|| error(format!("`{part}` is no value"))));
+        Ok(Invocation {
+            function: FunctionName::from(name.trim()),
+            arguments: arguments.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// At the commas that are in no text.
+fn split(text: &str) -> Option<Vec<String>> {
+    let (mut parts, mut part) = (Vec::new(), String::new());
+    let mut characters = text.chars();
+    let mut in_text = false;
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => in_text = !in_text,
+            '\\' if in_text => {
+                part.push(character);
+                part.push(characters.next()?);
+                continue;
+            }
+            ',' if !in_text => {
+                parts.push(std::mem::take(&mut part).trim().to_owned());
+                continue;
+            }
+            _ => {}
+        }
+        part.push(character);
+    }
+    if in_text {
+        return None;
+    }
+    if !(parts.is_empty() && part.trim().is_empty()) {
+        parts.push(part.trim().to_owned());
+    }
+    Some(parts)
+}
+
+fn argument(text: &str) -> Option<Argument> {
+    if let Some(quoted) = text.strip_prefix('"') {
+        return unescape(quoted.strip_suffix('"')?).map(Argument::Text);
+    }
+    match text {
+        "true" => return Some(Argument::Integer(1)),
+        "false" | "NULL" | "nullptr" => return Some(Argument::Integer(0)),
+        _ => {}
+    }
+    if let Some(number) = integer(text) {
+        return Some(Argument::Integer(number));
+    }
+    if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '-' | '.')) {
+        return None;
+    }
+    match text.strip_suffix('f') {
+        Some(float) => float.parse().ok().map(Argument::Float),
+        None => text.parse().ok().map(Argument::Double),
+    }
+}
+
+/// Decimal or hexadecimal; up to the greatest u64, whose bits it then has.
+fn integer(text: &str) -> Option<i64> {
+    let (negative, digits) = text
+        .strip_prefix('-')
+        .map_or((false, text), |digits| (true, digits));
+    let number = match digits.strip_prefix("0x") {
+        Some(hex) => i128::from_str_radix(hex, 16).ok()?,
+        None if digits.starts_with(|c: char| c.is_ascii_digit()) => digits.parse().ok()?,
+        None => return None,
+    };
+    let number: i128 = if negative { -number } else { number };
+    let as_unsigned = |_| u64::try_from(number).map(u64::cast_signed);
+    i64::try_from(number).or_else(as_unsigned).ok()
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut plain = String::new();
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        plain.push(match character {
+            '\\' => match characters.next()? {
+                'n' => '\n',
+                't' => '\t',
+                '"' => '"',
+                '\\' => '\\',
+                _ => return None,
+            },
+            '"' | '\0' => return None,
+            other => other,
+        });
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn every_kind_of_argument_is_read() {
+        let call =
+            Invocation::parse(r#"libm:f(1, -2.5, 0.5f, "a, \"b\"\n", true, 0xffffffffffffffff, NULL)"#)
+                .unwrap();
+        assert_eq!(call.function.to_string(), "libm:f");
+        assert_eq!(
+            call.arguments,
+            [
+                Argument::Integer(1),
+                Argument::Double(-2.5),
+                Argument::Float(0.5),
+                Argument::Text("a, \"b\"\n".to_owned()),
+                Argument::Integer(1),
+                Argument::Integer(-1),
+                Argument::Integer(0),
+            ]
+        );
+        assert!(Invocation::parse("ns::f()").unwrap().arguments.is_empty());
+        assert_eq!(Invocation::parse("ns::f").unwrap().function.name, "ns::f");
+    }
+
+    #[test]
+    fn what_is_no_call_is_told() {
+        let error = |text| Invocation::parse(text).unwrap_err().why;
+        assert_eq!(error("f(1"), "it does not end with `)`");
+        assert_eq!(error("(1)"), "it has no name");
+        assert_eq!(error("f(x)"), "`x` is no value");
+        assert_eq!(error("f(1,)"), "`` is no value");
+        assert_eq!(error("f(\"a)"), "a text has no end");
+        assert_eq!(error("f(nan)"), "`nan` is no value");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "[a-f0-9x(),\"\\\\ .\u{e9}-]{0,40}") {
+            let _ = Invocation::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The words through which a function is called from other files, and whether all calls of it go through such.
+
+use super::ActionError;
+use super::function::{Context, Found};
+use crate::address::{Address, LinkAddress};
+use crate::arch::x86_64::code;
+use crate::image::slots::Stored;
+use crate::image::{Image, ImageError};
+use crate::module::{Module, ModuleError};
+
+/// A word through which a module's code calls a function.
+#[derive(Debug)]
+pub(super) struct Word<'a> {
+    pub(super) module: &'a Module,
+    pub(super) place: LinkAddress,
+    /// What it holds.
+    pub(super) holds: u64,
+    /// The dynamic linker fills it at the first call.
+    pub(super) is_unbound: bool,
+}
+
+/// The words through which a function is called, if all calls of it go through such.
+pub(super) fn words<'a>(context: &Context<'a>, found: &Found) -> Result<Option<Vec<Word<'a>>>, ActionError> {
+    let name = symbol_name(found);
+    let mut words = Vec::new();
+    for module in &context.space.modules {
+        let stored = module
+            .image
+            .stored(name)
+            .map_err(|source| image_error(module, source))?;
+        if stored.contains(&Stored::Data) {
+            return Ok(None);
+        }
+        words.extend(words_of(context, module, found)?);
+    }
+    let module = &found.module;
+    let pointed = module.image.is_pointed_to(found.function.address);
+    if words.is_empty() || pointed.map_err(|source| image_error(module, source))? {
+        return Ok(None);
+    }
+    let mut is_referred_to = false;
+    each_text(module, |start, bytes| {
+        is_referred_to |= code::mentions(start, bytes, found.address())
+    })?;
+    Ok((!is_referred_to).then_some(words))
+}
+
+/// The words of one module that lead to a function, or will once they are filled.
+pub(super) fn words_of<'a>(
+    context: &Context<'_>,
+    module: &'a Module,
+    found: &Found,
+) -> Result<Vec<Word<'a>>, ActionError> {
+    let mut words = Vec::new();
+    let stored = module.image.stored(symbol_name(found));
+    for stored in stored.map_err(|source| image_error(module, source))? {
+        let (place, may_be_unbound) = match stored {
+            Stored::Call(place) => (place, true),
+            Stored::Table(place) => (place, false),
+            Stored::Data => continue,
+        };
+        let holds = context.ground.word(module.address(place))?;
+        // Until the first call it leads to code of the module itself that has it filled.
+        let is_unbound = may_be_unbound && module.contains(Address(holds)) && holds != found.address().0;
+        if holds == found.address().0 || is_unbound {
+            words.push(Word {
+                module,
+                place,
+                holds,
+                is_unbound,
+            });
+        }
+    }
+    Ok(words)
+}
+
+/// Its name alone.
+pub(super) fn symbol_name(found: &Found) -> &str {
+    found
+        .function
+        .names
+        .first()
+        .map_or(found.name.as_str(), String::as_str)
+}
+
+/// All code of a module, from its file.
+pub(super) fn each_text(module: &Module, mut look: impl FnMut(Address, &[u8])) -> Result<(), ActionError> {
+    for segment in module.image.segments.iter().filter(|segment| segment.executable) {
+        let bytes = text(&module.image, segment.offset.0, segment.file_size);
+        let bytes = bytes.map_err(|error| image_error(module, ImageError::Io(error)))?;
+        look(module.address(segment.address), &bytes);
+    }
+    Ok(())
+}
+
+fn text(image: &Image, offset: u64, length: u64) -> std::io::Result<Vec<u8>> {
+    use std::os::unix::fs::FileExt;
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+    image.file().read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
+}
+
+pub(super) fn image_error(module: &Module, source: ImageError) -> ActionError {
+    ActionError::Module(ModuleError::Image {
+        path: module.path.clone(),
+        source,
+    })
+}

@@ -1,0 +1,322 @@
+//! Which thread of the program can do something for us, and what of the program that takes.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use super::ActionError;
+use crate::address::{Address, LoadBias};
+use crate::arena::Arena;
+use crate::image::Image;
+use crate::place::Ground;
+use crate::process::Process;
+use crate::ptrace::{self, HeldThread, PtraceError, Stopped};
+use crate::remote::{Gate, View, Worker};
+use crate::space::AddressSpace;
+use crate::symbol::{Symbol, SymbolKind};
+
+/// A thread that can be stopped at all is stopped within this, also where many others wait for a CPU.
+pub(super) const STOP_WAIT: Duration = Duration::from_secs(1);
+/// So often it is tried, with all let go in between.
+const STOP_TRIES: usize = 4;
+/// So long another thread, or the same a little later, is tried.
+pub(super) const TRY_WAIT: Duration = Duration::from_secs(2);
+const TRY_PAUSE: Duration = Duration::from_millis(1);
+
+/// Functions of the memory allocator, whoever provides it.
+const ALLOCATOR: [&str; 12] = [
+    "malloc",
+    "free",
+    "calloc",
+    "realloc",
+    "memalign",
+    "aligned_alloc",
+    "posix_memalign",
+    "valloc",
+    "pvalloc",
+    "malloc_trim",
+    "mallopt",
+    "malloc_usable_size",
+];
+
+/// What is needed to make the program do something; found once, as long as it loads nothing new.
+#[derive(Debug)]
+pub(crate) struct Machinery {
+    modules: Vec<(String, LoadBias)>,
+    pub(crate) gate: Gate,
+    /// Code in which a thread holds locks that a called function is likely to want.
+    pub(crate) delicate: Vec<(Range<u64>, &'static str)>,
+    /// The size of a thread's extended state, once it was needed.
+    pub(crate) extended_bytes: OnceLock<usize>,
+}
+
+impl Machinery {
+    /// The one known already, if it still holds.
+    pub(crate) fn of(
+        space: &AddressSpace,
+        known: &mut Option<Arc<Machinery>>,
+    ) -> Result<Arc<Machinery>, ActionError> {
+        let modules: Vec<_> = space
+            .modules
+            .iter()
+            .map(|module| (module.path.clone(), module.bias))
+            .collect();
+        if let Some(known) = known.as_ref().filter(|known| known.modules == modules) {
+            return Ok(Arc::clone(known));
+        }
+        let machinery = Arc::new(Machinery {
+            modules,
+            gate: Gate::find(space)?,
+            delicate: delicate(space),
+            extended_bytes: OnceLock::new(),
+        });
+        *known = Some(Arc::clone(&machinery));
+        Ok(machinery)
+    }
+
+    /// What keeps a thread from calling a function; none when nothing does that is checked.
+    pub(crate) fn keeps_from_calling(&self, view: &View, ground: &Ground) -> Option<String> {
+        if view.in_handler {
+            return Some(view.says("runs a signal handler"));
+        }
+        self.delicate
+            .iter()
+            .find(|(range, _)| view.is_executing(range, ground))
+            .map(|(_, what)| view.says(what))
+    }
+}
+
+fn delicate(space: &AddressSpace) -> Vec<(Range<u64>, &'static str)> {
+    let mut found = Vec::new();
+    for module in &space.modules {
+        let is_linker = module.file_name().starts_with("ld-linux") || module.file_name().starts_with("ld.so");
+        if is_linker {
+            let code = module.image.segments.iter().filter(|segment| segment.executable);
+            found.extend(code.map(|segment| {
+                let start = module.address(segment.address).0;
+                (start..start + segment.memory_size, "is in the dynamic linker")
+            }));
+        } else if let Some(groups) = allocator(&module.image) {
+            let bias = module.bias.0;
+            let range = |range: Range<u64>| range.start.wrapping_add(bias)..range.end.wrapping_add(bias);
+            found.extend(
+                groups
+                    .into_iter()
+                    .map(|group| (range(group), "is in the memory allocator")),
+            );
+        }
+    }
+    found
+}
+
+/// The code of the allocator: its functions, and what lies between them and the nearest exported functions of other purpose, for
+/// its inner functions have no symbols in a stripped file.
+fn allocator(image: &Image) -> Option<Vec<Range<u64>>> {
+    let is_code = |symbol: &Symbol| {
+        symbol.defined && matches!(symbol.kind, SymbolKind::Function | SymbolKind::IndirectFunction)
+    };
+    let mut table = image.dynamic_symbols().ok()?;
+    if table.named("malloc").all(|symbol| !is_code(&symbol)) {
+        table = image.static_symbols().ok()?;
+        table.named("malloc").find(is_code)?;
+    }
+    let mut functions: Vec<(u64, u64, bool)> = table
+        .iter()
+        .filter(is_code)
+        .map(|symbol| {
+            let name = symbol.name.trim_start_matches("__libc_");
+            (symbol.address.0, symbol.size, ALLOCATOR.contains(&name))
+        })
+        .collect();
+    functions.sort_unstable();
+    let mut groups: Vec<Range<u64>> = Vec::new();
+    for (index, (start, size, is_allocator)) in functions.iter().enumerate() {
+        if *is_allocator {
+            let before = functions[..index].iter().rev().find(|(_, _, own)| !own);
+            let after = functions[index..].iter().find(|(at, _, own)| !own && at > start);
+            let low = before.map_or(*start, |(at, size, _)| (at + size).min(*start));
+            let high = after.map_or(start + size, |(at, _, _)| *at);
+            groups.push(low..high);
+        }
+    }
+    groups.dedup();
+    Some(groups)
+}
+
+/// What holding one thread came to.
+#[derive(Debug)]
+pub(super) struct Worked {
+    pub(super) tid: i32,
+    pub(super) hold: Duration,
+}
+
+/// Holds one thread after the other until one suits, and lets it work. Called in a thread of its own ([`ptrace::apart`]).
+pub(super) fn with_thread(
+    process: &Process,
+    ground: &Ground,
+    gate: &Gate,
+    only: Option<i32>,
+    unsuitable: impl Fn(&View) -> Option<String>,
+    act: impl FnOnce(Worker<'_>) -> Result<(), ActionError>,
+) -> Result<Worked, ActionError> {
+    let pid = process.pid;
+    ptrace::refuse_traced(pid)?;
+    let began = Instant::now();
+    let mut act = Some(act);
+    // One that did not stop stays asked, and cannot be asked again, until this thread of ours ends.
+    let mut asked = Vec::new();
+    loop {
+        let mut why = "it has none".to_owned();
+        for tid in ptrace::threads(pid)? {
+            if only.is_some_and(|only| only != tid) || asked.contains(&tid) {
+                continue;
+            }
+            let since = Instant::now();
+            let mut thread = match HeldThread::stop(pid, tid, STOP_WAIT) {
+                Ok(thread) => thread,
+                Err(error @ (PtraceError::NotStopped { .. } | PtraceError::ThreadEnded { .. })) => {
+                    why = error.to_string();
+                    asked.push(tid);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let view = View::of(&thread, ground, gate)?;
+            if let Some(reason) = unsuitable(&view) {
+                why = reason;
+                continue;
+            }
+            match Worker::begin(&mut thread, ground, gate) {
+                Ok(worker) => match act.take() {
+                    Some(act) => act(worker)?,
+                    None => unreachable!("it is taken once, and then this returns"),
+                },
+                Err(ActionError::NoThread { why: reason, .. }) => {
+                    why = reason;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            drop(thread);
+            return Ok(Worked {
+                tid,
+                hold: since.elapsed(),
+            });
+        }
+        if began.elapsed() > TRY_WAIT {
+            let waited_ms = began.elapsed().as_millis();
+            return Err(ActionError::NoThread { pid, waited_ms, why });
+        }
+        std::thread::sleep(TRY_PAUSE);
+    }
+}
+
+/// Does `act` in a thread of our own, and again where a thread of the program did not stop in time.
+pub(super) fn insist<T: Send>(
+    act: impl Fn() -> Result<T, ActionError> + Send + Sync,
+) -> Result<T, ActionError> {
+    for _ in 1..STOP_TRIES {
+        match ptrace::apart(&act) {
+            Err(ActionError::Ptrace(PtraceError::NotStopped { .. })) => std::thread::sleep(TRY_PAUSE),
+            result => return result,
+        }
+    }
+    ptrace::apart(act)
+}
+
+/// Unmaps an arena once no thread is in it, or comes back to it.
+pub(super) fn unmap(
+    process: &Process,
+    ground: &Ground,
+    gate: &Gate,
+    arena: &Arena,
+) -> Result<Duration, ActionError> {
+    let range = arena.address.0..arena.address.0 + arena.size();
+    let began = Instant::now();
+    loop {
+        let mut stopped = Stopped::all(process, STOP_WAIT)?;
+        let why = match in_the_way(&stopped, ground, gate, &range)? {
+            Some(why) => why,
+            None => {
+                let worked = unmap_held(&mut stopped, ground, gate, arena);
+                let hold = stopped.held();
+                match worked {
+                    Ok(()) => return Ok(hold),
+                    Err(ActionError::NoThread { why, .. }) => why,
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        drop(stopped);
+        if began.elapsed() > TRY_WAIT {
+            return Err(ActionError::InTheWay {
+                waited_ms: began.elapsed().as_millis(),
+                why,
+            });
+        }
+        std::thread::sleep(TRY_PAUSE);
+    }
+}
+
+/// What keeps the code in `range` from being changed, among threads that are all held.
+pub(super) fn in_the_way(
+    stopped: &Stopped,
+    ground: &Ground,
+    gate: &Gate,
+    range: &Range<u64>,
+) -> Result<Option<String>, ActionError> {
+    for thread in stopped.threads() {
+        let view = View::of(thread, ground, gate)?;
+        if let Some(why) = view.is_in_the_way_of(range) {
+            return Ok(Some(why));
+        }
+    }
+    Ok(None)
+}
+
+fn unmap_held(stopped: &mut Stopped, ground: &Ground, gate: &Gate, arena: &Arena) -> Result<(), ActionError> {
+    let mut last = None;
+    for thread in stopped.threads_mut() {
+        match Worker::begin(thread, ground, gate) {
+            Ok(mut worker) => {
+                worker.unmap(arena)?;
+                return worker.end();
+            }
+            Err(error @ ActionError::NoThread { .. }) => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or(ActionError::NoThread {
+        pid: ground.pid(),
+        waited_ms: 0,
+        why: "it has none".to_owned(),
+    }))
+}
+
+/// An arena is still mapped: exactly as it was, and its head is there, or, after a crash in the first instant, nothing at all
+/// yet. Executable memory of no file that holds nothing, of this size at this place, is nobody else's.
+pub(super) fn is_ours(ground: &Ground, arena: &Arena) -> bool {
+    let Some(map) = ground.mapping(arena.address, arena.code_bytes) else {
+        return false;
+    };
+    let is_exact = map.start == arena.address && map.end.0 == arena.address.0 + arena.code_bytes;
+    let is_code = map.permissions.execute && !map.permissions.write && arena.is_in(ground.maps());
+    let mut found = vec![0; arena.code_bytes as usize];
+    let is_read = is_exact && is_code && ground.read(arena.address, &mut found).is_ok();
+    is_read && (found.starts_with(&arena.head()) || found.iter().all(|byte| *byte == 0))
+}
+
+/// Writes what an arena holds, page by page, while nobody uses it.
+pub(super) fn fill(
+    ground: &Ground,
+    arena: &Arena,
+    at: Address,
+    bytes: &[u8],
+    held: &HeldThread,
+) -> Result<(), ActionError> {
+    for (address, piece) in crate::remote::pages(at, bytes) {
+        let place = ground.own(arena, address, piece.len())?;
+        crate::write::commit_bytes(&place, None, piece, Some(held))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,551 @@
+//! The changes that wait for their sync points, and the taking back of such changes, which waits for the same points.
+//!
+//! What holds the program is behind [`Rendezvous`]; what is written, by [`write::commit`], is decided before anything is armed.
+//! Nothing here waits for the program, except taking back, within [`UNDO_WAIT`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::session::{Session, keep_newest};
+use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
+use crate::journal::{Change, Deed, Hold, RevertOutcome, Status};
+use crate::process::Pid;
+use crate::slot::Slot;
+use crate::space::AddressSpace;
+use crate::sync::{
+    ACTION_NS_MAX, ANSWER_NS_MAX, HoldRequest, MISSES_MAX, Passage, Progress, Rendezvous, Store, SyncPlace,
+    SyncPoint, Ticket,
+};
+use crate::value::Bytes;
+use crate::write::{self, WriteError};
+use crate::writer::{Announced, Attempt, Back, Hooks, Mechanism, Receipt, Returning, Undone, reverted};
+
+/// Changes that wait at once.
+const WAITING_MAX: usize = 256;
+/// How often a change is announced anew because the program had written the variable before the sync point was reached.
+const RENEWALS_MAX: u32 = 3;
+/// The longest time that a change may wait.
+const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long taking back waits for sync points, all together.
+const UNDO_WAIT: Duration = Duration::from_secs(5);
+/// How often it looks whether they were reached.
+const UNDO_LOOK: Duration = Duration::from_millis(1);
+
+/// What waits, and what can hold the program.
+pub(super) struct Waiting {
+    options: ServeOptions,
+    rendezvous: Option<Box<dyn Rendezvous>>,
+    sets: BTreeMap<u64, WaitingSet>,
+    finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    newest: u64,
+}
+
+/// A set that waits.
+struct WaitingSet {
+    command: ArmCommand,
+    announced: Announced,
+    armed: Armed,
+    until: Instant,
+    renewals: u32,
+}
+
+/// A write that waits.
+struct Armed {
+    point: SyncPoint,
+    slot: Arc<Slot>,
+    /// What is expected there, and what is to be there.
+    change: (Bytes, Bytes),
+    answer_ns_max: u64,
+    ticket: Ticket,
+    stores: bool,
+    written: Arc<Written>,
+}
+
+/// What the action has to say, once it was called.
+type Written = Mutex<Option<Result<Bytes, WriteError>>>;
+
+/// How a write that waited is over.
+enum Over {
+    /// It was carried out at the sync point.
+    There(Result<Bytes, WriteError>, Hold),
+    /// It was carried out, but the program had gone on: at which instant is not known.
+    Late(Hold),
+    /// It was not carried out.
+    Never(Hold),
+}
+
+impl Waiting {
+    pub(super) fn new(options: ServeOptions) -> Waiting {
+        Waiting {
+            options,
+            rendezvous: None,
+            sets: BTreeMap::new(),
+            finished: Vec::new(),
+            newest: 0,
+        }
+    }
+
+    fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
+        if self.rendezvous.is_none() {
+            let make = self.options.rendezvous;
+            let made = make.map_or_else(|| Err("no rule of this session asked for a place when it began, so it gave up the right to probe".to_owned()), |make| make());
+            self.rendezvous =
+                Some(made.map_err(|reason| refused(format!("cannot act at a sync point: {reason}")))?);
+        }
+        match &mut self.rendezvous {
+            Some(rendezvous) => Ok(rendezvous.as_mut()),
+            None => unreachable!("it was made above"),
+        }
+    }
+
+    fn arm(
+        &mut self,
+        point: SyncPoint,
+        slot: Arc<Slot>,
+        change: (Bytes, Bytes),
+        answer_ns_max: u64,
+    ) -> Result<Armed, Refusal> {
+        let hooks = self.options.hooks;
+        let mut armed = Armed {
+            point,
+            slot,
+            change,
+            answer_ns_max,
+            ticket: Ticket(0),
+            stores: true,
+            written: Arc::default(),
+        };
+        armed.arm(self.rendezvous()?, hooks).map_err(refused)?;
+        Ok(armed)
+    }
+
+    fn poll(&mut self, armed: &mut Armed) -> Option<Over> {
+        let hooks = self.options.hooks;
+        armed.poll(self.rendezvous().ok()?, hooks)
+    }
+
+    fn stop(&mut self, armed: &Armed) -> Over {
+        match self.rendezvous() {
+            Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket)),
+            Err(_) => armed.over(Progress::Missed(Passage::default())),
+        }
+    }
+}
+
+impl Armed {
+    /// The probe writes by itself where it can and the value is one that it stores in one piece; else a thread is held.
+    fn arm(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Result<(), String> {
+        let (expected, new) = self.change;
+        let width = new.as_slice().len() as u64;
+        // A probe cannot look whether a library is still where it was; the program itself is there as long as it runs.
+        let stays = self.slot.stays();
+        self.stores = self.stores && stays && rendezvous.store_refusal().is_none() && matches!(width, 1 | 8);
+        let store = self.stores.then(|| Store {
+            address: self.slot.location().address,
+            expected: expected.word(),
+            value: new.word(),
+            width,
+        });
+        let request = HoldRequest {
+            point: self.point.clone(),
+            answer_ns_max: self.answer_ns_max,
+            action_ns_max: ACTION_NS_MAX,
+            misses_max: MISSES_MAX,
+            store,
+        };
+        let (slot, written) = (Arc::clone(&self.slot), Arc::clone(&self.written));
+        let action = move |_: &_| {
+            let result = hooks.around(|| {
+                slot.check_again()?;
+                write::commit(&slot, expected, new)
+            });
+            *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        };
+        self.ticket = rendezvous.arm(&request, Box::new(action))?;
+        Ok(())
+    }
+
+    fn poll(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Option<Over> {
+        let progress = rendezvous.progress(self.ticket);
+        match progress {
+            Progress::Pending(_) => None,
+            // The page cannot be written by a probe (not resident, or shared until the first write): hold the thread instead.
+            Progress::Missed(_) if self.stores => {
+                self.stores = false;
+                match self.arm(rendezvous, hooks) {
+                    Ok(()) => None,
+                    Err(_) => Some(self.over(progress)),
+                }
+            }
+            progress => Some(self.over(progress)),
+        }
+    }
+
+    fn over(&self, progress: Progress) -> Over {
+        match progress {
+            Progress::Pending(passage) | Progress::Missed(passage) => {
+                Over::Never(Hold::at(Mechanism::Rendezvous, passage))
+            }
+            Progress::Late(passage) => Over::Late(Hold::at(Mechanism::Rendezvous, passage)),
+            Progress::Done(passage) => {
+                let hold = Hold::at(Mechanism::Rendezvous, passage);
+                let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
+                match written {
+                    Some(written) => Over::There(written, hold),
+                    // The action did not get as far as to write: it panicked.
+                    None => Over::Never(hold),
+                }
+            }
+            Progress::Stored {
+                found,
+                written,
+                passage,
+            } => {
+                let size = self.change.1.as_slice().len();
+                let found = Bytes::new(&found.to_le_bytes()[..size]).unwrap_or(self.change.0);
+                let result = match written {
+                    true => Ok(found),
+                    false => Err(WriteError::Unexpected {
+                        pid: self.slot.pid(),
+                        symbol: self.slot.location().symbol.clone(),
+                        found,
+                        expected: self.change.0,
+                    }),
+                };
+                Over::There(result, Hold::at(Mechanism::Store, passage))
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Announces a set and arms it. The answer is its ticket.
+    pub(super) fn arm(&mut self, command: ArmCommand) -> Result<u64, Refusal> {
+        if self.waiting.sets.len() >= WAITING_MAX {
+            return Err(refused(format!(
+                "{WAITING_MAX} changes wait for their sync points already"
+            )));
+        }
+        let result = self.arm_until(command, None, 0)?;
+        self.waiting.newest += 1;
+        let ticket = self.waiting.newest;
+        match result {
+            Ok(set) => drop(self.waiting.sets.insert(ticket, set)),
+            Err(receipt) => self.waiting.finished.push((ticket, Ok(receipt))),
+        }
+        Ok(ticket)
+    }
+
+    /// Until when it may wait is counted from now, unless it waited before. The inner error is a receipt: the value is there already.
+    fn arm_until(
+        &mut self,
+        command: ArmCommand,
+        until: Option<Instant>,
+        renewals: u32,
+    ) -> Result<Result<WaitingSet, Receipt>, Refusal> {
+        let pid = command.set.pid;
+        let (slot, request) = self.prepare(command.set.clone())?;
+        let point = self.point(pid, &command.at)?;
+        let announced = self
+            .writer(pid)?
+            .announce_set(&slot, request, Some(command.at.clone()))?;
+        if announced.change.is_none() {
+            let there = Ok(announced.new);
+            return Ok(Err(self.writer(pid)?.conclude(&announced, there, None)?));
+        }
+        let answer_ns_max = command.answer_ns_max.unwrap_or(ANSWER_NS_MAX);
+        let change = (announced.old, announced.new);
+        let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
+        match self.waiting.arm(point, Arc::new(slot), change, answer_ns_max) {
+            Ok(armed) => Ok(Ok(WaitingSet {
+                until: until.unwrap_or_else(|| Instant::now() + within),
+                command,
+                announced,
+                armed,
+                renewals,
+            })),
+            Err(refusal) => {
+                self.writer(pid)?.abandon(&announced, &refusal.message, None)?;
+                Err(refusal)
+            }
+        }
+    }
+
+    fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
+        let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
+        Ok(SyncPoint::resolve(&space, place)?)
+    }
+
+    /// What became of the sets that wait.
+    pub(super) fn collect(&mut self) -> Collected {
+        let tickets: Vec<u64> = self.waiting.sets.keys().copied().collect();
+        for ticket in tickets {
+            let Some(mut set) = self.waiting.sets.remove(&ticket) else {
+                continue;
+            };
+            let pid = set.command.set.pid;
+            let over = match self.waiting.poll(&mut set.armed) {
+                Some(over) => Some(over),
+                None if Instant::now() >= set.until || !pid.is_alive() => Some(self.waiting.stop(&set.armed)),
+                None => None,
+            };
+            match over {
+                None => drop(self.waiting.sets.insert(ticket, set)),
+                Some(over) => self.finish_set(ticket, set, over),
+            }
+        }
+        let mut finished = std::mem::take(&mut self.waiting.finished);
+        // The oldest go first; what does not fit is told next time.
+        finished.reverse();
+        let mut rest = finished.clone();
+        let omitted = keep_newest(&mut finished, REPLY_BYTES_MAX / 2);
+        rest.truncate(omitted);
+        rest.reverse();
+        finished.reverse();
+        self.waiting.finished = rest;
+        Collected {
+            left: self.waiting.sets.len() + self.waiting.finished.len(),
+            finished,
+        }
+    }
+
+    fn finish_set(&mut self, ticket: u64, set: WaitingSet, over: Over) {
+        let is_renewed = set.renewals < RENEWALS_MAX
+            && set.command.set.expect_old.is_none()
+            && matches!(&over, Over::There(Err(WriteError::Unexpected { .. }), _));
+        let (command, until, renewals) = (set.command.clone(), set.until, set.renewals + 1);
+        let mut result = self.conclude(set, over);
+        if is_renewed {
+            match self.arm_until(command, Some(until), renewals) {
+                Ok(Ok(again)) => {
+                    self.waiting.sets.insert(ticket, again);
+                    return;
+                }
+                Ok(Err(receipt)) => result = Ok(receipt),
+                Err(refusal) => result = Err(refusal),
+            }
+        }
+        self.waiting.finished.push((ticket, result));
+    }
+
+    /// Writes down what came of a set that waited.
+    fn conclude(&mut self, set: WaitingSet, over: Over) -> Result<Receipt, Refusal> {
+        let (pid, place) = (set.command.set.pid, &set.command.at);
+        let writer = self.writer(pid)?;
+        match over {
+            Over::There(written, hold) => Ok(writer.conclude(&set.announced, written, Some(hold))?),
+            Over::Late(hold) => {
+                let found = set.armed.slot.read().map_err(WriteError::from);
+                let receipt = writer.conclude(&set.announced, found, Some(hold))?;
+                let undone = receipt.change.map(|change| writer.undo(change));
+                let now = match undone {
+                    Some(Ok(undone)) if undone.outcome == RevertOutcome::Reverted => {
+                        "it was taken back".to_owned()
+                    }
+                    Some(Ok(undone)) => format!("it could not be taken back: {:?}", undone.outcome),
+                    Some(Err(error)) => format!("it could not be taken back: {error}"),
+                    None => "nothing was changed".to_owned(),
+                };
+                Err(refused(format!(
+                    "the program had to be let go from {place} while it was being written, so that the instant is not known; {now}"
+                )))
+            }
+            Over::Never(hold) => {
+                let why = not_reached(place, &hold.passage.unwrap_or_default());
+                writer.abandon(&set.announced, &why, Some(hold))?;
+                Err(refused(why))
+            }
+        }
+    }
+
+    /// A set is to wait no longer.
+    pub(super) fn disarm(&mut self, ticket: u64) {
+        if let Some(set) = self.waiting.sets.remove(&ticket) {
+            let over = self.waiting.stop(&set.armed);
+            let result = self.conclude(set, over);
+            self.waiting.finished.push((ticket, result));
+        }
+    }
+
+    pub(super) fn disarm_all(&mut self, of: impl Fn(Pid) -> bool) {
+        let is_it = |(ticket, set): (&u64, &WaitingSet)| of(set.command.set.pid).then_some(*ticket);
+        let tickets: Vec<u64> = self.waiting.sets.iter().filter_map(is_it).collect();
+        tickets.into_iter().for_each(|ticket| self.disarm(ticket));
+    }
+
+    /// Takes one change back: at its sync point, if it has one.
+    pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
+        let has_point = |known: &Change| known.intent.change == change && known.intent.deed.sync().is_some();
+        if !self.writer(pid)?.changes().iter().any(has_point) {
+            return Ok(self.writer(pid)?.undo(change)?);
+        }
+        let mut back = self.arm_undo(pid, change)?;
+        let over = self.wait_for(&mut back, Instant::now() + UNDO_WAIT);
+        self.conclude_undo(pid, back, over)
+    }
+
+    /// Takes back the changes in force that are wanted, newest first; those with a sync point there. One that cannot be taken back
+    /// does not keep the others from it, nor one process those of another.
+    pub(super) fn undo_all(
+        &mut self,
+        mut pids: Vec<Pid>,
+        wanted: &dyn Fn(Pid, &Change) -> bool,
+    ) -> BTreeMap<Pid, Result<Vec<Attempt>, Refusal>> {
+        let until = Instant::now() + UNDO_WAIT;
+        let mut tried = BTreeSet::new();
+        let mut done: BTreeMap<Pid, Vec<Attempt>> = BTreeMap::new();
+        let mut broken = BTreeMap::new();
+        while !pids.is_empty() {
+            let mut armed = Vec::new();
+            for pid in std::mem::take(&mut pids) {
+                match self.undo_plain_and_arm(pid, wanted, &mut tried) {
+                    Ok((attempts, next)) => {
+                        done.entry(pid).or_default().extend(attempts);
+                        armed.extend(next.map(|back| (pid, back)));
+                    }
+                    Err(refusal) => drop(broken.insert(pid, refusal)),
+                }
+            }
+            for (pid, mut back) in armed {
+                pids.push(pid);
+                let over = self.wait_for(&mut back, until);
+                let (change, symbol) = (back.returning.change, back.returning.set.symbol.clone());
+                let attempt = match self.conclude_undo(pid, back, over) {
+                    Ok(undone) => Attempt {
+                        change,
+                        result: Ok(undone),
+                    },
+                    Err(refusal) => failed(change, symbol, &refusal),
+                };
+                done.entry(pid).or_default().push(attempt);
+            }
+        }
+        let mut results: BTreeMap<_, _> = done
+            .into_iter()
+            .map(|(pid, attempts)| (pid, Ok(attempts)))
+            .collect();
+        results.extend(broken.into_iter().map(|(pid, refusal)| (pid, Err(refusal))));
+        results
+    }
+
+    /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet. What was done to the code
+    /// waits until all later changes were tried: a library must not go before the variables in it.
+    fn undo_plain_and_arm(
+        &mut self,
+        pid: Pid,
+        wanted: &dyn Fn(Pid, &Change) -> bool,
+        tried: &mut BTreeSet<(Pid, u64)>,
+    ) -> Result<(Vec<Attempt>, Option<ArmedUndo>), Refusal> {
+        let mut attempts = Vec::new();
+        loop {
+            let is_left = |change: &Change| {
+                change.status == Status::Applied
+                    && wanted(pid, change)
+                    && !tried.contains(&(pid, change.intent.change))
+            };
+            let has_point = |change: &Change| is_left(change) && change.intent.deed.sync().is_some();
+            let next = self.writer(pid)?.changes().into_iter().rev().find(has_point);
+            let at_once = |change: &Change| {
+                let is_newer = |next: &Change| change.intent.change > next.intent.change;
+                let may_go = matches!(change.intent.deed, Deed::Set(_)) || next.as_ref().is_none_or(is_newer);
+                is_left(change) && change.intent.deed.sync().is_none() && may_go
+            };
+            let gone = self.writer(pid)?.undo_all(at_once)?;
+            tried.extend(gone.iter().map(|attempt| (pid, attempt.change)));
+            attempts.extend(gone);
+            let Some(Change { intent, .. }) = next else {
+                return Ok((attempts, None));
+            };
+            let change = intent.change;
+            tried.insert((pid, change));
+            match self.arm_undo(pid, change) {
+                Ok(back) => return Ok((attempts, Some(back))),
+                Err(refusal) => attempts.push(failed(change, intent.deed.symbol().to_owned(), &refusal)),
+            }
+        }
+    }
+
+    fn arm_undo(&mut self, pid: Pid, change: u64) -> Result<ArmedUndo, Refusal> {
+        let Back {
+            space,
+            slot,
+            sync,
+            returning,
+        } = self.writer(pid)?.prepare_undo(change)?;
+        let values = (returning.set.new, returning.set.old);
+        let armed = SyncPoint::resolve(&space, &sync)
+            .map_err(Refusal::from)
+            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, ANSWER_NS_MAX));
+        match armed {
+            Ok(armed) => Ok(ArmedUndo { returning, armed }),
+            Err(refusal) => {
+                let outcome = RevertOutcome::Failed(refusal.message.clone());
+                self.writer(pid)?.conclude_undo(returning, outcome, None)?;
+                Err(refusal)
+            }
+        }
+    }
+
+    fn wait_for(&mut self, back: &mut ArmedUndo, until: Instant) -> Over {
+        loop {
+            match self.waiting.poll(&mut back.armed) {
+                Some(over) => return over,
+                None if Instant::now() >= until || !back.armed.slot.pid().is_alive() => {
+                    return self.waiting.stop(&back.armed);
+                }
+                None => std::thread::sleep(UNDO_LOOK),
+            }
+        }
+    }
+
+    fn conclude_undo(&mut self, pid: Pid, back: ArmedUndo, over: Over) -> Result<Undone, Refusal> {
+        let ArmedUndo { returning, armed } = back;
+        let (outcome, hold) = match over {
+            Over::There(written, hold) => (reverted(&returning.set, written), hold),
+            // At which instant is not known, but what is there can be read.
+            Over::Late(hold) => (
+                reverted(&returning.set, armed.slot.read().map_err(WriteError::from)),
+                hold,
+            ),
+            Over::Never(hold) => {
+                let why = not_reached(armed.point.place(), &hold.passage.unwrap_or_default());
+                (RevertOutcome::Failed(why), hold)
+            }
+        };
+        Ok(self.writer(pid)?.conclude_undo(returning, outcome, Some(hold))?)
+    }
+}
+
+fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
+    Attempt {
+        change,
+        result: Ok(Undone {
+            change,
+            symbol,
+            outcome: RevertOutcome::Failed(refusal.message.clone()),
+        }),
+    }
+}
+
+/// A change that is being taken back at its sync point.
+struct ArmedUndo {
+    returning: Returning,
+    armed: Armed,
+}
+
+fn refused(message: String) -> Refusal {
+    Refusal {
+        kind: RefusalKind::Refused,
+        message,
+    }
+}
+
+fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
+    match (passage.hits, passage.misses) {
+        (0, _) => format!("the program did not reach {place} in time: nothing was written"),
+        (hits, misses) => format!(
+            "the program reached {place} {hits} times, and {misses} times was held in vain: nothing was written"
+        ),
+    }
+}

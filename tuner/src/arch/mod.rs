@@ -1,0 +1,27 @@
+//! What depends on the machine: registers, how a system call is made and resumed, machine code. Nobody else knows an
+//! instruction set.
+//!
+//! x86-64 is complete. AArch64 has only what needs no machine code (looking, `set`, `get`, `affinity`, stopping threads);
+//! there the actions that need it are refused by name ([`Unsupported`]).
+use thiserror::Error;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod x86_64;
+
+/// Bytes below the stack pointer that belong to the function that runs.
+#[cfg(target_arch = "x86_64")]
+pub(crate) const RED_ZONE: u64 = 128;
+/// Bytes below the stack pointer that belong to the function that runs: none by the procedure call standard.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) const RED_ZONE: u64 = 0;
+
+/// An action that this machine's part does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error(
+    "{action} needs machine code for {}, which is not there yet: it works on x86-64 only",
+    std::env::consts::ARCH
+)]
+pub struct Unsupported {
+    /// What was asked for.
+    pub action: &'static str,
+}

@@ -1,0 +1,51 @@
+//! The code by which a thread calls a function for us and goes on, without us: entered by one change of its registers, it
+//! saves everything, calls, stores the result, restores everything and jumps back.
+
+use iced_x86::IcedError;
+use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::gpr64::*, registers::xmm::xmm0};
+
+use super::assemble::{Passed, call, restore, save};
+use crate::address::Address;
+
+/// Words of the data page: the stub has been entered, the result is there, the result as an integer and as a floating-point
+/// number. Texts follow.
+pub(crate) const ENTERED: u64 = 0;
+pub(crate) const DONE: u64 = 8;
+pub(crate) const INTEGER_RESULT: u64 = 16;
+pub(crate) const FLOAT_RESULT: u64 = 24;
+pub(crate) const DATA_BYTES: u64 = 32;
+
+/// A call from outside.
+#[derive(Debug)]
+pub(crate) struct Stub<'a> {
+    pub(crate) function: Address,
+    pub(crate) passed: &'a Passed,
+    /// The data page.
+    pub(crate) data: Address,
+    /// Where the thread goes on.
+    pub(crate) resume: Address,
+    /// The size of its extended state.
+    pub(crate) extended_bytes: usize,
+}
+
+impl Stub<'_> {
+    /// The code, to lie at `at`.
+    pub(crate) fn assemble(&self, at: Address) -> Result<Vec<u8>, IcedError> {
+        let mut a = CodeAssembler::new(64)?;
+        let mut resume = a.create_label();
+        save(&mut a, self.extended_bytes)?;
+        // The thread may have been in the middle of x87 code; a function may expect an empty stack there.
+        a.emms()?;
+        a.mov(r12, self.data.0)?;
+        a.mov(qword_ptr(r12 + ENTERED), 1)?;
+        call(&mut a, self.function, self.passed)?;
+        a.mov(qword_ptr(r12 + INTEGER_RESULT), rax)?;
+        a.movq(qword_ptr(r12 + FLOAT_RESULT), xmm0)?;
+        a.mov(qword_ptr(r12 + DONE), 1)?;
+        restore(&mut a)?;
+        a.jmp(qword_ptr(resume))?;
+        a.set_label(&mut resume)?;
+        a.dq(&[self.resume.0])?;
+        a.assemble(at.0)
+    }
+}

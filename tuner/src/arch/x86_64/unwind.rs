@@ -1,0 +1,193 @@
+//! The functions that a held thread is in, by the unwind tables of their files (.eh_frame).
+//!
+//! Words on a stack tell more than they should: what earlier calls left there lies within the frames of later ones. This tells
+//! exactly, or not at all: code without tables, or with rules that are expressions, ends it.
+
+use std::sync::OnceLock;
+
+use gimli::{
+    BaseAddresses, CfaRule, EhFrame, EhFrameHdr, EndianSlice, LittleEndian, Register, RegisterRule,
+    UnwindContext, UnwindSection, X86_64,
+};
+
+use crate::address::Address;
+use crate::module::Module;
+use crate::place::Ground;
+use crate::ptrace::RawRegisters;
+
+/// Deeper stacks are not followed to their end.
+const FRAMES_MAX: usize = 4_096;
+/// The registers that a function keeps for its caller, and the stack pointer, by their DWARF numbers.
+const KEPT: [Register; 7] = [
+    X86_64::RBX,
+    X86_64::RBP,
+    X86_64::RSP,
+    X86_64::R12,
+    X86_64::R13,
+    X86_64::R14,
+    X86_64::R15,
+];
+
+/// Where a thread will return to, innermost first.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) returns: Vec<u64>,
+    /// It runs a signal handler: it was not followed beyond.
+    pub(crate) in_handler: bool,
+}
+
+/// The unwind tables of all files of a process, read at the first need.
+#[derive(Debug, Default)]
+pub(crate) struct Unwinder {
+    modules: Vec<(Module, OnceLock<Option<Tables>>)>,
+}
+
+#[derive(Debug)]
+struct Tables {
+    index: Vec<u8>,
+    frames: Vec<u8>,
+    bases: BaseAddresses,
+}
+
+/// Registers of one frame.
+#[derive(Debug, Clone, Copy)]
+struct Frame {
+    instruction: u64,
+    kept: [u64; KEPT.len()],
+}
+
+enum Next {
+    Frame(Frame),
+    Handler,
+    End,
+}
+
+impl Unwinder {
+    pub(crate) fn new(modules: &[Module]) -> Unwinder {
+        Unwinder {
+            modules: modules
+                .iter()
+                .map(|module| (module.clone(), OnceLock::new()))
+                .collect(),
+        }
+    }
+
+    /// Follows the stack to its end; none where that is not possible.
+    pub(crate) fn trace(&self, registers: &RawRegisters, ground: &Ground) -> Option<Trace> {
+        let of = registers;
+        let mut frame = Frame {
+            instruction: of.rip,
+            kept: [of.rbx, of.rbp, of.rsp, of.r12, of.r13, of.r14, of.r15],
+        };
+        let mut trace = Trace::default();
+        let mut context = UnwindContext::new();
+        // A return address is behind its call: what holds there may be another function already.
+        let mut back = 0;
+        while trace.returns.len() < FRAMES_MAX {
+            match self.step(&frame, back, ground, &mut context)? {
+                Next::End => return Some(trace),
+                Next::Handler => {
+                    trace.in_handler = true;
+                    return Some(trace);
+                }
+                Next::Frame(next) => {
+                    trace.returns.push(next.instruction);
+                    frame = next;
+                    back = 1;
+                }
+            }
+        }
+        None
+    }
+
+    fn step(
+        &self,
+        frame: &Frame,
+        back: u64,
+        ground: &Ground,
+        context: &mut UnwindContext<usize>,
+    ) -> Option<Next> {
+        let at = frame.instruction.checked_sub(back)?;
+        let (module, tables) = self
+            .modules
+            .iter()
+            .find(|(module, _)| module.contains(Address(at)))?;
+        let tables = tables.get_or_init(|| Tables::read(module)).as_ref()?;
+        let link = at.wrapping_sub(module.bias.0);
+        let frames = tables.frames();
+        let index = EhFrameHdr::new(&tables.index, LittleEndian)
+            .parse(&tables.bases, 8)
+            .ok()?;
+        let entry = index
+            .table()?
+            .fde_for_address(&frames, &tables.bases, link, EhFrame::cie_from_offset)
+            .ok()?;
+        if entry.is_signal_trampoline() {
+            return Some(Next::Handler);
+        }
+        let row = entry
+            .unwind_info_for_address(&frames, &tables.bases, context, link)
+            .ok()?;
+        let CfaRule::RegisterAndOffset { register, offset } = row.cfa() else {
+            return None;
+        };
+        let of = |register: Register| {
+            KEPT.iter()
+                .position(|kept| *kept == register)
+                .map(|at| frame.kept[at])
+        };
+        let cfa = of(*register)?.wrapping_add_signed(*offset);
+        let value = |rule: RegisterRule<usize>, same: u64| match rule {
+            RegisterRule::Undefined | RegisterRule::SameValue => Some(same),
+            RegisterRule::Offset(offset) => ground.word(Address(cfa.wrapping_add_signed(offset))).ok(),
+            RegisterRule::ValOffset(offset) => Some(cfa.wrapping_add_signed(offset)),
+            RegisterRule::Register(register) => of(register),
+            _ => None,
+        };
+        let instruction = match row.register(X86_64::RA) {
+            Some(RegisterRule::Undefined) => return Some(Next::End),
+            rule => value(rule?, 0)?,
+        };
+        if instruction == 0 {
+            return Some(Next::End);
+        }
+        let mut kept = frame.kept;
+        for (at, register) in KEPT.into_iter().enumerate() {
+            kept[at] = match (register, row.register(register)) {
+                (X86_64::RSP, None | Some(RegisterRule::Undefined | RegisterRule::SameValue)) => cfa,
+                (_, None) => frame.kept[at],
+                (_, Some(rule)) => value(rule, frame.kept[at])?,
+            };
+        }
+        Some(Next::Frame(Frame { instruction, kept }))
+    }
+}
+
+impl Tables {
+    fn read(module: &Module) -> Option<Tables> {
+        let image = &module.image;
+        let place = |name: &str| {
+            image
+                .sections
+                .iter()
+                .find(|section| section.name == name)
+                .map(|found| found.address.0)
+        };
+        let bytes = |name: &str| image.section_bytes(name).ok();
+        let bases = BaseAddresses::default()
+            .set_eh_frame(place(".eh_frame")?)
+            .set_eh_frame_hdr(place(".eh_frame_hdr")?)
+            .set_text(place(".text")?);
+        Some(Tables {
+            index: bytes(".eh_frame_hdr")?,
+            frames: bytes(".eh_frame")?,
+            bases,
+        })
+    }
+
+    fn frames(&self) -> EhFrame<EndianSlice<'_, LittleEndian>> {
+        let mut frames = EhFrame::new(&self.frames, LittleEndian);
+        frames.set_address_size(8);
+        frames
+    }
+}

@@ -1,0 +1,157 @@
+//! Memory of our own in the program: a range of pages, mapped for one change and unmapped with it. Where it may lie, and how it
+//! is recognised; mapping is done in [`crate::remote`].
+//!
+//! The first page or pages hold code, mapped readable and executable, never writable: what lies there is written from outside.
+//! One more page holds data, where a change needs some.
+
+use serde::{Deserialize, Serialize};
+
+use crate::address::Address;
+use crate::maps::{Backing, Mapping};
+
+/// No change in one step goes beyond a page: the kernel copies page by page.
+pub(crate) const PAGE: u64 = 4096;
+/// At the begin of each: a name that stands in no program by chance.
+const MARK: &[u8; 16] = b"tuneagent\0arena1";
+/// The mark, and a number of its own. Code begins behind.
+pub(crate) const HEAD_BYTES: u64 = 32;
+/// A jump reaches 2 GiB; less, so that both ends of what it concerns are within reach.
+const REACH: u64 = (2 << 30) - (64 << 20);
+/// Left free on both sides, so that running off an end faults, and no mapping of the program grows together with ours.
+const GAP: u64 = 16 * PAGE;
+/// The heap grows upwards and stacks grow downwards: so much is left to them.
+const GROWTH: u64 = 1 << 30;
+/// The kernel maps nothing below for ordinary users.
+const LOWEST: u64 = 1 << 20;
+const HIGHEST: u64 = 0x7fff_ffff_f000;
+
+/// A range of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arena {
+    /// Where it begins.
+    pub address: Address,
+    /// Bytes for code.
+    pub code_bytes: u64,
+    /// Bytes for data, behind the code.
+    pub data_bytes: u64,
+    /// Stands in it, so that no other is taken for it.
+    pub number: u64,
+}
+
+impl Arena {
+    /// The best free place near `target`: one that code there can jump to.
+    pub(crate) fn find(maps: &[Mapping], target: Address, code: usize, with_data: bool) -> Option<Arena> {
+        let code_bytes = (HEAD_BYTES + code as u64).next_multiple_of(PAGE);
+        let data_bytes = if with_data { PAGE } else { 0 };
+        let size = code_bytes + data_bytes;
+        let distance = |at: &u64| at.abs_diff(target.0);
+        // Rather below: behind the program begins, sooner or later, its heap.
+        let by_place = |at: &u64| (distance(at) + size >= REACH, *at > target.0, distance(at));
+        let address = candidates(maps, target.0, size).min_by_key(by_place)?;
+        (distance(&address) + size < REACH).then(|| Arena {
+            address: Address(address),
+            code_bytes,
+            data_bytes,
+            number: crate::clock::monotonic_ns(),
+        })
+    }
+
+    /// All `length` bytes at `address` are in it.
+    pub(crate) fn contains(&self, address: Address, length: u64) -> bool {
+        let end = self.address.0 + self.size();
+        address >= self.address && address.checked_add(length).is_some_and(|last| last.0 <= end)
+    }
+
+    pub(crate) fn size(&self) -> u64 {
+        self.code_bytes + self.data_bytes
+    }
+
+    /// Where code may lie.
+    pub(crate) fn code(&self) -> Address {
+        Address(self.address.0 + HEAD_BYTES)
+    }
+
+    /// Where data lies.
+    pub(crate) fn data(&self) -> Address {
+        Address(self.address.0 + self.code_bytes)
+    }
+
+    /// What stands at its begin.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let mut head = MARK.to_vec();
+        head.extend(self.number.to_le_bytes());
+        head.resize(HEAD_BYTES as usize, 0);
+        head
+    }
+
+    /// Some mapping of the program could be it.
+    pub(crate) fn is_in(&self, maps: &[Mapping]) -> bool {
+        maps.iter().any(|map| {
+            map.start <= self.address && map.end > self.address && map.backing == Backing::Anonymous
+        })
+    }
+}
+
+/// The ends, nearest to `target`, of what is free.
+fn candidates(maps: &[Mapping], target: u64, size: u64) -> impl Iterator<Item = u64> {
+    let special = |map: &Mapping, name: &str| map.backing == Backing::Special(name.to_owned());
+    let starts = std::iter::once((LOWEST, false))
+        .chain(maps.iter().map(move |map| (map.end.0, special(map, "[heap]"))));
+    let ends = maps.iter().map(move |map| (map.start.0, special(map, "[stack]")));
+    let ends = ends.chain(std::iter::once((HIGHEST, false)));
+    starts
+        .zip(ends)
+        .filter_map(move |((start, after_heap), (end, before_stack))| {
+            let low = start
+                .checked_add(if after_heap { GROWTH } else { GAP })?
+                .next_multiple_of(PAGE);
+            let high = end
+                .min(HIGHEST)
+                .checked_sub(size + if before_stack { GROWTH } else { GAP })?
+                / PAGE
+                * PAGE;
+            (low <= high).then(|| target.clamp(low, high) / PAGE * PAGE)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::maps;
+
+    fn maps() -> Vec<Mapping> {
+        maps::parse(
+            "555555554000-555555560000 r-xp 00000000 08:01 5 /bin/app\n\
+             555555560000-555555600000 rw-p 00000000 00:00 0 [heap]\n\
+             7ffff7c00000-7ffff7e00000 r-xp 00000000 08:01 6 /lib/libc.so.6\n\
+             7ffff7e10000-7ffff7e20000 rw-p 00000000 00:00 0 \n\
+             7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0 [stack]\n",
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn it_lies_in_a_gap_within_reach_and_not_where_heap_or_stack_grow() {
+        for target in [0x5555_5555_5000, 0x7fff_f7d0_0000] {
+            let maps = maps();
+            let arena = Arena::find(&maps, Address(target), 100, true).unwrap();
+            assert_eq!(arena.size(), 2 * PAGE);
+            assert!(arena.address.0.abs_diff(target) < 2 << 30);
+            assert!(!arena.is_in(&maps));
+            let overlaps =
+                |map: &Mapping| map.start.0 < arena.address.0 + arena.size() && arena.address.0 < map.end.0;
+            assert!(!maps.iter().any(overlaps), "{arena:?}");
+        }
+        let arena = Arena::find(&maps(), Address(0x5555_5555_5000), 100, false).unwrap();
+        assert!(
+            arena.address.0 < 0x5555_5555_4000,
+            "below the program, not above its heap"
+        );
+    }
+
+    #[test]
+    fn nothing_free_within_reach_is_said() {
+        let full = maps::parse("100000-7ffffffff000 rw-p 00000000 00:00 0 \n").unwrap();
+        assert_eq!(Arena::find(&full, Address(0x5555_5555_5000), 100, false), None);
+    }
+}

@@ -1,0 +1,433 @@
+//! What an argument becomes: constants, the value that was passed, + − × ÷, min, max, clamp. Small enough to be compiled into
+//! the program.
+//!
+//! Text in, a tree out. What it means: whole-number parameters are computed in 64 bits and wrap, floating-point ones as f64.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::value::{Value, ValueType};
+
+/// Deeper ones are refused.
+const DEPTH_MAX: usize = 24;
+/// Longer ones are refused, too.
+const NODES_MAX: usize = 100;
+
+/// Why a text is no expression.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ExpressionError {
+    /// It ends too early, or something is too much.
+    #[error(
+        "`{text}` is not understood from character {at} on: numbers, `original`, + - * /, min max clamp and parentheses"
+    )]
+    Syntax {
+        /// All of it.
+        text: String,
+        /// Where, from 1.
+        at: usize,
+    },
+    /// Too large.
+    #[error(
+        "the expression is nested deeper than {DEPTH_MAX} or longer than {NODES_MAX} numbers and operators"
+    )]
+    TooLarge,
+    /// A number that the parameter cannot hold.
+    #[error("the parameter is {value_type}, and {number} is not a value of it")]
+    NotOfType {
+        /// The number.
+        number: String,
+        /// The parameter's type.
+        value_type: ValueType,
+    },
+}
+
+/// An operator of two values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operator {
+    /// +
+    Add,
+    /// −
+    Subtract,
+    /// ×
+    Multiply,
+    /// ÷; where a whole-number divisor is 0, the whole expression is `original`
+    Divide,
+    /// The lesser.
+    Min,
+    /// The greater.
+    Max,
+}
+
+/// What an argument becomes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expression {
+    /// A whole number.
+    Integer(i64),
+    /// Any other number.
+    Float(f64),
+    /// The value that was passed.
+    Original,
+    /// Two values.
+    Both(Operator, Box<Expression>, Box<Expression>),
+}
+
+impl Expression {
+    /// `min(original, 64KiB)`, `original * 2 + 1`, `clamp(original, 1, 8)`.
+    pub fn parse(text: &str) -> Result<Expression, ExpressionError> {
+        let mut parser = Parser {
+            text,
+            at: 0,
+            nodes: 0,
+        };
+        let expression = parser.sum(0)?;
+        match parser.peek() {
+            None => Ok(expression),
+            Some(_) => Err(parser.error()),
+        }
+    }
+
+    /// Checks that every number in it is one that a parameter of this type can hold.
+    pub fn check(&self, value_type: ValueType) -> Result<(), ExpressionError> {
+        self.measure(0, &mut 0)?;
+        self.check_numbers(value_type)
+    }
+
+    fn measure(&self, depth: usize, nodes: &mut usize) -> Result<(), ExpressionError> {
+        *nodes += 1;
+        if depth > DEPTH_MAX || *nodes > NODES_MAX {
+            return Err(ExpressionError::TooLarge);
+        }
+        match self {
+            Expression::Both(_, left, right) => {
+                left.measure(depth + 1, nodes)?;
+                right.measure(depth + 1, nodes)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_numbers(&self, value_type: ValueType) -> Result<(), ExpressionError> {
+        let number = match self {
+            Expression::Original => return Ok(()),
+            Expression::Both(_, left, right) => {
+                left.check_numbers(value_type)?;
+                return right.check_numbers(value_type);
+            }
+            Expression::Integer(number) => number.to_string(),
+            Expression::Float(number) => number.to_string(),
+        };
+        match Value::parse(&number, value_type) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(ExpressionError::NotOfType { number, value_type }),
+        }
+    }
+
+    /// Its value as a whole number, when `original` was passed; the same as the compiled code computes.
+    pub fn of_integer(&self, original: i64, signed: bool) -> i64 {
+        self.integer(original, signed).unwrap_or(original)
+    }
+
+    fn integer(&self, original: i64, signed: bool) -> Option<i64> {
+        let (operator, left, right) = match self {
+            Expression::Integer(number) => return Some(*number),
+            Expression::Float(number) => return Some(*number as i64),
+            Expression::Original => return Some(original),
+            Expression::Both(operator, left, right) => (operator, left, right),
+        };
+        let (left, right) = (left.integer(original, signed)?, right.integer(original, signed)?);
+        let less = match signed {
+            true => left < right,
+            false => left.cast_unsigned() < right.cast_unsigned(),
+        };
+        Some(match operator {
+            Operator::Add => left.wrapping_add(right),
+            Operator::Subtract => left.wrapping_sub(right),
+            Operator::Multiply => left.wrapping_mul(right),
+            Operator::Divide if right == 0 => return None,
+            Operator::Divide if signed => left.wrapping_div(right),
+            Operator::Divide => (left.cast_unsigned() / right.cast_unsigned()).cast_signed(),
+            Operator::Min if less => left,
+            Operator::Max if !less => left,
+            Operator::Min | Operator::Max => right,
+        })
+    }
+
+    /// Its value as a floating-point number; the same as the compiled code computes.
+    pub fn of_float(&self, original: f64) -> f64 {
+        let (operator, left, right) = match self {
+            Expression::Integer(number) => return *number as f64,
+            Expression::Float(number) => return *number,
+            Expression::Original => return original,
+            Expression::Both(operator, left, right) => {
+                (operator, left.of_float(original), right.of_float(original))
+            }
+        };
+        match operator {
+            Operator::Add => left + right,
+            Operator::Subtract => left - right,
+            Operator::Multiply => left * right,
+            Operator::Divide => left / right,
+            Operator::Min if left < right => left,
+            Operator::Max if left > right => left,
+            Operator::Min | Operator::Max => right,
+        }
+    }
+}
+
+impl fmt::Display for Expression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Expression::Integer(number) => write!(f, "{number}"),
+            Expression::Float(number) => write!(f, "{number:?}"),
+            Expression::Original => f.write_str("original"),
+            Expression::Both(operator, left, right) => match operator {
+                Operator::Add => write!(f, "({left} + {right})"),
+                Operator::Subtract => write!(f, "({left} - {right})"),
+                Operator::Multiply => write!(f, "({left} * {right})"),
+                Operator::Divide => write!(f, "({left} / {right})"),
+                Operator::Min => write!(f, "min({left}, {right})"),
+                Operator::Max => write!(f, "max({left}, {right})"),
+            },
+        }
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    at: usize,
+    nodes: usize,
+}
+
+impl Parser<'_> {
+    fn error(&self) -> ExpressionError {
+        ExpressionError::Syntax {
+            text: self.text.to_owned(),
+            at: self.text[..self.at].chars().count() + 1,
+        }
+    }
+
+    fn peek(&mut self) -> Option<char> {
+        let rest = &self.text[self.at..];
+        self.at += rest.len() - rest.trim_start().len();
+        self.text[self.at..].chars().next()
+    }
+
+    fn take(&mut self, wanted: char) -> bool {
+        let is_there = self.peek() == Some(wanted);
+        self.at += if is_there { wanted.len_utf8() } else { 0 };
+        is_there
+    }
+
+    fn expect(&mut self, wanted: char) -> Result<(), ExpressionError> {
+        if self.take(wanted) {
+            Ok(())
+        } else {
+            Err(self.error())
+        }
+    }
+
+    fn both(
+        &mut self,
+        operator: Operator,
+        left: Expression,
+        right: Expression,
+    ) -> Result<Expression, ExpressionError> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(ExpressionError::TooLarge);
+        }
+        Ok(Expression::Both(operator, Box::new(left), Box::new(right)))
+    }
+
+    fn sum(&mut self, depth: usize) -> Result<Expression, ExpressionError> {
+        if depth > DEPTH_MAX {
+            return Err(ExpressionError::TooLarge);
+        }
+        let mut left = self.product(depth)?;
+        loop {
+            let operator = match self.peek() {
+                Some('+') => Operator::Add,
+                Some('-') => Operator::Subtract,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            let right = self.product(depth)?;
+            left = self.both(operator, left, right)?;
+        }
+    }
+
+    fn product(&mut self, depth: usize) -> Result<Expression, ExpressionError> {
+        let mut left = self.factor(depth)?;
+        loop {
+            let operator = match self.peek() {
+                Some('*') => Operator::Multiply,
+                Some('/') => Operator::Divide,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            let right = self.factor(depth)?;
+            left = self.both(operator, left, right)?;
+        }
+    }
+
+    fn factor(&mut self, depth: usize) -> Result<Expression, ExpressionError> {
+        if self.take('(') {
+            let inner = self.sum(depth + 1)?;
+            self.expect(')')?;
+            return Ok(inner);
+        }
+        match self.peek() {
+            Some(first) if first.is_ascii_digit() || first == '-' => self.number(),
+            Some(first) if first.is_ascii_alphabetic() => self.word(depth),
+            _ => Err(self.error()),
+        }
+    }
+
+    fn word(&mut self, depth: usize) -> Result<Expression, ExpressionError> {
+        let rest = &self.text[self.at..];
+        let end = rest
+            .find(|c: char| !c.is_ascii_alphabetic())
+            .unwrap_or(rest.len());
+        let word = rest[..end].to_owned();
+        if word == "original" {
+            self.at += end;
+            return Ok(Expression::Original);
+        }
+        if !matches!(word.as_str(), "min" | "max" | "clamp") {
+            return Err(self.error());
+        }
+        self.at += end;
+        self.expect('(')?;
+        let first = self.sum(depth + 1)?;
+        self.expect(',')?;
+        let second = self.sum(depth + 1)?;
+        let expression = match word.as_str() {
+            "min" => self.both(Operator::Min, first, second)?,
+            "max" => self.both(Operator::Max, first, second)?,
+            _ => {
+                self.expect(',')?;
+                let greatest = self.sum(depth + 1)?;
+                let least = self.both(Operator::Max, first, second)?;
+                self.both(Operator::Min, least, greatest)?
+            }
+        };
+        self.expect(')')?;
+        Ok(expression)
+    }
+
+    fn number(&mut self) -> Result<Expression, ExpressionError> {
+        let rest = &self.text[self.at..];
+        let digits = rest.strip_prefix('-').unwrap_or(rest);
+        let is_part = |c: char| c.is_ascii_digit() || matches!(c, '.' | '_');
+        let end = digits.find(|c| !is_part(c)).unwrap_or(digits.len());
+        let length = rest.len() - digits.len() + end;
+        let text: String = rest[..length].chars().filter(|c| *c != '_').collect();
+        let unit = &rest[length..];
+        let (shift, unit_length) = match unit.get(..3) {
+            Some("KiB") => (10, 3),
+            Some("MiB") => (20, 3),
+            Some("GiB") => (30, 3),
+            _ => (0, 0),
+        };
+        let number = match text.parse::<i64>() {
+            Ok(number) => number.checked_mul(1 << shift).map(Expression::Integer),
+            Err(_) if shift == 0 => text.parse().ok().map(Expression::Float),
+            Err(_) => None,
+        };
+        let number = number.ok_or_else(|| self.error())?;
+        self.at += length + unit_length;
+        Ok(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn it_computes_what_it_says() {
+        let cases = [
+            ("7", 7),
+            ("original", 10),
+            ("original * 2 + 1", 21),
+            ("1 + 2 * 3 - -4", 11),
+            ("(1 + 2) * 3", 9),
+            ("min(original, 64KiB)", 10),
+            ("max(original, 64KiB)", 65_536),
+            ("clamp(original, 1, 8)", 8),
+            ("clamp(original, 12, 18)", 12),
+            ("original / 3", 3),
+            ("original / (original - 10)", 10),
+        ];
+        for (text, value) in cases {
+            assert_eq!(
+                Expression::parse(text).unwrap().of_integer(10, true),
+                value,
+                "{text}"
+            );
+        }
+        assert_eq!(Expression::parse("original / 4").unwrap().of_float(10.0), 2.5);
+        assert_eq!(Expression::parse("original").unwrap().of_integer(-1, false), -1);
+        assert_eq!(
+            Expression::parse("max(original, 1)")
+                .unwrap()
+                .of_integer(-1, false),
+            -1,
+            "unsigned: the greatest"
+        );
+    }
+
+    #[test]
+    fn a_mistake_is_shown_with_its_place() {
+        let error = Expression::parse("original + oops").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`original + oops` is not understood from character 12 on: numbers, `original`, + - * /, min max clamp and \
+             parentheses"
+        );
+        for text in ["", "1 +", "min(1)", "1 2", "(1", "9999999999999999999GiB"] {
+            assert!(Expression::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(Expression::parse(&"(".repeat(99)), Err(ExpressionError::TooLarge));
+        assert_eq!(
+            Expression::parse(&"1+".repeat(999)),
+            Err(ExpressionError::TooLarge)
+        );
+    }
+
+    #[test]
+    fn a_number_that_the_parameter_cannot_hold_is_refused() {
+        let check = |text, of| {
+            Expression::parse(text)
+                .unwrap()
+                .check(of)
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(check("min(original, 255)", ValueType::U8), Ok(()));
+        assert_eq!(
+            check("min(original, 256)", ValueType::U8),
+            Err("the parameter is u8, and 256 is not a value of it".to_owned())
+        );
+        assert!(check("original * 0.5", ValueType::I32).is_err());
+        assert!(check("original * 0.5", ValueType::F64).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_parser_panic(text in "[0-9a-z+*/(), .\u{e9}KiB-]{0,40}") {
+            let _ = Expression::parse(&text);
+        }
+
+        #[test]
+        fn what_is_printed_is_read_back(left in 0i64..1000, right in 0i64..1000) {
+            let text = format!("min(original, {left}) * {right} - 1");
+            let once = Expression::parse(&text).unwrap();
+            prop_assert_eq!(Expression::parse(&once.to_string()).unwrap(), once);
+        }
+    }
+}

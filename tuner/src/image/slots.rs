@@ -1,0 +1,75 @@
+//! The words through which a file's code calls functions of others: what the dynamic linker fills for a name.
+
+use object::LittleEndian as LE;
+use object::elf;
+
+use super::{Image, ImageError};
+use crate::address::LinkAddress;
+
+/// How the address of a function is stored in a file's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// In the table through which code calls: the dynamic linker may fill it at the first call only.
+    Call(LinkAddress),
+    /// In the table of addresses.
+    Table(LinkAddress),
+    /// In data of the program: a pointer, as in a table of functions.
+    Data,
+}
+
+impl Image {
+    /// Every place where the address of the dynamic symbol `name` is stored at start.
+    pub(crate) fn stored(&self, name: &str) -> Result<Vec<Stored>, ImageError> {
+        let indices: Vec<u32> = self.dynamic_symbols()?.indices_of(name).collect();
+        if indices.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found = Vec::new();
+        self.each_relocation(|kind, symbol, place, _| {
+            if indices.contains(&symbol) {
+                found.extend(match kind {
+                    elf::R_X86_64_JUMP_SLOT => Some(Stored::Call(place)),
+                    elf::R_X86_64_GLOB_DAT => Some(Stored::Table(place)),
+                    elf::R_X86_64_64 => Some(Stored::Data),
+                    _ => None,
+                });
+            }
+        })?;
+        Ok(found)
+    }
+
+    /// The file's own data holds this address of its own: a pointer to a function, as in a table of functions.
+    pub(crate) fn is_pointed_to(&self, address: LinkAddress) -> Result<bool, ImageError> {
+        let mut found = false;
+        self.each_relocation(|kind, _, _, addend| {
+            found |= kind == elf::R_X86_64_RELATIVE && addend.cast_unsigned() == address.0;
+        })?;
+        Ok(found)
+    }
+
+    fn each_relocation(
+        &self,
+        mut look: impl FnMut(elf::RelocationType, u32, LinkAddress, i64),
+    ) -> Result<(), ImageError> {
+        let tables = self
+            .sections
+            .iter()
+            .filter(|section| section.kind == elf::SHT_RELA && section.allocated);
+        for section in tables {
+            let count = (section.size as usize) / size_of::<elf::Rela64<LE>>();
+            let entries: Vec<elf::Rela64<LE>> =
+                self.reader().table(section.offset, count, "a relocation table")?;
+            for entry in entries {
+                let info = entry.r_info.get(LE);
+                let kind = elf::RelocationType(info as u32);
+                look(
+                    kind,
+                    (info >> 32) as u32,
+                    LinkAddress(entry.r_offset.get(LE)),
+                    entry.r_addend.get(LE),
+                );
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,271 @@
+//! What a change does, as the journal keeps it: enough to find out after a crash what was done, and to take it back.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::action::ReturnType;
+use crate::address::{Address, LinkAddress};
+use crate::arena::Arena;
+use crate::image::BuildId;
+use crate::sync::SyncPlace;
+use crate::value::{Bytes, Value, ValueType};
+use crate::variable::Chain;
+
+/// What a change does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case", remote = "Self")]
+pub enum Deed {
+    /// A variable gets a value.
+    Set(Assignment),
+    /// A function is called once.
+    Call(Call),
+    /// A library is loaded.
+    Load(Call),
+    /// Code, or the tables through which functions are called, are changed.
+    Patch(Patch),
+    /// Threads are bound to CPUs.
+    Affinity(Affinity),
+}
+
+/// A variable and its value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Assignment {
+    /// The file that holds the variable.
+    pub module: String,
+    /// Its identity.
+    pub build_id: Option<BuildId>,
+    /// The variable.
+    pub symbol: String,
+    /// Where the linker placed it; of a chain the first pointer.
+    pub link_address: LinkAddress,
+    /// Where it is.
+    pub address: Address,
+    /// The pointers that led there, if it is no fixed place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chain: Option<Chain>,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub value_type: ValueType,
+    /// What it held.
+    pub old: Bytes,
+    /// What it is to hold.
+    pub new: Bytes,
+    /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncPlace>,
+}
+
+/// A call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// As it is shown: `f(1, 2.5)`, or the path of a library.
+    pub symbol: String,
+    /// The file that holds the function.
+    pub module: String,
+    /// Where the function is.
+    pub address: Address,
+    /// What it returns.
+    pub returns: ReturnType,
+    /// The memory that is mapped for it.
+    pub arena: Arena,
+}
+
+/// A change of code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Patch {
+    /// As it is shown: `replace a with b`.
+    pub symbol: String,
+    /// The bytes that are changed, in this order.
+    pub sites: Vec<Site>,
+    /// The memory that is mapped for it.
+    pub arena: Option<Arena>,
+    /// The files whose code is now called: they must stay loaded.
+    pub uses: Vec<String>,
+    /// A function that runs as a copy, from where and how many bytes: changes in it would have no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub covers: Option<(Address, u64)>,
+}
+
+/// Bytes that are changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Site {
+    /// The file that they belong to.
+    pub module: String,
+    /// Its identity.
+    pub build_id: Option<BuildId>,
+    /// Code, or else a word of a table.
+    pub is_code: bool,
+    /// Where the linker placed them.
+    pub link_address: LinkAddress,
+    /// Where they are.
+    pub address: Address,
+    /// What they were, by the file (a word of a table: by the memory).
+    pub old: HexBytes,
+    /// What they are to be.
+    pub new: HexBytes,
+}
+
+/// Threads and their CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Affinity {
+    /// As it is shown: `affinity`.
+    pub symbol: String,
+    /// The CPUs, as a list (`0-3,8`).
+    pub cpus: String,
+    /// What every thread had, the first thread first. Those that start later have what their creator has.
+    pub threads: Vec<ThreadCpus>,
+}
+
+/// A thread and its CPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadCpus {
+    /// Its number.
+    pub tid: i32,
+    /// As a list.
+    pub cpus: String,
+}
+
+impl Deed {
+    /// What it is about, in a word or two.
+    pub fn symbol(&self) -> &str {
+        match self {
+            Deed::Set(set) => &set.symbol,
+            Deed::Call(call) | Deed::Load(call) => &call.symbol,
+            Deed::Patch(patch) => &patch.symbol,
+            Deed::Affinity(affinity) => &affinity.symbol,
+        }
+    }
+
+    /// The sync point at which it is to take effect.
+    pub fn sync(&self) -> Option<&SyncPlace> {
+        match self {
+            Deed::Set(set) => set.sync.as_ref(),
+            Deed::Call(_) | Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+        }
+    }
+
+    /// The memory that it mapped in the program.
+    pub fn arena(&self) -> Option<&Arena> {
+        match self {
+            Deed::Call(call) | Deed::Load(call) => Some(&call.arena),
+            Deed::Patch(patch) => patch.arena.as_ref(),
+            Deed::Set(_) | Deed::Affinity(_) => None,
+        }
+    }
+
+    /// Both change the same bytes, or the same thing of all threads.
+    pub fn overlaps(&self, other: &Deed) -> bool {
+        if let (Deed::Affinity(_), Deed::Affinity(_)) = (self, other) {
+            return true;
+        }
+        let (ours, theirs) = (self.bytes(), other.bytes());
+        ours.iter()
+            .any(|(start, end)| theirs.iter().any(|(from, to)| start < to && from < end))
+    }
+
+    fn bytes(&self) -> Vec<(u64, u64)> {
+        let range = |address: Address, length: usize| (address.0, address.0 + length as u64);
+        match self {
+            Deed::Set(set) => vec![range(set.address, set.new.as_slice().len())],
+            Deed::Patch(patch) => {
+                let sites = patch.sites.iter();
+                sites.map(|site| range(site.address, site.new.0.len())).collect()
+            }
+            Deed::Call(_) | Deed::Load(_) | Deed::Affinity(_) => Vec::new(),
+        }
+    }
+}
+
+impl Serialize for Deed {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Deed::serialize(self, serializer)
+    }
+}
+
+/// Journals from when there was nothing but `set` do not name the action.
+impl<'de> Deserialize<'de> for Deed {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Deed, D::Error> {
+        #[derive(Deserialize)]
+        enum NoAction {}
+
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Named(#[serde(with = "Deed")] Deed),
+            Unnamed {
+                action: Option<NoAction>,
+                #[serde(flatten)]
+                set: Assignment,
+            },
+        }
+
+        Ok(match Written::deserialize(deserializer)? {
+            Written::Named(deed) => deed,
+            Written::Unnamed { action: None, set } => Deed::Set(set),
+            Written::Unnamed {
+                action: Some(none), ..
+            } => match none {},
+        })
+    }
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Deed::Set(set) => {
+                let show = |bytes| {
+                    Value::from_bytes(set.value_type, bytes)
+                        .map_or_else(|_| "?".into(), |value| value.to_string())
+                };
+                write!(f, "{} {} -> {}", set.symbol, show(set.old), show(set.new))
+            }
+            Deed::Call(call) => write!(f, "call {}", call.symbol),
+            Deed::Load(call) => write!(f, "load {}", call.symbol),
+            Deed::Patch(patch) => f.write_str(&patch.symbol),
+            Deed::Affinity(affinity) => write!(
+                f,
+                "CPUs of {} threads {} -> {}",
+                affinity.threads.len(),
+                affinity.threads.first().map_or("?", |thread| &thread.cpus),
+                affinity.cpus
+            ),
+        }
+    }
+}
+
+/// Any number of bytes; hexadecimal digits as text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HexBytes(pub Vec<u8>);
+
+impl fmt::Display for HexBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for HexBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HexBytes({self})")
+    }
+}
+
+impl Serialize for HexBytes {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HexBytes {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<HexBytes, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let digit = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = text.as_bytes().chunks(2).map(digit).collect();
+        match bytes {
+            Some(bytes) if text.len().is_multiple_of(2) => Ok(HexBytes(bytes)),
+            _ => Err(serde::de::Error::custom(format!(
+                "`{text}` is not bytes in hexadecimal"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Bytes that the code actions change, each validated as what it is: the only thing besides a [`crate::slot::Slot`] that
+//! [`crate::write`] accepts.
+//!
+//! A place knows its kind by how it was made: code of a module, a word of a module's table of addresses, memory that we mapped
+//! ourselves, the dead part of a stopped thread's stack. There is no way to make one of any other bytes.
+
+use std::fs::File;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::address::{Address, LinkAddress};
+use crate::arena::{Arena, PAGE};
+use crate::maps::{Backing, Mapping};
+use crate::memory::{self, MemoryError};
+use crate::module::Module;
+use crate::process::{Pid, ProcessError};
+use crate::slot;
+use crate::space::{SpaceError, read_maps};
+
+/// The dead part of a stack that may be used lies no farther below the live one.
+const STACK_REACH: u64 = 64 << 10;
+
+/// Why bytes are no such place.
+#[derive(Debug, Error)]
+pub enum PlaceError {
+    /// The process cannot be looked into.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// Its mappings cannot be read.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// Its memory cannot be read.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The file is not loaded there any more.
+    #[error("{path} is no longer loaded where it was in process {pid}")]
+    ModuleGone {
+        /// The process.
+        pid: Pid,
+        /// The file.
+        path: String,
+    },
+    /// The bytes are of another kind.
+    #[error("{what} at {address} of process {pid} cannot be changed: {why}")]
+    NotOfThisKind {
+        /// The process.
+        pid: Pid,
+        /// What was to be there.
+        what: String,
+        /// Where.
+        address: Address,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+/// The memory of a process with all that is needed to validate places in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Ground {
+    pid: Pid,
+    handle: Arc<File>,
+    may_override: bool,
+    maps: Arc<Vec<Mapping>>,
+}
+
+/// Bytes that may be changed.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pid: Pid,
+    handle: Arc<File>,
+    may_override: bool,
+    what: String,
+    address: Address,
+    length: usize,
+}
+
+impl Ground {
+    /// Opens the memory, then reads the mappings: an exec in between makes the handle useless, never the check.
+    pub(crate) fn open(pid: Pid) -> Result<Ground, PlaceError> {
+        let (handle, may_override) = slot::open_for_code(pid)?;
+        let maps = Arc::new(read_maps(pid)?);
+        let handle = Arc::new(handle);
+        Ok(Ground {
+            pid,
+            handle,
+            may_override,
+            maps,
+        })
+    }
+
+    /// Reads the mappings anew.
+    pub(crate) fn refresh(&mut self) -> Result<(), PlaceError> {
+        self.maps = Arc::new(read_maps(self.pid)?);
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// As [`Place::may_override`].
+    pub(crate) fn may_override(&self) -> bool {
+        self.may_override
+    }
+
+    pub(crate) fn maps(&self) -> &[Mapping] {
+        &self.maps
+    }
+
+    /// The mapping that holds all `length` bytes at `address`.
+    pub(crate) fn mapping(&self, address: Address, length: u64) -> Option<&Mapping> {
+        self.maps.iter().find(|map| map.contains(address, length))
+    }
+
+    pub(crate) fn read(&self, address: Address, bytes: &mut [u8]) -> Result<(), MemoryError> {
+        memory::read(&self.handle, self.pid, address, bytes)
+    }
+
+    pub(crate) fn word(&self, address: Address) -> Result<u64, MemoryError> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Code of a module: in an executable, read-only segment of its file and mapped so, within a page.
+    pub(crate) fn code(
+        &self,
+        module: &Module,
+        link: LinkAddress,
+        length: usize,
+        what: &str,
+    ) -> Result<Place, PlaceError> {
+        let address = module.address(link);
+        let segment = module.image.segment_at(link, length as u64);
+        let in_file = segment.is_some_and(|segment| segment.executable && !segment.writable);
+        let in_memory = |map: &Mapping| {
+            let may = map.permissions;
+            may.execute && !may.write && !may.shared && map.shows(module.device, module.inode)
+        };
+        let why = match self.mapping(address, length as u64) {
+            _ if !in_file => Some("the file has no read-only code there"),
+            Some(map) if in_memory(map) => None,
+            _ => Some("it is not mapped as code of that file, for this process alone"),
+        };
+        let why = why.or((address.0 % PAGE + length as u64 > PAGE).then_some("it lies in two pages"));
+        self.of_module(module, address, length, what, why)
+    }
+
+    /// A word of a module's table of addresses, which the dynamic linker fills.
+    pub(crate) fn table(&self, module: &Module, link: LinkAddress, what: &str) -> Result<Place, PlaceError> {
+        let address = module.address(link);
+        let writable = module
+            .image
+            .segment_at(link, 8)
+            .is_some_and(|segment| segment.writable);
+        let in_memory =
+            |map: &Mapping| !map.permissions.shared && !map.permissions.execute && map.permissions.read;
+        let why = match self.mapping(address, 8) {
+            _ if !writable => Some("the file has no data there"),
+            _ if !address.is_aligned(8) => Some("it is not aligned"),
+            Some(map) if in_memory(map) => None,
+            _ => Some("it is not mapped as data"),
+        };
+        self.of_module(module, address, 8, what, why)
+    }
+
+    fn of_module(
+        &self,
+        module: &Module,
+        address: Address,
+        length: usize,
+        what: &str,
+        why: Option<&'static str>,
+    ) -> Result<Place, PlaceError> {
+        if !module.is_still_in(&self.maps) || !self.has_build_id(module)? {
+            return Err(PlaceError::ModuleGone {
+                pid: self.pid,
+                path: module.path.clone(),
+            });
+        }
+        self.place(address, length, what, why)
+    }
+
+    /// The file's identity must also be what is in memory.
+    fn has_build_id(&self, module: &Module) -> Result<bool, MemoryError> {
+        let Some((place, length)) = module.image.build_id_place() else {
+            return Ok(true);
+        };
+        let mut loaded = vec![0; length];
+        self.read(module.address(place), &mut loaded)?;
+        let loaded: String = loaded.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(module.build_id().is_some_and(|id| id.to_string() == loaded))
+    }
+
+    /// Memory that we have mapped.
+    pub(crate) fn own(&self, arena: &Arena, address: Address, length: usize) -> Result<Place, PlaceError> {
+        let inside = arena.contains(address, length as u64);
+        let anonymous = |map: &Mapping| map.backing == Backing::Anonymous && !map.permissions.shared;
+        let mapped = self.mapping(address, length as u64).is_some_and(anonymous);
+        let why = (!inside || !mapped).then_some("it is not mapped as memory of our own");
+        self.place(address, length, "memory of our own", why)
+    }
+
+    /// The dead part of the stack of a thread that is held: below its stack pointer and what may be in use below that.
+    pub(crate) fn stack(
+        &self,
+        stack_pointer: Address,
+        address: Address,
+        length: usize,
+    ) -> Result<Place, PlaceError> {
+        let top = address.0.checked_add(length as u64);
+        let dead = top.is_some_and(|top| top <= stack_pointer.0.saturating_sub(crate::arch::RED_ZONE))
+            && address.0 >= stack_pointer.0.saturating_sub(STACK_REACH);
+        let writable = |map: &Mapping| map.permissions.write && !map.permissions.shared;
+        let why = match self.mapping(stack_pointer, 1) {
+            _ if !dead => Some("it is in use"),
+            Some(map) if writable(map) && (map.contains(address, length as u64) || is_main_stack(map)) => {
+                None
+            }
+            _ => Some("it is not on the stack"),
+        };
+        self.place(address, length, "the stack", why)
+    }
+
+    fn place(
+        &self,
+        address: Address,
+        length: usize,
+        what: &str,
+        why: Option<&'static str>,
+    ) -> Result<Place, PlaceError> {
+        match why {
+            Some(why) => Err(PlaceError::NotOfThisKind {
+                pid: self.pid,
+                what: what.to_owned(),
+                address,
+                why,
+            }),
+            None => Ok(Place {
+                pid: self.pid,
+                handle: Arc::clone(&self.handle),
+                may_override: self.may_override,
+                what: what.to_owned(),
+                address,
+                length,
+            }),
+        }
+    }
+}
+
+/// The first thread's stack grows as it is used.
+pub(crate) fn is_main_stack(map: &Mapping) -> bool {
+    map.backing == Backing::Special("[stack]".to_owned())
+}
+
+impl Place {
+    pub(crate) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
+    pub(crate) fn address(&self) -> Address {
+        self.address
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn handle(&self) -> &File {
+        &self.handle
+    }
+
+    /// The handle may write what is mapped read-only. Else a held thread is needed for that.
+    pub(crate) fn may_override(&self) -> bool {
+        self.may_override
+    }
+
+    /// What it holds now.
+    pub(crate) fn read(&self) -> Result<Vec<u8>, MemoryError> {
+        let mut bytes = vec![0; self.length];
+        memory::read(&self.handle, self.pid, self.address, &mut bytes)?;
+        Ok(bytes)
+    }
+}

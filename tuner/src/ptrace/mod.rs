@@ -1,0 +1,405 @@
+//! Stopping threads of another process, and letting them go again.
+//!
+//! PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent, no instruction is written, and a thread that sleeps in a system
+//! call goes on sleeping in it afterwards. A signal that arrives meanwhile is passed on.
+//!
+//! Every path lets go: [`HeldThread`] and [`Stopped`] do when they are dropped, and the kernel does for the threads held by a
+//! thread of ours that ends, however it ends. A thread that does not stop in time (uninterruptible sleep, vfork) keeps our
+//! request pending; to be rid of that too, hold in a thread of one's own that ends afterwards ([`apart`]).
+//!
+//! The kernel takes requests only from the thread that seized: neither type leaves its thread.
+
+mod sys;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::marker::PhantomData;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+pub(crate) use sys::RawRegisters;
+
+use crate::process::{Pid, Process, ProcessError};
+use sys::Event;
+
+/// More threads than any program is run with: listing them goes on until none is new.
+const THREADS_MAX: usize = 65_536;
+/// Looks without a pause, for a thread that runs stops within microseconds.
+const LOOKS_AT_ONCE: u32 = 200;
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Why threads were not stopped. None is held then.
+#[derive(Debug, Error)]
+pub enum PtraceError {
+    /// The process cannot be looked into.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// Somebody debugs it.
+    #[error(
+        "process {pid} is being debugged by process {tracer} (gdb, strace): only one can stop its threads"
+    )]
+    Traced {
+        /// The process.
+        pid: Pid,
+        /// The debugger.
+        tracer: i32,
+    },
+    /// The kernel does not let us.
+    #[error(
+        "not permitted to stop the threads of process {pid}: only its owner may, where the kernel's Yama scope allows it, \
+         and root with CAP_SYS_PTRACE"
+    )]
+    NotPermitted {
+        /// The process.
+        pid: Pid,
+    },
+    /// A thread did not stop in time.
+    #[error("thread {tid} of process {pid} (state {state}) did not stop within {} ms: let go", .waited.as_millis())]
+    NotStopped {
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: i32,
+        /// Its state, as ps shows it.
+        state: char,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The thread is gone.
+    #[error("thread {tid} of process {pid} has ended")]
+    ThreadEnded {
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: i32,
+    },
+    /// Too many threads.
+    #[error("process {pid} has more than {THREADS_MAX} threads")]
+    TooManyThreads {
+        /// The process.
+        pid: Pid,
+    },
+    /// Something else.
+    #[error("cannot {what} thread {tid} of process {pid}: {source}")]
+    Io {
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: i32,
+        /// What was asked.
+        what: &'static str,
+        /// What went wrong.
+        source: io::Error,
+    },
+}
+
+/// How a thread stands while it is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Stopped.
+    Stopped,
+    /// Stopped, as part of a process that a signal has stopped.
+    StoppedBySignal,
+    /// On its way.
+    Running,
+    /// Gone.
+    Ended,
+}
+
+/// One thread, stopped. Let go when dropped.
+#[derive(Debug)]
+pub struct HeldThread {
+    pid: Pid,
+    tid: i32,
+    state: State,
+    // The kernel knows only the thread that seized.
+    _stays_here: PhantomData<*const ()>,
+}
+
+impl HeldThread {
+    /// Stops one thread within `wait`.
+    pub fn stop(pid: Pid, tid: i32, wait: Duration) -> Result<HeldThread, PtraceError> {
+        let mut thread = HeldThread::ask(pid, tid)?;
+        thread.await_stop(Instant::now(), wait)?;
+        Ok(thread)
+    }
+
+    /// Seizes it and asks it to stop.
+    fn ask(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
+        sys::seize(tid).map_err(|source| seize_error(pid, tid, source))?;
+        let thread = HeldThread {
+            pid,
+            tid,
+            state: State::Running,
+            _stays_here: PhantomData,
+        };
+        sys::interrupt(tid).map_err(|source| thread.error("interrupt", source))?;
+        Ok(thread)
+    }
+
+    /// Its number.
+    pub fn tid(&self) -> i32 {
+        self.tid
+    }
+
+    /// A signal has stopped the whole process (SIGSTOP, Ctrl-Z): it executes nothing until SIGCONT.
+    pub fn is_stopped_by_signal(&self) -> bool {
+        self.state == State::StoppedBySignal
+    }
+
+    pub(crate) fn registers(&self) -> Result<RawRegisters, PtraceError> {
+        sys::registers(self.tid).map_err(|source| self.error("read the registers of", source))
+    }
+
+    pub(crate) fn set_registers(&self, registers: &RawRegisters) -> Result<(), PtraceError> {
+        sys::set_registers(self.tid, registers).map_err(|source| self.error("set the registers of", source))
+    }
+
+    /// The floating-point and vector state, in the standard format of XSAVE.
+    pub(crate) fn extended_state(&self) -> Result<Vec<u8>, PtraceError> {
+        sys::extended_state(self.tid).map_err(|source| self.error("read the vector registers of", source))
+    }
+
+    pub(crate) fn signal_mask(&self) -> Result<u64, PtraceError> {
+        sys::signal_mask(self.tid).map_err(|source| self.error("read the signal mask of", source))
+    }
+
+    pub(crate) fn set_signal_mask(&self, mask: u64) -> Result<(), PtraceError> {
+        sys::set_signal_mask(self.tid, mask).map_err(|source| self.error("set the signal mask of", source))
+    }
+
+    /// Stores a word, whatever the page protection says.
+    pub(crate) fn store(&self, address: u64, word: u64) -> io::Result<()> {
+        sys::store(self.tid, address, word)
+    }
+
+    /// Where it announces restartable sequences; none too where the kernel (before 5.13) does not tell.
+    pub(crate) fn rseq_place(&self) -> Option<u64> {
+        sys::rseq_place(self.tid).ok().flatten()
+    }
+
+    /// Lets it run to the next begin or end of a system call.
+    pub(crate) fn run_to_system_call(&mut self, wait: Duration) -> Result<(), PtraceError> {
+        let began = Instant::now();
+        let mut signal = 0;
+        loop {
+            sys::go_to_system_call(self.tid, signal).map_err(|source| self.error("resume", source))?;
+            self.state = State::Running;
+            let event = self.next_event(began, wait)?;
+            self.state = State::Stopped;
+            match event {
+                Event::SystemCall => return Ok(()),
+                Event::Signal(number) => signal = number,
+                Event::Interrupted | Event::GroupStop | Event::Other | Event::Ended => signal = 0,
+            }
+        }
+    }
+
+    /// Asks a running one to stop again.
+    fn await_stop(&mut self, began: Instant, wait: Duration) -> Result<(), PtraceError> {
+        loop {
+            let signal = match self.next_event(began, wait)? {
+                Event::Interrupted => {
+                    self.state = State::Stopped;
+                    return Ok(());
+                }
+                Event::GroupStop => {
+                    self.state = State::StoppedBySignal;
+                    return Ok(());
+                }
+                Event::Signal(signal) => signal,
+                Event::SystemCall | Event::Other | Event::Ended => 0,
+            };
+            sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))?;
+        }
+    }
+
+    fn next_event(&mut self, began: Instant, wait: Duration) -> Result<Event, PtraceError> {
+        let (pid, tid) = (self.pid, self.tid);
+        let mut looks = 0;
+        loop {
+            match sys::poll(tid) {
+                Ok(Some(Event::Ended)) => {
+                    self.state = State::Ended;
+                    return Err(PtraceError::ThreadEnded { pid, tid });
+                }
+                Ok(Some(event)) => return Ok(event),
+                Ok(None) if began.elapsed() > wait => {
+                    let state = thread_state(pid, tid).unwrap_or('?');
+                    return Err(PtraceError::NotStopped {
+                        pid,
+                        tid,
+                        state,
+                        waited: wait,
+                    });
+                }
+                Ok(None) => looks += 1,
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                    self.state = State::Ended;
+                    return Err(PtraceError::ThreadEnded { pid, tid });
+                }
+                Err(source) => return Err(self.error("wait for", source)),
+            }
+            if looks < LOOKS_AT_ONCE {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn error(&self, what: &'static str, source: io::Error) -> PtraceError {
+        let (pid, tid) = (self.pid, self.tid);
+        match source.raw_os_error() {
+            Some(libc::ESRCH) => PtraceError::ThreadEnded { pid, tid },
+            _ => PtraceError::Io {
+                pid,
+                tid,
+                what,
+                source,
+            },
+        }
+    }
+}
+
+impl Drop for HeldThread {
+    fn drop(&mut self) {
+        // One that is under way cannot be let go of; the kernel does when this thread of ours ends.
+        if matches!(self.state, State::Stopped | State::StoppedBySignal) {
+            let _ = sys::detach(self.tid);
+        }
+    }
+}
+
+/// All threads of a process, stopped. Let go when dropped.
+#[derive(Debug)]
+pub struct Stopped {
+    threads: Vec<HeldThread>,
+    since: Instant,
+}
+
+impl Stopped {
+    /// Stops all threads within `wait`, those too that are started meanwhile.
+    pub fn all(process: &Process, wait: Duration) -> Result<Stopped, PtraceError> {
+        let pid = process.pid;
+        refuse_traced(pid)?;
+        let since = Instant::now();
+        let mut held: BTreeMap<i32, HeldThread> = BTreeMap::new();
+        let mut ended: BTreeSet<i32> = BTreeSet::new();
+        // A thread that is stopped starts no other: when a listing brings nothing new, all are held.
+        loop {
+            let listed = threads(pid)?;
+            let new: Vec<i32> = listed
+                .into_iter()
+                .filter(|tid| !held.contains_key(tid) && !ended.contains(tid))
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            if held.len() + new.len() > THREADS_MAX {
+                return Err(PtraceError::TooManyThreads { pid });
+            }
+            for tid in &new {
+                match HeldThread::ask(pid, *tid) {
+                    Ok(thread) => _ = held.insert(*tid, thread),
+                    Err(PtraceError::ThreadEnded { .. }) => _ = ended.insert(*tid),
+                    Err(error) => return Err(error),
+                }
+            }
+            for tid in new {
+                let Some(thread) = held.get_mut(&tid) else {
+                    continue;
+                };
+                match thread.await_stop(since, wait) {
+                    Ok(()) => {}
+                    Err(PtraceError::ThreadEnded { .. }) => {
+                        held.remove(&tid);
+                        ended.insert(tid);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if held.is_empty() || !process.is_alive() {
+            return Err(ProcessError::Ended { pid }.into());
+        }
+        Ok(Stopped {
+            threads: held.into_values().collect(),
+            since,
+        })
+    }
+
+    /// The threads.
+    pub fn threads(&self) -> &[HeldThread] {
+        &self.threads
+    }
+
+    pub(crate) fn threads_mut(&mut self) -> &mut [HeldThread] {
+        &mut self.threads
+    }
+
+    /// For how long the first of them has been held.
+    pub fn held(&self) -> Duration {
+        self.since.elapsed()
+    }
+}
+
+/// Runs `act` in a thread of its own and waits for it: what it seized and could not let go of, the kernel lets go of when that
+/// thread ends.
+pub fn apart<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+    let result = std::thread::scope(|scope| scope.spawn(act).join());
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The threads of a process, the first one first.
+pub fn threads(pid: Pid) -> Result<Vec<i32>, PtraceError> {
+    let path = pid.proc_path("task");
+    let entries = fs::read_dir(&path).map_err(|source| pid.io_error(&path, source))?;
+    let number = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+    let mut found: Vec<i32> = entries.filter_map(number).collect();
+    found.sort_by_key(|tid| (*tid != pid.number, *tid));
+    Ok(found)
+}
+
+/// Says who debugs the process, if somebody does.
+pub(crate) fn refuse_traced(pid: Pid) -> Result<(), PtraceError> {
+    match pid.tracer()? {
+        Some(tracer) => Err(PtraceError::Traced { pid, tracer }),
+        None => Ok(()),
+    }
+}
+
+/// The letter of a thread's state.
+fn thread_state(pid: Pid, tid: i32) -> Option<char> {
+    let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/stat"))).ok()?;
+    text.rsplit_once(") ")?.1.chars().next()
+}
+
+fn thread_tracer(pid: Pid, tid: i32) -> Option<i32> {
+    let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/status"))).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("TracerPid:"))?;
+    line.trim().parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// The kernel says EPERM for a zombie, for a thread that somebody traces, and where it does not permit it.
+fn seize_error(pid: Pid, tid: i32, source: io::Error) -> PtraceError {
+    let has_ended = |state| matches!(state, 'Z' | 'X' | 'x');
+    match (
+        source.raw_os_error(),
+        thread_state(pid, tid),
+        thread_tracer(pid, tid),
+    ) {
+        (Some(libc::ESRCH), _, _) | (_, None, _) => PtraceError::ThreadEnded { pid, tid },
+        (_, Some(state), _) if has_ended(state) => PtraceError::ThreadEnded { pid, tid },
+        (Some(libc::EPERM), _, Some(tracer)) => PtraceError::Traced { pid, tracer },
+        (Some(libc::EPERM), _, None) => PtraceError::NotPermitted { pid },
+        _ => PtraceError::Io {
+            pid,
+            tid,
+            what: "seize",
+            source,
+        },
+    }
+}

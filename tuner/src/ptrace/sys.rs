@@ -1,0 +1,195 @@
+//! ptrace(2) and waitpid(2), one function for each request that is used. The only unsafe code of this folder.
+#![expect(unsafe_code, reason = "no safe crate in the tree offers ptrace")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::{null_mut, without_provenance_mut};
+
+use libc::{c_int, c_uint, c_void, pid_t};
+
+/// The general registers of a thread, as the kernel gives them.
+pub(crate) type RawRegisters = libc::user_regs_struct;
+
+/// The set of the general registers, and that of all states that XSAVE knows (include/uapi/linux/elf.h).
+const NT_PRSTATUS: usize = 1;
+const NT_X86_XSTATE: usize = 0x202;
+/// No extended state is larger: 11 KiB with tile registers.
+const EXTENDED_BYTES_MAX: usize = 64 << 10;
+/// The kernel's own signal set, not glibc's.
+const SIGNAL_SET_BYTES: usize = 8;
+const PTRACE_GETSIGMASK: c_uint = 0x420a;
+const PTRACE_SETSIGMASK: c_uint = 0x420b;
+const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
+
+/// What a traced thread reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Event {
+    /// It stopped because it was asked to.
+    Interrupted,
+    /// It is part of a process that a signal has stopped.
+    GroupStop,
+    /// It is about to receive this signal.
+    Signal(c_int),
+    /// It begins or ends a system call.
+    SystemCall,
+    /// It stopped for an event of another kind (exec).
+    Other,
+    /// It is gone.
+    Ended,
+}
+
+/// Where a thread announces restartable sequences.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct RseqConfiguration {
+    pointer: u64,
+    size: u32,
+    signature: u32,
+    flags: u32,
+    padding: u32,
+}
+
+fn request(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<()> {
+    // SAFETY: every caller in this file passes, where the kernel reads or writes through `data`, a pointer to a
+    // live object of the size that the request states; other requests take numbers there.
+    match unsafe { libc::ptrace(request as _, tid, address, data) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+fn number(value: usize) -> *mut c_void {
+    without_provenance_mut(value)
+}
+
+/// Begins to trace without stopping; system-call stops will be told from signals.
+pub(super) fn seize(tid: pid_t) -> io::Result<()> {
+    let options = usize::try_from(libc::PTRACE_O_TRACESYSGOOD).unwrap_or_default();
+    request(libc::PTRACE_SEIZE, tid, null_mut(), number(options))
+}
+
+/// Asks it to stop.
+pub(super) fn interrupt(tid: pid_t) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, null_mut(), null_mut())
+}
+
+/// Lets it run on, with `signal` (0 for none).
+pub(super) fn go_on(tid: pid_t, signal: c_int) -> io::Result<()> {
+    request(
+        libc::PTRACE_CONT,
+        tid,
+        null_mut(),
+        number(signal.unsigned_abs() as usize),
+    )
+}
+
+/// Lets it run to the begin or the end of a system call.
+pub(super) fn go_to_system_call(tid: pid_t, signal: c_int) -> io::Result<()> {
+    request(
+        libc::PTRACE_SYSCALL,
+        tid,
+        null_mut(),
+        number(signal.unsigned_abs() as usize),
+    )
+}
+
+/// Ends tracing; it runs on.
+pub(super) fn detach(tid: pid_t) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, null_mut(), null_mut())
+}
+
+/// Its registers.
+pub(super) fn registers(tid: pid_t) -> io::Result<RawRegisters> {
+    let mut registers = MaybeUninit::<RawRegisters>::zeroed();
+    let mut part = libc::iovec {
+        iov_base: registers.as_mut_ptr().cast(),
+        iov_len: size_of::<RawRegisters>(),
+    };
+    let part: *mut libc::iovec = &raw mut part;
+    request(libc::PTRACE_GETREGSET, tid, number(NT_PRSTATUS), part.cast())?;
+    // SAFETY: a struct of plain numbers; all bytes were zeroed above.
+    Ok(unsafe { registers.assume_init() })
+}
+
+/// Sets its registers.
+pub(super) fn set_registers(tid: pid_t, registers: &RawRegisters) -> io::Result<()> {
+    let mut copy = *registers;
+    let mut part = libc::iovec {
+        iov_base: (&raw mut copy).cast(),
+        iov_len: size_of::<RawRegisters>(),
+    };
+    let part: *mut libc::iovec = &raw mut part;
+    request(libc::PTRACE_SETREGSET, tid, number(NT_PRSTATUS), part.cast())
+}
+
+/// Its floating-point and vector state in the standard format of XSAVE.
+pub(super) fn extended_state(tid: pid_t) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0u8; EXTENDED_BYTES_MAX];
+    let mut part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let place: *mut libc::iovec = &raw mut part;
+    request(libc::PTRACE_GETREGSET, tid, number(NT_X86_XSTATE), place.cast())?;
+    bytes.truncate(part.iov_len);
+    Ok(bytes)
+}
+
+/// The signals that it blocks.
+pub(super) fn signal_mask(tid: pid_t) -> io::Result<u64> {
+    let mut mask = 0u64;
+    let place: *mut u64 = &raw mut mask;
+    request(PTRACE_GETSIGMASK, tid, number(SIGNAL_SET_BYTES), place.cast())?;
+    Ok(mask)
+}
+
+/// Sets the signals that it blocks.
+pub(super) fn set_signal_mask(tid: pid_t, mask: u64) -> io::Result<()> {
+    let mut mask = mask;
+    let place: *mut u64 = &raw mut mask;
+    request(PTRACE_SETSIGMASK, tid, number(SIGNAL_SET_BYTES), place.cast())
+}
+
+/// Where it announces restartable sequences; none when it has not registered such a place.
+pub(super) fn rseq_place(tid: pid_t) -> io::Result<Option<u64>> {
+    let mut found = RseqConfiguration::default();
+    let place: *mut RseqConfiguration = &raw mut found;
+    request(
+        PTRACE_GET_RSEQ_CONFIGURATION,
+        tid,
+        number(size_of::<RseqConfiguration>()),
+        place.cast(),
+    )?;
+    Ok((found.pointer != 0).then_some(found.pointer))
+}
+
+/// Stores a word, whatever the page protection says. Called by [`crate::write`] alone.
+pub(super) fn store(tid: pid_t, address: u64, word: u64) -> io::Result<()> {
+    let (address, word) = (address as usize, word as usize);
+    request(libc::PTRACE_POKEDATA, tid, number(address), number(word))
+}
+
+/// What it has reported since the last look; does not wait.
+pub(super) fn poll(tid: pid_t) -> io::Result<Option<Event>> {
+    let mut status: c_int = 0;
+    // SAFETY: `status` is a live integer.
+    match unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL | libc::WNOHANG) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        _ => Ok(Some(event(status))),
+    }
+}
+
+fn event(status: c_int) -> Event {
+    if !libc::WIFSTOPPED(status) {
+        return Event::Ended;
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        0 if signal == libc::SIGTRAP | 0x80 => Event::SystemCall,
+        0 => Event::Signal(signal),
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Event::Interrupted,
+        libc::PTRACE_EVENT_STOP => Event::GroupStop,
+        _ => Event::Other,
+    }
+}

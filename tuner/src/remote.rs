@@ -1,0 +1,478 @@
+//! System calls made by a thread of the program for us: mapping and unmapping memory of our own.
+//!
+//! A held thread is sent, by one change of its registers, through `syscall; ret` in the C library's code, over a stack that
+//! would give it back to itself ([`crate::arch::x86_64::frame`]). Then we put its registers back. So whenever we die, the
+//! thread goes on where it was.
+
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::action::ActionError;
+use crate::address::{Address, LinkAddress};
+use crate::arch::x86_64::unwind::{Trace, Unwinder};
+use crate::arch::x86_64::{self as arch, Sleep, frame};
+use crate::arena::{Arena, PAGE};
+use crate::place::{Ground, is_main_stack};
+use crate::process::Pid;
+use crate::ptrace::{HeldThread, RawRegisters};
+use crate::space::AddressSpace;
+use crate::write;
+
+/// What a stub or a system call needs of a thread's stack, and the function that is called a little: less is no place to work.
+const STACK_ROOM: u64 = 64 << 10;
+/// A system call of ours takes microseconds; a machine under load may be late.
+const SYSTEM_CALL_WAIT: Duration = Duration::from_secs(2);
+/// Code is searched for the two instructions in files up to this size together.
+const SEARCHED_BYTES_MAX: u64 = 256 << 20;
+const MAP_FIXED_NOREPLACE: i32 = 0x10_0000;
+
+/// The instructions of the program by which it makes a system call for us.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    system_call: Address,
+    signal_return: Address,
+    /// All places to which signal handlers return.
+    pub(crate) signal_returns: Vec<Address>,
+    unwinder: Unwinder,
+}
+
+impl Gate {
+    /// Searches the program's own code.
+    pub(crate) fn find(space: &AddressSpace) -> Result<Gate, ActionError> {
+        let pid = space.process.pid;
+        refuse_locked(pid)?;
+        let mut searched = 0;
+        let (mut system_calls, mut signal_returns) = (Vec::new(), Vec::new());
+        for module in &space.modules {
+            for segment in module.image.segments.iter().filter(|segment| segment.executable) {
+                searched += segment.file_size;
+                if searched > SEARCHED_BYTES_MAX {
+                    break;
+                }
+                let mut code = vec![0; usize::try_from(segment.file_size).unwrap_or_default()];
+                if module
+                    .image
+                    .file()
+                    .read_exact_at(&mut code, segment.offset.0)
+                    .is_err()
+                {
+                    continue;
+                }
+                let place = |at: usize| module.address(LinkAddress(segment.address.0 + at as u64));
+                for at in memory_calls(&code) {
+                    if code[at..].starts_with(&frame::SYSTEM_CALL_AND_RETURN) {
+                        system_calls.push(place(at));
+                    }
+                    for pattern in frame::SIGNAL_RETURNS {
+                        if code[..at + 2].ends_with(pattern) {
+                            signal_returns.push(place(at + 2 - pattern.len()));
+                        }
+                    }
+                }
+            }
+        }
+        let missing = |why| ActionError::NoWay { pid, why };
+        Ok(Gate {
+            system_call: *system_calls
+                .first()
+                .ok_or(missing("its code has no `syscall; ret`"))?,
+            signal_return: *signal_returns
+                .first()
+                .ok_or(missing("its code has no return from signal handlers"))?,
+            signal_returns,
+            unwinder: Unwinder::new(&space.modules),
+        })
+    }
+
+    /// The two are still there: a uprobe may lie on one since.
+    fn check(&self, ground: &Ground) -> Result<(), ActionError> {
+        let mut found = [0; 9];
+        let count = frame::SYSTEM_CALL_AND_RETURN.len();
+        ground.read(self.system_call, &mut found[..count])?;
+        let mut is_there = found[..count] == frame::SYSTEM_CALL_AND_RETURN;
+        ground.read(self.signal_return, &mut found)?;
+        is_there &= frame::SIGNAL_RETURNS
+            .iter()
+            .any(|pattern| found.starts_with(pattern));
+        match is_there {
+            true => Ok(()),
+            false => Err(ActionError::NoWay {
+                pid: ground.pid(),
+                why: "its C library has been changed in memory (a probe on a system call?)",
+            }),
+        }
+    }
+}
+
+/// Where `syscall` instructions may be.
+fn memory_calls(code: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    code.windows(2)
+        .enumerate()
+        .filter(|(_, pair)| *pair == [0x0f, 0x05])
+        .map(|(at, _)| at)
+}
+
+/// A shadow stack would fault at our `ret`; strict seccomp kills at any other system call.
+fn refuse_locked(pid: Pid) -> Result<(), ActionError> {
+    let status = std::fs::read_to_string(pid.proc_path("status")).unwrap_or_default();
+    let has = |key: &str, value: &str| {
+        status.lines().any(|line| {
+            line.strip_prefix(key)
+                .is_some_and(|rest| rest.split_whitespace().any(|word| word == value))
+        })
+    };
+    let why = match () {
+        () if has("x86_Thread_features:", "shstk") => Some("it runs with a shadow stack"),
+        () if has("Seccomp:", "1") => {
+            Some("it runs in strict seccomp mode, where any system call of ours would kill it")
+        }
+        () => None,
+    };
+    why.map_or(Ok(()), |why| Err(ActionError::NoWay { pid, why }))
+}
+
+/// What keeps a thread from executing anything for us; none when nothing does.
+pub(crate) fn obstacle(thread: &HeldThread, registers: &RawRegisters, ground: &Ground) -> Option<String> {
+    let stack = arch::stack(registers);
+    let room = |map: &crate::maps::Mapping| is_main_stack(map) || stack.0 - map.start.0 >= STACK_ROOM;
+    let why = match ground.mapping(stack, 1) {
+        _ if thread.is_stopped_by_signal() => "the process is stopped by a signal (SIGCONT lets it go on)",
+        _ if !arch::is_native(registers) => "it runs 32-bit code",
+        _ if in_restartable_sequence(thread, ground) => "it is in a restartable sequence",
+        None => "its stack is nowhere",
+        Some(map) if !map.permissions.write => "its stack is nowhere",
+        Some(map) if !room(map) => "its stack is nearly full",
+        Some(_) => return None,
+    };
+    Some(format!("thread {}: {why}", thread.tid()))
+}
+
+/// The kernel would not know any more that it must be begun anew.
+fn in_restartable_sequence(thread: &HeldThread, ground: &Ground) -> bool {
+    // The second word of `struct rseq` points to the sequence that was entered last.
+    let place = thread.rseq_place();
+    place.is_some_and(|place| {
+        ground
+            .word(Address(place + 8))
+            .is_ok_and(|sequence| sequence != 0)
+    })
+}
+
+/// A held thread that works for us.
+#[derive(Debug)]
+pub(crate) struct Worker<'a> {
+    thread: &'a mut HeldThread,
+    pid: Pid,
+    gate: &'a Gate,
+    original: RawRegisters,
+    signal_mask: u64,
+    stack: Address,
+    is_away: bool,
+    /// The size of its extended state.
+    pub(crate) extended_bytes: usize,
+}
+
+impl<'a> Worker<'a> {
+    /// Lays its stack out. The thread itself is not changed yet.
+    pub(crate) fn begin(
+        thread: &'a mut HeldThread,
+        ground: &Ground,
+        gate: &'a Gate,
+    ) -> Result<Worker<'a>, ActionError> {
+        let original = thread.registers()?;
+        let pid = ground.pid();
+        if let Some(why) = obstacle(thread, &original, ground) {
+            return Err(ActionError::NoThread {
+                pid,
+                waited_ms: 0,
+                why,
+            });
+        }
+        gate.check(ground)?;
+        let extended = thread.extended_state()?;
+        let signal_mask = thread.signal_mask()?;
+        let registers = arch::resumable(&original, Sleep::Afresh);
+        let whole = frame::Whole {
+            registers: &registers,
+            extended: &extended,
+            signal_mask,
+        };
+        let top = Address(arch::stack(&original).0.wrapping_sub(crate::arch::RED_ZONE));
+        let no_frame = ActionError::NoWay {
+            pid,
+            why: "its vector registers are of an unknown kind",
+        };
+        let laid = frame::frame(&whole, top, gate.signal_return).ok_or(no_frame)?;
+        for (offset, piece) in pages(laid.address, &laid.bytes) {
+            let place = ground.stack(arch::stack(&original), offset, piece.len())?;
+            write::commit_bytes(&place, None, piece, Some(thread))?;
+        }
+        Ok(Worker {
+            thread,
+            pid,
+            gate,
+            original,
+            signal_mask,
+            stack: laid.address,
+            is_away: false,
+            extended_bytes: extended.len(),
+        })
+    }
+
+    /// Makes one system call.
+    fn system_call(
+        &mut self,
+        what: &'static str,
+        number: i64,
+        arguments: [u64; 6],
+    ) -> Result<u64, ActionError> {
+        let registers = arch::system_call(
+            &self.original,
+            self.gate.system_call,
+            self.stack,
+            number.cast_unsigned(),
+            arguments,
+        );
+        self.is_away = true;
+        self.thread.set_registers(&registers)?;
+        // Only now: should we die between the two, the frame restores the mask.
+        self.thread.set_signal_mask(u64::MAX)?;
+        self.thread.run_to_system_call(SYSTEM_CALL_WAIT)?;
+        self.thread.run_to_system_call(SYSTEM_CALL_WAIT)?;
+        let result = arch::returned(&self.thread.registers()?);
+        match u32::try_from(result.wrapping_neg()) {
+            Ok(error @ 1..4096) => Err(ActionError::SystemCall {
+                pid: self.pid,
+                what,
+                source: std::io::Error::from_raw_os_error(error.cast_signed()),
+            }),
+            _ => Ok(result.cast_unsigned()),
+        }
+    }
+
+    /// Maps an arena, where it was planned and nowhere else.
+    pub(crate) fn map(&mut self, arena: &Arena) -> Result<(), ActionError> {
+        let code = libc::PROT_READ | libc::PROT_EXEC;
+        self.map_part(arena.address, arena.code_bytes, code)?;
+        match arena.data_bytes {
+            0 => Ok(()),
+            bytes => self.map_part(arena.data(), bytes, libc::PROT_READ | libc::PROT_WRITE),
+        }
+    }
+
+    fn map_part(&mut self, address: Address, bytes: u64, protection: i32) -> Result<(), ActionError> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
+        let number = |value: i32| u64::from(value.unsigned_abs());
+        let arguments = [address.0, bytes, number(protection), number(flags), u64::MAX, 0];
+        let what = "map memory";
+        let mapped = self.system_call(what, libc::SYS_mmap, arguments)?;
+        if mapped == address.0 {
+            return Ok(());
+        }
+        // A kernel before 4.17 takes the address as a wish.
+        self.system_call(what, libc::SYS_munmap, [mapped, bytes, 0, 0, 0, 0])?;
+        let source = std::io::Error::from_raw_os_error(libc::EEXIST);
+        Err(ActionError::SystemCall {
+            pid: self.pid,
+            what,
+            source,
+        })
+    }
+
+    /// Unmaps an arena. No thread may be in it.
+    pub(crate) fn unmap(&mut self, arena: &Arena) -> Result<(), ActionError> {
+        let arguments = [arena.address.0, arena.size(), 0, 0, 0, 0];
+        self.system_call("unmap memory", libc::SYS_munmap, arguments)
+            .map(|_| ())
+    }
+
+    /// The thread itself.
+    pub(crate) fn thread(&self) -> &HeldThread {
+        self.thread
+    }
+
+    /// Where it goes on.
+    pub(crate) fn resumes_at(&self) -> Address {
+        arch::instruction(&self.original)
+    }
+
+    /// Sends it, instead of where it was, to code that leads there in the end. Nothing of ours is needed from here on.
+    pub(crate) fn enter(mut self, code: Address) -> Result<(), ActionError> {
+        let registers = arch::entering(&arch::resumable(&self.original, Sleep::GoOn), code);
+        self.back(&registers)
+    }
+
+    /// Puts its registers back.
+    pub(crate) fn end(mut self) -> Result<(), ActionError> {
+        let registers = arch::resumable(&self.original, Sleep::GoOn);
+        self.back(&registers)
+    }
+
+    fn back(&mut self, registers: &RawRegisters) -> Result<(), ActionError> {
+        if self.is_away {
+            self.thread.set_signal_mask(self.signal_mask)?;
+        }
+        self.thread.set_registers(registers)?;
+        self.is_away = false;
+        Ok(())
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        // After an error. Where this fails too, the frame does it.
+        if self.is_away {
+            let registers = arch::resumable(&self.original, Sleep::GoOn);
+            let _ = self.back(&registers);
+        }
+    }
+}
+
+/// A text of bytes cut where pages end.
+pub(crate) fn pages(address: Address, bytes: &[u8]) -> impl Iterator<Item = (Address, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let start = address.0 + at as u64;
+        let to_page_end = (PAGE - start % PAGE) as usize;
+        let piece = bytes
+            .get(at..)?
+            .get(..to_page_end.min(bytes.len() - at))
+            .filter(|piece| !piece.is_empty())?;
+        at += piece.len();
+        Some((Address(start), piece))
+    })
+}
+
+/// What a held thread has on its stack, and where it stands.
+#[derive(Debug)]
+pub(crate) struct View {
+    tid: i32,
+    instruction: Address,
+    words: Vec<u64>,
+    /// Where it will return to, when that is known exactly.
+    trace: Option<Trace>,
+    /// It runs a signal handler.
+    pub(crate) in_handler: bool,
+    /// Its stack goes on beyond what was looked at.
+    is_cut: bool,
+}
+
+/// So much of a stack is looked at.
+const STACK_BYTES_MAX: u64 = 8 << 20;
+/// Handlers that were interrupted by handlers.
+const HANDLERS_MAX: usize = 8;
+
+impl View {
+    /// Looks at a held thread.
+    pub(crate) fn of(thread: &HeldThread, ground: &Ground, gate: &Gate) -> Result<View, ActionError> {
+        let registers = thread.registers()?;
+        let mut view = View {
+            tid: thread.tid(),
+            instruction: arch::instruction(&registers),
+            words: Vec::new(),
+            trace: gate
+                .unwinder
+                .trace(&arch::resumable(&registers, Sleep::GoOn), ground),
+            in_handler: false,
+            is_cut: false,
+        };
+        let mut looked: Vec<Range<u64>> = Vec::new();
+        let mut waiting = vec![arch::stack(&registers)];
+        while let Some(stack) = waiting.pop() {
+            if looked.iter().any(|range| range.contains(&stack.0)) {
+                continue;
+            }
+            if looked.len() > HANDLERS_MAX {
+                view.is_cut = true;
+                break;
+            }
+            let (range, bytes) = read_stack(ground, stack)?;
+            view.is_cut |= range.end - range.start > bytes.len() as u64;
+            looked.push(range);
+            for at in (0..bytes.len().saturating_sub(7)).step_by(8) {
+                if let Some(interrupted) = frame::signal_frame(&bytes[at..], &gate.signal_returns) {
+                    view.in_handler = true;
+                    view.words.push(interrupted.instruction.0);
+                    waiting.push(interrupted.stack);
+                }
+            }
+            view.words.extend(words(&bytes));
+        }
+        // What looks like the frame of a handler can be left over from an earlier one.
+        if let Some(trace) = &view.trace {
+            view.in_handler = trace.in_handler;
+        }
+        Ok(view)
+    }
+
+    /// It stands, or will come back to, somewhere in `range`: exactly, or else by the words on its stack.
+    pub(crate) fn touches(&self, range: &Range<u64>) -> bool {
+        let comes_back = |words: &[u64]| words.iter().any(|word| range.contains(word));
+        range.contains(&self.instruction.0)
+            || match self.exact() {
+                Some(trace) => comes_back(&trace.returns),
+                None => comes_back(&self.words),
+            }
+    }
+
+    /// A handler interrupted functions that the trace does not know.
+    fn exact(&self) -> Option<&Trace> {
+        self.trace.as_ref().filter(|trace| !trace.in_handler)
+    }
+
+    /// It stands in `range`, or will return there: where this is not known exactly, by the words on its stack behind a call
+    /// instruction. Addresses of functions that merely lie there do not count.
+    pub(crate) fn is_executing(&self, range: &Range<u64>, ground: &Ground) -> bool {
+        if self.exact().is_some() {
+            return self.touches(range);
+        }
+        let is_return = |word: &&u64| range.contains(word) && follows_call(ground, Address(**word));
+        range.contains(&self.instruction.0) || self.words.iter().any(|word| is_return(&word))
+    }
+
+    /// A sentence about it.
+    pub(crate) fn says(&self, what: &str) -> String {
+        format!("thread {} {what}", self.tid)
+    }
+
+    /// As text, what keeps the code in `range` from being changed; none when nothing does.
+    pub(crate) fn is_in_the_way_of(&self, range: &Range<u64>) -> Option<String> {
+        let tid = self.tid;
+        if self.touches(range) {
+            return Some(format!("thread {tid} stands in it, or comes back to it"));
+        }
+        (self.is_cut && self.exact().is_none())
+            .then(|| format!("the stack of thread {tid} is larger than is looked at"))
+    }
+}
+
+/// A call instruction ends at `address`: `call rel32`, or one through a register or memory.
+fn follows_call(ground: &Ground, address: Address) -> bool {
+    let mut before = [0; 7];
+    if ground
+        .read(Address(address.0.wrapping_sub(7)), &mut before)
+        .is_err()
+    {
+        return false;
+    }
+    let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
+    before[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    let (words, _) = bytes.as_chunks::<8>();
+    words.iter().map(|word| u64::from_le_bytes(*word))
+}
+
+/// From the stack pointer to the end of its mapping, or less.
+fn read_stack(ground: &Ground, stack: Address) -> Result<(Range<u64>, Vec<u8>), ActionError> {
+    let start = stack.0.next_multiple_of(8);
+    let Some(map) = ground.mapping(Address(start), 8) else {
+        return Ok((start..start + 8, Vec::new()));
+    };
+    let length = (map.end.0 - start).min(STACK_BYTES_MAX);
+    let mut bytes = vec![0; length as usize];
+    ground.read(Address(start), &mut bytes)?;
+    Ok((start..map.end.0, bytes))
+}

@@ -1,0 +1,142 @@
+//! Acting at the right instant: when a thread of the program reaches a sync point, and while it is held there.
+//!
+//! A [`SyncPlace`] is what a user or a rule names; a [`SyncPoint`] is that place found in a process; a [`Rendezvous`] is
+//! whatever can hold a thread there. This crate has none: the kernel side belongs to the agent's binary, which hands one in
+//! ([`crate::actuator::ServeOptions`]). Nothing here waits or writes; `actuator` does, with the one function that writes.
+
+mod place;
+mod point;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+pub use place::{Moment, PlaceError, SyncPlace};
+pub use point::{PointError, SyncPoint};
+
+use crate::address::{Address, FileOffset};
+
+/// How long a thread is held until somebody answers, unless the request says otherwise. An answer takes 20 to 60 us, and half a
+/// millisecond on a virtual machine with ten busy processes for each CPU; a hold that is answered ends then, and one that is not
+/// costs all of this.
+pub const ANSWER_NS_MAX: u64 = 1_000_000;
+/// How much longer it may be held once somebody has answered. A write takes microseconds; this is for a CPU that is taken away
+/// from us in the middle of it, as virtual ones are: to wait for it is better than to not know at which instant it was written.
+pub const ACTION_NS_MAX: u64 = 50_000_000;
+/// After so many hits without an answer an action is given up.
+pub const MISSES_MAX: u64 = 64;
+
+/// What an action can wait for, and how it is carried out there.
+///
+/// Every action is over in one of the ways of [`Progress`], and until then it is looked after by whoever implements this: the
+/// program is never held longer than the bounds, also if we die.
+pub trait Rendezvous {
+    /// Lets `action` be called while the next thread that reaches the point is held there. The action runs on another thread, at
+    /// most once, and must be short.
+    fn arm(&mut self, request: &HoldRequest, action: Action) -> Result<Ticket, String>;
+
+    /// How it stands. After anything but [`Progress::Pending`] the ticket is used up, and nothing of it is left in the program.
+    fn progress(&mut self, ticket: Ticket) -> Progress;
+
+    /// Takes the request back, and tells how it stood: the action is not called after this.
+    fn disarm(&mut self, ticket: Ticket) -> Progress;
+
+    /// Why the probe cannot write by itself, so that nobody has to be held; none when it can.
+    fn store_refusal(&self) -> Option<&str>;
+}
+
+/// What is done while a thread is held.
+pub type Action = Box<dyn FnOnce(&Held) + Send>;
+
+/// A thread that is held: it stands at the sync point, and executes nothing of the program until the action has returned (or a
+/// bound is reached: the action must check its own effect). Whoever wants it stopped for longer can stop it now, by ptrace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    /// The thread.
+    pub thread: u32,
+}
+
+/// A pending action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(pub u32);
+
+/// What to wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HoldRequest {
+    /// Where.
+    pub point: SyncPoint,
+    /// A thread is held at most this long until somebody answers. Who implements [`Rendezvous`] may hold it for less.
+    pub answer_ns_max: u64,
+    /// And this much longer once somebody has.
+    pub action_ns_max: u64,
+    /// After so many misses it is given up.
+    pub misses_max: u64,
+    /// The probe is to write this by itself; the action is not called then.
+    pub store: Option<Store>,
+}
+
+/// A value of 1 or 8 bytes, which the kernel stores in one piece, at a place that was validated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Store {
+    pub(crate) address: Address,
+    pub(crate) expected: u64,
+    pub(crate) value: u64,
+    pub(crate) width: u64,
+}
+
+impl Store {
+    /// Where, what is expected there, what is to be there, and its size in bytes.
+    pub fn parts(&self) -> (u64, u64, u64, u64) {
+        (self.address.0, self.expected, self.value, self.width)
+    }
+}
+
+/// How an action stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// The point was not reached yet, or nobody could answer; it is still armed.
+    Pending(Passage),
+    /// The action was called, and returned while the thread was held.
+    Done(Passage),
+    /// The action was called, but the thread was let go before it returned: the instant is not known.
+    Late(Passage),
+    /// Nobody answered, as often as was allowed. The action was not called and will not be.
+    Missed(Passage),
+    /// The probe itself wrote: what it found, and whether that was what it expected.
+    Stored {
+        /// What was there: after the write, or instead of what was expected.
+        found: u64,
+        /// It has written.
+        written: bool,
+        /// The hit.
+        passage: Passage,
+    },
+}
+
+/// How the program passed the sync point while an action waited for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passage {
+    /// Hits since the action was armed: the last one is that at which it took effect.
+    pub hits: u64,
+    /// Hits that were held to the bound without an answer.
+    pub misses: u64,
+    /// Hits that were not held, because another thread was.
+    pub passed: u64,
+    /// How long the thread was held when the action took effect.
+    pub hold_ns: u64,
+    /// How long threads were held in vain before.
+    pub missed_ns: u64,
+    /// The thread that was held last.
+    pub thread: u32,
+    /// Whoever answered had real-time priority. Without it a busy machine answers late, and hits are missed.
+    pub real_time: bool,
+}
+
+/// A path by which the file of a sync point can be opened for probing, and where in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sites {
+    /// The file.
+    pub path: PathBuf,
+    /// Its first instruction, or every return instruction.
+    pub offsets: Vec<FileOffset>,
+}

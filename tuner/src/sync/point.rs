@@ -1,0 +1,155 @@
+//! From a [`SyncPlace`] to a [`SyncPoint`]: exactly one function of the process, and the instructions at which it is entered or
+//! left.
+
+use thiserror::Error;
+
+use super::{Moment, Sites, SyncPlace};
+use crate::code::{self, CodeError};
+use crate::module::ModuleError;
+use crate::process::Pid;
+use crate::space::AddressSpace;
+
+/// Why nothing can wait there.
+#[derive(Debug, Error)]
+pub enum PointError {
+    /// No such function.
+    #[error("no module of process {pid} defines a function {function} (inlined, or misspelt)")]
+    NotFound {
+        /// The process.
+        pid: Pid,
+        /// The function.
+        function: String,
+    },
+    /// More than one.
+    #[error(
+        "process {pid} has {} functions {function} ({}): an action takes effect at one of them; say which, as entry:MODULE:{function}",
+        modules.len(), modules.join(", ")
+    )]
+    Ambiguous {
+        /// The process.
+        pid: Pid,
+        /// The function.
+        function: String,
+        /// Where.
+        modules: Vec<String>,
+    },
+    /// It picks the function that callers get.
+    #[error(
+        "{function} in {module} only picks the function that callers get: it is not entered at each call"
+    )]
+    Indirect {
+        /// The function.
+        function: String,
+        /// Where.
+        module: String,
+    },
+    /// It is not always left by a return of its own.
+    #[error(
+        "{function} can be left by {jumps} jumps to other code, which no probe at its returns would see: use its entry, or the return \
+         of its caller"
+    )]
+    JumpsOut {
+        /// The function.
+        function: String,
+        /// How many.
+        jumps: usize,
+    },
+    /// It never returns.
+    #[error("{function} has no return instruction")]
+    NoReturn {
+        /// The function.
+        function: String,
+    },
+    /// Its instructions are not known.
+    #[error(transparent)]
+    Code(#[from] CodeError),
+    /// A module cannot be read.
+    #[error(transparent)]
+    Module(#[from] ModuleError),
+}
+
+/// A place in the code of a process at which a thread can be held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyncPoint {
+    pid: Pid,
+    place: SyncPlace,
+    sites: Sites,
+}
+
+impl SyncPoint {
+    /// Looks the place up.
+    pub fn resolve(space: &AddressSpace, place: &SyncPlace) -> Result<SyncPoint, PointError> {
+        let (pid, function) = (space.process.pid, || place.function.clone());
+        let mut found = space.functions(&[place.function.as_str()])?;
+        match &place.module {
+            Some(module) => found.retain(|(candidate, _)| candidate.is_called(module)),
+            // A name as common as `step` is a static function of libc too: the program's own is meant.
+            None if found.iter().any(|(module, _)| module.is_executable) => {
+                found.retain(|(module, _)| module.is_executable);
+            }
+            None => {}
+        }
+        let (module, symbol) = match found.as_slice() {
+            [] => {
+                return Err(PointError::NotFound {
+                    pid,
+                    function: function(),
+                });
+            }
+            [(module, symbol)] => (*module, symbol),
+            several => {
+                let modules = several.iter().map(|(module, _)| module.path.clone()).collect();
+                return Err(PointError::Ambiguous {
+                    pid,
+                    function: function(),
+                    modules,
+                });
+            }
+        };
+        if symbol.indirect {
+            return Err(PointError::Indirect {
+                function: function(),
+                module: module.path.clone(),
+            });
+        }
+        let offsets = match place.moment {
+            Moment::Entry => vec![symbol.offset],
+            Moment::Return => {
+                let returns = code::returns(&module.image, symbol)?;
+                match (returns.jumps_out, returns.instructions.is_empty()) {
+                    (0, false) => returns.instructions,
+                    (0, true) => {
+                        return Err(PointError::NoReturn { function: function() });
+                    }
+                    (jumps, _) => {
+                        return Err(PointError::JumpsOut {
+                            function: function(),
+                            jumps,
+                        });
+                    }
+                }
+            }
+        };
+        let path = module.probe_path()?;
+        Ok(SyncPoint {
+            pid,
+            place: place.clone(),
+            sites: Sites { path, offsets },
+        })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// As it was named.
+    pub fn place(&self) -> &SyncPlace {
+        &self.place
+    }
+
+    /// The instructions to probe.
+    pub fn sites(&self) -> &Sites {
+        &self.sites
+    }
+}

@@ -1,0 +1,302 @@
+//! Taking changes back, and settling by the target's memory what a crash left undecided.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Writer, WriterError};
+use crate::arena::Arena;
+use crate::clock;
+use crate::journal::{
+    Assignment, Change, Deed, Hold, Outcome, Record, RevertOutcome, Settled, Status, settle,
+};
+use crate::slot::Slot;
+use crate::space::AddressSpace;
+use crate::sync::SyncPlace;
+use crate::value::Bytes;
+use crate::variable::Location;
+use crate::write::WriteError;
+
+/// What taking a change back did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Undone {
+    /// The change.
+    pub change: u64,
+    /// The variable.
+    pub symbol: String,
+    /// What came of it.
+    pub outcome: RevertOutcome,
+}
+
+/// One of several changes that were to be taken back.
+#[derive(Debug)]
+pub struct Attempt {
+    /// The change.
+    pub change: u64,
+    /// What came of it.
+    pub result: Result<Undone, WriterError>,
+}
+
+/// A set that is being taken back.
+#[derive(Debug)]
+pub(crate) struct Returning {
+    pub(crate) change: u64,
+    pub(crate) set: Assignment,
+}
+
+/// One that is to be taken back at its sync point.
+#[derive(Debug)]
+pub(crate) struct Back {
+    pub(crate) space: AddressSpace,
+    pub(crate) slot: Slot,
+    pub(crate) sync: SyncPlace,
+    pub(crate) returning: Returning,
+}
+
+impl Writer {
+    /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
+    /// [`Writer::prepare_undo`].
+    pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
+        let known = self.in_force(change)?;
+        let space = self.space()?;
+        self.take_back(&space, known)
+    }
+
+    fn in_force(&self, change: u64) -> Result<Change, WriterError> {
+        let known = self.known(change)?;
+        match known.status {
+            Status::Applied => Ok(known),
+            status => Err(WriterError::NotInForce { change, status }),
+        }
+    }
+
+    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be taken back.
+    pub(crate) fn prepare_undo(&mut self, change: u64) -> Result<Back, WriterError> {
+        let Deed::Set(set) = self.in_force(change)?.intent.deed else {
+            return Err(WriterError::NoSyncPoint { change });
+        };
+        let Some(sync) = set.sync.clone() else {
+            return Err(WriterError::NoSyncPoint { change });
+        };
+        let space = self.space()?;
+        let slot = Slot::validate(&recorded(&space, change, &set)?, Some(set.value_type))?;
+        self.write_down_revert(change, None)?;
+        Ok(Back {
+            space,
+            slot,
+            sync,
+            returning: Returning { change, set },
+        })
+    }
+
+    /// The second half: writes down what came of it.
+    pub(crate) fn conclude_undo(
+        &mut self,
+        returning: Returning,
+        outcome: RevertOutcome,
+        hold: Option<Hold>,
+    ) -> Result<Undone, WriterError> {
+        let Returning { change, set } = returning;
+        self.reverted(change, set.symbol, outcome, hold)
+    }
+
+    fn reverted(
+        &mut self,
+        change: u64,
+        symbol: String,
+        outcome: RevertOutcome,
+        hold: Option<Hold>,
+    ) -> Result<Undone, WriterError> {
+        self.record_revert(change, outcome.clone(), false, hold)?;
+        Ok(Undone {
+            change,
+            symbol,
+            outcome,
+        })
+    }
+
+    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken
+    /// back does not keep the others from it.
+    pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
+        let numbers: Vec<u64> = self
+            .changes()
+            .iter()
+            .map(|change| change.intent.change)
+            .rev()
+            .collect();
+        let space = self.space()?;
+        let mut done = Vec::new();
+        for number in numbers {
+            // Asked now: taking back a later change brings an earlier one into force again.
+            let change = self.journal.change(number);
+            if let Some(change) =
+                change.filter(|change| change.status == Status::Applied && take_back(change))
+            {
+                let result = self.take_back(&space, change);
+                done.push(Attempt {
+                    change: number,
+                    result,
+                });
+            }
+        }
+        Ok(done)
+    }
+
+    fn take_back(&mut self, space: &AddressSpace, change: Change) -> Result<Undone, WriterError> {
+        let Change { intent, returned, .. } = change;
+        let (change, symbol) = (intent.change, intent.deed.symbol().to_owned());
+        let outcome = match &intent.deed {
+            Deed::Set(set) => self.take_back_value(space, change, set)?,
+            deed => self.take_back_action(space, change, deed, returned)?,
+        };
+        self.reverted(change, symbol, outcome, None)
+    }
+
+    fn take_back_value(
+        &mut self,
+        space: &AddressSpace,
+        change: u64,
+        set: &Assignment,
+    ) -> Result<RevertOutcome, WriterError> {
+        let slot = Slot::validate(&recorded(space, change, set)?, Some(set.value_type))?;
+        let found = slot.read()?;
+        match found == set.new {
+            false => Ok(RevertOutcome::ChangedSince(found)),
+            true => self.write_back(&slot, change, set),
+        }
+    }
+
+    fn write_back(
+        &mut self,
+        slot: &Slot,
+        change: u64,
+        set: &Assignment,
+    ) -> Result<RevertOutcome, WriterError> {
+        self.write_down_revert(change, None)?;
+        let written = self.commit(slot, set.new, set.old);
+        Ok(reverted(set, written))
+    }
+
+    /// Writes down that an action is going to be taken back at once.
+    pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
+        self.write_down_revert(change, arena)?;
+        (self.hooks.after_intent)();
+        Ok(())
+    }
+
+    fn write_down_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::RevertIntent {
+            change,
+            at: clock::now(),
+            who: self.who.clone(),
+            arena,
+        })?)
+    }
+
+    pub(crate) fn record_revert(
+        &mut self,
+        change: u64,
+        outcome: RevertOutcome,
+        recovered: bool,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        Ok(self.journal.append(&Record::RevertOutcome {
+            change,
+            at: clock::now(),
+            outcome,
+            recovered,
+            hold,
+        })?)
+    }
+
+    /// Settles by the target's memory what a crash of an earlier writer, or a full disk, left undecided.
+    pub fn reconcile(&mut self) -> Result<(), WriterError> {
+        let changes = self.changes();
+        let undecided = |change: &&Change| matches!(change.status, Status::Pending | Status::RevertPending);
+        let has_memory =
+            |change: &Change| change.intent.deed.arena().is_some() || change.revert_arena.is_some();
+        if !changes
+            .iter()
+            .any(|change| undecided(&change) || has_memory(change))
+        {
+            return Ok(());
+        }
+        let space = self.space()?;
+        for change in changes.iter().filter(undecided) {
+            match &change.intent.deed {
+                Deed::Set(set) => self.settle_value(&space, change, set)?,
+                deed => self.settle_action(&space, change, deed)?,
+            }
+        }
+        self.sweep(&space)
+    }
+
+    fn settle_value(
+        &mut self,
+        space: &AddressSpace,
+        known: &Change,
+        set: &Assignment,
+    ) -> Result<(), WriterError> {
+        let change = known.intent.change;
+        // Without the module there are no bytes to ask: it stays undecided, which is the truth.
+        let Ok(location) = recorded(space, change, set) else {
+            return Ok(());
+        };
+        let found = location.read(space.memory())?;
+        let ended = || "the writer ended before the write".to_owned();
+        match (known.status, settle(set, found)) {
+            (Status::Pending, Settled::New) => self.recover_outcome(change, Outcome::Applied),
+            (Status::Pending, Settled::Old) => self.recover_outcome(change, Outcome::NotWritten(ended())),
+            (Status::Pending, Settled::Neither) => self.recover_outcome(change, Outcome::Overwritten(found)),
+            (_, Settled::Old) => self.record_revert(change, RevertOutcome::Reverted, true, None),
+            (_, Settled::New) => self.record_revert(change, RevertOutcome::Failed(ended()), true, None),
+            (_, Settled::Neither) => {
+                self.record_revert(change, RevertOutcome::ChangedSince(found), true, None)
+            }
+        }
+    }
+}
+
+/// What came of writing an old value back.
+pub(crate) fn reverted(set: &Assignment, written: Result<Bytes, WriteError>) -> RevertOutcome {
+    match written {
+        Ok(found) if found == set.old => RevertOutcome::Reverted,
+        Ok(found) | Err(WriteError::Unexpected { found, .. }) => RevertOutcome::ChangedSince(found),
+        Err(error) => RevertOutcome::Failed(error.to_string()),
+    }
+}
+
+/// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
+/// looked up again: another file that was loaded since could define it.
+fn recorded(space: &AddressSpace, change: u64, set: &Assignment) -> Result<Location, WriterError> {
+    let root = set.chain.as_ref().map_or(set.address, |chain| chain.root);
+    let is_it = |module: &&crate::module::Module| {
+        module.path == set.module
+            && module.build_id() == set.build_id.as_ref()
+            && module.address(set.link_address) == root
+    };
+    let module = space
+        .modules
+        .iter()
+        .find(is_it)
+        .ok_or_else(|| WriterError::ModuleGone {
+            change,
+            module: set.module.clone(),
+        })?;
+    let location = Location {
+        symbol: set.symbol.clone(),
+        module: module.clone(),
+        link_address: set.link_address,
+        address: set.address,
+        chain: set.chain.clone(),
+        size: set.value_type.size() as u64,
+        leaf: None,
+        copied_from: None,
+        is_confirmed: false,
+    };
+    match location.follow(|address| space.memory().word(address)) {
+        Ok(address) if address == set.address => Ok(location),
+        _ => Err(WriterError::Moved {
+            change,
+            symbol: set.symbol.clone(),
+        }),
+    }
+}

@@ -1,0 +1,554 @@
+//! Actions on a program of many threads under load that checks its own results: the effect, the undo, and nothing else.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use tuner::action::{
+    Action, ActionOutcome, ActionReceipt, Argument, CallRequest, FunctionName, InsertPlace, Invocation,
+    PatchRequest, Reason, ReturnType,
+};
+use tuner::expression::Expression;
+use tuner::journal::{RevertOutcome, Status};
+use tuner::value::ValueType;
+use tuner::writer::{Mechanism, Writer};
+
+use crate::programs::{Program, Workshop};
+
+/// The program under load, and who may change it.
+pub(crate) struct Load {
+    pub(crate) workshop: Workshop,
+    pub(crate) program: Program,
+}
+
+pub(crate) const QUIET: &str = "a=1 b=0 logged=1 noted=0 size=4096 weight=2500 tail=8 loop=0 errors=0";
+
+impl Load {
+    pub(crate) fn start() -> Option<Load> {
+        Load::with(&[], &["-g"])
+    }
+
+    pub(crate) fn with(arguments: &[&str], flags: &[&str]) -> Option<Load> {
+        let workshop = Workshop::open()?;
+        workshop.build("part.c", "libpart.so", &["-shared", "-fPIC"]);
+        workshop.build("tuned.c", "libtuned.so", &["-shared", "-fPIC", "-g"]);
+        let mut all = vec!["-pthread", "libpart.so", "-Wl,-z,lazy"];
+        all.extend(flags);
+        let path = workshop.build("underload.c", "underload", &all);
+        let arguments: Vec<PathBuf> = arguments.iter().map(PathBuf::from).collect();
+        let arguments: Vec<&std::path::Path> = arguments.iter().map(PathBuf::as_path).collect();
+        let program = Program::start(&path, &arguments)?;
+        Some(Load { workshop, program })
+    }
+
+    pub(crate) fn writer(&self) -> Writer {
+        self.program.writer(self.workshop.directory.path()).unwrap()
+    }
+
+    pub(crate) fn runs(&mut self) -> String {
+        self.program.say("run")
+    }
+
+    /// What it says at its end.
+    pub(crate) fn ends(mut self) -> String {
+        self.program.close();
+        self.program.line()
+    }
+
+    /// All code of all files that it has loaded, as it is in memory, and the names of all mappings.
+    pub(crate) fn code(&self) -> Vec<(String, Vec<u8>)> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.program.pid())).unwrap();
+        let memory = File::open(format!("/proc/{}/mem", self.program.pid())).unwrap();
+        let mut found = Vec::new();
+        for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
+            let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+            let number = |text| u64::from_str_radix(text, 16).unwrap();
+            let mut bytes = vec![0; (number(end) - number(start)) as usize];
+            if memory.read_exact_at(&mut bytes, number(start)).is_ok() {
+                found.push((line.to_owned(), bytes));
+            }
+        }
+        found
+    }
+
+    pub(crate) fn library(&self) -> String {
+        self.workshop
+            .directory
+            .path()
+            .join("libtuned.so")
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+pub(crate) const FINE: &str = "errors=0 sleeps=1 polls=1 waits=1";
+
+pub(crate) fn call(text: &str, returns: Option<ReturnType>) -> CallRequest {
+    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
+    CallRequest {
+        function,
+        arguments,
+        returns,
+        wait_ms: 20_000,
+        thread: None,
+    }
+}
+
+pub(crate) fn replace(function: &str, with: &str) -> PatchRequest {
+    PatchRequest::Replace {
+        function: function.into(),
+        with: with.into(),
+    }
+}
+
+pub(crate) fn insert(text: &str, into: &str, place: InsertPlace) -> PatchRequest {
+    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
+    PatchRequest::InsertCall {
+        function,
+        arguments,
+        into: into.into(),
+        place,
+    }
+}
+
+pub(crate) fn remove(function: &str, within: Option<&str>) -> PatchRequest {
+    PatchRequest::RemoveCall {
+        function: function.into(),
+        within: within.map(FunctionName::from),
+    }
+}
+
+pub(crate) fn argument(function: &str, index: usize, value: &str) -> PatchRequest {
+    PatchRequest::SetArgument {
+        function: function.into(),
+        index,
+        value_type: None,
+        value: Expression::parse(value).unwrap(),
+    }
+}
+
+fn result(receipt: &ActionReceipt) -> String {
+    match &receipt.outcome {
+        ActionOutcome::Returned { result, .. } => result.clone(),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+fn patch(writer: &mut Writer, request: &PatchRequest) -> ActionReceipt {
+    writer
+        .patch(request, Reason::default())
+        .unwrap_or_else(|error| panic!("{request:?}: {error}"))
+}
+
+#[test]
+fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let cases = [
+        ("back_i8(-128)", "-128"),
+        ("back_u8(255)", "255"),
+        ("back_i16(-32768)", "-32768"),
+        ("back_u16(65535)", "65535"),
+        ("back_i32(-2147483648)", "-2147483648"),
+        ("back_u32(4294967295)", "4294967295"),
+        ("back_i64(-9223372036854775808)", "-9223372036854775808"),
+        ("back_u64(18446744073709551615)", "18446744073709551615"),
+        ("back_f32(1.25)", "2.5"),
+        ("back_f64(-0.25)", "-0.5"),
+        ("back_bool(false)", "true"),
+        ("back_bool(true)", "false"),
+        ("back_pointer(\"none\")", "0x0"),
+        ("many(1, 2, 3, 4, \"12345\", 6, 7, 8, 9)", "987654321"),
+        ("nothing()", "nothing"),
+        ("allocate(100000)", "100000"),
+        ("libpart:part_work(8)", "41"),
+    ];
+    for (text, wanted) in cases {
+        let receipt = writer
+            .call(call(text, None), Reason::default())
+            .unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(result(&receipt), wanted, "{text}");
+        assert_eq!(receipt.mechanism, Mechanism::HoldThread);
+        assert!(receipt.hold_ns > 0);
+    }
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code, "no trace is left");
+    assert!(
+        writer
+            .changes()
+            .iter()
+            .all(|change| change.status == Status::Done)
+    );
+    let error = writer.undo(1).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "change 1 is not in force: it is done, and cannot be taken back"
+    );
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn functions_are_replaced_by_a_jump_and_come_back() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let receipt = patch(&mut writer, &replace("sort_a", "sort_b"));
+    assert_eq!((receipt.change, receipt.mechanism), (1, Mechanism::HoldAll));
+    assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
+    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn imported_functions_are_replaced_by_the_words_through_which_they_are_called() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let receipt = patch(&mut writer, &replace("part_work", "part_other"));
+    assert_eq!((receipt.mechanism, receipt.hold_ns), (Mechanism::Plain, 0));
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code, "no code was changed");
+    writer.undo(1).unwrap();
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn calls_are_removed_in_one_function_or_everywhere() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    for within in [Some("step"), None] {
+        let receipt = patch(&mut writer, &remove("log_state", within));
+        assert_eq!(load.runs(), QUIET.replace("logged=1", "logged=0"));
+        writer.undo(receipt.change).unwrap();
+        assert_eq!(load.runs(), QUIET);
+    }
+    assert_eq!(load.code(), code);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn calls_are_inserted_where_a_function_is_entered_and_where_it_returns() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let cases = [
+        ("step", InsertPlace::Entry),
+        ("calls_first", InsertPlace::Entry),
+        ("part_work", InsertPlace::Entry),
+        ("two_returns", InsertPlace::Return),
+        ("step", InsertPlace::Return),
+        ("chain", InsertPlace::Entry),
+        ("chain", InsertPlace::Return),
+    ];
+    for (into, place) in cases {
+        let receipt = patch(&mut writer, &insert("note(5, 0.5, \"noted\")", into, place));
+        assert_eq!(
+            load.runs(),
+            QUIET.replace("noted=0", "noted=1"),
+            "{into} {place:?}"
+        );
+        assert_eq!(
+            writer.undo(receipt.change).unwrap().outcome,
+            RevertOutcome::Reverted
+        );
+        assert_eq!(load.runs(), QUIET, "{into} {place:?}");
+        assert_eq!(load.code(), code, "{into} {place:?}");
+    }
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn arguments_are_changed_before_the_body_runs() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let cases = [
+        (2, "64KiB", "size=4096", "size=65536"),
+        (2, "original * 2 + 1", "size=4096", "size=8193"),
+        (2, "min(original, 100)", "size=4096", "size=100"),
+        (2, "clamp(original / 3, 1, 2000)", "size=4096", "size=1365"),
+        (2, "original / (original - original)", "size=4096", "size=4096"),
+        (1, "original / 2 - 0.25", "weight=2500", "weight=1000"),
+        (1, "max(original, 7)", "weight=2500", "weight=7000"),
+    ];
+    for (index, value, from, to) in cases {
+        let receipt = patch(&mut writer, &argument("send_block", index, value));
+        assert_eq!(load.runs(), QUIET.replace(from, to), "{value}");
+        writer.undo(receipt.change).unwrap();
+        assert_eq!(load.runs(), QUIET, "{value}");
+    }
+    assert_eq!(load.code(), code);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_library_is_loaded_used_and_unloaded_again() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let path = load.library();
+    let loaded = writer.load(&path, 20_000, Reason::default()).unwrap();
+    assert_eq!(
+        result(
+            &writer
+                .call(call("tuned_loaded()", None), Reason::default())
+                .unwrap()
+        ),
+        "1"
+    );
+    let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
+    assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
+    let inserted = patch(
+        &mut writer,
+        &insert("tuned_note(5, 0.5, \"n\")", "log_state", InsertPlace::Entry),
+    );
+    load.runs();
+    let calls = result(
+        &writer
+            .call(call("tuned_calls()", None), Reason::default())
+            .unwrap(),
+    );
+    assert!(calls.parse::<u64>().unwrap() > 300, "{calls}");
+    let error = writer.undo(loaded.change).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "change {} is in force in the same code: take that back first",
+            replaced.change
+        )
+    );
+    writer.undo(inserted.change).unwrap();
+    writer.undo(replaced.change).unwrap();
+    load.runs();
+    assert_eq!(
+        writer.undo(loaded.change).unwrap().outcome,
+        RevertOutcome::Reverted
+    );
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code, "the library is gone, too");
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let told = |writer: &mut Writer, path: &str| {
+        writer
+            .load(path, 20_000, Reason::default())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(told(&mut writer, "libtuned.so").contains("its path must be absolute"));
+    assert!(told(&mut writer, "/nowhere/libx.so").contains("No such file"));
+    assert!(told(&mut writer, "/etc/passwd").ends_with("not an ELF file"));
+    assert!(writer.changes().is_empty(), "nothing was announced");
+    let broken = load.workshop.directory.path().join("broken.so");
+    let mut bytes = std::fs::read(load.library()).unwrap();
+    bytes.truncate(5000);
+    std::fs::write(&broken, bytes).unwrap();
+    let error = told(&mut writer, broken.to_str().unwrap());
+    assert!(error.contains("broken.so was not loaded: "), "{error}");
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn threads_are_bound_and_get_back_what_each_had() {
+    let Some(mut load) = Load::start() else { return };
+    let cpus = |load: &Load| -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", load.program.pid())).unwrap();
+        let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).unwrap();
+        let mut found: Vec<String> = tasks
+            .map(|task| {
+                let text = status(task.unwrap());
+                let line = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+                line.unwrap().trim().to_owned()
+            })
+            .collect();
+        found.dedup();
+        found
+    };
+    let before = cpus(&load);
+    let mut writer = load.writer();
+    let receipt = writer
+        .act(&Action::Affinity { cpus: "0".to_owned() }, Reason::default())
+        .unwrap();
+    assert_eq!(cpus(&load), ["0"]);
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(
+        writer.undo(receipt.change).unwrap().outcome,
+        RevertOutcome::Reverted
+    );
+    assert_eq!(cpus(&load), before);
+    let error = writer.affinity("9000", Reason::default()).unwrap_err();
+    assert!(
+        error.to_string().contains("no list such as") || error.to_string().contains("none of them"),
+        "{error}"
+    );
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn what_must_not_be_patched_is_refused_with_the_reason() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let cases = [
+        (replace("tiny", "sort_b"), "it takes 1 bytes, a jump takes 5"),
+        (replace("looping", "sort_b"), "between the bytes to be changed"),
+        (replace("again", "sort_b"), "leads back to its first instruction"),
+        (replace("libc:memcpy", "sort_b"), "IFUNC"),
+        (replace("sort_a", "sort_a"), "it is the same function"),
+        (replace("no_such", "sort_a"), "has no function `no_such`"),
+        (remove("sort_b", Some("tail")), "as its last act"),
+        (
+            remove("log_state", Some("sort_a")),
+            "no call of it was found in sort_a",
+        ),
+        (
+            insert("sort_b(1)", "tail", InsertPlace::Return),
+            "leaves it without a return",
+        ),
+        (
+            insert("note(5, 0.5, \"\")", "chosen", InsertPlace::Return),
+            "jumps through a table or a pointer",
+        ),
+        (
+            insert("step(1)", "step", InsertPlace::Entry),
+            "it would call itself without end",
+        ),
+        (
+            argument("send_block", 9, "1"),
+            "it has 3 arguments that can be told",
+        ),
+        (
+            argument("send_block", 2, "-1"),
+            "the parameter is u32, and -1 is not a value of it",
+        ),
+        (
+            insert("note(1)", "step", InsertPlace::Entry),
+            "it takes 3 arguments, 1 are given",
+        ),
+    ];
+    for (request, why) in cases {
+        match writer.patch(&request, Reason::default()) {
+            Err(error) => assert!(error.to_string().contains(why), "{request:?}: {error}"),
+            Ok(receipt) => panic!("{request:?}: {receipt:?}"),
+        }
+    }
+    patch(&mut writer, &replace("sort_a", "sort_b"));
+    let error = writer
+        .patch(&argument("sort_a", 0, "1"), Reason::default())
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "change 1 is in force in the same code: take that back first"
+    );
+    writer.undo(1).unwrap();
+    assert!(load.code() == code);
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_call_that_takes_longer_goes_on_and_is_found_later() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let mut request = call("slow(700)", None);
+    request.wait_ms = 20;
+    let receipt = writer.call(request, Reason::default()).unwrap();
+    assert_eq!(receipt.outcome, ActionOutcome::Running);
+    assert_eq!(writer.changes()[0].status, Status::Pending);
+    // The program's main thread sleeps for us, and answers when it is back.
+    assert_eq!(load.runs(), QUIET);
+    writer.reconcile().unwrap();
+    assert_eq!(writer.changes()[0].status, Status::Done);
+    assert_eq!(writer.changes()[0].returned, Some(700));
+    assert_eq!(load.code(), code);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_program_with_signals_that_never_rest_is_tuned_too() {
+    let Some(mut load) = Load::with(&["signals"], &["-g"]) else {
+        return;
+    };
+    let code = load.code();
+    let mut writer = load.writer();
+    for round in 0..5 {
+        let receipt = writer
+            .call(call(&format!("back_i32({round})"), None), Reason::default())
+            .unwrap();
+        assert_eq!(result(&receipt), round.to_string());
+        let inserted = patch(
+            &mut writer,
+            &insert("note(5, 0.5, \"noted\")", "step", InsertPlace::Entry),
+        );
+        let replaced = patch(&mut writer, &replace("sort_a", "sort_b"));
+        assert!(load.runs().starts_with("a=0 b=1 logged=1 noted=1"));
+        writer.undo(replaced.change).unwrap();
+        writer.undo(inserted.change).unwrap();
+    }
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code);
+    assert!(load.ends().starts_with("errors=0"));
+}
+
+#[test]
+fn arguments_of_a_function_without_debug_information_need_their_type() {
+    let Some(mut load) = Load::with(&[], &[]) else {
+        return;
+    };
+    let mut writer = load.writer();
+    let mut request = argument("send_block", 1, "100");
+    let error = writer.patch(&request, Reason::default()).unwrap_err();
+    assert!(error.to_string().contains("state the argument's type"), "{error}");
+    let PatchRequest::SetArgument { value_type, .. } = &mut request else {
+        unreachable!()
+    };
+    // Counted among those of its kind: the double before it has a register of another kind.
+    *value_type = Some(ValueType::U32);
+    let receipt = patch(&mut writer, &request);
+    assert_eq!(load.runs(), QUIET.replace("size=4096", "size=100"));
+    writer.undo(receipt.change).unwrap();
+    let receipt = writer
+        .call(
+            call("back_f64(1.5)", Some(ReturnType::Value(ValueType::F64))),
+            Reason::default(),
+        )
+        .unwrap();
+    assert_eq!(result(&receipt), "3");
+    let arguments = vec![Argument::Text("xyz".to_owned())];
+    let request = CallRequest {
+        arguments,
+        ..call("back_pointer", Some(ReturnType::Pointer))
+    };
+    assert!(result(&writer.call(request, Reason::default()).unwrap()).starts_with("0x"));
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_thread_in_a_signal_handler_calls_nothing_and_another_does() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    assert_eq!(load.program.say("handler"), "inside");
+    let mut request = call("back_i32(7)", None);
+    request.thread = Some(load.program.pid());
+    let error = writer.call(request, Reason::default()).unwrap_err();
+    assert!(error.to_string().contains("runs a signal handler"), "{error}");
+    let receipt = writer.call(call("back_i32(7)", None), Reason::default()).unwrap();
+    assert_eq!(result(&receipt), "7");
+    assert_eq!(load.program.say("go"), "left");
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}

@@ -1,0 +1,147 @@
+//! The actuator is killed in the middle of actions: the program goes on with right results, the journal tells the truth, and
+//! the next writer leaves no trace.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tuner::action::{Action, InsertPlace, Reason};
+use tuner::actuator::{ActCommand, ActuatorClient, ClientError, Hello};
+use tuner::journal::{Deed, Status};
+use tuner::who::Who;
+
+use crate::actions::{Load, QUIET, argument, call, insert, remove, replace};
+use crate::programs::long;
+
+fn session(load: &Load, arguments: &[&str]) -> (ActuatorClient, Child) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_actuator-testee"));
+    let process = command
+        .args(arguments)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    drop(command);
+    let hello = Hello {
+        keep: false,
+        state_dir: load.workshop.directory.path().to_owned(),
+        who: Who::current(),
+    };
+    (ActuatorClient::begin(ours, hello).unwrap(), process)
+}
+
+fn actions(load: &Load) -> Vec<Action> {
+    vec![
+        Action::Call(call("back_i32(7)", None)),
+        Action::Call(call("allocate(5000)", None)),
+        Action::Load {
+            path: load.library(),
+            wait_ms: 20_000,
+        },
+        Action::Patch(replace("sort_a", "sort_b")),
+        Action::Patch(replace("part_work", "part_other")),
+        Action::Patch(insert("note(5, 0.5, \"noted\")", "step", InsertPlace::Entry)),
+        Action::Patch(insert(
+            "note(5, 0.5, \"noted\")",
+            "two_returns",
+            InsertPlace::Return,
+        )),
+        Action::Patch(remove("log_state", None)),
+        Action::Patch(argument("send_block", 2, "original * 2")),
+        Action::Affinity { cpus: "0".to_owned() },
+    ]
+}
+
+fn act(session: &mut ActuatorClient, load: &Load, action: &Action) -> Result<u64, ClientError> {
+    let pid = load.program.process().pid;
+    let reason = Reason::default();
+    let receipt = session.act(ActCommand {
+        pid,
+        action: action.clone(),
+        reason,
+    })?;
+    Ok(receipt.change)
+}
+
+/// What the next writer finds, and that it leaves no trace.
+fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
+    let seen = load.runs();
+    assert!(seen.ends_with("errors=0"), "{what}: {seen}");
+    let mut writer = load.writer();
+    for change in writer.changes() {
+        let is_call = matches!(change.intent.deed, Deed::Call(_));
+        let settled = match change.status {
+            Status::Done => is_call,
+            Status::Applied | Status::Superseded { .. } => !is_call,
+            Status::Failed | Status::Reverted => true,
+            Status::Pending | Status::RevertPending | Status::ChangedSince => false,
+        };
+        assert!(settled, "{what}: {change:?}");
+    }
+    for attempt in writer.undo_all(|_| true).unwrap() {
+        attempt.result.unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+    drop(writer);
+    assert_eq!(load.runs(), QUIET, "{what}");
+    let now = load.code();
+    let names = |code: &[(String, Vec<u8>)]| code.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&now), names(code), "{what}");
+    assert!(now == code, "{what}: the code differs");
+}
+
+#[test]
+fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    for action in actions(&load) {
+        for instant in ["after-intent", "underway", "after-write"] {
+            // The second time is that of the undo, or a later step.
+            for count in 1..=4 {
+                let (mut session, mut process) = session(&load, &[instant, &count.to_string()]);
+                let changed = act(&mut session, &load, &action);
+                if let Ok(change) = changed {
+                    let _ = session.undo(load.program.process().pid, change);
+                }
+                drop(session);
+                let killed = !process.wait().unwrap().success();
+                check(&mut load, &code, &format!("{action:?} {instant} {count}"));
+                if !killed {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let actions = actions(&load);
+    let rounds = if long() { 200 } else { 20 };
+    // A series that is the same every time; the instants it hits are not.
+    let mut random = 88_172_645_463_325_252_u64;
+    for round in 0..rounds {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let action = &actions[round % actions.len()];
+        let (mut session, mut process) = session(&load, &[]);
+        let delay = Duration::from_micros(random % 60_000);
+        let pid = load.program.process().pid;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while let Ok(change) = act(&mut session, &load, action) {
+                    if session.undo(pid, change).is_err() && !matches!(action, Action::Call(_)) {
+                        break;
+                    }
+                }
+            });
+            std::thread::sleep(delay);
+            process.kill().unwrap();
+            process.wait().unwrap();
+        });
+        check(&mut load, &code, &format!("{action:?} after {delay:?}"));
+    }
+}

@@ -1,0 +1,287 @@
+//! Processes that must be left alone, and those that go away meanwhile: each a typed error, and nothing is written.
+
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid as RawPid, Signal, kill_process};
+use tuner::action::{ActionError, InsertPlace, Reason};
+use tuner::process::{Process, ProcessError};
+use tuner::ptrace::{PtraceError, Stopped};
+use tuner::writer::{Writer, WriterError};
+
+use crate::actions::{FINE, Load, QUIET, call, insert, remove, replace};
+use crate::programs::skip;
+
+/// Everything that needs threads to be stopped is refused for the same reason, and announces nothing.
+fn all_refused(writer: &mut Writer, library: &str, is_it: impl Fn(&ActionError) -> bool) {
+    let reason = Reason::default;
+    let outcomes = [
+        writer.call(call("nothing()", None), reason()),
+        writer.load(library, 1000, reason()),
+        writer.patch(&replace("sort_a", "sort_b"), reason()),
+        writer.patch(&remove("log_state", Some("step")), reason()),
+        writer.patch(&insert("nothing()", "step", InsertPlace::Entry), reason()),
+        writer.affinity("0", reason()),
+    ];
+    for outcome in outcomes {
+        match outcome {
+            Err(WriterError::Action(error)) if is_it(&error) => {}
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+    let in_force = writer
+        .changes()
+        .iter()
+        .any(|change| change.status == tuner::journal::Status::Applied);
+    assert!(!in_force);
+}
+
+fn is_traced(error: &ActionError) -> bool {
+    matches!(error, ActionError::Ptrace(PtraceError::Traced { .. }))
+}
+
+/// Waits until somebody traces the process.
+fn await_tracer(load: &Load, tracer: &mut Child) -> bool {
+    for _ in 0..1_000 {
+        if load.program.process().tracer().unwrap().is_some() {
+            return true;
+        }
+        if tracer.try_wait().unwrap().is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+fn under(tracer: &str, arguments: &[&str]) {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let pid = load.program.pid().to_string();
+    let mut command = Command::new(tracer);
+    command.args(arguments).args(["-p", &pid]);
+    let quiet = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let Ok(mut tracer_process) = quiet.spawn() else {
+        return skip(&format!("there is no {tracer}"));
+    };
+    if !await_tracer(&load, &mut tracer_process) {
+        let _ = tracer_process.kill();
+        return skip(&format!("{tracer} could not attach"));
+    }
+    let mut writer = load.writer();
+    all_refused(&mut writer, &load.library(), is_traced);
+    assert!(load.code() == code);
+    tracer_process.kill().unwrap();
+    tracer_process.wait().unwrap();
+    let _ = kill_process(RawPid::from_raw(load.program.pid()).unwrap(), Signal::CONT);
+    assert_eq!(load.runs(), QUIET);
+    let receipt = writer
+        .patch(&replace("sort_a", "sort_b"), Reason::default())
+        .unwrap();
+    writer.undo(receipt.change).unwrap();
+    assert!(load.ends().starts_with("errors=0"));
+}
+
+#[test]
+fn a_program_under_gdb_is_left_alone() {
+    under("gdb", &["-q", "-nx"]);
+}
+
+#[test]
+fn a_program_under_strace_is_left_alone() {
+    under("strace", &["-f", "-qq", "-e", "trace=none"]);
+}
+
+#[test]
+fn a_zombie_is_told() {
+    let mut child = Command::new("true").spawn().unwrap();
+    let pid = child.id().cast_signed();
+    let error = loop {
+        match Process::open(pid) {
+            Ok(_) => std::thread::yield_now(),
+            // On its way from the one to the other.
+            Err(ProcessError::Ended { .. } | ProcessError::NotFound { .. }) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, ProcessError::Zombie { .. }), "{error}");
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_process_that_ends_in_a_call_is_told_and_the_journal_is_closed() {
+    let Some(load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let error = writer
+        .call(call("leave(0)", None), Reason::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+    let error = writer
+        .patch(&replace("sort_a", "sort_b"), Reason::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("has ended"), "{error}");
+}
+
+#[test]
+fn a_process_that_is_killed_during_actions_is_told() {
+    let Some(load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let pid = RawPid::from_raw(load.program.pid()).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(30));
+            kill_process(pid, Signal::KILL).unwrap();
+        });
+        let error = loop {
+            match writer.patch(
+                &insert("nothing()", "step", InsertPlace::Entry),
+                Reason::default(),
+            ) {
+                Ok(receipt) => match writer.undo(receipt.change) {
+                    Ok(undone) if undone.outcome == tuner::journal::RevertOutcome::Reverted => {}
+                    Ok(undone) => break format!("{undone:?}"),
+                    Err(error) => break error.to_string(),
+                },
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("ended") || error.contains("no process"), "{error}");
+    });
+}
+
+#[test]
+fn a_process_stopped_by_a_signal_is_patched_but_calls_nothing() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let pid = RawPid::from_raw(load.program.pid()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    let error = writer
+        .call(call("nothing()", None), Reason::default())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("the process is stopped by a signal"),
+        "{error}"
+    );
+    let receipt = writer
+        .patch(&replace("sort_a", "sort_b"), Reason::default())
+        .unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
+    writer.undo(receipt.change).unwrap();
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn all_threads_are_stopped_and_let_go_again() {
+    let Some(mut load) = Load::start() else { return };
+    let states = |load: &Load| -> Vec<char> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", load.program.pid())).unwrap();
+        let state = |task: std::io::Result<std::fs::DirEntry>| {
+            let text = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            text.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+        };
+        tasks.map(state).collect()
+    };
+    for _ in 0..20 {
+        let stopped = Stopped::all(&load.program.process(), Duration::from_secs(5)).unwrap();
+        assert_eq!(stopped.threads().len(), 8);
+        assert!(
+            states(&load).iter().all(|state| *state == 't'),
+            "{:?}",
+            states(&load)
+        );
+        assert!(load.program.process().tracer().unwrap().is_some());
+        drop(stopped);
+        assert!(load.program.process().tracer().unwrap().is_none());
+    }
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}
+
+/// A uprobe, until it is dropped. The file system through which it is set is mounted for this test alone.
+struct Uprobe(tempfile::TempDir);
+
+impl Uprobe {
+    const GROUP: &str = "tuneagent_suite";
+
+    fn on(path: &str, offset: u64) -> Option<Uprobe> {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tracefs", "none"])
+            .arg(directory.path())
+            .stderr(Stdio::null())
+            .status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            return None;
+        }
+        let probe = Uprobe(directory);
+        probe
+            .append(&format!("p:{}/probe {path}:{offset:#x}\n", Uprobe::GROUP))
+            .ok()?;
+        probe.enable("1").ok()?;
+        Some(probe)
+    }
+
+    fn append(&self, text: &str) -> std::io::Result<()> {
+        let events = std::fs::OpenOptions::new()
+            .append(true)
+            .open(self.0.path().join("uprobe_events"));
+        events?.write_all(text.as_bytes())
+    }
+
+    fn enable(&self, text: &str) -> std::io::Result<()> {
+        std::fs::write(
+            self.0.path().join(format!("events/{}/enable", Uprobe::GROUP)),
+            text,
+        )
+    }
+}
+
+impl Drop for Uprobe {
+    fn drop(&mut self) {
+        let _ = self.enable("0");
+        let _ = self.append(&format!("-:{}/probe\n", Uprobe::GROUP));
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn code_under_a_uprobe_is_refused_and_a_probe_elsewhere_does_not_matter_as_root() {
+    const NOTE: &str = "note(5, 0.5, \"noted\")";
+    let Some(mut load) = Load::start() else { return };
+    let space = load.program.space();
+    let functions = space.functions(&["step"]).unwrap();
+    let offset = |name: &str| {
+        let found = functions
+            .iter()
+            .find(|(_, function)| function.names.iter().any(|known| known == name));
+        found.unwrap().1.offset.0
+    };
+    let path = load.workshop.directory.path().join("underload");
+    let Some(probe) = Uprobe::on(path.to_str().unwrap(), offset("step")) else {
+        return skip("uprobes through tracefs are not permitted here");
+    };
+    let mut writer = load.writer();
+    let error = writer
+        .patch(&insert(NOTE, "step", InsertPlace::Entry), Reason::default())
+        .unwrap_err();
+    assert!(error.to_string().contains("carries a uprobe"), "{error}");
+    assert!(writer.changes().is_empty());
+    let removed = writer
+        .patch(&remove("log_state", Some("step")), Reason::default())
+        .unwrap();
+    writer.undo(removed.change).unwrap();
+    drop(probe);
+    // Old bytes come from the file: what the probe had put there is not what is put back.
+    let receipt = writer
+        .patch(&insert(NOTE, "step", InsertPlace::Entry), Reason::default())
+        .unwrap();
+    assert_eq!(load.runs(), QUIET.replace("noted=0", "noted=1"));
+    writer.undo(receipt.change).unwrap();
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}

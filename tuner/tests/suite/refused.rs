@@ -1,0 +1,286 @@
+//! What must end in a typed error with nothing written: a debugger, an end in the middle, a full disk under the
+//! journal, a program with rights of its own. (Types, sizes and sections are in `writing`, names in `binding`, zombies in `looking`.)
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tuner::journal::{JournalError, RevertOutcome, StateDir, Status};
+use tuner::memory::MemoryError;
+use tuner::process::{Process, ProcessError};
+use tuner::slot::SlotError;
+use tuner::space::{AddressSpace, SpaceError};
+use tuner::value::Value;
+use tuner::who::Who;
+use tuner::writer::{Hooks, Writer, WriterError};
+
+use crate::programs::{Program, Workshop, skip, to};
+
+fn variables() -> Option<(Workshop, Program)> {
+    let workshop = Workshop::open()?;
+    let program = Program::start(&workshop.build("variables.c", "variables", &["-g"]), &[])?;
+    Some((workshop, program))
+}
+
+/// A process that is ended with this value.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until `state` is what is asked for; a bound, not a pause.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+    }
+}
+
+#[test]
+fn a_program_under_gdb_or_strace_is_refused_until_they_let_go() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let pid = program.pid().to_string();
+    let debuggers: [(&str, Vec<&str>); 2] = [
+        ("strace", vec!["-o", "/dev/null", "-p", &pid]),
+        ("gdb", vec!["--batch", "-nx", "-p", &pid, "-ex", "shell cat"]),
+    ];
+    for (name, arguments) in debuggers {
+        let mut command = Command::new(name);
+        command.args(arguments).stdin(Stdio::piped());
+        let Ok(child) = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+            skip(&format!("there is no {name}"));
+            continue;
+        };
+        let mut debugger = Ended(child);
+        let tracer = debugger.0.id().cast_signed();
+        let mut has_given_up = false;
+        until("traced", || {
+            has_given_up = debugger.0.try_wait().unwrap().is_some();
+            has_given_up || program.process().tracer().unwrap() == Some(tracer)
+        });
+        if has_given_up {
+            skip(&format!("{name} may not debug a process that is not its child"));
+            continue;
+        }
+        match program.slot("knob", None) {
+            Err(SlotError::Traced { tracer: found, .. }) => assert_eq!(found, tracer, "{name}"),
+            result => panic!("{name}: {result:?}"),
+        }
+        // strace ends on a signal and gdb at the end of its input; both let go then.
+        drop(debugger.0.stdin.take());
+        if name == "strace" {
+            let raw = rustix::process::Pid::from_child(&debugger.0);
+            rustix::process::kill_process(raw, rustix::process::Signal::INT).unwrap();
+        }
+        debugger.0.wait().unwrap();
+        until("let go", || program.process().tracer().unwrap().is_none());
+        assert_eq!(program.sees("knob"), "10", "{name}");
+    }
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    writer
+        .set(&program.slot("knob", None).unwrap(), to(Value::I32(20)))
+        .unwrap();
+    assert_eq!(program.sees("knob"), "20");
+}
+
+#[test]
+fn a_process_that_ends_during_the_action_is_told_and_the_journal_knows_that_nothing_was_written() {
+    thread_local! {
+        static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
+    }
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let slot = program.slot("knob", None).unwrap();
+    let (state, images) = (
+        StateDir::at(workshop.directory.path()),
+        Arc::clone(&program.images),
+    );
+    let hooks = Hooks {
+        after_intent: || PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().end()),
+        ..Hooks::default()
+    };
+    let mut writer = Writer::open(program.process(), &state, Who::current(), images, hooks).unwrap();
+    PROGRAM.set(Some(program));
+    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    let is_gone = matches!(
+        &error,
+        WriterError::Write(tuner::write::WriteError::Memory(MemoryError::Gone { .. }))
+    );
+    assert!(is_gone, "{error:?}");
+    assert_eq!(writer.changes()[0].status, Status::Failed);
+    PROGRAM.take();
+}
+
+/// A file system of its own that is small enough to fill.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Option<SmallDisk> {
+        fs::create_dir(at).unwrap();
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", "size=64k,mode=0700", "tuneagent-test"])
+            .arg(at);
+        let mounted = mount.stderr(Stdio::null()).status();
+        if !mounted.is_ok_and(|status| status.success()) {
+            skip("a file system can be mounted by root alone");
+            return None;
+        }
+        Some(SmallDisk(at.to_owned()))
+    }
+
+    /// Leaves no byte free.
+    fn fill(at: &Path) {
+        let bytes = [0; 4096];
+        let mut file = fs::File::create(at.join("filler")).unwrap();
+        while std::io::Write::write_all(&mut file, &bytes).is_ok() {}
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Pads the journal up to the end of its page: the next line needs a new one.
+fn pad(journal: &Path) {
+    let length = fs::metadata(journal).unwrap().len() as usize;
+    let mut file = fs::OpenOptions::new().append(true).open(journal).unwrap();
+    let mut line = vec![b' '; (4096 - length % 4096) - 1];
+    line.push(b'\n');
+    std::io::Write::write_all(&mut file, &line).unwrap();
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let place = workshop.directory.path().join("small");
+    let Some(disk) = SmallDisk::mount(&place) else {
+        return;
+    };
+    let slot = program.slot("knob", None).unwrap();
+    let mut writer = program.writer(&disk.0).unwrap();
+    writer.set(&slot, to(Value::I32(20))).unwrap();
+    pad(&StateDir::at(&disk.0).journal_path(program.process().pid));
+    SmallDisk::fill(&disk.0);
+    for result in [
+        writer.set(&slot, to(Value::I32(30))).map(drop),
+        writer.undo(1).map(drop),
+    ] {
+        let error = result.unwrap_err();
+        assert!(
+            matches!(error, WriterError::Journal(JournalError::Full { .. })),
+            "{error:?}"
+        );
+    }
+    assert_eq!(program.sees("knob"), "20");
+    // With room again the same writer goes on.
+    fs::remove_file(disk.0.join("filler")).unwrap();
+    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    assert_eq!(program.sees("knob"), "10");
+    drop(writer);
+}
+
+#[test]
+fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles_as_root() {
+    thread_local! {
+        static PLACE: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
+    }
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let place = workshop.directory.path().join("small");
+    let Some(disk) = SmallDisk::mount(&place) else {
+        return;
+    };
+    let slot = program.slot("knob", None).unwrap();
+    let (state, images) = (StateDir::at(&disk.0), Arc::clone(&program.images));
+    let process = program.process();
+    PLACE.set(state.journal_path(process.pid));
+    let hooks = Hooks {
+        after_write: || {
+            PLACE.with_borrow(|journal| {
+                pad(journal);
+                SmallDisk::fill(journal.parent().unwrap());
+            });
+        },
+        ..Hooks::default()
+    };
+    let mut writer = Writer::open(process, &state, Who::current(), images, hooks).unwrap();
+    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    assert!(
+        matches!(error, WriterError::Journal(JournalError::Full { .. })),
+        "{error:?}"
+    );
+    assert_eq!(
+        writer.changes()[0].status,
+        Status::Pending,
+        "written, and not yet known to be"
+    );
+    drop(writer);
+    fs::remove_file(disk.0.join("journal/filler")).unwrap();
+    let mut next = program.writer(&disk.0).unwrap();
+    assert_eq!(next.changes()[0].status, Status::Applied, "the memory told");
+    next.undo(1).unwrap();
+    assert_eq!(program.sees("knob"), "10");
+    drop(next);
+}
+
+#[test]
+fn a_program_with_rights_that_its_user_does_not_have_is_never_looked_into_as_root() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root can make a set-uid program");
+    }
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.build("variables.c", "variables", &["-g"]);
+    let set_uid = Command::new("chmod").arg("4755").arg(&program).status();
+    assert!(set_uid.unwrap().success());
+    let open = Command::new("chmod")
+        .arg("755")
+        .arg(workshop.directory.path())
+        .status();
+    assert!(open.unwrap().success());
+    let unprivileged = workshop.build("variables.c", "unprivileged", &["-g"]);
+    let lent = ["--inh-caps=-all,+sys_nice", "--ambient-caps=-all,+sys_nice"];
+    let none = ["--inh-caps=-all", "--ambient-caps=-all"];
+    // A set-uid program of root's, started by another user; a capability that was handed on to it; and neither.
+    for (program, capabilities, is_refused) in [
+        (&program, none, true),
+        (&unprivileged, lent, true),
+        (&unprivileged, none, false),
+    ] {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        command.args(capabilities).arg(program);
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut started = Ended(child);
+        let mut greeting = [0; 6];
+        std::io::Read::read_exact(started.0.stdout.as_mut().unwrap(), &mut greeting).unwrap();
+        let process = Process::open(started.0.id().cast_signed()).unwrap();
+        match AddressSpace::read(&process, &tuner::module::Images::new()) {
+            Err(SpaceError::Memory(MemoryError::Process(ProcessError::Privileged { .. }))) if is_refused => {}
+            Ok(_) if !is_refused => {}
+            result => panic!("{result:?}"),
+        }
+    }
+    // Started by root, a set-uid program of root's is a program like any other.
+    let plain = Program::start(&program, &[]).unwrap();
+    assert!(plain.slot("knob", None).is_ok());
+}

@@ -1,0 +1,243 @@
+//! Changes that wait for a sync point: what is written, refused, taken back and written down. The rendezvous is the testee's own
+//! and holds nobody; the real one is tested with the agent, as root.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use tuner::action::{Action, Reason};
+use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ClientError, SetCommand};
+use tuner::journal::{RevertOutcome, StateDir, Status};
+use tuner::value::ValueType;
+use tuner::writer::{Mechanism, Receipt, Undone};
+
+use crate::actuator::Setting;
+use crate::programs::Program;
+
+fn at_main(set: SetCommand) -> ArmCommand {
+    ArmCommand {
+        set,
+        at: "entry:main".parse().unwrap(),
+        within_ms: 30_000,
+        answer_ns_max: None,
+    }
+}
+
+/// The one receipt that there is to come.
+fn collect(session: &mut ActuatorClient) -> Result<Receipt, String> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut collected = session.collect().unwrap();
+        if let Some((_, result)) = collected.finished.pop() {
+            assert!(collected.finished.is_empty() && collected.left == 0);
+            return result.map_err(|refusal| refusal.message);
+        }
+        assert!(Instant::now() < until, "no receipt came");
+    }
+}
+
+fn scripted(setting: &Setting, how: &str) -> (ActuatorClient, Child) {
+    setting.session(false, &["sync", how])
+}
+
+#[test]
+fn a_change_that_met_its_sync_point_is_written_and_the_journal_says_how() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = scripted(&setting, "done");
+    session.arm(at_main(setting.write("knob", "11"))).unwrap();
+    let receipt = collect(&mut session).unwrap();
+    assert_eq!(
+        (receipt.mechanism, receipt.hold_ns),
+        (Mechanism::Rendezvous, 25_000)
+    );
+    assert_eq!(setting.program.sees("knob"), "11");
+    let journal = StateDir::at(setting.state()).history(setting.pid()).unwrap();
+    let change = journal.change(1).unwrap();
+    assert_eq!(
+        (change.status, change.hold.unwrap().passage.unwrap().misses),
+        (Status::Applied, 2)
+    );
+    assert_eq!(change.intent.deed.sync().unwrap().to_string(), "entry:main");
+    drop(session);
+    assert!(process.wait().unwrap().success());
+    assert_eq!(
+        (setting.program.sees("knob"), setting.status(1)),
+        ("10".into(), Status::Reverted)
+    );
+}
+
+#[test]
+fn a_change_that_nobody_answered_for_is_never_written() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = scripted(&setting, "missed");
+    session.arm(at_main(setting.write("knob", "11"))).unwrap();
+    assert_eq!(
+        collect(&mut session),
+        Err(
+            "the program reached entry:main 3 times, and 2 times was held in vain: nothing was written"
+                .to_owned()
+        )
+    );
+    assert_eq!(
+        (setting.program.sees("knob"), setting.status(1)),
+        ("10".into(), Status::Failed)
+    );
+}
+
+#[test]
+fn a_change_whose_instant_is_not_known_is_taken_back_and_told() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = scripted(&setting, "late");
+    session.arm(at_main(setting.write("knob", "11"))).unwrap();
+    let refusal = collect(&mut session).unwrap_err();
+    assert!(
+        refusal.contains("had to be let go from entry:main") && refusal.ends_with("it was taken back"),
+        "{refusal}"
+    );
+    assert_eq!(
+        (setting.program.sees("knob"), setting.status(1)),
+        ("10".into(), Status::Reverted)
+    );
+}
+
+#[test]
+fn a_change_is_announced_anew_when_the_program_wrote_the_variable_while_it_waited() {
+    let Some(mut setting) = Setting::new() else { return };
+    let gate = setting.state().join("gate");
+    let (mut session, _process) = scripted(&setting, gate.to_str().unwrap());
+    session.arm(at_main(setting.write("knob", "11"))).unwrap();
+    assert_eq!(session.collect().unwrap().left, 1);
+    setting.program.say("set 33");
+    std::fs::write(&gate, "").unwrap();
+    let receipt = collect(&mut session).unwrap();
+    assert_eq!(receipt.change, Some(2));
+    assert_eq!(setting.program.sees("knob"), "11");
+    assert_eq!(
+        (setting.status(1), setting.status(2)),
+        (Status::Failed, Status::Applied)
+    );
+    assert_eq!(
+        session.undo(setting.pid(), 2).unwrap().outcome,
+        RevertOutcome::Reverted
+    );
+    assert_eq!(setting.program.sees("knob"), "33");
+}
+
+#[test]
+fn a_library_unloaded_while_a_change_waited_is_not_written() {
+    let Some(mut setting) = Setting::new() else { return };
+    let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
+    let library = setting.workshop.build("library.c", "liba.so", &flags);
+    let opener = setting.workshop.build("opener.c", "opener", &["-ldl"]);
+    let Some(program) = Program::start(&opener, &[&library]) else {
+        return;
+    };
+    setting.program = program;
+    let gate = setting.state().join("gate");
+    let (mut session, _process) = scripted(&setting, gate.to_str().unwrap());
+    let mut write = setting.write("knob", "11");
+    write.value_type = Some(ValueType::I32);
+    session.arm(at_main(write)).unwrap();
+    setting.program.say("close");
+    std::fs::write(&gate, "").unwrap();
+    let refusal = collect(&mut session).unwrap_err();
+    assert!(
+        refusal.ends_with("is no longer where it was: nothing was written"),
+        "{refusal}"
+    );
+    assert_eq!(setting.status(1), Status::Failed);
+}
+
+#[test]
+fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync_point() {
+    let Some(setting) = Setting::new() else { return };
+    let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
+    let library = setting.workshop.build("library.c", "liba.so", &flags);
+    let library = library.to_string_lossy().into_owned();
+    let (mut session, _process) = scripted(&setting, "done");
+    let load = Action::Load {
+        path: library.clone(),
+        wait_ms: 20_000,
+    };
+    let command = ActCommand {
+        pid: setting.pid(),
+        action: load,
+        reason: Reason::default(),
+    };
+    assert_eq!(session.act(command).unwrap().change, 1);
+    let mut write = setting.write("knob", "11");
+    write.module = Some(library);
+    write.value_type = Some(ValueType::I32);
+    session.arm(at_main(write)).unwrap();
+    assert_eq!(collect(&mut session).unwrap().change, Some(2));
+    let farewell = session.undo_all(setting.pid()).unwrap();
+    let undone = |(_, undone): &(_, Undone)| (undone.change, undone.outcome.clone());
+    assert_eq!(
+        farewell.undone.iter().map(undone).collect::<Vec<_>>(),
+        [(2, RevertOutcome::Reverted), (1, RevertOutcome::Reverted)]
+    );
+}
+
+#[test]
+fn what_waits_is_let_go_by_word_and_at_the_end_of_its_time_and_of_the_session() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, mut process) = scripted(&setting, "/no/such/gate");
+    let ticket = session.arm(at_main(setting.write("knob", "11"))).unwrap();
+    session.disarm(ticket).unwrap();
+    let not_reached = Err("the program did not reach entry:main in time: nothing was written".to_owned());
+    assert_eq!(collect(&mut session), not_reached);
+    let mut short = at_main(setting.write("knob", "11"));
+    short.within_ms = 1;
+    session.arm(short).unwrap();
+    assert_eq!(collect(&mut session), not_reached);
+    session.arm(at_main(setting.write("knob", "11"))).unwrap();
+    drop(session);
+    assert!(process.wait().unwrap().success());
+    assert_eq!(setting.program.sees("knob"), "10");
+    assert!((1..=3).all(|change| setting.status(change) == Status::Failed));
+}
+
+#[test]
+fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_told() {
+    let Some(mut setting) = Setting::new() else { return };
+    let gate = setting.state().join("gate");
+    std::fs::write(&gate, "").unwrap();
+    let (mut session, mut process) = scripted(&setting, gate.to_str().unwrap());
+    session.arm(at_main(setting.write("knob", "11"))).unwrap();
+    collect(&mut session).unwrap();
+    std::fs::remove_file(&gate).unwrap();
+    let farewell = session.shutdown().unwrap();
+    assert!(process.wait().unwrap().success());
+    match &farewell.undone[..] {
+        [(_, undone)] => assert_eq!(
+            undone.outcome,
+            RevertOutcome::Failed(
+                "the program did not reach entry:main in time: nothing was written".to_owned()
+            )
+        ),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(farewell.kept.len(), 1);
+    assert_eq!(
+        (setting.program.sees("knob"), setting.status(1)),
+        ("11".into(), Status::Applied)
+    );
+}
+
+#[test]
+fn without_a_rendezvous_a_change_with_a_place_is_refused_and_nothing_is_written() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    match session.arm(at_main(setting.write("knob", "11"))) {
+        Err(ClientError::Refused(refusal)) => {
+            assert_eq!(
+                refusal.message,
+                "cannot act at a sync point: no rule of this session asked for a place when it began, so it gave up the right to probe"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        (setting.program.sees("knob"), setting.status(1)),
+        ("10".into(), Status::Failed)
+    );
+}
