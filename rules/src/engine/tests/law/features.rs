@@ -120,10 +120,9 @@ pub(super) fn count_all(counts: &mut Counts, text: &str, rule: &CheckedRule, tol
         }
     }
     let by_key = crate::engine::desk::ByKey::of(rule);
-    note(
-        "folded by nodes",
-        (0..rule.probes.len()).any(|probe| by_key.has(probe)),
-    );
+    if (0..rule.probes.len()).any(|probe| by_key.has(probe)) {
+        note("folded by nodes", closed("one"));
+    }
     features
         .iter()
         .for_each(|(feature, came)| count(counts, feature, *came));

@@ -33,6 +33,8 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
         "key: number",
         "key: number",
         "key: number",
+        "key: number",
+        "key: number",
         "key: {begin: number, end: number, compute: number}",
         "key: {begin: number, end: number, send: number}",
         "key: {begin: number, end: number, chunk: send.number}",
@@ -129,7 +131,7 @@ fn timed() -> impl Strategy<Value = Drawn> {
 
 /// The windows of a rule; `one` is always among them.
 pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
-    let nested = prop::option::weighted(0.52, (inner(), prop::option::weighted(0.4, deep())));
+    let nested = prop::option::weighted(0.46, (inner(), prop::option::weighted(0.4, deep())));
     let two = prop::option::weighted(0.15, probed("two"));
     let pulse = prop::option::weighted(0.55, timed());
     (probed("one"), nested, two, pulse).prop_map(|(one, nested, two, pulse)| {
