@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::formulas::{chosen, fold, metric};
-use super::windows::{Drawn, any_windows};
+use super::windows::{Drawn, any_windows, folded_by_nodes};
 
 const PROBES: &str = "\
 rule: law
@@ -119,7 +119,9 @@ pub(super) fn any_rule() -> impl Strategy<Value = String> {
     let choices = prop::collection::vec((any::<Index>(), any::<Index>()), 6..14);
     let aim = select(vec!["minimize", "maximize"]);
     let wanted = prop::collection::vec((any::<Index>(), any::<Index>(), 1u32..3, aim), 1..4);
-    (any_windows(), join(), folds, choices, wanted).prop_map(|(windows, join, folds, choices, wanted)| {
+    let windows = prop_oneof![8 => any_windows(), 1 => folded_by_nodes()];
+    (windows, join(), folds, choices, wanted).prop_map(|(windows, join, folds, choices, wanted)| {
+        let join = join.filter(|_| windows.len() > 1);
         let joined = join.is_some();
         let mut text = format!("{PROBES}{}windows:\n", join.unwrap_or_default());
         for window in &windows {

@@ -47,12 +47,11 @@ fn probed(name: &'static str) -> impl Strategy<Value = Drawn> {
     let more = select(vec![
         "",
         "",
-        "",
-        "",
-        "",
         "skip: 1",
         "straddle: drop",
         "straddle: begin",
+        "straddle: begin",
+        "straddle: split",
         "straddle: split",
         "discard: any(send.bytes > 4KB)",
         "discard: max(compute.duration) > 350ms",
@@ -88,9 +87,9 @@ fn inner() -> impl Strategy<Value = Drawn> {
     ]);
     let more = select(vec![
         "",
-        "",
-        "",
         "straddle: begin",
+        "straddle: begin",
+        "straddle: split",
         "straddle: split",
         "straddle: drop",
         "skip: 1",
@@ -141,4 +140,14 @@ pub(super) fn any_windows() -> impl Strategy<Value = Vec<Drawn>> {
             .flatten()
             .collect()
     })
+}
+
+/// One window whose hits have its key: nothing about them needs an order.
+pub(super) fn folded_by_nodes() -> impl Strategy<Value = Vec<Drawn>> {
+    Just(vec![Drawn {
+        name: "one",
+        text: "{from: begin, to: end, key: number}".to_string(),
+        within: None,
+        works: true,
+    }])
 }
