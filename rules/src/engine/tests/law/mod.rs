@@ -248,7 +248,7 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
     assert!(tried < RULES * 5 / 4, "{tried} rules for {checked} that check");
     for feature in OFTEN {
         let (has, came) = counts.get(*feature).copied().unwrap_or_default();
-        assert!(has >= RULES / 12, "{feature} is in {has} of {RULES}");
+        assert!(has >= RULES / 10, "{feature} is in {has} of {RULES}");
         assert!(came * 2 >= has, "{feature} came to something in {came} of {has}");
     }
     // What never has a value is a hole in the law.
@@ -260,7 +260,7 @@ fn what_is_generated_has_every_part_of_the_language_and_comes_to_something() {
     }
 }
 
-/// What at least a twelfth of the rules have.
+/// What at least a tenth of the rules have.
 const OFTEN: &[&str] = &[
     "window",
     "window every",
