@@ -297,7 +297,7 @@ pub struct SymbolsArgs {
 pub struct GetArgs {
     /// A process of the program, its launcher, or the program's name
     pub target: String,
-    /// The variables: limit, cfg.solver.chunk, 'limits[2]', 'head->next', solver.c:limit, libx.so:limit, Solver::limit
+    /// The variables: limit, cfg.solver.chunk, `limits[2]`, `head->next`, solver.c:limit, libx.so:limit, Solver::limit
     #[arg(required = true, value_name = "VAR")]
     pub variables: Vec<String>,
     /// Every copy, where several libraries have a variable of that name

@@ -12,7 +12,7 @@
 //!
 //! **/proc/PID/mem** stays with the address space that it was opened for, and stores values of any size at once, but the
 //! kernel overrides page protection, and for processes of other users it asks for CAP_DAC_OVERRIDE on top. Only a
-//! [`Slot`], whose page was found writable immediately before, comes here, or a [`Place`], which says of which kind it is: code,
+//! [`Slot`], whose page was found writable immediately before, comes here, or a `Place`, which says of which kind it is: code,
 //! a word of a table of addresses, our own memory, a stack.
 //!
 //! **PTRACE_POKEDATA**, through a thread that is held, overrides page protection too and needs no right beside that of holding

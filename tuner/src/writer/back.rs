@@ -53,7 +53,7 @@ pub(crate) struct Back {
 
 impl Writer {
     /// Takes one change back, if the process still holds what was written. At once: whoever minds its sync point takes it back by
-    /// [`Writer::prepare_undo`].
+    /// `Writer::prepare_undo`.
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
         let known = self.in_force(change)?;
         let space = self.space()?;
