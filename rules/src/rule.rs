@@ -164,6 +164,11 @@ pub(crate) struct Borders {
 }
 
 impl Borders {
+    /// Whether hits of a probe begin or end instances.
+    pub(crate) fn are_at(&self, probe: usize) -> bool {
+        self.to == Some(probe) || self.begins_at() == Some(probe)
+    }
+
     /// The probe whose hits begin instances, if one does.
     pub(crate) fn begins_at(&self) -> Option<usize> {
         self.from.iter().find_map(|begin| begin.probe())

@@ -351,6 +351,13 @@ impl Typed {
         }
     }
 
+    /// Whether it folds hits of a probe.
+    pub(crate) fn folds(&self, probe: usize) -> bool {
+        let mut found = false;
+        self.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
+        found
+    }
+
     /// Calls `f` on this part and all below it.
     pub(crate) fn visit(&self, f: &mut impl FnMut(&Term)) {
         f(&self.term);

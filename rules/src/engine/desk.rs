@@ -62,24 +62,18 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
         let Some(borders) = window.borders() else {
             continue;
         };
-        let ordered = |formula: &Typed| {
-            let mut found = false;
-            formula.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
-            found
-        };
-        let borders_of = borders.to == Some(probe) || borders.begins_at() == Some(probe);
         let conditions = borders.complete.iter().map(|(_, condition)| condition);
         let conditions: Vec<&Typed> = conditions.chain(&borders.until).collect();
         let behind = rule.metrics_behind(&conditions).into_iter();
         let behind = behind
             .filter_map(|metric| rule.metrics.get(metric))
             .map(|metric| &metric.value);
-        let in_conditions = conditions.iter().copied().chain(behind).any(ordered);
+        let in_conditions = conditions.iter().copied().chain(behind).any(|of| of.folds(probe));
         let looked_at = rule
             .tunes
             .iter()
             .any(|tune| matches!(tune.trigger, Trigger::Hit { window, .. } if window == place));
-        if borders_of || in_conditions || looked_at || reached_into(rule, place, probe) {
+        if borders.are_at(probe) || in_conditions || looked_at || reached_into(rule, place, probe) {
             return None;
         }
         if !folds.uses(probe) {

@@ -134,13 +134,9 @@ impl Running {
         let Some(action) = state.in_force(tune).filter(|_| value.of.table.is_none()) else {
             return Vec::new();
         };
-        let members = self.roles.get(wanted.role).into_iter().flatten();
-        let members = members.filter(|process| is_there(process) && state.was_given_nothing(**process));
-        let change = |process: &ProcessId| Change {
-            process: *process,
-            action: action.clone(),
-        };
-        members.map(change).collect()
+        self.to_each(wanted.role, action, |process| {
+            is_there(process) && state.was_given_nothing(*process)
+        })
     }
 
     fn initial(&self, tune: &Tune, state: &TuneState, there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
@@ -170,12 +166,18 @@ impl Running {
         if wanted.permits(context, &action).is_err() {
             return Vec::new();
         }
-        let members = self.roles.get(wanted.role).into_iter().flatten();
-        let members = members.filter(|process| there(process) && state.needs_initial(**process));
+        self.to_each(wanted.role, &action, |process| {
+            there(process) && state.needs_initial(*process)
+        })
+    }
+
+    /// An action for those processes of a role that are chosen.
+    fn to_each(&self, role: usize, action: &Action, chosen: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
+        let members = self.roles.get(role).into_iter().flatten();
         let change = |process: &ProcessId| Change {
             process: *process,
             action: action.clone(),
         };
-        members.map(change).collect()
+        members.filter(|process| chosen(process)).map(change).collect()
     }
 }

@@ -6,7 +6,6 @@ use super::instance::{Instance, Surroundings};
 use super::nest::Nest;
 use super::stream::Arrived;
 use crate::rule::Borders;
-use crate::term::Term;
 use crate::value::Key;
 
 /// A key tells instances apart within the enclosing one.
@@ -39,11 +38,7 @@ pub(super) fn is_shared(borders: &Borders, around: &Surroundings<'_>) -> bool {
 
 /// Whether the condition that ends an instance is about hits of a probe: it may be about those of the window around.
 pub(super) fn may_end(borders: &Borders, probe: usize) -> bool {
-    let mut found = false;
-    borders.until.iter().for_each(|condition| {
-        condition.visit(&mut |term| found |= matches!(term, Term::Fold(fold) if fold.probe == probe));
-    });
-    found
+    borders.until.iter().any(|condition| condition.folds(probe))
 }
 
 /// The key of a hit, the inner nothing where the window has none for its probe.

@@ -134,7 +134,7 @@ impl Track {
             return Vec::new();
         };
         let time = arrived.hit.time;
-        let is_border = borders.to == Some(arrived.probe) || borders.begins_at() == Some(arrived.probe);
+        let is_border = borders.are_at(arrived.probe);
         if !is_border && !self.folds.uses(arrived.probe) && !may_end(borders, arrived.probe) {
             return Vec::new();
         }
