@@ -124,7 +124,7 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
 pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
     let how = match mechanism {
         Mechanism::Plain => "plain write",
-        Mechanism::Rendezvous | Mechanism::Store => "at a sync point",
+        Mechanism::Rendezvous | Mechanism::Store | Mechanism::Stop => "at a sync point",
         Mechanism::HoldThread => "by one thread",
         Mechanism::HoldAll => "while no thread ran",
     };
@@ -145,6 +145,11 @@ pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) 
             duration(passage.hold_ns as f64),
             passage.hits
         ),
+        Mechanism::Stop => format!(
+            "at {place}, its thread stopped for {}, hit {}",
+            duration(passage.hold_ns as f64),
+            passage.hits
+        ),
         Mechanism::Store => format!("at {place}, written by the probe itself, hit {}", passage.hits),
     };
     if passage.misses > 0 {
@@ -154,7 +159,7 @@ pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) 
             duration(passage.missed_ns as f64)
         );
     }
-    if mechanism == Mechanism::Rendezvous && !passage.real_time {
+    if matches!(mechanism, Mechanism::Rendezvous | Mechanism::Stop) && !passage.real_time {
         text += ", answered without real-time priority";
     }
     text

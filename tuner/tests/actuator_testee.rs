@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
-use tuner::sync::{Action, Held, HoldRequest, Passage, Progress, Rendezvous, Ticket};
+use tuner::sync::{Action, Held, HoldRequest, Passage, Progress, Rendezvous, Seen, Ticket};
 use tuner::writer::Hooks;
 
 static HOW: OnceLock<String> = OnceLock::new();
@@ -40,7 +40,11 @@ impl Rendezvous for Scripted {
         };
         let mut call = || {
             if let Some(action) = self.action.take() {
-                action(&Held { thread: 7 });
+                // What would be looked after is not: there is no thread.
+                drop(action(&Held {
+                    thread: 7,
+                    since_ns: 0,
+                }));
             }
         };
         match HOW.get().map(String::as_str) {
@@ -65,6 +69,16 @@ impl Rendezvous for Scripted {
     fn disarm(&mut self, _: Ticket) -> Progress {
         self.action = None;
         Progress::Pending(Passage::default())
+    }
+
+    fn want(&mut self, _: Ticket, _: i64) {}
+
+    fn seen(&self, _: Ticket) -> Seen {
+        Seen {
+            hits: 0,
+            last: 0,
+            step: 0,
+        }
     }
 
     fn store_refusal(&self) -> Option<&str> {

@@ -222,6 +222,7 @@ impl ByHand<'_> {
                 at: place.clone(),
                 within_ms: u64::try_from(self.args.within.as_millis()).unwrap_or(u64::MAX),
                 answer_ns_max: None,
+                by_stop: false,
             });
             match armed {
                 Ok(ticket) => drop(waiting.insert(ticket, (pid, variable))),

@@ -8,7 +8,9 @@ mod answer;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use abi::{Hold, HoldState, StoreResult};
-use tuner::sync::{Action, HoldRequest, Moment, Passage, Progress, Rendezvous, Store, Ticket};
+use tuner::sync::{
+    Action, HoldRequest, KeyPlace, Moment, Passage, Progress, Rendezvous, Seen, Store, Ticket,
+};
 
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
 use answer::{Answerers, Desk};
@@ -117,6 +119,7 @@ impl KernelRendezvous {
             Some(HoldState::Done) => (Progress::Done(passage), true),
             Some(HoldState::Late) => (Progress::Late(passage), true),
             Some(HoldState::Missed) => (Progress::Missed(passage), true),
+            Some(HoldState::GoneBy) => (Progress::GoneBy(passage), true),
             Some(HoldState::Stored) => {
                 let stored = Progress::Stored {
                     found: hold.found,
@@ -216,6 +219,19 @@ impl Rendezvous for KernelRendezvous {
         )
     }
 
+    fn want(&mut self, ticket: Ticket, number: i64) {
+        self.desk.records().want(ticket.0, number);
+    }
+
+    fn seen(&self, ticket: Ticket) -> Seen {
+        let hold = self.desk.records().get(ticket.0).unwrap_or_default();
+        Seen {
+            hits: hold.hits,
+            last: hold.key_last.cast_signed(),
+            step: hold.key_step.cast_signed(),
+        }
+    }
+
     fn store_refusal(&self) -> Option<&str> {
         self.holds.store_refusal()
     }
@@ -223,6 +239,11 @@ impl Rendezvous for KernelRendezvous {
 
 fn hold(request: &HoldRequest, process: u32) -> Hold {
     let (address, expected, value, width) = request.store.as_ref().map_or((0, 0, 0, 0), Store::parts);
+    let (key_source, key_address, key_width) = match request.key {
+        None => (0, 0, 0),
+        Some(KeyPlace::Argument { index, bytes }) => (u64::from(index) + 1, 0, u64::from(bytes)),
+        Some(KeyPlace::Memory { address, bytes }) => (abi::KEY_IN_MEMORY, address.0, u64::from(bytes)),
+    };
     Hold {
         process: u64::from(process),
         answer_ns_max: request.answer_ns_max.min(abi::MAX_HOLD_NS / 2),
@@ -232,6 +253,11 @@ fn hold(request: &HoldRequest, process: u32) -> Hold {
         expected,
         value,
         width,
+        turn_ns_max: request.turn_ns_max.min(abi::MAX_HOLD_NS / 2),
+        key_source,
+        key_address,
+        key_width,
+        key_wanted: abi::KEY_NONE_YET,
         ..Hold::default()
     }
 }

@@ -159,6 +159,7 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Op
                 at,
                 within_ms: SYNC_WAIT.as_millis() as u64,
                 answer_ns_max: None,
+                by_stop: false,
             });
             match armed {
                 Ok(ticket) => {

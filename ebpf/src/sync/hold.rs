@@ -35,7 +35,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     let reached = Reached::now(ctx)?;
     let hold = reached.hold;
     let holder = HOLDER.get_ptr_mut(0)?;
-    if !holds::compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
+    if !take_turn(holder, &reached) {
         // SAFETY: the action's own counter, in the map.
         holds::add(unsafe { &raw mut (*hold).passed }, 1);
         return None;
@@ -44,6 +44,58 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the word is ours until it is 0.
     unsafe { core::ptr::write_volatile(holder, 0) };
     Some(())
+}
+
+/// Becomes the holder, waiting for another one if the action asks for that.
+fn take_turn(holder: *mut u64, reached: &Reached) -> bool {
+    let mine = u64::from(reached.index) + 1;
+    if holds::compare_and_swap(holder, 0, mine) {
+        return true;
+    }
+    // SAFETY: the action is in the map; this word does not change while it is armed.
+    let turn_ns_max = unsafe { (*reached.hold).turn_ns_max };
+    if turn_ns_max == 0 {
+        return false;
+    }
+    let mut turn = Turn {
+        mine,
+        until_ns: now_ns().wrapping_add(turn_ns_max),
+        has_it: 0,
+    };
+    // SAFETY: the callback has the signature that the helper asks for, and `turn` outlives the call.
+    unsafe {
+        bpf_loop(
+            abi::MAX_HOLD_STEPS,
+            wait_for_turn as *mut core::ffi::c_void,
+            (&raw mut turn).cast(),
+            0,
+        )
+    };
+    turn.has_it != 0
+}
+
+/// One who waits until another one is let go.
+#[repr(C)]
+struct Turn {
+    mine: u64,
+    until_ns: u64,
+    /// 1 once it is the holder.
+    has_it: u64,
+}
+
+/// One step of it; 1 ends it.
+#[inline(never)]
+extern "C" fn wait_for_turn(_step: u32, turn: *mut Turn) -> i64 {
+    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    let turn = unsafe { &mut *turn };
+    let Some(holder) = HOLDER.get_ptr_mut(0) else {
+        return 1;
+    };
+    // SAFETY: the word is in the map, and read in one piece.
+    if unsafe { core::ptr::read_volatile(holder) } == 0 && holds::compare_and_swap(holder, 0, turn.mine) {
+        turn.has_it = 1;
+    }
+    i64::from(turn.has_it != 0 || now_ns() > turn.until_ns)
 }
 
 fn keep(reached: &Reached) {
@@ -83,8 +135,7 @@ fn keep(reached: &Reached) {
         wait.armed_again = u32::from(holds::step(hold, HoldState::Held, HoldState::Armed));
     }
     if wait.armed_again == 0 {
-        // SAFETY: the action is in the map, and over: its user waits for this word.
-        unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, now_ns()) };
+        holds::released(hold);
     }
 }
 

@@ -9,8 +9,9 @@
 //! program. Taking such a change back waits for the point too, within a bound.
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
-//! wait.
+//! wait, `armed` one of them.
 
+mod armed;
 mod client;
 mod line;
 mod refusal;
@@ -130,6 +131,9 @@ pub struct ArmCommand {
     pub within_ms: u64,
     /// How long a thread is held until it is answered; [`crate::sync::ANSWER_NS_MAX`] when none is given.
     pub answer_ns_max: Option<u64>,
+    /// Stop the thread even where holding it would do.
+    #[serde(default)]
+    pub by_stop: bool,
 }
 
 /// Take an action.

@@ -1,25 +1,23 @@
 //! The changes that wait for their sync points, and the taking back of such changes, which waits for the same points.
 //!
-//! What holds the program is behind [`Rendezvous`]; what is written, by [`write::commit`], is decided before anything is armed.
+//! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before anything is armed.
 //! Nothing here waits for the program, except taking back, within [`UNDO_WAIT`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::armed::{Armed, How, Over};
 use super::session::{Session, keep_newest};
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
-use crate::journal::{Change, Deed, Hold, RevertOutcome, Status};
+use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, HoldRequest, MISSES_MAX, Passage, Progress, Rendezvous, Store, SyncPlace,
-    SyncPoint, Ticket,
-};
+use crate::sync::{ANSWER_NS_MAX, Passage, Progress, Rendezvous, SyncPlace, SyncPoint};
 use crate::value::Bytes;
-use crate::write::{self, WriteError};
-use crate::writer::{Announced, Attempt, Back, Hooks, Mechanism, Receipt, Returning, Undone, reverted};
+use crate::write::WriteError;
+use crate::writer::{Announced, Attempt, Back, Receipt, Returning, Undone, reverted};
 
 /// Changes that wait at once.
 const WAITING_MAX: usize = 256;
@@ -48,31 +46,6 @@ struct WaitingSet {
     armed: Armed,
     until: Instant,
     renewals: u32,
-}
-
-/// A write that waits.
-struct Armed {
-    point: SyncPoint,
-    slot: Arc<Slot>,
-    /// What is expected there, and what is to be there.
-    change: (Bytes, Bytes),
-    answer_ns_max: u64,
-    ticket: Ticket,
-    stores: bool,
-    written: Arc<Written>,
-}
-
-/// What the action has to say, once it was called.
-type Written = Mutex<Option<Result<Bytes, WriteError>>>;
-
-/// How a write that waited is over.
-enum Over {
-    /// It was carried out at the sync point.
-    There(Result<Bytes, WriteError>, Hold),
-    /// It was carried out, but the program had gone on: at which instant is not known.
-    Late(Hold),
-    /// It was not carried out.
-    Never(Hold),
 }
 
 impl Waiting {
@@ -104,20 +77,10 @@ impl Waiting {
         point: SyncPoint,
         slot: Arc<Slot>,
         change: (Bytes, Bytes),
-        answer_ns_max: u64,
+        how: How,
     ) -> Result<Armed, Refusal> {
         let hooks = self.options.hooks;
-        let mut armed = Armed {
-            point,
-            slot,
-            change,
-            answer_ns_max,
-            ticket: Ticket(0),
-            stores: true,
-            written: Arc::default(),
-        };
-        armed.arm(self.rendezvous()?, hooks).map_err(refused)?;
-        Ok(armed)
+        Armed::new(point, slot, change, how, self.rendezvous()?, hooks).map_err(refused)
     }
 
     fn poll(&mut self, armed: &mut Armed) -> Option<Over> {
@@ -127,94 +90,8 @@ impl Waiting {
 
     fn stop(&mut self, armed: &Armed) -> Over {
         match self.rendezvous() {
-            Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket)),
+            Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket())),
             Err(_) => armed.over(Progress::Missed(Passage::default())),
-        }
-    }
-}
-
-impl Armed {
-    /// The probe writes by itself where it can and the value is one that it stores in one piece; else a thread is held.
-    fn arm(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Result<(), String> {
-        let (expected, new) = self.change;
-        let width = new.as_slice().len() as u64;
-        // A probe cannot look whether a library is still where it was; the program itself is there as long as it runs.
-        let stays = self.slot.stays();
-        self.stores = self.stores && stays && rendezvous.store_refusal().is_none() && matches!(width, 1 | 8);
-        let store = self.stores.then(|| Store {
-            address: self.slot.location().address,
-            expected: expected.word(),
-            value: new.word(),
-            width,
-        });
-        let request = HoldRequest {
-            point: self.point.clone(),
-            answer_ns_max: self.answer_ns_max,
-            action_ns_max: ACTION_NS_MAX,
-            misses_max: MISSES_MAX,
-            store,
-        };
-        let (slot, written) = (Arc::clone(&self.slot), Arc::clone(&self.written));
-        let action = move |_: &_| {
-            let result = hooks.around(|| {
-                slot.check_again()?;
-                write::commit(&slot, expected, new)
-            });
-            *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-        };
-        self.ticket = rendezvous.arm(&request, Box::new(action))?;
-        Ok(())
-    }
-
-    fn poll(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Option<Over> {
-        let progress = rendezvous.progress(self.ticket);
-        match progress {
-            Progress::Pending(_) => None,
-            // The page cannot be written by a probe (not resident, or shared until the first write): hold the thread instead.
-            Progress::Missed(_) if self.stores => {
-                self.stores = false;
-                match self.arm(rendezvous, hooks) {
-                    Ok(()) => None,
-                    Err(_) => Some(self.over(progress)),
-                }
-            }
-            progress => Some(self.over(progress)),
-        }
-    }
-
-    fn over(&self, progress: Progress) -> Over {
-        match progress {
-            Progress::Pending(passage) | Progress::Missed(passage) => {
-                Over::Never(Hold::at(Mechanism::Rendezvous, passage))
-            }
-            Progress::Late(passage) => Over::Late(Hold::at(Mechanism::Rendezvous, passage)),
-            Progress::Done(passage) => {
-                let hold = Hold::at(Mechanism::Rendezvous, passage);
-                let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
-                match written {
-                    Some(written) => Over::There(written, hold),
-                    // The action did not get as far as to write: it panicked.
-                    None => Over::Never(hold),
-                }
-            }
-            Progress::Stored {
-                found,
-                written,
-                passage,
-            } => {
-                let size = self.change.1.as_slice().len();
-                let found = Bytes::new(&found.to_le_bytes()[..size]).unwrap_or(self.change.0);
-                let result = match written {
-                    true => Ok(found),
-                    false => Err(WriteError::Unexpected {
-                        pid: self.slot.pid(),
-                        symbol: self.slot.location().symbol.clone(),
-                        found,
-                        expected: self.change.0,
-                    }),
-                };
-                Over::There(result, Hold::at(Mechanism::Store, passage))
-            }
         }
     }
 }
@@ -254,10 +131,13 @@ impl Session {
             let there = Ok(announced.new);
             return Ok(Err(self.writer(pid)?.conclude(&announced, there, None)?));
         }
-        let answer_ns_max = command.answer_ns_max.unwrap_or(ANSWER_NS_MAX);
+        let how = How {
+            answer_ns_max: command.answer_ns_max.unwrap_or(ANSWER_NS_MAX),
+            by_stop: command.by_stop,
+        };
         let change = (announced.old, announced.new);
         let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
-        match self.waiting.arm(point, Arc::new(slot), change, answer_ns_max) {
+        match self.waiting.arm(point, Arc::new(slot), change, how) {
             Ok(armed) => Ok(Ok(WaitingSet {
                 until: until.unwrap_or_else(|| Instant::now() + within),
                 command,
@@ -336,7 +216,7 @@ impl Session {
         match over {
             Over::There(written, hold) => Ok(writer.conclude(&set.announced, written, Some(hold))?),
             Over::Late(hold) => {
-                let found = set.armed.slot.read().map_err(WriteError::from);
+                let found = set.armed.slot().read().map_err(WriteError::from);
                 let receipt = writer.conclude(&set.announced, found, Some(hold))?;
                 let undone = receipt.change.map(|change| writer.undo(change));
                 let now = match undone {
@@ -476,7 +356,7 @@ impl Session {
         let values = (returning.set.new, returning.set.old);
         let armed = SyncPoint::resolve(&space, &sync)
             .map_err(Refusal::from)
-            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, ANSWER_NS_MAX));
+            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, How::default()));
         match armed {
             Ok(armed) => Ok(ArmedUndo { returning, armed }),
             Err(refusal) => {
@@ -491,7 +371,7 @@ impl Session {
         loop {
             match self.waiting.poll(&mut back.armed) {
                 Some(over) => return over,
-                None if Instant::now() >= until || !back.armed.slot.pid().is_alive() => {
+                None if Instant::now() >= until || !back.armed.slot().pid().is_alive() => {
                     return self.waiting.stop(&back.armed);
                 }
                 None => std::thread::sleep(UNDO_LOOK),
@@ -505,11 +385,11 @@ impl Session {
             Over::There(written, hold) => (reverted(&returning.set, written), hold),
             // At which instant is not known, but what is there can be read.
             Over::Late(hold) => (
-                reverted(&returning.set, armed.slot.read().map_err(WriteError::from)),
+                reverted(&returning.set, armed.slot().read().map_err(WriteError::from)),
                 hold,
             ),
             Over::Never(hold) => {
-                let why = not_reached(armed.point.place(), &hold.passage.unwrap_or_default());
+                let why = not_reached(armed.place(), &hold.passage.unwrap_or_default());
                 (RevertOutcome::Failed(why), hold)
             }
         };

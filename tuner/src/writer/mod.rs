@@ -51,6 +51,8 @@ pub enum Mechanism {
     Rendezvous,
     /// The probe at the sync point wrote by itself; nobody was held.
     Store,
+    /// The thread at the sync point was stopped, one instruction behind it.
+    Stop,
     /// One thread was held.
     HoldThread,
     /// All threads were held.

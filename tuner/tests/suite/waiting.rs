@@ -19,6 +19,7 @@ fn at_main(set: SetCommand) -> ArmCommand {
         at: "entry:main".parse().unwrap(),
         within_ms: 30_000,
         answer_ns_max: None,
+        by_stop: false,
     }
 }
 
