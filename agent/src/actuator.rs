@@ -1,5 +1,4 @@
-//! The agent's hands: starts the actuator, and turns what the rules decide into what the tuner understands. The only file
-//! that knows both `rules` and `tuner`.
+//! The agent's hands: starts the actuator, and says in words how it did something.
 
 use std::{
     io,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::engine::ProbeId;
-use crate::file::Site;
+use crate::file::{Keyword, Site};
 use crate::read::Source;
 use crate::target::Target;
 use crate::value::Scalar;
@@ -153,6 +153,23 @@ impl Action {
             Action::Enable { .. } => "enable a probe".to_string(),
             Action::Disable { .. } => "disable a probe".to_string(),
         }
+    }
+
+    /// The keyword of a rule: `set`.
+    pub fn keyword(&self) -> &'static str {
+        let keyword = match self {
+            Action::Set { .. } => Keyword::Set,
+            Action::Call { .. } => Keyword::Call,
+            Action::Load { .. } => Keyword::Load,
+            Action::Replace { .. } => Keyword::Replace,
+            Action::InsertCall { .. } => Keyword::InsertCall,
+            Action::RemoveCall { .. } => Keyword::RemoveCall,
+            Action::SetArgument { .. } => Keyword::SetArgument,
+            Action::Affinity(_) => Keyword::Affinity,
+            Action::Enable { .. } => Keyword::Enable,
+            Action::Disable { .. } => Keyword::Disable,
+        };
+        keyword.name()
     }
 
     /// The value that is set, if it is one.

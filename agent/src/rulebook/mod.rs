@@ -25,14 +25,15 @@ use std::{
 };
 
 use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Time};
+use tuner::action::Action;
 
 use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
 use crate::{
     discover::Member,
-    evidence::CpuShare,
+    evidence::{Cores, CpuShare},
     exit::Failure,
     session::{
-        ledger::{KEPT, UNDONE},
+        ledger::{ENDED, KEPT, UNDONE},
         meter::{Reading, has_mpi},
         probes::{Probe, Wanted},
     },
@@ -84,8 +85,8 @@ pub struct Decision {
     pub because: Vec<String>,
     /// All that is to be done, in words.
     pub asked: Vec<String>,
-    /// What to write, by process.
-    pub changes: Vec<Write>,
+    /// What to do, by process.
+    pub changes: Vec<Change>,
     /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
     pub at: Option<String>,
     /// Probes to switch, by process.
@@ -94,13 +95,39 @@ pub struct Decision {
     pub refused: Option<String>,
 }
 
+/// What is done to one process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The process's slot.
+    pub slot: u32,
+    /// The keyword of the rule: `set`, `call`.
+    pub keyword: &'static str,
+    /// What it acts on: `set_arg send(2)`.
+    pub label: String,
+    /// In words: `call flush(3)`; of a `set` the variable alone.
+    pub text: String,
+    /// What it takes.
+    pub deed: Deed,
+}
+
+/// What a change takes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deed {
+    /// A variable gets a value.
+    Write(Write),
+    /// Something that the actuator does at once.
+    Act(Action),
+    /// Threads are bound to cores, which ones follows from all processes of the job.
+    Bind(Cores),
+}
+
 /// One variable of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Write {
-    /// The process's slot.
-    pub slot: u32,
-    /// The variable.
+    /// The variable, or a part of one.
     pub variable: String,
+    /// Every copy of it.
+    pub everywhere: bool,
     /// The value, as text.
     pub value: String,
     /// The rule writes a boolean: its type where the program has no debug information. A number has many.
@@ -404,7 +431,11 @@ impl RuleBook {
                     before: verdict.means.map(|(before, _)| before),
                     after: verdict.means.map(|(_, after)| after),
                     ratio: verdict.ratio,
-                    verdict: if verdict.keep { KEPT } else { UNDONE },
+                    verdict: match (verdict.keep, verdict.ended) {
+                        (true, _) => KEPT,
+                        (false, true) => ENDED,
+                        (false, false) => UNDONE,
+                    },
                     text: verdict.text,
                 },
             },

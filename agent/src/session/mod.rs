@@ -13,6 +13,7 @@ mod act;
 mod intake;
 mod leave;
 mod newcomers;
+mod orders;
 mod requests;
 
 use std::{
@@ -31,6 +32,7 @@ use self::{
     hands::{Hands, Receipt},
     ledger::Ledger,
     meter::Metered,
+    orders::Ordered,
     outputs::Outputs,
     probes::{ArmError, Probes, Wanted},
     signals::Signals,
@@ -45,7 +47,7 @@ use crate::{
     http::{self, Shared},
     kernel::{Kernel, KernelError},
     readable::Readable,
-    rulebook::{Decision, RuleBook},
+    rulebook::RuleBook,
     snapshot::{JobView, Snapshot},
     view::{self, Painter},
 };
@@ -123,7 +125,7 @@ pub struct Session {
     ledger: Ledger,
     hands: Option<Hands>,
     control: Option<Control>,
-    decisions: BTreeMap<u64, Decision>,
+    decisions: BTreeMap<u64, Ordered>,
     painter: Painter,
     shared: Option<Shared>,
     host: String,

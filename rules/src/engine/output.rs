@@ -289,6 +289,8 @@ pub struct Verdict {
     pub tune: usize,
     /// Whether the change stays; if not, it is to be undone now.
     pub keep: bool,
+    /// It is undone because the `while` that it was in force for no longer holds: nothing was judged.
+    pub ended: bool,
     /// The processes of which that is said; none is all of the decision.
     pub processes: Option<BTreeSet<ProcessId>>,
     /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.

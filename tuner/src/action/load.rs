@@ -58,6 +58,7 @@ impl Writer {
             outcome,
             mechanism: Mechanism::HoldThread,
             hold_ns: call::nanoseconds(called.hold),
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })

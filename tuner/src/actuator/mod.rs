@@ -9,9 +9,10 @@
 //! program. Taking such a change back waits for the point too, within a bound.
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
-//! wait, `armed` one of them.
+//! wait, `armed` one of them, `calling` the calls that do.
 
 mod armed;
+mod calling;
 mod client;
 mod line;
 mod refusal;
@@ -59,6 +60,8 @@ pub enum Command {
     Set(Box<SetCommand>),
     /// Writes a variable when the program reaches a sync point.
     Arm(Box<ArmCommand>),
+    /// Has a function called by the thread that reaches a sync point, there.
+    ArmAct(Box<ArmActCommand>),
     /// What became of the changes that waited.
     Collect,
     /// A change is to wait no longer.
@@ -134,6 +137,19 @@ pub struct ArmCommand {
     /// Stop the thread even where holding it would do.
     #[serde(default)]
     pub by_stop: bool,
+}
+
+/// Call a function at a sync point, or not at all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmActCommand {
+    /// What: a call; nothing else has a place.
+    pub act: ActCommand,
+    /// Where.
+    pub at: SyncPlace,
+    /// Given up after this time.
+    pub within_ms: u64,
+    /// As in [`ArmCommand`].
+    pub answer_ns_max: Option<u64>,
 }
 
 /// Take an action.
@@ -222,8 +238,11 @@ pub enum Answer {
 /// What became of the changes that waited for a sync point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collected {
-    /// By ticket. Told once.
+    /// By ticket, those that were to write. Told once.
     pub finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    /// By ticket, those that were to call. Told once.
+    #[serde(default)]
+    pub acted: Vec<(u64, Result<ActionReceipt, Refusal>)>,
     /// How many wait still, or did not fit into this reply.
     pub left: usize,
 }

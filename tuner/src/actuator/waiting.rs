@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::armed::{Armed, How, Over};
+use super::calling::WaitingCall;
 use super::session::{Session, keep_newest};
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
+use crate::action::ActionReceipt;
 use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::slot::Slot;
@@ -20,11 +22,11 @@ use crate::write::WriteError;
 use crate::writer::{Announced, Attempt, Back, Receipt, Returning, Undone, reverted};
 
 /// Changes that wait at once.
-const WAITING_MAX: usize = 256;
+pub(super) const WAITING_MAX: usize = 256;
 /// How often a change is announced anew because the program had written the variable before the sync point was reached.
 const RENEWALS_MAX: u32 = 3;
 /// The longest time that a change may wait.
-const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
+pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long taking back waits for sync points, all together.
 const UNDO_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks whether they were reached.
@@ -36,6 +38,9 @@ pub(super) struct Waiting {
     rendezvous: Option<Box<dyn Rendezvous>>,
     sets: BTreeMap<u64, WaitingSet>,
     finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    pub(super) calls: BTreeMap<u64, WaitingCall>,
+    /// What came of calls and was not told yet.
+    pub(super) called: Vec<(u64, Result<ActionReceipt, Refusal>)>,
     newest: u64,
 }
 
@@ -55,11 +60,23 @@ impl Waiting {
             rendezvous: None,
             sets: BTreeMap::new(),
             finished: Vec::new(),
+            calls: BTreeMap::new(),
+            called: Vec::new(),
             newest: 0,
         }
     }
 
-    fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
+    /// How many wait.
+    pub(super) fn count(&self) -> usize {
+        self.sets.len() + self.calls.len()
+    }
+
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
+    pub(super) fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
         if self.rendezvous.is_none() {
             let make = self.options.rendezvous;
             let made = make.map_or_else(|| Err("no rule of this session asked for a place when it began, so it gave up the right to probe".to_owned()), |make| make());
@@ -99,14 +116,13 @@ impl Waiting {
 impl Session {
     /// Announces a set and arms it. The answer is its ticket.
     pub(super) fn arm(&mut self, command: ArmCommand) -> Result<u64, Refusal> {
-        if self.waiting.sets.len() >= WAITING_MAX {
+        if self.waiting.count() >= WAITING_MAX {
             return Err(refused(format!(
                 "{WAITING_MAX} changes wait for their sync points already"
             )));
         }
         let result = self.arm_until(command, None, 0)?;
-        self.waiting.newest += 1;
-        let ticket = self.waiting.newest;
+        let ticket = self.waiting.next_ticket();
         match result {
             Ok(set) => drop(self.waiting.sets.insert(ticket, set)),
             Err(receipt) => self.waiting.finished.push((ticket, Ok(receipt))),
@@ -152,7 +168,7 @@ impl Session {
         }
     }
 
-    fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
+    pub(super) fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
         let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
         Ok(SyncPoint::resolve(&space, place)?)
     }
@@ -184,9 +200,11 @@ impl Session {
         rest.reverse();
         finished.reverse();
         self.waiting.finished = rest;
+        let acted = self.collect_calls();
         Collected {
-            left: self.waiting.sets.len() + self.waiting.finished.len(),
+            left: self.waiting.count() + self.waiting.finished.len(),
             finished,
+            acted,
         }
     }
 
@@ -245,10 +263,13 @@ impl Session {
             let over = self.waiting.stop(&set.armed);
             let result = self.conclude(set, over);
             self.waiting.finished.push((ticket, result));
+        } else {
+            self.disarm_call(ticket);
         }
     }
 
     pub(super) fn disarm_all(&mut self, of: impl Fn(Pid) -> bool) {
+        self.disarm_calls(&of);
         let is_it = |(ticket, set): (&u64, &WaitingSet)| of(set.command.set.pid).then_some(*ticket);
         let tickets: Vec<u64> = self.waiting.sets.iter().filter_map(is_it).collect();
         tickets.into_iter().for_each(|ticket| self.disarm(ticket));
@@ -256,7 +277,8 @@ impl Session {
 
     /// Takes one change back: at its sync point, if it has one.
     pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
-        let has_point = |known: &Change| known.intent.change == change && known.intent.deed.sync().is_some();
+        let is_at_point = |deed: &Deed| matches!(deed, Deed::Set(set) if set.sync.is_some());
+        let has_point = |known: &Change| known.intent.change == change && is_at_point(&known.intent.deed);
         if !self.writer(pid)?.changes().iter().any(has_point) {
             return Ok(self.writer(pid)?.undo(change)?);
         }
@@ -414,18 +436,18 @@ struct ArmedUndo {
     armed: Armed,
 }
 
-fn refused(message: String) -> Refusal {
+pub(super) fn refused(message: String) -> Refusal {
     Refusal {
         kind: RefusalKind::Refused,
         message,
     }
 }
 
-fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
+pub(super) fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
     match (passage.hits, passage.misses) {
-        (0, _) => format!("the program did not reach {place} in time: nothing was written"),
+        (0, _) => format!("the program did not reach {place} in time: nothing was done"),
         (hits, misses) => format!(
-            "the program reached {place} {hits} times, and {misses} times was held in vain: nothing was written"
+            "the program reached {place} {hits} times, and {misses} times was held in vain: nothing was done"
         ),
     }
 }

@@ -69,6 +69,9 @@ pub struct Call {
     pub returns: ReturnType,
     /// The memory that is mapped for it.
     pub arena: Arena,
+    /// The sync point whose thread is to make it; none when any thread may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncPlace>,
 }
 
 /// A change of code.
@@ -141,7 +144,8 @@ impl Deed {
     pub fn sync(&self) -> Option<&SyncPlace> {
         match self {
             Deed::Set(set) => set.sync.as_ref(),
-            Deed::Call(_) | Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+            Deed::Call(call) => call.sync.as_ref(),
+            Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
         }
     }
 
