@@ -226,9 +226,9 @@ pub enum InsertPlace {
 pub enum Action {
     /// Call a function once.
     Call(CallRequest),
-    /// Load a library, by its absolute path.
+    /// Load a library.
     Load {
-        /// As the program sees it.
+        /// Its absolute path, as the program sees it, or a name that its dynamic linker finds.
         path: String,
         /// As in [`CallRequest`].
         wait_ms: u64,

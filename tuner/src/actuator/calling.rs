@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::session::Session;
-use super::waiting::{WAITING_MAX, WITHIN_MAX, not_reached, refused};
+use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{Action, ActionReceipt, CallThere, Reached};
 use crate::journal::Hold;
@@ -128,7 +128,7 @@ impl Session {
     }
 
     fn not_called(&mut self, call: &WaitingCall, passage: Passage) -> Refusal {
-        let why = not_reached(&call.at, &passage);
+        let why = format!("{}: nothing was called", in_vain(&call.at, &passage));
         let hold = Some(Hold::at(Mechanism::Stop, passage));
         let written = self
             .writer(call.pid)

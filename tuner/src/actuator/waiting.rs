@@ -443,11 +443,16 @@ pub(super) fn refused(message: String) -> Refusal {
     }
 }
 
-pub(super) fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
+fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
+    format!("{}: nothing was written", in_vain(place, passage))
+}
+
+/// How the program passed a place at which nothing was done.
+pub(super) fn in_vain(place: &SyncPlace, passage: &Passage) -> String {
     match (passage.hits, passage.misses) {
-        (0, _) => format!("the program did not reach {place} in time: nothing was done"),
-        (hits, misses) => format!(
-            "the program reached {place} {hits} times, and {misses} times was held in vain: nothing was done"
-        ),
+        (0, _) => format!("the program did not reach {place} in time"),
+        (hits, misses) => {
+            format!("the program reached {place} {hits} times, and {misses} times was held in vain")
+        }
     }
 }
