@@ -259,6 +259,52 @@ fn a_function_is_called_by_a_rule_and_the_report_says_that_it_cannot_be_taken_ba
 }
 
 #[test]
+fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let head = format!("names:\n  flush: writes a level out\n  any: whatever there is\n{HEAD}");
+    let tunes = "  - call: flush(4)
+    when: load > 0
+  - call: any(4)
+    when: load > 0
+";
+    let rule = rule(&folder, &head, tunes)?;
+    let job = Job::alone(&programs::threads("levers")?, |folder| {
+        with_folder(folder, Vec::new())
+    })?;
+    job.events("ready", 1, SOON)?;
+    job.open("go")?;
+    let flags = ["--rules", "none", &rule, "--apply=acting"];
+    let binds = [
+        "--bind",
+        "flush=levers*:flush_l?vel",
+        "--bind",
+        "any=levers*:sort_*",
+    ];
+    let agent = Agent::attach(job.pid(), &[&flags[..], &binds[..]].concat())?;
+    let acting = Acting {
+        job,
+        agent,
+        _folder: folder,
+    };
+    acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
+    acting
+        .agent
+        .lines
+        .wait_for_line("`levers*:sort_*` fits 2 functions of process", SOON)?;
+    let (report, _) = acting.end()?;
+    let made = changes(&report, "call");
+    assert_eq!(made.len(), 1, "{report}");
+    let states = report["rules"].to_string();
+    assert!(
+        states.contains("sort_a in ") && states.contains("sort_b in "),
+        "{states}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();

@@ -97,9 +97,14 @@ impl Member {
             .map(|module| module.file_name().to_owned())
     }
 
+    /// What it has mapped by now; none when that cannot be read any more.
+    pub fn space_now(&self, images: &Images) -> Option<AddressSpace> {
+        AddressSpace::read(&self.process, images).ok()
+    }
+
     /// The modules that have a copy of a variable, as the process is now; one that is not named where there is one copy or none.
     pub fn copies(&self, variable: &str, images: &Images) -> Vec<Option<String>> {
-        let now = AddressSpace::read(&self.process, images).ok();
+        let now = self.space_now(images);
         let space = now.as_ref().unwrap_or(&self.space);
         match space.every_variable(&VariableName::from(variable)) {
             Ok(locations) if locations.len() > 1 => {

@@ -12,6 +12,7 @@ pub mod signals;
 mod act;
 mod intake;
 mod leave;
+mod meant;
 mod newcomers;
 mod orders;
 mod requests;

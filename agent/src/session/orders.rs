@@ -9,7 +9,7 @@ use tuner::{
     value::ValueType,
 };
 
-use super::{Session, hands::Task};
+use super::{Session, hands::Task, meant};
 use crate::{
     evidence::{self, Cores},
     rulebook::{Change, Decision, Deed, Write},
@@ -69,11 +69,21 @@ impl Session {
         };
         Ok(match &change.deed {
             Deed::Write(write) => self.writes(decision, change.slot, pid, write),
-            Deed::Act(action) => act(action.clone()),
+            Deed::Act(action) => act(self.resolved(action, change.slot)?),
             Deed::Bind(how) => act(Action::Affinity {
                 cpus: self.cores_of(change.slot, *how)?,
             }),
         })
+    }
+
+    fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
+        let Some(member) = self.job.members.get(slot as usize) else {
+            return Ok(action.clone());
+        };
+        // What it has loaded since the session began is meant, too.
+        let now = member.space_now(self.scout.images());
+        let resolved = meant::resolved(action, now.as_ref().unwrap_or(&member.space));
+        resolved.map_err(|error| error.to_string())
     }
 
     fn writes(&self, decision: &Decision, slot: u32, pid: Pid, write: &Write) -> Vec<(String, Task)> {
