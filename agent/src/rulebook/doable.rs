@@ -1,21 +1,12 @@
-//! What of a decision this version can do, and what the tuner is asked for it: what cannot be done is refused with a reason, never
-//! left out.
+//! What of a decision this version can do, and what it takes: what cannot be done is refused with a reason, never left out.
 
 use std::collections::BTreeSet;
 
 use rules::{Action, Affinity, Argument, Computed, Scalar, Site, SyncPoint, Target};
-use tuner::{
-    action::{self, CallRequest, FunctionName, InsertPlace, PatchRequest, ReturnType},
-    expression::{Expression, Operator},
-};
 
-use super::{Change, Decision, Deed, Switch, Write};
+use super::{Change, Decision, Deed, Given, Switch, Write};
 use crate::evidence::Cores;
 
-/// So long a function that a rule calls is waited for; one that takes longer goes on, and its result is in the journal later.
-const CALL_WAIT_MS: u64 = 2_000;
-/// So long the dynamic linker is waited for.
-const LOAD_WAIT_MS: u64 = 8_000;
 /// From here on whole numbers are no i64.
 const WHOLE_MAX: f64 = 9_223_372_036_854_775_808.0;
 
@@ -72,7 +63,7 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
 fn named(change: &rules::Change, deed: Deed) -> Change {
     let text = match &deed {
         Deed::Write(write) => write.variable.clone(),
-        Deed::Act(_) | Deed::Bind(_) => change.action.to_string(),
+        _ => change.action.to_string(),
     };
     Change {
         slot: change.process.0,
@@ -133,90 +124,71 @@ fn done(change: &rules::Change, rule: usize) -> Result<Done, String> {
             on,
         }))
     };
-    let act = |action| Ok(Done::Deed(Deed::Act(action)));
-    let patch = |request| act(action::Action::Patch(request));
     match &change.action {
+        Action::Enable { probe } => switch(*probe, true),
+        Action::Disable { probe } => switch(*probe, false),
+        action => deed(action).map(Done::Deed),
+    }
+}
+
+fn deed(action: &Action) -> Result<Deed, String> {
+    Ok(match action.clone() {
         Action::Set {
             variable,
             everywhere,
             value,
-        } => Ok(Done::Deed(Deed::Write(Write {
+        } => Deed::Write(Write {
             variable: variable.to_string(),
-            everywhere: *everywhere,
+            everywhere,
             value: value.to_string(),
             is_boolean: matches!(value, Scalar::Boolean(_)),
-        }))),
-        Action::Enable { probe } => switch(*probe, true),
-        Action::Disable { probe } => switch(*probe, false),
-        Action::Call { function, arguments } => act(action::Action::Call(CallRequest {
-            function: name(function),
+        }),
+        Action::Call { function, arguments } => Deed::Call {
+            function,
             arguments: arguments.iter().map(argument).collect::<Result<_, _>>()?,
-            returns: Some(ReturnType::IfKnown),
-            wait_ms: CALL_WAIT_MS,
-            thread: None,
-        })),
-        Action::Load { library } => act(action::Action::Load {
-            path: library.clone(),
-            wait_ms: LOAD_WAIT_MS,
-        }),
-        Action::Replace { function, with } => patch(PatchRequest::Replace {
-            function: name(function),
-            with: name(with),
-        }),
+        },
+        Action::Load { library } => Deed::Load { library },
+        Action::Replace { function, with } => Deed::Replace { function, with },
         Action::InsertCall {
             function,
             arguments,
             inside,
             place,
-        } => patch(PatchRequest::InsertCall {
-            function: name(function),
+        } => Deed::InsertCall {
+            function,
             arguments: arguments.iter().map(constant).collect::<Result<_, _>>()?,
-            into: name(inside),
-            place: match place {
-                Site::Return => InsertPlace::Return,
-                Site::Entry | Site::Span => InsertPlace::Entry,
-            },
-        }),
-        Action::RemoveCall { function, inside } => patch(PatchRequest::RemoveCall {
-            function: name(function),
-            within: inside.as_deref().map(name),
-        }),
+            inside,
+            at_return: place == Site::Return,
+        },
+        Action::RemoveCall { function, inside } => Deed::RemoveCall { function, inside },
         Action::SetArgument {
             function,
             argument,
             value,
-        } => patch(PatchRequest::SetArgument {
-            function: name(function),
-            index: usize::from(*argument),
-            value_type: None,
-            value: expression(value)?,
-        }),
-        Action::Affinity(affinity) => Ok(Done::Deed(Deed::Bind(match affinity {
-            Affinity::Spread => Cores::Spread,
-            Affinity::Compact => Cores::Compact,
-        }))),
-    }
-}
-
-fn name(text: &str) -> FunctionName {
-    FunctionName::from(text)
-}
-
-/// What a function is called with. Where the debug information tells no type, a whole number is passed as one.
-fn argument(given: &Argument) -> Result<action::Argument, String> {
-    Ok(match given {
-        Argument::Variable(source) => action::Argument::Variable(source.to_string()),
-        Argument::Value(Scalar::Text(text)) => action::Argument::Text(text.clone()),
-        Argument::Value(value) => match number(value)? {
-            Expression::Float(number) => action::Argument::Double(number),
-            Expression::Integer(number) => action::Argument::Integer(number),
-            Expression::Original | Expression::Both(..) => return Err(format!("{value} is no constant")),
+        } => Deed::SetArgument {
+            function,
+            argument,
+            value: expression(&value)?,
         },
+        Action::Affinity(Affinity::Spread) => Deed::Bind(Cores::Spread),
+        Action::Affinity(Affinity::Compact) => Deed::Bind(Cores::Compact),
+        Action::Enable { .. } | Action::Disable { .. } => {
+            return Err("a probe is switched by the session".to_owned());
+        }
     })
 }
 
+/// What a function is called with. Where the debug information tells no type, a whole number is passed as one.
+fn argument(given: &Argument) -> Result<Given, String> {
+    match given {
+        Argument::Variable(source) => Ok(Given::Variable(source.to_string())),
+        Argument::Value(Scalar::Text(text)) => Ok(Given::Text(text.clone())),
+        Argument::Value(value) => number(value),
+    }
+}
+
 /// What an inserted call passes, always the same.
-fn constant(given: &Argument) -> Result<action::Argument, String> {
+fn constant(given: &Argument) -> Result<Given, String> {
     match given {
         Argument::Variable(source) => Err(format!(
             "an inserted call passes constants, and {source} would have to be read at each call"
@@ -225,42 +197,41 @@ fn constant(given: &Argument) -> Result<action::Argument, String> {
     }
 }
 
-fn number(value: &Scalar) -> Result<Expression, String> {
+fn number(value: &Scalar) -> Result<Given, String> {
     match value {
-        Scalar::Boolean(value) => Ok(Expression::Integer(i64::from(*value))),
+        Scalar::Boolean(value) => Ok(Given::Whole(i64::from(*value))),
         Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
         Scalar::Number(number) if number.fract() == 0.0 && number.abs() < WHOLE_MAX => {
-            Ok(Expression::Integer(*number as i64))
+            Ok(Given::Whole(*number as i64))
         }
-        Scalar::Number(number) => Ok(Expression::Float(*number)),
+        Scalar::Number(number) => Ok(Given::Real(*number)),
         Scalar::Text(text) => Err(format!("`{text}` is no number")),
     }
 }
 
-fn expression(value: &Computed) -> Result<Expression, String> {
-    let both = |operator, a: &Computed, b: &Computed| {
-        let (a, b) = (expression(a)?, expression(b)?);
-        Ok(Expression::Both(operator, Box::new(a), Box::new(b)))
-    };
+/// As it is written by hand.
+fn expression(value: &Computed) -> Result<String, String> {
+    let both =
+        |sign, a: &Computed, b: &Computed| Ok(format!("({} {sign} {})", expression(a)?, expression(b)?));
     match value {
-        Computed::Constant(value) => number(value),
-        Computed::Original => Ok(Expression::Original),
-        Computed::Add(a, b) => both(Operator::Add, a, b),
-        Computed::Subtract(a, b) => both(Operator::Subtract, a, b),
-        Computed::Multiply(a, b) => both(Operator::Multiply, a, b),
-        Computed::Divide(a, b) => both(Operator::Divide, a, b),
-        Computed::Min(parts) => best(Operator::Min, parts),
-        Computed::Max(parts) => best(Operator::Max, parts),
+        Computed::Constant(value) => match number(value)? {
+            Given::Whole(number) => Ok(number.to_string()),
+            Given::Real(number) => Ok(number.to_string()),
+            Given::Text(text) | Given::Variable(text) => Err(format!("`{text}` is no number")),
+        },
+        Computed::Original => Ok("original".to_owned()),
+        Computed::Add(a, b) => both('+', a, b),
+        Computed::Subtract(a, b) => both('-', a, b),
+        Computed::Multiply(a, b) => both('*', a, b),
+        Computed::Divide(a, b) => both('/', a, b),
+        Computed::Min(parts) => best("min", parts),
+        Computed::Max(parts) => best("max", parts),
     }
 }
 
-fn best(operator: Operator, parts: &[Computed]) -> Result<Expression, String> {
-    let parts: Vec<Expression> = parts.iter().map(expression).collect::<Result<_, _>>()?;
-    let both = |a, b| Expression::Both(operator, Box::new(a), Box::new(b));
-    parts
-        .into_iter()
-        .reduce(both)
-        .ok_or_else(|| "there is nothing to choose from".to_owned())
+fn best(which: &str, parts: &[Computed]) -> Result<String, String> {
+    let parts: Vec<String> = parts.iter().map(expression).collect::<Result<_, _>>()?;
+    Ok(format!("{which}({})", parts.join(", ")))
 }
 
 /// The processes of which a verdict is said, by their slots.
@@ -275,21 +246,13 @@ mod tests {
 
     use super::*;
 
-    fn deed(action: Action) -> Result<Deed, String> {
-        let process = ProcessId(3);
-        match done(&rules::Change { process, action }, 1)? {
-            Done::Deed(deed) => Ok(deed),
-            Done::Switch(_) => Err("it is a switch".to_owned()),
-        }
-    }
-
     fn chunk() -> Source {
         let mut part = Source::global("cfg");
         part.steps.push(Step::Field("chunk".into()));
         part
     }
 
-    fn number(value: f64) -> Argument {
+    fn given(value: f64) -> Argument {
         Argument::Value(Scalar::Number(value))
     }
 
@@ -306,14 +269,14 @@ mod tests {
             value: "2".to_owned(),
             is_boolean: false,
         };
-        assert_eq!(deed(set), Ok(Deed::Write(expected)));
+        assert_eq!(deed(&set), Ok(Deed::Write(expected)));
     }
 
     #[test]
     fn what_is_passed_is_a_whole_number_where_it_is_one() {
         let arguments = vec![
-            number(2.0),
-            number(2.5),
+            given(2.0),
+            given(2.5),
             Argument::Value(Scalar::Boolean(true)),
             Argument::Variable(chunk()),
         ];
@@ -321,35 +284,30 @@ mod tests {
             function: "libm:f".into(),
             arguments,
         };
-        let Ok(Deed::Act(action::Action::Call(request))) = deed(call) else {
-            panic!("it is a call");
+        let expected = Deed::Call {
+            function: "libm:f".into(),
+            arguments: vec![
+                Given::Whole(2),
+                Given::Real(2.5),
+                Given::Whole(1),
+                Given::Variable("cfg.chunk".into()),
+            ],
         };
-        assert_eq!(request.function.module.as_deref(), Some("libm"));
-        assert_eq!(
-            request.arguments,
-            [
-                action::Argument::Integer(2),
-                action::Argument::Double(2.5),
-                action::Argument::Integer(1),
-                action::Argument::Variable("cfg.chunk".to_owned()),
-            ]
-        );
+        assert_eq!(deed(&call), Ok(expected));
     }
 
     #[test]
-    fn what_an_argument_becomes_is_computed_in_the_program() {
+    fn what_an_argument_becomes_is_written_as_by_hand() {
         let constant = |value| Computed::Constant(Scalar::Number(value));
         let value = Computed::Max(vec![
-            Computed::Add(Box::new(Computed::Original), Box::new(constant(1.0))),
+            Computed::Subtract(Box::new(Computed::Original), Box::new(constant(-1.0))),
             constant(4.0),
+            Computed::Constant(Scalar::Boolean(true)),
             constant(0.5),
         ]);
-        let both = |operator, a, b| Expression::Both(operator, Box::new(a), Box::new(b));
-        let sum = both(Operator::Add, Expression::Original, Expression::Integer(1));
-        let greater = both(Operator::Max, sum, Expression::Integer(4));
         assert_eq!(
-            expression(&value),
-            Ok(both(Operator::Max, greater, Expression::Float(0.5)))
+            expression(&value).as_deref(),
+            Ok("max((original - -1), 4, 1, 0.5)")
         );
     }
 
@@ -362,14 +320,14 @@ mod tests {
             place: Site::Entry,
         };
         assert_eq!(
-            deed(inserted),
+            deed(&inserted),
             Err("an inserted call passes constants, and cfg.chunk would have to be read at each call".into())
         );
         let call = Action::Call {
             function: "f".into(),
-            arguments: vec![number(f64::INFINITY)],
+            arguments: vec![given(f64::INFINITY)],
         };
-        assert_eq!(deed(call), Err("inf cannot be passed".into()));
+        assert_eq!(deed(&call), Err("inf cannot be passed".into()));
         let at = SyncPoint {
             site: Site::Entry,
             target: Target::Function("step".into()),

@@ -2,6 +2,7 @@
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
 mod asking;
+mod deed;
 mod doable;
 mod hearing;
 mod modes;
@@ -12,6 +13,7 @@ mod sources;
 mod switches;
 mod texts;
 
+pub use deed::{Change, Deed, Given, Write};
 pub use modes::NotSwitched;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
@@ -25,12 +27,11 @@ use std::{
 };
 
 use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Time};
-use tuner::action::Action;
 
 use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
 use crate::{
     discover::Member,
-    evidence::{Cores, CpuShare},
+    evidence::CpuShare,
     exit::Failure,
     session::{
         ledger::{ENDED, KEPT, UNDONE},
@@ -93,45 +94,6 @@ pub struct Decision {
     pub switches: Vec<Switch>,
     /// Why it cannot be carried out.
     pub refused: Option<String>,
-}
-
-/// What is done to one process.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// The process's slot.
-    pub slot: u32,
-    /// The keyword of the rule: `set`, `call`.
-    pub keyword: &'static str,
-    /// What it acts on: `set_arg send(2)`.
-    pub label: String,
-    /// In words: `call flush(3)`; of a `set` the variable alone.
-    pub text: String,
-    /// What it takes.
-    pub deed: Deed,
-}
-
-/// What a change takes.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Deed {
-    /// A variable gets a value.
-    Write(Write),
-    /// Something that the actuator does at once.
-    Act(Action),
-    /// Threads are bound to cores, which ones follows from all processes of the job.
-    Bind(Cores),
-}
-
-/// One variable of one process.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Write {
-    /// The variable, or a part of one.
-    pub variable: String,
-    /// Every copy of it.
-    pub everywhere: bool,
-    /// The value, as text.
-    pub value: String,
-    /// The rule writes a boolean: its type where the program has no debug information. A number has many.
-    pub is_boolean: bool,
 }
 
 /// The rules of a session.

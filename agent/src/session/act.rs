@@ -334,8 +334,10 @@ impl Session {
         let known = self.decisions.get(&decision);
         let first = known.and_then(|known| known.decision.changes.first());
         match (known, first.map(|change| &change.deed)) {
-            (Some(known), Some(Deed::Act(_) | Deed::Bind(_))) => switched(&known.decision.asked),
-            _ => format!("{} written and read back", plural(written, "change")),
+            (None, _) | (_, None | Some(Deed::Write(_))) => {
+                format!("{} written and read back", plural(written, "change"))
+            }
+            (Some(known), Some(_)) => switched(&known.decision.asked),
         }
     }
 }

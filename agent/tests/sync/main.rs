@@ -4,8 +4,8 @@
 //! TUNEAGENT_LONG=1 makes a thousand changes in each case instead of a hundred; TUNEAGENT_SYNC_ANSWER_US sets the bound on a hold
 //! for machines on which everything takes longer (emulated ones).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calls;
 mod hold;
 mod instant;
 mod target;
