@@ -9,7 +9,7 @@
 //! program. Taking such a change back waits for the point too, within a bound.
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
-//! wait, `armed` one of them.
+//! wait, `armed` one of them, `together` those of several processes at once.
 
 mod armed;
 mod client;
@@ -17,6 +17,7 @@ mod line;
 mod refusal;
 mod serve;
 mod session;
+mod together;
 mod waiting;
 
 use std::path::PathBuf;
@@ -30,7 +31,7 @@ use crate::action::{Action, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::journal::Change;
 use crate::process::Pid;
-use crate::sync::SyncPlace;
+use crate::sync::{KeyName, SyncPlace};
 use crate::value::{Bytes, ValueType};
 use crate::who::Who;
 use crate::writer::{Receipt, Undone};
@@ -59,6 +60,8 @@ pub enum Command {
     Set(Box<SetCommand>),
     /// Writes a variable when the program reaches a sync point.
     Arm(Box<ArmCommand>),
+    /// Writes a variable of each of several processes when all are at the same iteration, or of none.
+    Together(Box<TogetherCommand>),
     /// What became of the changes that waited.
     Collect,
     /// A change is to wait no longer.
@@ -136,6 +139,19 @@ pub struct ArmCommand {
     pub by_stop: bool,
 }
 
+/// Write a variable of each of several processes at the same iteration, or of none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TogetherCommand {
+    /// What, in each process.
+    pub sets: Vec<SetCommand>,
+    /// Where each of them begins an iteration.
+    pub at: SyncPlace,
+    /// Where it says which.
+    pub key: KeyName,
+    /// Given up after this time.
+    pub within_ms: u64,
+}
+
 /// Take an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActCommand {
@@ -193,6 +209,11 @@ pub enum Answer {
     Armed {
         /// Its ticket.
         ticket: u64,
+    },
+    /// To together: one for each process, in their order.
+    ArmedTogether {
+        /// Their tickets.
+        tickets: Vec<u64>,
     },
     /// To collect.
     Collected(Collected),

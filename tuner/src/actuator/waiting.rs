@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::armed::{Armed, How, Over};
 use super::session::{Session, keep_newest};
+use super::together::WaitingGroup;
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
 use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
@@ -20,22 +21,23 @@ use crate::write::WriteError;
 use crate::writer::{Announced, Attempt, Back, Receipt, Returning, Undone, reverted};
 
 /// Changes that wait at once.
-const WAITING_MAX: usize = 256;
+pub(super) const WAITING_MAX: usize = 256;
 /// How often a change is announced anew because the program had written the variable before the sync point was reached.
 const RENEWALS_MAX: u32 = 3;
 /// The longest time that a change may wait.
-const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
+pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long taking back waits for sync points, all together.
-const UNDO_WAIT: Duration = Duration::from_secs(5);
+pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks whether they were reached.
-const UNDO_LOOK: Duration = Duration::from_millis(1);
+pub(super) const UNDO_LOOK: Duration = Duration::from_millis(1);
 
 /// What waits, and what can hold the program.
 pub(super) struct Waiting {
-    options: ServeOptions,
+    pub(super) options: ServeOptions,
     rendezvous: Option<Box<dyn Rendezvous>>,
     sets: BTreeMap<u64, WaitingSet>,
-    finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    pub(super) groups: Vec<WaitingGroup>,
+    pub(super) finished: Vec<(u64, Result<Receipt, Refusal>)>,
     newest: u64,
 }
 
@@ -54,12 +56,13 @@ impl Waiting {
             options,
             rendezvous: None,
             sets: BTreeMap::new(),
+            groups: Vec::new(),
             finished: Vec::new(),
             newest: 0,
         }
     }
 
-    fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
+    pub(super) fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
         if self.rendezvous.is_none() {
             let make = self.options.rendezvous;
             let made = make.map_or_else(|| Err("no rule of this session asked for a place when it began, so it gave up the right to probe".to_owned()), |make| make());
@@ -70,6 +73,16 @@ impl Waiting {
             Some(rendezvous) => Ok(rendezvous.as_mut()),
             None => unreachable!("it was made above"),
         }
+    }
+
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
+    /// Changes that wait, those of a group each for itself.
+    pub(super) fn count(&self) -> usize {
+        self.sets.len() + self.groups.iter().map(WaitingGroup::len).sum::<usize>()
     }
 
     fn arm(
@@ -99,14 +112,13 @@ impl Waiting {
 impl Session {
     /// Announces a set and arms it. The answer is its ticket.
     pub(super) fn arm(&mut self, command: ArmCommand) -> Result<u64, Refusal> {
-        if self.waiting.sets.len() >= WAITING_MAX {
+        if self.waiting.count() >= WAITING_MAX {
             return Err(refused(format!(
                 "{WAITING_MAX} changes wait for their sync points already"
             )));
         }
         let result = self.arm_until(command, None, 0)?;
-        self.waiting.newest += 1;
-        let ticket = self.waiting.newest;
+        let ticket = self.waiting.next_ticket();
         match result {
             Ok(set) => drop(self.waiting.sets.insert(ticket, set)),
             Err(receipt) => self.waiting.finished.push((ticket, Ok(receipt))),
@@ -126,7 +138,7 @@ impl Session {
         let point = self.point(pid, &command.at)?;
         let announced = self
             .writer(pid)?
-            .announce_set(&slot, request, Some(command.at.clone()))?;
+            .announce_set(&slot, request, Some(command.at.clone()), None)?;
         if announced.change.is_none() {
             let there = Ok(announced.new);
             return Ok(Err(self.writer(pid)?.conclude(&announced, there, None)?));
@@ -152,7 +164,7 @@ impl Session {
         }
     }
 
-    fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
+    pub(super) fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
         let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
         Ok(SyncPoint::resolve(&space, place)?)
     }
@@ -175,6 +187,7 @@ impl Session {
                 Some(over) => self.finish_set(ticket, set, over),
             }
         }
+        self.collect_groups();
         let mut finished = std::mem::take(&mut self.waiting.finished);
         // The oldest go first; what does not fit is told next time.
         finished.reverse();
@@ -185,7 +198,7 @@ impl Session {
         finished.reverse();
         self.waiting.finished = rest;
         Collected {
-            left: self.waiting.sets.len() + self.waiting.finished.len(),
+            left: self.waiting.count() + self.waiting.finished.len(),
             finished,
         }
     }
@@ -246,9 +259,11 @@ impl Session {
             let result = self.conclude(set, over);
             self.waiting.finished.push((ticket, result));
         }
+        self.disarm_groups(|group| group.has_ticket(ticket));
     }
 
     pub(super) fn disarm_all(&mut self, of: impl Fn(Pid) -> bool) {
+        self.disarm_groups(|group| group.pids().any(&of));
         let is_it = |(ticket, set): (&u64, &WaitingSet)| of(set.command.set.pid).then_some(*ticket);
         let tickets: Vec<u64> = self.waiting.sets.iter().filter_map(is_it).collect();
         tickets.into_iter().for_each(|ticket| self.disarm(ticket));
@@ -256,6 +271,9 @@ impl Session {
 
     /// Takes one change back: at its sync point, if it has one.
     pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
+        if let Some(undone) = self.undo_bonded(pid, change)? {
+            return Ok(undone);
+        }
         let has_point = |known: &Change| known.intent.change == change && known.intent.deed.sync().is_some();
         if !self.writer(pid)?.changes().iter().any(has_point) {
             return Ok(self.writer(pid)?.undo(change)?);
@@ -274,7 +292,11 @@ impl Session {
     ) -> BTreeMap<Pid, Result<Vec<Attempt>, Refusal>> {
         let until = Instant::now() + UNDO_WAIT;
         let mut tried = BTreeSet::new();
-        let mut done: BTreeMap<Pid, Vec<Attempt>> = BTreeMap::new();
+        // All or none: these are taken back first, in all their processes.
+        let mut done: BTreeMap<Pid, Vec<Attempt>> = self.undo_groups(&pids, wanted, until);
+        for (pid, attempts) in &done {
+            tried.extend(attempts.iter().map(|attempt| (*pid, attempt.change)));
+        }
         let mut broken = BTreeMap::new();
         while !pids.is_empty() {
             let mut armed = Vec::new();
@@ -321,6 +343,7 @@ impl Session {
         loop {
             let is_left = |change: &Change| {
                 change.status == Status::Applied
+                    && change.intent.deed.together().is_none()
                     && wanted(pid, change)
                     && !tried.contains(&(pid, change.intent.change))
             };
@@ -397,7 +420,7 @@ impl Session {
     }
 }
 
-fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
+pub(super) fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
     Attempt {
         change,
         result: Ok(Undone {
@@ -414,7 +437,7 @@ struct ArmedUndo {
     armed: Armed,
 }
 
-fn refused(message: String) -> Refusal {
+pub(super) fn refused(message: String) -> Refusal {
     Refusal {
         kind: RefusalKind::Refused,
         message,

@@ -4,6 +4,8 @@
 //! whatever can hold a thread there. This crate has none: the kernel side belongs to the agent's binary, which hands one in
 //! ([`crate::actuator::ServeOptions`]). Nothing here waits or writes; `actuator` does, with the one function that writes.
 
+mod gathering;
+mod key;
 mod place;
 mod point;
 mod stop;
@@ -12,6 +14,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use gathering::{Gathering, Part, Scattered};
+pub use key::KeyName;
 pub use place::{Moment, PlaceError, SyncPlace};
 pub use point::{PointError, SyncPoint};
 pub(crate) use stop::{Stopping, Told};
