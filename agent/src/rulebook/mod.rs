@@ -25,6 +25,7 @@ use std::{
 };
 
 use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Time};
+use tuner::sync::KeyName;
 
 use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
 use crate::{
@@ -88,10 +89,21 @@ pub struct Decision {
     pub changes: Vec<Write>,
     /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
     pub at: Option<String>,
+    /// Where all processes do it at once, or none does.
+    pub together: Option<Meeting>,
     /// Probes to switch, by process.
     pub switches: Vec<Switch>,
     /// Why it cannot be carried out.
     pub refused: Option<String>,
+}
+
+/// Where processes meet for a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meeting {
+    /// Where each begins an iteration: `entry:step`.
+    pub place: String,
+    /// Where it says which.
+    pub key: KeyName,
 }
 
 /// One variable of one process.

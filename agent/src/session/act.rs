@@ -113,21 +113,15 @@ impl Session {
         if !decision.switches.is_empty() {
             return self.carry_out_switches(decision);
         }
+        if let Some(meeting) = decision.together.clone() {
+            return self.carry_out_together(decision, meeting);
+        }
         let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
         let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
         self.ledger.await_receipts(decision.id, targets.len());
         let mut refused = Vec::new();
         for (pid, write) in targets {
-            let command = SetCommand {
-                pid,
-                variable: write.variable.clone(),
-                module: None,
-                value: write.value.clone(),
-                value_type: write.is_boolean.then_some(ValueType::Bool),
-                expect_old: None,
-                why: decision.because.clone(),
-                rule: Some(decision.rule.clone()),
-            };
+            let command = set_command(pid, &write, &decision);
             let order = Order::Set {
                 decision: decision.id,
                 slot: write.slot,
@@ -199,7 +193,12 @@ impl Session {
                 view.number = receipt.change.unwrap_or(0);
                 view.old = show(receipt.old);
                 view.new = show(receipt.new);
-                let place = known.at.as_deref().and_then(|place| place.parse().ok());
+                let meeting = known.together.as_ref().map(|meeting| meeting.place.as_str());
+                let place = known
+                    .at
+                    .as_deref()
+                    .or(meeting)
+                    .and_then(|place| place.parse().ok());
                 view.mechanism = match (place, &receipt.passage) {
                     (Some(place), Some(passage)) => passage_text(&place, receipt.mechanism, passage),
                     _ => "plain write".into(),
@@ -227,7 +226,7 @@ impl Session {
     }
 
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
-    fn carried(&mut self, decision: u64, carried: Option<Carried>) {
+    pub(super) fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
         let written = self.ledger.of_decision(decision);
         let rule = self
@@ -330,14 +329,14 @@ impl Session {
         }
     }
 
-    fn pid_of(&self, slot: u32) -> Option<Pid> {
+    pub(super) fn pid_of(&self, slot: u32) -> Option<Pid> {
         self.job
             .members
             .get(slot as usize)
             .map(|member| member.process.pid)
     }
 
-    fn change_view(&self, rule: &str, pid: Pid, write: &Write) -> ChangeView {
+    pub(super) fn change_view(&self, rule: &str, pid: Pid, write: &Write) -> ChangeView {
         let rank = self
             .processes
             .iter()
@@ -351,6 +350,20 @@ impl Session {
             new: write.value.clone(),
             ..ChangeView::default()
         }
+    }
+}
+
+/// One write of a decision, as the actuator is asked for it.
+pub(super) fn set_command(pid: Pid, write: &Write, decision: &Decision) -> SetCommand {
+    SetCommand {
+        pid,
+        variable: write.variable.clone(),
+        module: None,
+        value: write.value.clone(),
+        value_type: write.is_boolean.then_some(ValueType::Bool),
+        expect_old: None,
+        why: decision.because.clone(),
+        rule: Some(decision.rule.clone()),
     }
 }
 

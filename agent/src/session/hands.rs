@@ -11,7 +11,9 @@ use std::{
 
 use tokio::sync::mpsc;
 use tuner::{
-    actuator::{ArmCommand, ClientError, Collected, Farewell, SetCommand},
+    actuator::{
+        ArmCommand, ClientError, Collected, Farewell, Refusal, RefusalKind, SetCommand, TogetherCommand,
+    },
     process::Pid,
     sync::SyncPlace,
     writer::Undone,
@@ -23,7 +25,7 @@ use crate::actuator::Actuator;
 const ORDERS_MAX: usize = 8192;
 
 /// How long a process may take to reach a sync point; then the change is given up.
-const SYNC_WAIT: Duration = Duration::from_secs(60);
+pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
 /// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
@@ -40,6 +42,15 @@ pub enum Order {
         command: Box<SetCommand>,
         /// Where in the program; at once when none is given.
         at: Option<SyncPlace>,
+    },
+    /// Write a variable of each of several processes at the same iteration, for a decision.
+    Together {
+        /// The decision.
+        decision: u64,
+        /// The processes' slots, in the order of the sets.
+        slots: Vec<u32>,
+        /// What to write, and where.
+        command: Box<TogetherCommand>,
     },
     /// The guard keeps this change.
     Confirm(Pid, u64),
@@ -120,6 +131,14 @@ fn serve(
             false => orders.recv_timeout(COLLECT_EVERY),
         };
         match order {
+            Ok(Order::Together {
+                decision,
+                slots,
+                command,
+            }) => {
+                let refused = arm_together(&mut actuator, (decision, slots), *command, &mut waiting);
+                refused.into_iter().for_each(tell);
+            }
             Ok(order) => {
                 if let Some(receipt) = carry_out(&mut actuator, order, &mut waiting) {
                     tell(receipt);
@@ -137,6 +156,37 @@ fn serve(
 
 /// Changes at sync points that were not reached yet: by ticket, the decision and the slot.
 type Waiting = BTreeMap<u64, (u64, u32)>;
+
+/// A receipt for each process if it was refused, else they come later.
+fn arm_together(
+    actuator: &mut Actuator,
+    (decision, slots): (u64, Vec<u32>),
+    command: TogetherCommand,
+    waiting: &mut Waiting,
+) -> Vec<Receipt> {
+    match actuator.client.together(command) {
+        Ok(tickets) => {
+            waiting.extend(
+                tickets
+                    .into_iter()
+                    .zip(slots.into_iter().map(|slot| (decision, slot))),
+            );
+            Vec::new()
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            let refused = |slot| Receipt::Set {
+                decision,
+                slot,
+                result: Err(ClientError::Refused(Refusal {
+                    kind: RefusalKind::Refused,
+                    message: reason.clone(),
+                })),
+            };
+            slots.into_iter().map(refused).collect()
+        }
+    }
+}
 
 /// The receipt, unless it comes later.
 fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Option<Receipt> {
@@ -169,6 +219,8 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Op
                 Err(error) => (decision, slot, Err(error)),
             }
         }
+        // Has a receipt for each process.
+        Order::Together { .. } => return None,
         Order::Confirm(pid, change) => {
             return Some(Receipt::Confirmed(pid, change, client.confirm(pid, change)));
         }

@@ -14,6 +14,7 @@ mod intake;
 mod leave;
 mod newcomers;
 mod requests;
+mod together;
 
 use std::{
     collections::BTreeMap,

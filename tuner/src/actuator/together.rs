@@ -18,7 +18,7 @@ use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{
-    ACTION_NS_MAX, Gathering, HoldRequest, KeyName, KeyPlace, Part, Passage, Progress, Rendezvous,
+    ACTION_NS_MAX, Again, Gathering, HoldRequest, KeyName, KeyPlace, Part, Passage, Progress, Rendezvous,
     STOP_ANSWER_NS_MAX, Scattered, SyncPlace, SyncPoint, Ticket,
 };
 use crate::value::Bytes;
@@ -29,6 +29,8 @@ const LEAD: i64 = 2;
 const LEAD_MAX: i64 = 4_096;
 /// Attempts in which a process had gone by, or was let go unanswered.
 const TRIES_MAX: u32 = 64;
+/// Attempts in which those that had arrived were stopped to the bound.
+const WAITS_MAX: u32 = 2;
 /// A hit waits so long for that of another process, which is just being stopped.
 const TURN_NS_MAX: u64 = 500_000;
 /// Hits that are looked at before numbers that do not count up alike are given up.
@@ -54,6 +56,8 @@ struct Assembly {
     number: Option<i64>,
     lead: i64,
     tries: u32,
+    /// Attempts in which the first to arrive waited in vain.
+    waits: u32,
 }
 
 /// What came of it, and how each process was held.
@@ -77,6 +81,7 @@ impl Assembly {
             number: None,
             lead: LEAD,
             tries: 0,
+            waits: 0,
         };
         assembly.arm(rendezvous)?;
         Ok(assembly)
@@ -124,10 +129,10 @@ impl Assembly {
     fn poll(&mut self, rendezvous: &mut dyn Rendezvous) -> Option<Assembled> {
         if let Some(member) = self.members.iter().find(|member| !member.pid().is_alive()) {
             let reason = format!("process {} has ended", member.pid());
-            self.gathering.give_up(reason, false);
+            self.gathering.give_up(reason, Again::Never);
         } else if Instant::now() >= self.until {
             let reason = self.lacking(rendezvous);
-            self.gathering.give_up(reason, false);
+            self.gathering.give_up(reason, Again::Never);
         } else if self.number.is_none() {
             self.choose(rendezvous);
         }
@@ -136,7 +141,7 @@ impl Assembly {
         self.disarm(rendezvous);
         match outcome {
             Ok(()) => Some(self.over(Ok(()))),
-            Err(Scattered { reason, may_retry }) if may_retry && self.tries < TRIES_MAX => {
+            Err(Scattered { reason, again }) if self.may_try(again) => {
                 self.lead = (self.lead * 2).min(LEAD_MAX);
                 match self.arm(rendezvous) {
                     Ok(()) => None,
@@ -145,6 +150,11 @@ impl Assembly {
             }
             Err(Scattered { reason, .. }) => Some(self.over(Err(reason))),
         }
+    }
+
+    fn may_try(&mut self, again: Again) -> bool {
+        self.waits += u32::from(again == Again::AfterWaiting);
+        again != Again::Never && self.tries < TRIES_MAX && self.waits < WAITS_MAX
     }
 
     /// Chooses the iteration when all were seen twice.
@@ -169,7 +179,7 @@ impl Assembly {
             _ => {
                 let reason =
                     "the numbers of the iterations do not count up alike in all processes".to_owned();
-                self.gathering.give_up(reason, false);
+                self.gathering.give_up(reason, Again::Never);
             }
         }
     }
@@ -189,7 +199,7 @@ impl Assembly {
             member.add(&progress);
             if let Some(reason) = reason {
                 let reason = format!("process {} {reason}", member.pid());
-                self.gathering.give_up(reason, true);
+                self.gathering.give_up(reason, Again::AtOnce);
             }
         }
     }
@@ -426,7 +436,7 @@ impl Session {
         self.waiting.groups = rest;
         for mut group in meant {
             let gathering = Arc::clone(&group.assembly.gathering);
-            gathering.give_up("it was called off".to_owned(), false);
+            gathering.give_up("it was called off".to_owned(), Again::Never);
             let assembled = self
                 .waiting
                 .rendezvous()
@@ -466,34 +476,45 @@ impl Session {
         }
     }
 
-    /// Takes back all groups of which a change is wanted, the newest first.
+    /// Takes back all groups of which a change is wanted, the newest first; each within the time that one change has.
     pub(super) fn undo_groups(
         &mut self,
         pids: &[Pid],
         wanted: &dyn Fn(Pid, &Change) -> bool,
-        until: Instant,
     ) -> BTreeMap<Pid, Vec<Attempt>> {
-        let mut bonds: Vec<(u64, Bond)> = Vec::new();
-        for pid in pids {
-            let Ok(writer) = self.writer(*pid) else { continue };
-            for change in writer.changes() {
-                if let Some(bond) = change.intent.deed.together()
-                    && change.status == Status::Applied
-                    && wanted(*pid, &change)
-                    && bonds.iter().all(|(_, known)| known.group != bond.group)
-                {
-                    bonds.push((change.intent.at.monotonic_ns, bond.clone()));
-                }
-            }
-        }
-        bonds.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
         let mut done: BTreeMap<Pid, Vec<Attempt>> = BTreeMap::new();
-        for (_, bond) in bonds {
-            for (pid, attempts) in self.undo_group(&bond, until) {
+        let mut tried = BTreeSet::new();
+        // Taking one back brings an earlier one into force.
+        while let Some(bond) = self.newest_bond(pids, wanted, &tried) {
+            tried.insert(bond.group.clone());
+            for (pid, attempts) in self.undo_group(&bond, Instant::now() + UNDO_WAIT) {
                 done.entry(pid).or_default().extend(attempts);
             }
         }
         done
+    }
+
+    fn newest_bond(
+        &mut self,
+        pids: &[Pid],
+        wanted: &dyn Fn(Pid, &Change) -> bool,
+        tried: &BTreeSet<String>,
+    ) -> Option<Bond> {
+        let mut newest: Option<(u64, Bond)> = None;
+        for pid in pids {
+            let Ok(writer) = self.writer(*pid) else { continue };
+            for change in writer.changes() {
+                let (Some(bond), at) = (change.intent.deed.together(), change.intent.at.monotonic_ns) else {
+                    continue;
+                };
+                let is_newer = newest.as_ref().is_none_or(|(newest, _)| at > *newest);
+                let is_left = change.status == Status::Applied && !tried.contains(&bond.group);
+                if is_newer && is_left && wanted(*pid, &change) {
+                    newest = Some((at, bond.clone()));
+                }
+            }
+        }
+        newest.map(|(_, bond)| bond)
     }
 
     /// Takes a group back in those of its processes that live and have it in force: all of them or none.

@@ -293,7 +293,7 @@ impl Session {
         let until = Instant::now() + UNDO_WAIT;
         let mut tried = BTreeSet::new();
         // All or none: these are taken back first, in all their processes.
-        let mut done: BTreeMap<Pid, Vec<Attempt>> = self.undo_groups(&pids, wanted, until);
+        let mut done: BTreeMap<Pid, Vec<Attempt>> = self.undo_groups(&pids, wanted);
         for (pid, attempts) in &done {
             tried.extend(attempts.iter().map(|attempt| (*pid, attempt.change)));
         }

@@ -31,8 +31,18 @@ pub(crate) struct Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scattered {
     pub(crate) reason: String,
-    /// At another iteration it may go better.
-    pub(crate) may_retry: bool,
+    pub(crate) again: Again,
+}
+
+/// Whether at another iteration it may go better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// A process was faster than we were.
+    AtOnce,
+    /// Some were stopped, and others did not come as long as they were.
+    AfterWaiting,
+    /// It would go no better.
+    Never,
 }
 
 /// One attempt.
@@ -82,7 +92,7 @@ impl Gathering {
                     gathering,
                 })),
                 Err(error) => {
-                    gathering.give_up(error.to_string(), false);
+                    gathering.give_up(error.to_string(), Again::Never);
                     Then::Nothing
                 }
             }
@@ -90,10 +100,10 @@ impl Gathering {
     }
 
     /// Nothing is written, unless everything was already.
-    pub(crate) fn give_up(&self, reason: String, may_retry: bool) {
+    pub(crate) fn give_up(&self, reason: String, again: Again) {
         self.state()
             .outcome
-            .get_or_insert(Err(Scattered { reason, may_retry }));
+            .get_or_insert(Err(Scattered { reason, again }));
     }
 
     /// What came of it, once that is decided; the threads are let go within microseconds then.
@@ -130,7 +140,7 @@ impl Gathering {
             );
             state.outcome = Some(Err(Scattered {
                 reason,
-                may_retry: true,
+                again: Again::AfterWaiting,
             }));
         }
         state.outcome.is_some()
@@ -138,8 +148,8 @@ impl Gathering {
 
     fn write_all(&self) -> Result<(), Scattered> {
         let refuse = |reason: String| {
-            let may_retry = false;
-            Err(Scattered { reason, may_retry })
+            let again = Again::Never;
+            Err(Scattered { reason, again })
         };
         if let Some(part) = self.parts.iter().find(|part| !part.slot.pid().is_alive()) {
             return refuse(format!("process {} has ended", part.slot.pid()));
@@ -221,7 +231,7 @@ impl Vigil for Member {
         let is_stopped = match thread.look() {
             Ok(is_stopped) => is_stopped,
             Err(error) => {
-                self.gathering.give_up(error.to_string(), false);
+                self.gathering.give_up(error.to_string(), Again::Never);
                 return self.let_go();
             }
         };
@@ -230,7 +240,7 @@ impl Vigil for Member {
             self.gathering.arrive();
         } else if !is_stopped && Instant::now() > self.until {
             let reason = thread.not_stopped(STOP_WAIT).to_string();
-            self.gathering.give_up(reason, true);
+            self.gathering.give_up(reason, Again::AtOnce);
         }
         match (self.gathering.is_decided(), is_stopped) {
             (false, _) => Watch::Waits,
@@ -242,6 +252,6 @@ impl Vigil for Member {
     fn too_late(&mut self) {
         self.has_arrived = true;
         let reason = "a thread had to be let go before it was stopped".to_owned();
-        self.gathering.give_up(reason, true);
+        self.gathering.give_up(reason, Again::AtOnce);
     }
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use gathering::{Gathering, Part, Scattered};
+pub(crate) use gathering::{Again, Gathering, Part, Scattered};
 pub use key::KeyName;
 pub use place::{Moment, PlaceError, SyncPlace};
 pub use point::{PointError, SyncPoint};
