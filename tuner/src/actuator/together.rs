@@ -1,12 +1,14 @@
 //! Changes of several processes at the same iteration: written in all of them or in none, and taken back so.
 //!
 //! How the processes agree: the probe at the boundary first only looks at the number that the program itself gives to each
-//! iteration. When every process was seen twice, an iteration a little ahead of all of them is chosen, and each is held and
-//! stopped there ([`Gathering`]). One that was faster than we are has gone by: then nothing is written, all are let go, and an
+//! iteration. When every process was seen twice, an iteration a little ahead of all of them is chosen, and each is
+//! stopped there ([`gather`]). One that was faster than we are has gone by: then nothing is written, all are let go, and an
 //! iteration farther ahead is tried. Numbers that do not count up alike in all processes are refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::session::Session;
@@ -18,23 +20,17 @@ use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{
-    ACTION_NS_MAX, Again, Gathering, HoldRequest, KeyName, KeyPlace, Part, Passage, Progress, Rendezvous,
-    STOP_ANSWER_NS_MAX, Scattered, SyncPlace, SyncPoint, Ticket,
+    ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldRequest, KeyName, KeyPlace, LEAD, Meetings, Part,
+    Passage, Progress, Rendezvous, Scattered, SyncPlace, SyncPoint, Then, Ticket, gather,
 };
 use crate::value::Bytes;
 use crate::writer::{Announced, Attempt, Back, Hooks, Mechanism, Returning, SetRequest, Undone};
 
-/// How many iterations ahead at first; twice as many after each attempt for which a process was too fast.
-const LEAD: i64 = 2;
 const LEAD_MAX: i64 = 4_096;
-/// Attempts in which a process had gone by, or was let go unanswered.
+/// Attempts in which a process had gone by.
 const TRIES_MAX: u32 = 64;
 /// Attempts in which those that had arrived were stopped to the bound.
 const WAITS_MAX: u32 = 2;
-/// A hit waits so long for that of another process, which is just being stopped.
-const TURN_NS_MAX: u64 = 500_000;
-/// Hits that are looked at before numbers that do not count up alike are given up.
-const LOOKS_MAX: u64 = 16;
 
 /// A process that takes part.
 struct Member {
@@ -42,18 +38,18 @@ struct Member {
     key: KeyPlace,
     slot: Arc<Slot>,
     change: (Bytes, Bytes),
-    ticket: Option<Ticket>,
     passage: Passage,
 }
 
 /// All processes on the way to the same iteration.
 struct Assembly {
     members: Vec<Member>,
+    tickets: Vec<Ticket>,
     hooks: Hooks,
     until: Instant,
-    gathering: Arc<Gathering>,
-    /// The iteration, once it is chosen.
-    number: Option<i64>,
+    called_off: Arc<AtomicBool>,
+    /// The attempt that is under way, in a thread of its own.
+    attempt: Option<JoinHandle<Gathered>>,
     lead: i64,
     tries: u32,
     /// Attempts in which the first to arrive waited in vain.
@@ -75,10 +71,11 @@ impl Assembly {
     ) -> Result<Assembly, String> {
         let mut assembly = Assembly {
             members,
+            tickets: Vec::new(),
             hooks,
             until,
-            gathering: Gathering::new(Vec::new(), hooks),
-            number: None,
+            called_off: Arc::default(),
+            attempt: None,
             lead: LEAD,
             tries: 0,
             waits: 0,
@@ -89,25 +86,18 @@ impl Assembly {
 
     /// Another attempt.
     fn arm(&mut self, rendezvous: &mut dyn Rendezvous) -> Result<(), String> {
-        let part = |member: &Member| Part {
-            slot: Arc::clone(&member.slot),
-            change: member.change,
-        };
-        self.gathering = Gathering::new(self.members.iter().map(part).collect(), self.hooks);
-        self.number = None;
         self.tries += 1;
-        for (place, member) in self.members.iter_mut().enumerate() {
+        for member in &self.members {
             let request = HoldRequest {
                 point: member.point.clone(),
-                answer_ns_max: STOP_ANSWER_NS_MAX,
+                answer_ns_max: ANSWER_NS_MAX,
                 action_ns_max: ACTION_NS_MAX,
                 misses_max: 1,
                 store: None,
-                turn_ns_max: TURN_NS_MAX,
                 key: Some(member.key),
             };
-            match rendezvous.arm(&request, self.gathering.action(place)) {
-                Ok(ticket) => member.ticket = Some(ticket),
+            match rendezvous.arm(&request, Box::new(|_| Then::Nothing)) {
+                Ok(ticket) => self.tickets.push(ticket),
                 Err(error) => {
                     self.disarm(rendezvous);
                     return Err(error);
@@ -117,39 +107,84 @@ impl Assembly {
         Ok(())
     }
 
-    /// No hit of any process is held after this. Who is stopped is let go when the gathering is decided.
     fn disarm(&mut self, rendezvous: &mut dyn Rendezvous) {
-        for member in &mut self.members {
-            if let Some(ticket) = member.ticket.take() {
-                member.add(&rendezvous.disarm(ticket));
-            }
+        for (member, ticket) in self.members.iter_mut().zip(self.tickets.drain(..)) {
+            member.add(&rendezvous.disarm(ticket));
         }
     }
 
     fn poll(&mut self, rendezvous: &mut dyn Rendezvous) -> Option<Assembled> {
-        if let Some(member) = self.members.iter().find(|member| !member.pid().is_alive()) {
-            let reason = format!("process {} has ended", member.pid());
-            self.gathering.give_up(reason, Again::Never);
-        } else if Instant::now() >= self.until {
-            let reason = self.lacking(rendezvous);
-            self.gathering.give_up(reason, Again::Never);
-        } else if self.number.is_none() {
-            self.choose(rendezvous);
+        let is_over = Instant::now() >= self.until;
+        let Some(attempt) = self.attempt.take() else {
+            return self.look(rendezvous, is_over);
+        };
+        if !attempt.is_finished() {
+            if is_over {
+                self.called_off.store(true, Ordering::Relaxed);
+            }
+            self.attempt = Some(attempt);
+            return None;
         }
-        self.follow(rendezvous);
-        let outcome = self.gathering.outcome()?;
+        let gathered = attempt.join().unwrap_or_else(|_| Gathered {
+            result: Err(Scattered {
+                reason: "the attempt panicked".to_owned(),
+                again: Again::Never,
+            }),
+            held_ns: Vec::new(),
+        });
         self.disarm(rendezvous);
-        match outcome {
+        for (member, held_ns) in self.members.iter_mut().zip(&gathered.held_ns) {
+            member.passage.hold_ns = *held_ns;
+        }
+        match gathered.result {
             Ok(()) => Some(self.over(Ok(()))),
-            Err(Scattered { reason, again }) if self.may_try(again) => {
-                self.lead = (self.lead * 2).min(LEAD_MAX);
-                match self.arm(rendezvous) {
-                    Ok(()) => None,
-                    Err(error) => Some(self.over(Err(format!("{reason}; {error}")))),
+            Err(Scattered { reason, again }) if self.may_try(again) && !is_over => {
+                for (member, held_ns) in self.members.iter_mut().zip(&gathered.held_ns) {
+                    member.passage.misses += 1;
+                    member.passage.missed_ns += *held_ns;
                 }
+                self.lead = (self.lead * 2).min(LEAD_MAX);
+                let armed = self.arm(rendezvous);
+                armed
+                    .err()
+                    .map(|error| self.over(Err(format!("{reason}; {error}"))))
             }
             Err(Scattered { reason, .. }) => Some(self.over(Err(reason))),
         }
+    }
+
+    /// Before the attempt every process must have been seen twice.
+    fn look(&mut self, rendezvous: &mut dyn Rendezvous, is_over: bool) -> Option<Assembled> {
+        let meetings = rendezvous.meetings();
+        let is_seen = |ticket: &Ticket| meetings.seen(*ticket).hits >= 2;
+        let reason = if self.called_off.load(Ordering::Relaxed) {
+            Some("it was called off".to_owned())
+        } else if let Some(ended) = self.members.iter().find(|member| !member.pid().is_alive()) {
+            Some(format!("process {} has ended", ended.pid()))
+        } else if is_over {
+            Some(self.absent(&*meetings))
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            self.disarm(rendezvous);
+            return Some(self.over(Err(reason)));
+        }
+        if self.tickets.iter().all(is_seen) {
+            self.attempt = Some(self.begin(meetings));
+        }
+        None
+    }
+
+    fn begin(&self, meetings: Arc<dyn Meetings>) -> JoinHandle<Gathered> {
+        let part = |(member, ticket): (&Member, &Ticket)| Part {
+            slot: Arc::clone(&member.slot),
+            change: member.change,
+            ticket: *ticket,
+        };
+        let parts: Vec<Part> = self.members.iter().zip(&self.tickets).map(part).collect();
+        let (lead, hooks, called_off) = (self.lead, self.hooks, Arc::clone(&self.called_off));
+        std::thread::spawn(move || gather(&parts, &*meetings, lead, &called_off, hooks))
     }
 
     fn may_try(&mut self, again: Again) -> bool {
@@ -157,89 +192,26 @@ impl Assembly {
         again != Again::Never && self.tries < TRIES_MAX && self.waits < WAITS_MAX
     }
 
-    /// Chooses the iteration when all were seen twice.
-    fn choose(&mut self, rendezvous: &mut dyn Rendezvous) {
-        let tickets = self.members.iter().filter_map(|member| member.ticket);
-        let seen: Vec<_> = tickets.clone().map(|ticket| rendezvous.seen(ticket)).collect();
-        if seen.iter().any(|seen| seen.hits < 2) {
-            return;
-        }
-        let step = seen.first().map_or(0, |seen| seen.step);
-        let counts_alike = step > 0
-            && seen
-                .iter()
-                .all(|other| other.step == step && (other.last - seen[0].last) % step == 0);
-        let newest = seen.iter().map(|seen| seen.last).max();
-        match newest.and_then(|newest| newest.checked_add(step.checked_mul(self.lead)?)) {
-            Some(number) if counts_alike => {
-                tickets.for_each(|ticket| rendezvous.want(ticket, number));
-                self.number = Some(number);
-            }
-            _ if seen.iter().all(|seen| seen.hits < LOOKS_MAX) => {}
-            _ => {
-                let reason =
-                    "the numbers of the iterations do not count up alike in all processes".to_owned();
-                self.gathering.give_up(reason, Again::Never);
-            }
-        }
-    }
-
-    /// Takes note of those that will not arrive.
-    fn follow(&mut self, rendezvous: &mut dyn Rendezvous) {
-        for member in &mut self.members {
-            let Some(ticket) = member.ticket else { continue };
-            let progress = rendezvous.progress(ticket);
-            let reason = match &progress {
-                Progress::Pending(_) => continue,
-                Progress::Done(_) | Progress::Late(_) | Progress::Stored { .. } => None,
-                Progress::GoneBy(_) => Some("had passed the iteration already"),
-                Progress::Missed(_) => Some("was held and nobody answered"),
-            };
-            member.ticket = None;
-            member.add(&progress);
-            if let Some(reason) = reason {
-                let reason = format!("process {} {reason}", member.pid());
-                self.gathering.give_up(reason, Again::AtOnce);
-            }
-        }
-    }
-
-    /// Who is to blame that no iteration was common to all in time.
-    fn lacking(&self, rendezvous: &dyn Rendezvous) -> String {
+    /// Who was not seen twice in time.
+    fn absent(&self, meetings: &dyn Meetings) -> String {
+        let of = self.members.iter().zip(&self.tickets);
+        let absent: Vec<String> = of
+            .filter(|(_, ticket)| meetings.seen(**ticket).hits < 2)
+            .map(|(member, _)| member.pid().to_string())
+            .collect();
         let place = self
             .members
             .first()
-            .map_or(String::new(), |member| member.point.place().to_string());
-        let is_absent = |member: &&Member| {
-            member
-                .ticket
-                .is_some_and(|ticket| rendezvous.seen(ticket).hits == 0)
-        };
-        let absent: Vec<String> = self
-            .members
-            .iter()
-            .filter(is_absent)
-            .map(|member| member.pid().to_string())
-            .collect();
-        match (absent.as_slice(), self.tries) {
-            ([], tries) => {
-                format!("not all processes could be stopped at the same iteration, {tries} times tried")
-            }
-            (absent, _) => format!("{place} was not reached in time by process {}", absent.join(", ")),
-        }
+            .map(|member| member.point.place().to_string());
+        let place = place.unwrap_or_default();
+        format!("{place} was not reached in time by process {}", absent.join(", "))
     }
 
     fn over(&self, result: Result<(), String>) -> Assembled {
-        let hold = |(place, member): (usize, &Member)| {
-            let passage = Passage {
-                hold_ns: self.gathering.held_ns(place),
-                ..member.passage
-            };
-            Hold::at(Mechanism::Stop, passage)
-        };
+        let hold = |member: &Member| Hold::at(Mechanism::Stop, member.passage);
         Assembled {
             result,
-            holds: self.members.iter().enumerate().map(hold).collect(),
+            holds: self.members.iter().map(hold).collect(),
         }
     }
 }
@@ -259,9 +231,8 @@ impl Member {
         | Progress::Stored { passage, .. }) = *progress;
         self.passage = Passage {
             hits: self.passage.hits + passage.hits,
-            misses: self.passage.misses + passage.misses,
-            passed: self.passage.passed + passage.passed,
-            missed_ns: self.passage.missed_ns + passage.missed_ns,
+            misses: self.passage.misses,
+            missed_ns: self.passage.missed_ns,
             ..passage
         };
     }
@@ -435,17 +406,16 @@ impl Session {
         let (meant, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_meant);
         self.waiting.groups = rest;
         for mut group in meant {
-            let gathering = Arc::clone(&group.assembly.gathering);
-            gathering.give_up("it was called off".to_owned(), Again::Never);
-            let assembled = self
-                .waiting
-                .rendezvous()
-                .ok()
-                .and_then(|rendezvous| group.assembly.poll(rendezvous));
-            let assembled = assembled.unwrap_or_else(|| {
-                let decided = gathering.outcome().unwrap_or(Ok(()));
-                group.assembly.over(decided.map_err(|scattered| scattered.reason))
-            });
+            group.assembly.called_off.store(true, Ordering::Relaxed);
+            let assembled = loop {
+                let rendezvous = self.waiting.rendezvous().ok();
+                match rendezvous.map(|rendezvous| group.assembly.poll(rendezvous)) {
+                    Some(Some(assembled)) => break assembled,
+                    // An attempt lets go of everybody within its bounds.
+                    Some(None) => std::thread::sleep(UNDO_LOOK),
+                    None => break group.assembly.over(Err("nothing can be held here".to_owned())),
+                }
+            };
             self.conclude_group(group, assembled);
         }
     }
@@ -614,7 +584,6 @@ fn member(point: SyncPoint, key: KeyPlace, slot: Arc<Slot>, change: (Bytes, Byte
         key,
         slot,
         change,
-        ticket: None,
         passage: Passage::default(),
     }
 }

@@ -1,14 +1,17 @@
 //! Threads of several processes that are to stand at the same iteration before anything is written: all of the writes, or none.
 //!
-//! Each thread is stopped where the probe held it. The last to arrive has all others stopped; whoever looks after it makes the
-//! writes then, one after the other, and puts back those that were made if one fails. Nobody is let go before that is decided, or
-//! before the bound since the first arrival is reached: then nothing is written.
+//! We debug the thread of each process that begins iterations, without stopping it. At the iteration the probe sends it a signal:
+//! the kernel stops it for that, one instruction behind, and tells us. When all stand there the writes are made, one after the
+//! other, and those made are put back if one fails; then each goes on without having seen a signal. If somebody does not arrive
+//! within the bound since the first, nothing is written. One thread of ours does all this and ends afterwards, so that the kernel
+//! lets go of whatever we could not.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::stop::{Then, Vigil, Watch, ask};
-use super::{Action, Held, STOP_WAIT};
+use super::{MEETING_SIGNAL, Meetings, STOP_WAIT, Ticket};
 use crate::clock::monotonic_ns;
 use crate::process::Pid;
 use crate::ptrace::HeldThread;
@@ -18,13 +21,20 @@ use crate::write;
 use crate::writer::Hooks;
 
 /// How long the first waits for the last. Ranks that wait for each other in every iteration are within one of each other.
-pub(crate) const GATHER_WAIT: Duration = Duration::from_secs(2);
+const GATHER_WAIT: Duration = Duration::from_secs(2);
+/// How often threads are looked at: signals of the program itself pass through us meanwhile.
+const LOOK: Duration = Duration::from_micros(50);
+/// How many iterations ahead at first; twice as many after each attempt for which a process was too fast.
+pub(crate) const LEAD: i64 = 2;
+/// The bit of the signal in a mask.
+const SIGNAL_BIT: u64 = 1 << (MEETING_SIGNAL - 1);
 
 /// What is written in one of the processes.
 pub(crate) struct Part {
     pub(crate) slot: Arc<Slot>,
     /// What is expected there, and what is to be there.
     pub(crate) change: (Bytes, Bytes),
+    pub(crate) ticket: Ticket,
 }
 
 /// Why nothing was written.
@@ -45,126 +55,197 @@ pub(crate) enum Again {
     Never,
 }
 
-/// One attempt.
-pub(crate) struct Gathering {
-    parts: Vec<Part>,
+/// What came of an attempt, and how long each process was stopped.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    pub(crate) result: Result<(), Scattered>,
+    pub(crate) held_ns: Vec<u64>,
+}
+
+/// One attempt, `lead` iterations ahead. Returns when everybody goes on.
+pub(crate) fn gather(
+    parts: &[Part],
+    meetings: &dyn Meetings,
+    lead: i64,
+    called_off: &AtomicBool,
     hooks: Hooks,
-    state: Mutex<State>,
+) -> Gathered {
+    let mut gathering = Gathering {
+        meetings,
+        called_off,
+        members: Vec::new(),
+        held_ns: vec![0; parts.len()],
+        first: None,
+    };
+    let result = gathering
+        .seize(parts)
+        .and_then(|()| gathering.choose(parts, lead))
+        .and_then(|()| gathering.await_all(parts))
+        .and_then(|()| write_all(parts, hooks));
+    gathering.let_go(parts);
+    Gathered {
+        result,
+        held_ns: gathering.held_ns,
+    }
 }
 
-#[derive(Default)]
-struct State {
-    arrived: usize,
-    until: Option<Instant>,
-    outcome: Option<Result<(), Scattered>>,
-    /// How long each was held and stopped.
+struct Gathering<'a> {
+    meetings: &'a dyn Meetings,
+    called_off: &'a AtomicBool,
+    /// In the order of the parts.
+    members: Vec<Member>,
     held_ns: Vec<u64>,
+    /// When the first arrived.
+    first: Option<Instant>,
 }
 
-impl Gathering {
-    pub(crate) fn new(parts: Vec<Part>, hooks: Hooks) -> Arc<Gathering> {
-        let held_ns = vec![0; parts.len()];
-        let state = State {
-            held_ns,
-            ..State::default()
-        };
-        Arc::new(Gathering {
-            parts,
-            hooks,
-            state: Mutex::new(state),
-        })
-    }
+struct Member {
+    thread: HeldThread,
+    has_arrived: bool,
+}
 
-    /// What is done when the thread of one of the processes is held at the iteration.
-    pub(crate) fn action(self: &Arc<Self>, place: usize) -> Action {
-        let gathering = Arc::clone(self);
-        Box::new(move |held: &Held| {
-            let Some(part) = gathering.parts.get(place) else {
-                return Then::Nothing;
-            };
-            match ask(part.slot.pid(), held) {
-                Ok(thread) => Then::Watch(Box::new(Member {
-                    place,
-                    thread: Some(thread),
-                    since_ns: held.since_ns,
-                    until: Instant::now() + STOP_WAIT,
-                    has_arrived: false,
-                    gathering,
-                })),
-                Err(error) => {
-                    gathering.give_up(error.to_string(), Again::Never);
-                    Then::Nothing
-                }
+impl Gathering<'_> {
+    fn seize(&mut self, parts: &[Part]) -> Result<(), Scattered> {
+        for part in parts {
+            let tid = self.meetings.seen(part.ticket).thread.cast_signed();
+            let pid = part.slot.pid();
+            if let Some(why) = unfit(pid, tid) {
+                return Err(never(why));
             }
-        })
-    }
-
-    /// Nothing is written, unless everything was already.
-    pub(crate) fn give_up(&self, reason: String, again: Again) {
-        self.state()
-            .outcome
-            .get_or_insert(Err(Scattered { reason, again }));
-    }
-
-    /// What came of it, once that is decided; the threads are let go within microseconds then.
-    pub(crate) fn outcome(&self) -> Option<Result<(), Scattered>> {
-        self.state().outcome.clone()
-    }
-
-    pub(crate) fn held_ns(&self, place: usize) -> u64 {
-        self.state().held_ns.get(place).copied().unwrap_or(0)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn arrive(&self) {
-        let mut state = self.state();
-        state.arrived += 1;
-        state.until.get_or_insert_with(|| Instant::now() + GATHER_WAIT);
-        if state.arrived == self.parts.len() && state.outcome.is_none() {
-            // Under the lock: nobody is let go meanwhile.
-            state.outcome = Some(self.write_all());
+            let thread = HeldThread::seize(pid, tid).map_err(|error| never(error.to_string()))?;
+            self.members.push(Member {
+                thread,
+                has_arrived: false,
+            });
         }
-    }
-
-    /// Whether it is decided; the bound decides too.
-    fn is_decided(&self) -> bool {
-        let mut state = self.state();
-        if state.outcome.is_none() && state.until.is_some_and(|until| Instant::now() > until) {
-            let (arrived, all) = (state.arrived, self.parts.len());
-            let reason = format!(
-                "{arrived} of {all} processes were at the same iteration after {} s",
-                GATHER_WAIT.as_secs()
-            );
-            state.outcome = Some(Err(Scattered {
-                reason,
-                again: Again::AfterWaiting,
-            }));
-        }
-        state.outcome.is_some()
-    }
-
-    fn write_all(&self) -> Result<(), Scattered> {
-        let refuse = |reason: String| {
-            let again = Again::Never;
-            Err(Scattered { reason, again })
-        };
-        if let Some(part) = self.parts.iter().find(|part| !part.slot.pid().is_alive()) {
-            return refuse(format!("process {} has ended", part.slot.pid()));
-        }
-        (self.hooks.after_intent)();
-        for (place, part) in self.parts.iter().enumerate() {
-            if let Err(reason) = part.write() {
-                let before = self.parts.get(..place).unwrap_or_default();
-                return refuse(reason + &put_back(before));
-            }
-            (self.hooks.underway)();
-        }
-        (self.hooks.after_write)();
         Ok(())
     }
+
+    /// An iteration a little ahead of all.
+    fn choose(&self, parts: &[Part], lead: i64) -> Result<(), Scattered> {
+        let seen: Vec<_> = parts.iter().map(|part| self.meetings.seen(part.ticket)).collect();
+        let first = seen.first().copied().unwrap_or_default();
+        let step = first.step;
+        let alike = |last: i64, other: i64| other == step && last.wrapping_sub(first.last) % step == 0;
+        if step <= 0 || !seen.iter().all(|seen| alike(seen.last, seen.step)) {
+            let reason = "the numbers of the iterations do not count up alike in all processes";
+            return Err(never(reason.to_owned()));
+        }
+        let newest = seen.iter().map(|seen| seen.last).max().unwrap_or(0);
+        let number = step.checked_mul(lead).and_then(|ahead| newest.checked_add(ahead));
+        let number = number.ok_or_else(|| never("the numbers of the iterations are too large".to_owned()))?;
+        parts
+            .iter()
+            .for_each(|part| self.meetings.want(part.ticket, number));
+        Ok(())
+    }
+
+    fn await_all(&mut self, parts: &[Part]) -> Result<(), Scattered> {
+        loop {
+            for (member, part) in self.members.iter_mut().zip(parts) {
+                let pid = part.slot.pid();
+                let seen = self.meetings.seen(part.ticket);
+                let signal = member.thread.signal().map_err(|error| never(error.to_string()))?;
+                match signal {
+                    Some(MEETING_SIGNAL) if seen.met_at_ns.is_some() => {
+                        member.has_arrived = true;
+                        self.first.get_or_insert_with(Instant::now);
+                    }
+                    Some(other) => member
+                        .thread
+                        .pass(other)
+                        .map_err(|error| never(error.to_string()))?,
+                    None => {}
+                }
+                if seen.has_passed {
+                    let reason = format!("process {pid} had passed the iteration already");
+                    let again = Again::AtOnce;
+                    return Err(Scattered { reason, again });
+                }
+            }
+            let arrived = self.members.iter().filter(|member| member.has_arrived).count();
+            if arrived == parts.len() {
+                return Ok(());
+            }
+            if let Some(part) = parts.iter().find(|part| !part.slot.pid().is_alive()) {
+                return Err(never(format!("process {} has ended", part.slot.pid())));
+            }
+            if self.called_off.load(Ordering::Relaxed) {
+                return Err(never("it took too long, or was called off".to_owned()));
+            }
+            if self.first.is_some_and(|first| first.elapsed() > GATHER_WAIT) {
+                let (all, wait) = (parts.len(), GATHER_WAIT.as_secs());
+                let reason =
+                    format!("{arrived} of {all} processes were at the same iteration after {wait} s");
+                let again = Again::AfterWaiting;
+                return Err(Scattered { reason, again });
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Everybody goes on, and nobody is sent a signal any more.
+    fn let_go(&mut self, parts: &[Part]) {
+        let under_way: Vec<bool> = parts
+            .iter()
+            .map(|part| {
+                !self.meetings.forgo(part.ticket) && self.meetings.seen(part.ticket).met_at_ns.is_some()
+            })
+            .collect();
+        let until = Instant::now() + STOP_WAIT;
+        for (place, member) in self.members.iter_mut().enumerate() {
+            // One that was sent the signal a moment ago is about to stop for it.
+            let stops = under_way.get(place).copied().unwrap_or(false);
+            while stops && !member.has_arrived && Instant::now() < until {
+                match member.thread.signal() {
+                    Ok(Some(MEETING_SIGNAL)) => member.has_arrived = true,
+                    Ok(Some(other)) => drop(member.thread.pass(other)),
+                    Ok(None) => std::thread::sleep(LOOK),
+                    Err(_) => break,
+                }
+            }
+        }
+        for (place, member) in self.members.drain(..).enumerate() {
+            // Detached without the signal.
+            drop(member.thread);
+            let since = parts
+                .get(place)
+                .and_then(|part| self.meetings.seen(part.ticket).met_at_ns);
+            if let (Some(held_ns), Some(since)) = (self.held_ns.get_mut(place), since) {
+                *held_ns = monotonic_ns().saturating_sub(since);
+            }
+        }
+    }
+}
+
+/// Why a thread cannot be stopped by the signal.
+fn unfit(pid: Pid, tid: i32) -> Option<String> {
+    let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/status"))).ok()?;
+    let blocked = text.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+    let mask = u64::from_str_radix(blocked.trim(), 16).ok()?;
+    (mask & SIGNAL_BIT != 0)
+        .then(|| format!("thread {tid} of process {pid} blocks SIGURG, by which it would be stopped"))
+}
+
+fn never(reason: String) -> Scattered {
+    let again = Again::Never;
+    Scattered { reason, again }
+}
+
+fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
+    if let Some(part) = parts.iter().find(|part| !part.slot.pid().is_alive()) {
+        return Err(never(format!("process {} has ended", part.slot.pid())));
+    }
+    (hooks.after_intent)();
+    for (place, part) in parts.iter().enumerate() {
+        if let Err(reason) = part.write() {
+            let before = parts.get(..place).unwrap_or_default();
+            return Err(never(reason + &put_back(before)));
+        }
+        (hooks.underway)();
+    }
+    (hooks.after_write)();
+    Ok(())
 }
 
 impl Part {
@@ -186,72 +267,13 @@ impl Part {
 fn put_back(parts: &[Part]) -> String {
     let back = |part: &Part| {
         let (old, new) = part.change;
-        let written = write::commit(&part.slot, new, old);
-        match written {
+        let pid = part.slot.pid();
+        match write::commit(&part.slot, new, old) {
             Ok(found) if found == old => None,
-            _ if !part.slot.pid().is_alive() => None,
-            Ok(found) => Some((part.slot.pid(), format!("it holds {found}"))),
-            Err(error) => Some((part.slot.pid(), error.to_string())),
+            _ if !pid.is_alive() => None,
+            Ok(found) => Some(format!("; process {pid} COULD NOT BE PUT BACK: it holds {found}")),
+            Err(error) => Some(format!("; process {pid} COULD NOT BE PUT BACK: {error}")),
         }
     };
-    let failed: Vec<(Pid, String)> = parts.iter().rev().filter_map(back).collect();
-    let said = failed
-        .iter()
-        .map(|(pid, why)| format!("; process {pid} COULD NOT BE PUT BACK: {why}"));
-    said.collect()
-}
-
-/// One of the threads.
-struct Member {
-    gathering: Arc<Gathering>,
-    place: usize,
-    /// None once it was let go.
-    thread: Option<HeldThread>,
-    since_ns: u64,
-    until: Instant,
-    has_arrived: bool,
-}
-
-impl Member {
-    fn let_go(&mut self) -> Watch {
-        self.thread = None;
-        let held_ns = monotonic_ns().saturating_sub(self.since_ns);
-        if let Some(place) = self.gathering.state().held_ns.get_mut(self.place) {
-            *place = held_ns;
-        }
-        Watch::Over
-    }
-}
-
-impl Vigil for Member {
-    fn look(&mut self) -> Watch {
-        let Some(thread) = &mut self.thread else {
-            return Watch::Over;
-        };
-        let is_stopped = match thread.look() {
-            Ok(is_stopped) => is_stopped,
-            Err(error) => {
-                self.gathering.give_up(error.to_string(), Again::Never);
-                return self.let_go();
-            }
-        };
-        if is_stopped && !self.has_arrived {
-            self.has_arrived = true;
-            self.gathering.arrive();
-        } else if !is_stopped && Instant::now() > self.until {
-            let reason = thread.not_stopped(STOP_WAIT).to_string();
-            self.gathering.give_up(reason, Again::AtOnce);
-        }
-        match (self.gathering.is_decided(), is_stopped) {
-            (false, _) => Watch::Waits,
-            (true, true) => self.let_go(),
-            (true, false) => Watch::Lingers,
-        }
-    }
-
-    fn too_late(&mut self) {
-        self.has_arrived = true;
-        let reason = "a thread had to be let go before it was stopped".to_owned();
-        self.gathering.give_up(reason, Again::AtOnce);
-    }
+    parts.iter().rev().filter_map(back).collect()
 }
