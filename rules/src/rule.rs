@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::action::{Boundary, SyncPoint, Together};
 use crate::calls::Memory;
 use crate::deed::Change;
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Span};
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
@@ -237,6 +237,8 @@ pub(crate) struct Tune {
     pub(crate) after: Option<usize>,
     /// Where a change takes effect.
     pub(crate) at: Option<SyncPoint>,
+    /// Where the rule asks that a process waits there for the decision.
+    pub(crate) decide: Option<Span>,
     /// The window at whose begin all processes change.
     pub(crate) together: Option<String>,
     /// It is on trial beside others.
@@ -331,6 +333,21 @@ impl CheckedRule {
     pub fn waits_for_places(&self) -> bool {
         let waits = |tune: &Tune| tune.at.is_some() || tune.together.is_some();
         self.tunes.iter().any(waits)
+    }
+
+    /// What a session that acts cannot do, each with its place in the file: a process is not held until a decision is made.
+    pub fn held_decisions(&self) -> Vec<Diagnostic> {
+        let held = |span: Span| {
+            let message =
+                "a process cannot be held until the decision is made: it takes longer than it may be held";
+            let help = "without `decide` the change takes effect at the next hit after the decision";
+            Diagnostic::error("E0158", message).at(span, "").help(help)
+        };
+        self.tunes
+            .iter()
+            .filter_map(|tune| tune.decide)
+            .map(held)
+            .collect()
     }
 
     /// Where a tune has all processes change at once, if it does.

@@ -57,10 +57,10 @@ fn place(at: &SyncPoint) -> Result<String, String> {
         Site::Entry | Site::Span => "entry",
     };
     match &at.target {
-        Target::Function(_) if at.decide => Err(format!(
-            "that {} waits for a decision is not done by this version",
-            at.target
-        )),
+        // Refused when the rule is loaded; a recording may have it.
+        Target::Function(_) if at.decide => {
+            Err(format!("{} is not held until a decision is made", at.target))
+        }
         Target::Function(function) => Ok(format!("{moment}:{function}")),
         Target::Pattern(_) | Target::Set(_) => Err(format!(
             "changes at {} are not made by this version: that is more than one function",

@@ -17,7 +17,11 @@ impl Session {
         let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
         let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
         self.ledger.await_receipts(decision.id, targets.len());
+        let (here, all) = (self.job.members.len(), self.job.size());
         let refusal = match meeting.place.parse() {
+            _ if here < all => Some(format!(
+                "{here} of {all} ranks run on this machine, and the others would not change with them"
+            )),
             Ok(at) => {
                 let set = |(pid, write): &(Pid, Write)| set_command(*pid, write, &decision);
                 let order = Order::Together {

@@ -278,3 +278,35 @@ fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten_as_root() {
     );
     ranks.go_on(RANKS - 1);
 }
+
+#[test]
+fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    // These are at no common iteration, so that those who come first wait for the others.
+    let mut ranks = Ranks::start(directory.path(), "drifting");
+    let mut actuator = Actuator::start(directory.path(), true);
+    let command = ranks.change("block", 7);
+    actuator.client().together(command).unwrap();
+    wait_until("a rank is stopped", || {
+        let _ = actuator.client().collect().unwrap();
+        let is_stopped = |space: &AddressSpace| space.process.state().unwrap() == 't';
+        ranks.spaces.iter().any(is_stopped)
+    });
+    actuator.signal(Signal::KILL);
+    ranks.go_on(RANKS);
+    assert_eq!(ranks.all("block"), [0; RANKS]);
+    // Whoever comes next finds that nothing was written.
+    let mut next = Actuator::start(directory.path(), true);
+    for pid in ranks.pids() {
+        let farewell = next.client().undo_all(pid).unwrap();
+        assert!(
+            farewell.undone.is_empty() && farewell.failed.is_empty(),
+            "{farewell:?}"
+        );
+    }
+    ranks.go_on(RANKS);
+}
