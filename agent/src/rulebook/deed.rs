@@ -97,3 +97,27 @@ pub struct Write {
     /// The rule writes a boolean: its type where the program has no debug information. A number has many.
     pub is_boolean: bool,
 }
+
+/// Where a process says which iteration it begins. Without a size the program's debug information says it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Key {
+    /// In an argument of the function.
+    Argument {
+        /// Which, the first is 0.
+        number: u8,
+        /// Its size.
+        bytes: Option<u8>,
+    },
+    /// In an argument by its name.
+    NamedArgument {
+        /// Which.
+        name: String,
+    },
+    /// In a variable.
+    Variable {
+        /// Which.
+        name: String,
+        /// Its size.
+        bytes: Option<u8>,
+    },
+}

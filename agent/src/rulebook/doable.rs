@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use rules::{Action, Affinity, Argument, Computed, Scalar, Site, SyncPoint, Target};
+use rules::{
+    Action, Affinity, Argument, Base, Boundary, Computed, Layout, Scalar, Site, SyncPoint, Target, Together,
+};
 
-use super::{Change, Decision, Deed, Given, Switch, Write};
+use super::{Change, Decision, Deed, Given, Key, Meeting, Switch, Write};
 use crate::evidence::Cores;
 
 /// From here on whole numbers are no i64.
@@ -27,19 +29,18 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
         }
     }
     let at = decision.at.as_ref().map(place).transpose();
+    let together = decision.together.as_ref().map(meeting).transpose();
     let refused = refused
         .or_else(|| at.as_ref().err().cloned())
         .or_else(|| {
             let at = decision.at.as_ref()?;
-            decision.changes.iter().find_map(|change| nowhere(&change.action, at))
+            decision
+                .changes
+                .iter()
+                .find_map(|change| nowhere(&change.action, at))
         })
-        .or_else(|| {
-            // All or none needs every process stopped at its boundary before the first write: a bounded hold cannot promise that.
-            let window = decision.together.as_ref()?;
-            Some(format!(
-                "changes of all processes together at {window} need them stopped, which this version cannot, and does not do by halves"
-            ))
-        });
+        .or_else(|| together.as_ref().err().cloned())
+        .or_else(|| unlike_others(&decision));
     let asked = decision
         .changes
         .iter()
@@ -56,6 +57,7 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
         changes,
         switches,
         at: at.ok().flatten(),
+        together: together.ok().flatten(),
         refused,
     }
 }
@@ -100,16 +102,68 @@ fn place(at: &SyncPoint) -> Result<String, String> {
         Site::Entry | Site::Span => "entry",
     };
     match &at.target {
-        Target::Function(_) if at.decide => Err(format!(
-            "that {} waits for a decision is not done by this version",
-            at.target
-        )),
+        // Refused when the rule is loaded; a recording may have it.
+        Target::Function(_) if at.decide => {
+            Err(format!("{} is not held until a decision is made", at.target))
+        }
         Target::Function(function) => Ok(format!("{moment}:{function}")),
         Target::Pattern(_) | Target::Set(_) => Err(format!(
             "changes at {} are not made by this version: that is more than one function",
             at.target
         )),
     }
+}
+
+/// Where all processes meet for a change, as the tuner knows it.
+fn meeting(together: &Together) -> Result<Meeting, String> {
+    let Boundary { site, function, key } = together.boundary.clone()?;
+    let moment = match site {
+        Site::Return => "return",
+        Site::Entry | Site::Span => "entry",
+    };
+    let bytes = key.layout.map(bytes);
+    let key = match (&key.source.base, key.source.steps.as_slice()) {
+        (Base::Argument(number), []) => Key::Argument {
+            number: *number,
+            bytes,
+        },
+        (Base::NamedArgument(name), []) => Key::NamedArgument { name: name.clone() },
+        (Base::Global(name), []) => Key::Variable {
+            name: name.clone(),
+            bytes,
+        },
+        _ => {
+            return Err(format!(
+                "the key of `{}` is {}: processes meet by an argument or a global variable, a whole number",
+                together.window, key.source
+            ));
+        }
+    };
+    let place = format!("{moment}:{function}");
+    Ok(Meeting { place, key })
+}
+
+/// 0 for what is no whole number.
+fn bytes(layout: Layout) -> u8 {
+    match layout {
+        Layout::I32 | Layout::U32 => 4,
+        Layout::I64 | Layout::U64 => 8,
+        Layout::I8 | Layout::U8 | Layout::Char | Layout::Bool | Layout::I16 | Layout::U16 => 1,
+        Layout::F32 | Layout::F64 | Layout::Str(_) => 0,
+    }
+}
+
+/// Several processes can only be written together.
+fn unlike_others(decision: &rules::Decision) -> Option<String> {
+    decision.together.as_ref()?;
+    let other = decision
+        .changes
+        .iter()
+        .find(|change| !matches!(change.action, Action::Set { .. }))?;
+    Some(format!(
+        "`{}` of all processes together is not done: they are written together",
+        other.action.label()
+    ))
 }
 
 /// What each kind of action comes to: the one place that knows what the session and the tuner can do.

@@ -13,7 +13,7 @@ mod sources;
 mod switches;
 mod texts;
 
-pub use deed::{Change, Deed, Given, Write};
+pub use deed::{Change, Deed, Given, Key, Write};
 pub use modes::NotSwitched;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
@@ -90,10 +90,21 @@ pub struct Decision {
     pub changes: Vec<Change>,
     /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
     pub at: Option<String>,
+    /// Where all processes do it at once, or none does.
+    pub together: Option<Meeting>,
     /// Probes to switch, by process.
     pub switches: Vec<Switch>,
     /// Why it cannot be carried out.
     pub refused: Option<String>,
+}
+
+/// Where processes meet for a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meeting {
+    /// Where each begins an iteration: `entry:step`.
+    pub place: String,
+    /// Where it says which.
+    pub key: Key,
 }
 
 /// The rules of a session.

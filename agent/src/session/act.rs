@@ -112,6 +112,9 @@ impl Session {
         if !decision.switches.is_empty() {
             return self.carry_out_switches(decision);
         }
+        if let Some(meeting) = decision.together.clone() {
+            return self.carry_out_together(decision, meeting);
+        }
         let parts = match self.parts(&decision) {
             Ok(parts) => parts,
             Err(reason) => return self.refuse(&decision, reason),
@@ -158,7 +161,7 @@ impl Session {
         made.filter(|(pid, _)| *pid == part.pid).collect()
     }
 
-    fn refuse(&mut self, decision: &Decision, reason: String) {
+    pub(super) fn refuse(&mut self, decision: &Decision, reason: String) {
         let (time, rule) = (time_of_day(), &decision.rule);
         self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
         self.rules.receipt(decision.id, Err(reason), monotonic_ns());
@@ -197,7 +200,10 @@ impl Session {
         let Some(Part { pid, mut view, .. }) = known.parts.get(part).cloned() else {
             return;
         };
-        let at = known.decision.at.as_deref().and_then(|place| place.parse().ok());
+        let meeting = known.decision.together.as_ref();
+        let at = known.decision.at.as_deref();
+        let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
+        let at = at.and_then(|place| place.parse().ok());
         let is_done = match result {
             Ok(Done::Set(receipt)) => show_set(&mut view, at.as_ref(), &receipt),
             Ok(Done::Acted(receipt)) => {
@@ -217,7 +223,7 @@ impl Session {
     }
 
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
-    fn carried(&mut self, decision: u64, carried: Option<Carried>) {
+    pub(super) fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
         let written = self.ledger.of_decision(decision);
         let rule = self

@@ -16,6 +16,7 @@ mod meant;
 mod newcomers;
 mod orders;
 mod requests;
+mod together;
 
 use std::{
     collections::BTreeMap,

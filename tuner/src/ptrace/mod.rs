@@ -134,15 +134,51 @@ impl HeldThread {
         Ok(thread)
     }
 
-    /// Seizes it and asks it to stop.
-    pub(crate) fn ask(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
+    /// Debugs it without stopping it.
+    pub(crate) fn seize(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
         sys::seize(tid).map_err(|source| seize_error(pid, tid, source))?;
-        let thread = HeldThread {
+        Ok(HeldThread {
             pid,
             tid,
             state: State::Running,
             _stays_here: PhantomData,
-        };
+        })
+    }
+
+    /// The signal for which it has stopped since the last look, before it gets it; does not wait.
+    pub(crate) fn signal(&mut self) -> Result<Option<i32>, PtraceError> {
+        let (pid, tid) = (self.pid, self.tid);
+        match sys::poll(tid) {
+            Ok(Some(Event::Signal(signal))) => {
+                self.state = State::Stopped;
+                Ok(Some(signal))
+            }
+            Ok(Some(Event::GroupStop)) => sys::listen(tid)
+                .map(|()| None)
+                .map_err(|source| self.error("resume", source)),
+            Ok(Some(Event::Interrupted | Event::SystemCall | Event::Other)) => self.pass(0).map(|()| None),
+            Ok(None) => Ok(None),
+            Ok(Some(Event::Ended)) => {
+                self.state = State::Ended;
+                Err(PtraceError::ThreadEnded { pid, tid })
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                self.state = State::Ended;
+                Err(PtraceError::ThreadEnded { pid, tid })
+            }
+            Err(source) => Err(self.error("wait for", source)),
+        }
+    }
+
+    /// Lets it go on with the signal for which it has stopped.
+    pub(crate) fn pass(&mut self, signal: i32) -> Result<(), PtraceError> {
+        self.state = State::Running;
+        sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))
+    }
+
+    /// Seizes it and asks it to stop.
+    pub(crate) fn ask(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
+        let thread = HeldThread::seize(pid, tid)?;
         sys::interrupt(tid).map_err(|source| thread.error("interrupt", source))?;
         Ok(thread)
     }
