@@ -92,9 +92,10 @@ struct Change<'a> {
     rule: &'a str,
     pid: i32,
     rank: Option<u32>,
+    action: &'static str,
     variable: &'a str,
-    old: &'a str,
-    new: &'a str,
+    old: Option<&'a str>,
+    new: Option<&'a str>,
     mechanism: &'a str,
     hold_ns: u64,
     outcome: &'a str,
@@ -197,9 +198,10 @@ fn change(view: &ChangeView) -> Change<'_> {
         rule: &view.rule,
         pid: view.pid,
         rank: view.rank,
+        action: view.action,
         variable: &view.variable,
-        old: &view.old,
-        new: &view.new,
+        old: known(&view.old),
+        new: known(&view.new),
         mechanism: &view.mechanism,
         hold_ns: view.hold_ns,
         outcome: &view.outcome,
@@ -211,6 +213,10 @@ fn change(view: &ChangeView) -> Change<'_> {
             text: &guard.text,
         }),
     }
+}
+
+fn known(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }
 
 fn seconds(ns: u64) -> f64 {

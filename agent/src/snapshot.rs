@@ -153,17 +153,19 @@ pub struct ChangeView {
     pub pid: i32,
     /// Its rank.
     pub rank: Option<u32>,
-    /// What was changed.
+    /// The keyword of the rule: `set`, `call`.
+    pub action: &'static str,
+    /// What was changed: a variable, or the action in words.
     pub variable: String,
-    /// The old value.
+    /// The old value; empty where there is none.
     pub old: String,
-    /// The new value.
+    /// The new value, or what a call returned; empty where there is none.
     pub new: String,
     /// How it was written.
     pub mechanism: String,
     /// How long the program was held for it, in nanoseconds.
     pub hold_ns: u64,
-    /// What became of it: written, refused, reverted …
+    /// What became of it: written, in force, returned, refused, reverted …
     pub outcome: String,
     /// What the guard says.
     pub guard: Option<GuardView>,
@@ -178,7 +180,7 @@ pub struct GuardView {
     pub after: Option<f64>,
     /// How many times better: after/before where more is better, before/after where less is.
     pub ratio: Option<f64>,
-    /// `kept` or `undone`.
+    /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds.
     pub verdict: &'static str,
     /// In words, with units.
     pub text: String,

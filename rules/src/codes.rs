@@ -287,6 +287,14 @@ pub const PAGES: &[Page] = &[
          rows. To divide row by row give both the key: `(sum(a) by process) / (sum(b) by process)`.",
     ),
     page(
+        "E0158",
+        "a decision that a process would have to be held for",
+        "`decide: true` holds a process at the hit until the window closed last is evaluated. A process may be held for a\n\
+         millisecond; hits are evaluated a millisecond after they happened at the earliest, for only then those of all CPUs\n\
+         are there and in order, and the change has to be armed after that. It would be held in vain at every hit. Without\n\
+         `decide` the change takes effect at the next hit after it was decided.",
+    ),
+    page(
         "E0160",
         "a role that no process has",
         "The condition of the role is false of every process of the program, or speaks of facts that are not known: `rank`\n\

@@ -101,7 +101,7 @@ mod term;
 mod unit;
 mod value;
 
-pub use action::{Action, Affinity, Argument, Computed, SyncPoint};
+pub use action::{Action, Affinity, Argument, Boundary, Computed, SyncPoint, Together};
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{

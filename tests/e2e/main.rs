@@ -35,6 +35,9 @@ mod doctor;
 // Functions called and code changed by hand, and put back.
 mod patch;
 
+// The same by rules, with everything else that rules can do to a program.
+mod deeds;
+
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;
 

@@ -2,6 +2,7 @@
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
 mod asking;
+mod deed;
 mod doable;
 mod hearing;
 mod modes;
@@ -12,6 +13,7 @@ mod sources;
 mod switches;
 mod texts;
 
+pub use deed::{Change, Deed, Given, Key, Write};
 pub use modes::NotSwitched;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
@@ -32,7 +34,7 @@ use crate::{
     evidence::CpuShare,
     exit::Failure,
     session::{
-        ledger::{KEPT, UNDONE},
+        ledger::{ENDED, KEPT, UNDONE},
         meter::{Reading, has_mpi},
         probes::{Probe, Wanted},
     },
@@ -84,27 +86,25 @@ pub struct Decision {
     pub because: Vec<String>,
     /// All that is to be done, in words.
     pub asked: Vec<String>,
-    /// What to write, by process.
-    pub changes: Vec<Write>,
+    /// What to do, by process.
+    pub changes: Vec<Change>,
     /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
     pub at: Option<String>,
+    /// Where all processes do it at once, or none does.
+    pub together: Option<Meeting>,
     /// Probes to switch, by process.
     pub switches: Vec<Switch>,
     /// Why it cannot be carried out.
     pub refused: Option<String>,
 }
 
-/// One variable of one process.
+/// Where processes meet for a change.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Write {
-    /// The process's slot.
-    pub slot: u32,
-    /// The variable.
-    pub variable: String,
-    /// The value, as text.
-    pub value: String,
-    /// The rule writes a boolean: its type where the program has no debug information. A number has many.
-    pub is_boolean: bool,
+pub struct Meeting {
+    /// Where each begins an iteration: `entry:step`.
+    pub place: String,
+    /// Where it says which.
+    pub key: Key,
 }
 
 /// The rules of a session.
@@ -404,7 +404,11 @@ impl RuleBook {
                     before: verdict.means.map(|(before, _)| before),
                     after: verdict.means.map(|(_, after)| after),
                     ratio: verdict.ratio,
-                    verdict: if verdict.keep { KEPT } else { UNDONE },
+                    verdict: match (verdict.keep, verdict.ended) {
+                        (true, _) => KEPT,
+                        (false, true) => ENDED,
+                        (false, false) => UNDONE,
+                    },
                     text: verdict.text,
                 },
             },

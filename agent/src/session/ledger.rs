@@ -15,6 +15,12 @@ struct Made {
     view: ChangeView,
 }
 
+impl Made {
+    fn is_in_force(&self) -> bool {
+        self.number != 0 && [WRITTEN, IN_FORCE].contains(&self.view.outcome.as_str())
+    }
+}
+
 /// A decision whose receipts are not all in.
 #[derive(Clone, Debug, Default)]
 struct Pending {
@@ -104,13 +110,19 @@ impl Ledger {
 
     /// The changes of a decision that are in force.
     pub fn of_decision(&self, decision: u64) -> Vec<(Pid, u64)> {
-        let of = self
-            .made
-            .iter()
-            .filter(|made| made.decision == decision && made.number != 0);
-        of.filter(|made| made.view.outcome == WRITTEN)
+        let of = self.made.iter().filter(|made| made.decision == decision);
+        of.filter(|made| made.is_in_force())
             .map(|made| (made.pid, made.number))
             .collect()
+    }
+
+    /// The functions that were called for a decision, in words.
+    pub fn calls_of(&self, decision: u64) -> Vec<String> {
+        let of = self.made.iter().filter(|made| made.decision == decision);
+        let calls = of.filter(|made| made.number != 0 && made.view.action == "call");
+        let texts: std::collections::BTreeSet<String> =
+            calls.map(|made| made.view.variable.clone()).collect();
+        texts.into_iter().collect()
     }
 
     /// What the guard says of a decision.
@@ -144,7 +156,7 @@ impl Ledger {
 
     /// Changes in force, and those of them that the guard confirmed.
     pub fn in_force(&self) -> (usize, usize) {
-        let in_force = || self.made.iter().filter(|made| made.view.outcome == WRITTEN);
+        let in_force = || self.made.iter().filter(|made| made.is_in_force());
         let confirmed = in_force().filter(|made| {
             made.view
                 .guard
@@ -170,14 +182,18 @@ impl Ledger {
     }
 }
 
-/// The outcome of a change that is in force.
+/// The outcome of a value that is in force.
 pub const WRITTEN: &str = "written";
+/// The outcome of anything else that is in force.
+pub const IN_FORCE: &str = "in force";
 /// The outcome of a change that was taken back.
 pub const REVERTED: &str = "reverted";
 /// The guard's word for a change that did good.
 pub const KEPT: &str = "kept";
 /// The guard's word for one that did not.
 pub const UNDONE: &str = "undone";
+/// The word for one whose `while` no longer holds: nothing was judged.
+pub const ENDED: &str = "ended";
 
 #[cfg(test)]
 mod tests {

@@ -12,8 +12,11 @@ pub mod signals;
 mod act;
 mod intake;
 mod leave;
+mod meant;
 mod newcomers;
+mod orders;
 mod requests;
+mod together;
 
 use std::{
     collections::BTreeMap,
@@ -31,6 +34,7 @@ use self::{
     hands::{Hands, Receipt},
     ledger::Ledger,
     meter::Metered,
+    orders::Ordered,
     outputs::Outputs,
     probes::{ArmError, Probes, Wanted},
     signals::Signals,
@@ -45,7 +49,7 @@ use crate::{
     http::{self, Shared},
     kernel::{Kernel, KernelError},
     readable::Readable,
-    rulebook::{Decision, RuleBook},
+    rulebook::RuleBook,
     snapshot::{JobView, Snapshot},
     view::{self, Painter},
 };
@@ -123,7 +127,7 @@ pub struct Session {
     ledger: Ledger,
     hands: Option<Hands>,
     control: Option<Control>,
-    decisions: BTreeMap<u64, Decision>,
+    decisions: BTreeMap<u64, Ordered>,
     painter: Painter,
     shared: Option<Shared>,
     host: String,

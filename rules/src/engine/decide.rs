@@ -83,7 +83,7 @@ impl TuneState {
                 .as_ref()
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
-            together: tune.together.clone(),
+            together: turn.rule.together(tune),
         }));
         self.phase = Phase::Pending {
             waited: 0,

@@ -289,6 +289,7 @@ impl TuneState {
             let mut verdict = Verdict::undo(*decision, turn.id, turn.place, tune.guard());
             verdict.processes = (failed.len() < processes.len()).then(|| failed.clone());
             verdict.text = "its condition no longer holds; undone".to_string();
+            verdict.ended = true;
             out.push(Output::Verdict(verdict));
             processes.retain(|process| !failed.contains(process));
             undone.extend(failed);
@@ -561,6 +562,7 @@ impl Verdict {
             rule,
             tune,
             keep: false,
+            ended: false,
             processes: None,
             means: None,
             dimension,

@@ -66,6 +66,7 @@ impl Writer {
             outcome: ActionOutcome::InForce,
             mechanism,
             hold_ns: 0,
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })

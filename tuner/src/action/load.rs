@@ -58,6 +58,7 @@ impl Writer {
             outcome,
             mechanism: Mechanism::HoldThread,
             hold_ns: call::nanoseconds(called.hold),
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })
@@ -76,12 +77,13 @@ impl Writer {
                 "what dlopen returned is not known".to_owned(),
             ));
         };
+        let path = path_of(self.process(), space, handle).unwrap_or_else(|| deed.symbol.clone());
         let uses = |other: &&crate::journal::Change| {
             let in_force = matches!(
                 other.status,
                 Status::Applied | Status::Superseded { .. } | Status::RevertPending
             );
-            in_force && matches!(&other.intent.deed, Deed::Patch(patch) if patch.uses.contains(&deed.symbol))
+            in_force && matches!(&other.intent.deed, Deed::Patch(patch) if patch.uses.contains(&path))
         };
         if let Some(user) = self.changes().iter().find(uses) {
             return Err(ActionError::AlreadyChanged {
@@ -144,6 +146,15 @@ impl Writer {
     }
 }
 
+/// The file behind what dlopen returned, which may have another name than was asked for: the dynamic linker keeps its own record
+/// of each file (`struct link_map`), whose third word is where the file's dynamic section lies.
+fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<String> {
+    let ground = Ground::open(process.pid).ok()?;
+    let section = Address(ground.word(Address(handle.wrapping_add(16))).ok()?);
+    let module = space.modules.iter().find(|module| module.contains(section))?;
+    Some(module.path.clone())
+}
+
 /// A text of the program, as far as it can be read.
 fn text(ground: &Ground, address: Address) -> String {
     let mut bytes = Vec::new();
@@ -169,12 +180,15 @@ fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<Plan, A
     })
 }
 
-/// The file is a library, under this name, where the program lives.
+/// The file is a library, under this name, where the program lives. A name without a slash is for the dynamic linker to find.
 fn check(process: &Process, path: &str) -> Result<(), ActionError> {
     let not = |why: String| ActionError::NotLoaded {
         path: path.to_owned(),
         why,
     };
+    if !path.is_empty() && !path.contains(['/', '\0']) {
+        return Ok(());
+    }
     if !Path::new(path).is_absolute() {
         return Err(not(
             "its path must be absolute: the program may be in another directory".to_owned(),

@@ -59,6 +59,7 @@ impl Writer {
             outcome: ActionOutcome::InForce,
             mechanism,
             hold_ns: hold.hold_ns,
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })

@@ -130,7 +130,7 @@ pub(super) fn make(
             refuse_indirect(&called, "called from elsewhere")?;
             let into = context.find(into)?;
             refuse_indirect(&into, "changed")?;
-            let (arguments, _) = super::call::typed(&called, arguments.clone())?;
+            let (arguments, _) = super::arguments::typed(&called, arguments.clone())?;
             let insertion = Insertion {
                 called,
                 arguments,
@@ -249,7 +249,7 @@ impl Insertion {
     fn pass(&self, plan: &mut Plan, arena: &Arena) -> Result<Passed, ActionError> {
         let name = &self.called.name;
         let mut texts = std::mem::take(&mut plan.code);
-        let passed = super::call::pass(name, &self.arguments, &mut texts, arena.address)?;
+        let passed = super::arguments::pass(name, &self.arguments, &mut texts, arena.address)?;
         texts.resize(texts.len().next_multiple_of(16), 0);
         plan.code = texts;
         Ok(passed)

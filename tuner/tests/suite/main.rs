@@ -11,6 +11,7 @@
 //! - `crashes`: the actuator is killed in the middle of actions
 //! - `obstacles`: processes that must be left alone
 //! - `sequences`: random series of changes and undos
+//! - `calling`: calls that wait for a sync point
 //! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `tidy`: promises that the sources keep
 //!
@@ -21,6 +22,7 @@
 mod actions;
 mod actuator;
 mod binding;
+mod calling;
 mod crashes;
 mod finding;
 mod looking;

@@ -44,6 +44,7 @@ pub(super) fn checks() -> Vec<Check> {
         attach_to_ourselves("tracefs fallback", true),
         reading(),
         writing(),
+        holding(),
         priority(),
         lockdown(),
         yama(),
@@ -244,6 +245,28 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
         writer.undo(change).map_err(|error| error.to_string())?;
     }
     Ok("a plain write")
+}
+
+/// Holds a child of ours at a sync point, and stops it there.
+fn holding() -> Check {
+    let name = "sync points";
+    let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}-sync", std::process::id()));
+    let held = Testee::start()
+        .map_err(|error| error.to_string())
+        .and_then(|mut testee| {
+            let pid = testee.space(&Images::new())?.process.pid;
+            super::holding::try_on(&mut testee.0, pid, UNUSED, &folder)
+        });
+    // It holds the journal of a process that has ended.
+    let _ = fs::remove_dir_all(&folder);
+    match held {
+        Ok(text) => Check::works(name, text),
+        Err(error) => Check::lacks(
+            name,
+            format!("rules that change a program at one cannot: {error}"),
+        )
+        .by(as_root()),
+    }
 }
 
 fn priority() -> Check {

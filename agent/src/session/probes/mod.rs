@@ -4,7 +4,7 @@
 mod captures;
 mod number;
 mod places;
-mod sought;
+pub(super) mod sought;
 mod ways;
 
 use std::{

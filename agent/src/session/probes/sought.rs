@@ -68,11 +68,11 @@ pub fn team_size_argument(name: &str) -> Option<u8> {
 
 /// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
 #[derive(Debug, Default)]
-pub(super) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
+pub(in crate::session) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
 
 /// A function that is meant.
 #[derive(Clone, Debug)]
-pub(super) struct Meant {
+pub(in crate::session) struct Meant {
     /// The name by which it is shown.
     pub name: String,
     /// What the linker calls it.
@@ -85,7 +85,7 @@ pub(super) struct Meant {
 
 impl Seen {
     /// The functions of a module that are meant, each once.
-    pub(super) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
+    pub(in crate::session) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
         let key = (format!("{:?}", module.device), module.inode, sought.clone());
         self.0.entry(key).or_insert_with(|| functions(module, sought))
     }
