@@ -167,9 +167,19 @@ fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_
             holds[holds.len() - 1] / 1000,
         );
         ranks.go_on(RANKS);
-        // The end of the session takes all of them back.
+        // The end of the session takes all of them back, one after the other, each within a bound; on a machine that is too busy for
+        // that it stops at one, in all ranks, and whoever comes next goes on.
         drop(actuator);
-        assert_eq!(ranks.all("block"), [0; RANKS]);
+        let mut next = Actuator::start(directory.path(), true);
+        let mut left = ranks.all("block");
+        while left[0] != 0 {
+            assert_eq!(left, [left[0]; RANKS]);
+            assert!(!next.client().undo_all(ranks.pids()[0]).unwrap().undone.is_empty());
+            let now = ranks.all("block");
+            assert!(now[0] < left[0], "none could be taken back: {now:?}");
+            left = now;
+        }
+        assert_eq!(left, [0; RANKS]);
         ranks.go_on(RANKS);
         let history = StateDir::at(directory.path()).history(ranks.pids()[0]).unwrap();
         assert!(
