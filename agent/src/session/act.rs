@@ -320,7 +320,7 @@ impl Session {
         }
     }
 
-    fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
+    pub(super) fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
         let Some(hands) = &self.hands else { return };
         for (pid, change) in changes {
             if hands.order(order(pid, change)).is_err() {

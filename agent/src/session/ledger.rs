@@ -113,6 +113,19 @@ impl Ledger {
             .collect()
     }
 
+    /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
+    pub fn in_force_of(&self, rule: &str) -> Vec<(Pid, u64)> {
+        let is_judged_away = |made: &&Made| made.view.guard.as_ref().is_some_and(|guard| guard.verdict == UNDONE);
+        let in_force = self.made.iter().filter(|made| made.view.rule == rule && made.view.outcome == WRITTEN);
+        let left = in_force.filter(|made| made.number != 0 && !is_judged_away(made));
+        left.map(|made| (made.pid, made.number)).collect()
+    }
+
+    /// A rule is gone, and nothing of it is in force.
+    pub fn forget_findings(&mut self, rule: &str) {
+        self.findings.retain(|finding| finding.rule != rule);
+    }
+
     /// What the guard says of a decision.
     pub fn judge(&mut self, decision: u64, rule: &str, guard: &GuardView) {
         for made in self.made.iter_mut().filter(|made| made.decision == decision) {
