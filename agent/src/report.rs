@@ -92,6 +92,10 @@ struct Change<'a> {
     rule: &'a str,
     pid: i32,
     rank: Option<u32>,
+    decision: u64,
+    at_s: f64,
+    expect: Option<&'a str>,
+    because: &'a [String],
     variable: &'a str,
     old: &'a str,
     new: &'a str,
@@ -107,6 +111,7 @@ struct Guard<'a> {
     after: Option<f64>,
     ratio: Option<f64>,
     verdict: &'a str,
+    reason: Option<&'a str>,
     text: &'a str,
 }
 
@@ -197,6 +202,10 @@ fn change(view: &ChangeView) -> Change<'_> {
         rule: &view.rule,
         pid: view.pid,
         rank: view.rank,
+        decision: view.decision,
+        at_s: view.at.as_secs_f64(),
+        expect: view.expect.as_deref(),
+        because: &view.because,
         variable: &view.variable,
         old: &view.old,
         new: &view.new,
@@ -208,6 +217,7 @@ fn change(view: &ChangeView) -> Change<'_> {
             after: guard.after,
             ratio: guard.ratio,
             verdict: guard.verdict,
+            reason: guard.reason.as_deref(),
             text: &guard.text,
         }),
     }

@@ -153,6 +153,14 @@ pub struct ChangeView {
     pub pid: i32,
     /// Its rank.
     pub rank: Option<u32>,
+    /// The decision that it belongs to: one for all processes.
+    pub decision: u64,
+    /// When it was made, since all probes were armed.
+    pub at: Duration,
+    /// What the rule promised of it, as people read it.
+    pub expect: Option<String>,
+    /// The numbers it was decided from.
+    pub because: Vec<String>,
     /// What was changed.
     pub variable: String,
     /// The old value.
@@ -165,7 +173,7 @@ pub struct ChangeView {
     pub hold_ns: u64,
     /// What became of it: written, refused, reverted …
     pub outcome: String,
-    /// What the guard says.
+    /// What the guard says; none where nobody judges.
     pub guard: Option<GuardView>,
 }
 
@@ -178,10 +186,24 @@ pub struct GuardView {
     pub after: Option<f64>,
     /// How many times better: after/before where more is better, before/after where less is.
     pub ratio: Option<f64>,
-    /// `kept` or `undone`.
+    /// `kept`, `undone`; `on trial` or at the end `not judged`.
     pub verdict: &'static str,
+    /// Why there is no judgement.
+    pub reason: Option<String>,
     /// In words, with units.
     pub text: String,
+}
+
+impl GuardView {
+    /// No judgement, and why.
+    pub fn without(verdict: &'static str, reason: String) -> GuardView {
+        GuardView {
+            verdict,
+            text: format!("{verdict}: {reason}"),
+            reason: Some(reason),
+            ..GuardView::default()
+        }
+    }
 }
 
 impl Snapshot {

@@ -24,6 +24,8 @@ pub struct CheckedRule {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    /// Of two rules that change the same, the one with the higher goes first.
+    pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
     pub(crate) probes: Vec<Probe>,
@@ -343,6 +345,7 @@ impl CheckedRule {
             name: self.name.clone(),
             about: self.about.clone(),
             source: None,
+            priority: 0,
             parameters: Vec::new(),
             roles: Vec::new(),
             probes: Vec::new(),

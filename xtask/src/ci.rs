@@ -128,7 +128,7 @@ fn documentation(root: &Path) -> Result<()> {
 
 /// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
 /// sudo, as cargo's "runner".
-fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
+pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
     let mut command = cargo(root, "test --package tuneagent-e2e");
     command.args(profile.split_whitespace());
     if !rustix::process::geteuid().is_root() {

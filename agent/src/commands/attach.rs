@@ -86,7 +86,11 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let control = control_socket();
     let actuator = options
         .applies
-        .then(|| Actuator::start(options.keep, rules.waits_for_places()))
+        .then(|| {
+            // Where probes are permitted, a rule that is added later may wait for places too.
+            let at_places = rules.waits_for_places() || options.cannot_probe.is_none();
+            Actuator::start(options.keep, at_places)
+        })
         .transpose()
         .map_err(Failure::not_there)?;
     let session = Session::arm(job, scout, rules, outputs, options)?;

@@ -43,6 +43,7 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
             .map(|(name, value)| format!("{name}: {value}"))
             .collect(),
         asked: asked.collect(),
+        expect: decision.expect,
         changes: writes,
         switches,
         at: at.ok().flatten(),

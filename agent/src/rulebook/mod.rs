@@ -84,6 +84,8 @@ pub struct Decision {
     pub rule: String,
     /// The numbers it was made from.
     pub because: Vec<String>,
+    /// What the rule promises of it.
+    pub expect: Option<String>,
     /// All that is to be done, in words.
     pub asked: Vec<String>,
     /// What to write, by process.
@@ -200,15 +202,6 @@ impl RuleBook {
             if applies {
                 self.engine.set_mode(id, Mode::Applying);
             }
-        }
-        let rules = self.engine.rules();
-        let modes: Vec<(String, &str)> = rules
-            .map(|(_, rule, mode)| (rule.name().to_owned(), modes::word(mode)))
-            .collect();
-        if let Some(recorder) = &mut self.recorder {
-            modes
-                .iter()
-                .for_each(|(rule, mode)| recorder.ruled(Time(now_ns), rule, mode));
         }
     }
 
@@ -429,6 +422,7 @@ impl RuleBook {
                     after: verdict.means.map(|(_, after)| after),
                     ratio: verdict.ratio,
                     verdict: if verdict.keep { KEPT } else { UNDONE },
+                    reason: None,
                     text: verdict.text,
                 },
             },
@@ -447,6 +441,12 @@ impl RuleBook {
         };
         self.engine
             .receipt(rules::DecisionId(decision), outcome, Time(now_ns))
+    }
+
+    /// The decisions that are being judged, each after how many windows of how many.
+    pub fn on_trial(&self) -> Vec<(u64, usize, u32)> {
+        let trials = self.engine.on_trial().into_iter();
+        trials.map(|(decision, seen, over)| (decision.0, seen, over)).collect()
     }
 
     /// What each rule does and why not more.

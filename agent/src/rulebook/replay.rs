@@ -1,6 +1,6 @@
 //! Rules on a recording, without program, root or kernel: what they would have found and decided.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use rules::{
@@ -194,13 +194,18 @@ impl RuleBook {
     /// Rules that were added while the recording was made wait for their moment.
     fn hold(&mut self, recording: &Merge<'_>) {
         let records = recording.clone().filter_map(Result::ok);
-        let added = records.filter_map(|merged| match merged.record {
-            Record::RuleSet { rule, mode, .. } if mode == modes::ADDED => Some(rule),
+        let first = records.filter_map(|merged| match merged.record {
+            Record::RuleSet { rule, mode, .. } => Some((rule, mode)),
             _ => None,
         });
-        let added: BTreeSet<String> = added.collect();
+        let mut told = BTreeMap::new();
+        for (rule, mode) in first {
+            told.entry(rule).or_insert(mode);
+        }
+        // One that was removed and came again was there at the start.
+        told.retain(|_, mode| mode == modes::ADDED);
         let names: Vec<String> = self.engine.rules().map(|(_, rule, _)| rule.name().to_owned()).collect();
-        for name in names.into_iter().filter(|name| added.contains(name)) {
+        for name in names.into_iter().filter(|name| told.contains_key(name)) {
             let of = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
             let Some(rule) = of.map(|(_, rule, _)| rule.clone()) else {
                 continue;

@@ -1,6 +1,9 @@
 //! Acting: what the rules decide goes to the actuator, what it answers goes back to the rules and into the ledger.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use tuner::{
     actuator::SetCommand,
@@ -13,7 +16,7 @@ use tuner::{
 use super::{
     Session,
     hands::{Order, Receipt},
-    ledger::{Carried, KEPT, REVERTED, WRITTEN},
+    ledger::{Carried, KEPT, NOT_JUDGED, ON_TRIAL, REVERTED, WRITTEN},
 };
 use crate::{
     actuator::passage_text,
@@ -117,6 +120,7 @@ impl Session {
         let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
         self.ledger.await_receipts(decision.id, targets.len());
         let mut refused = Vec::new();
+        self.decisions.insert(decision.id, decision.clone());
         for (pid, write) in targets {
             let command = SetCommand {
                 pid,
@@ -142,12 +146,11 @@ impl Session {
             let outcome = "too many orders wait".into();
             let view = ChangeView {
                 outcome,
-                ..self.change_view(&decision.rule, pid, &write)
+                ..self.change_view(&decision, pid, &write)
             };
             let carried = self.ledger.refused(decision.id, view, pid);
             self.carried(decision.id, carried);
         }
-        self.decisions.insert(decision.id, decision);
     }
 
     /// An answer of the actuator.
@@ -189,7 +192,7 @@ impl Session {
             return;
         };
         let Some(pid) = self.pid_of(slot) else { return };
-        let mut view = self.change_view(&known.rule, pid, write);
+        let mut view = self.change_view(known, pid, write);
         let carried = match result {
             Ok(receipt) => {
                 let show = |bytes| {
@@ -237,7 +240,9 @@ impl Session {
             .unwrap_or_default();
         match carried {
             Carried::Out => {
-                let text = format!("{} written and read back", plural(written.len(), "change"));
+                let promise = self.decisions.get(&decision).and_then(|decision| decision.expect.as_deref());
+                let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
+                let text = format!("{} written and read back{promise}", plural(written.len(), "change"));
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
                 if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
                     self.painter.say(&format!(
@@ -320,6 +325,29 @@ impl Session {
         }
     }
 
+    /// Of each decision that is being judged how far that is; at the end, that it came to nothing.
+    pub(super) fn trials(&self) -> BTreeMap<u64, GuardView> {
+        let on_trial = self.rules.on_trial().into_iter().map(|(decision, seen, over)| {
+            let reason = format!("{seen} of {over} windows");
+            (decision, GuardView::without(ON_TRIAL, reason))
+        });
+        on_trial.chain(self.unjudged.clone()).collect()
+    }
+
+    /// The session is over: what has not been judged never will be.
+    pub(super) fn end_trials(&mut self) {
+        let has_ended = self.processes.iter().all(|process| process.ended);
+        let who = if has_ended { "the program" } else { "the session" };
+        for (decision, seen, over) in self.rules.on_trial() {
+            let reason = format!("{who} ended after {seen} of {over} windows");
+            let rule = self.decisions.get(&decision).map_or("", |decision| decision.rule.as_str());
+            self.painter
+                .say(&format!("{}  guard    {rule} not judged: {reason}", time_of_day()));
+            self.unjudged
+                .insert(decision, GuardView::without(NOT_JUDGED, reason));
+        }
+    }
+
     pub(super) fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
         let Some(hands) = &self.hands else { return };
         for (pid, change) in changes {
@@ -337,16 +365,20 @@ impl Session {
             .map(|member| member.process.pid)
     }
 
-    fn change_view(&self, rule: &str, pid: Pid, write: &Write) -> ChangeView {
+    fn change_view(&self, decision: &Decision, pid: Pid, write: &Write) -> ChangeView {
         let rank = self
             .processes
             .iter()
             .find(|process| process.slot == write.slot)
             .and_then(|process| process.rank);
         ChangeView {
-            rule: rule.to_owned(),
+            rule: decision.rule.clone(),
             pid: pid.number,
             rank,
+            decision: decision.id,
+            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
+            expect: decision.expect.clone(),
+            because: decision.because.clone(),
             variable: write.variable.clone(),
             new: write.value.clone(),
             ..ChangeView::default()

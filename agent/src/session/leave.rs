@@ -37,6 +37,7 @@ impl Session {
         if let Err(error) = self.rules.finish_recording() {
             self.painter.say(&error);
         }
+        self.end_trials();
         let farewell = self.hands.take().map(Hands::finish);
         let mut code = Code::Done;
         if let Some(Ok(farewell)) = &farewell {

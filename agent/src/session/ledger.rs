@@ -177,9 +177,17 @@ impl Ledger {
         self.findings.clone()
     }
 
-    /// As shown.
-    pub fn changes(&self) -> Vec<ChangeView> {
-        self.made.iter().map(|made| made.view.clone()).collect()
+    /// As shown; those that are being judged with what is said of that.
+    pub fn changes(&self, trials: &BTreeMap<u64, GuardView>) -> Vec<ChangeView> {
+        let view = |made: &Made| {
+            let trial = trials.get(&made.decision).filter(|_| made.number != 0);
+            let guard = made.view.guard.clone().or_else(|| trial.cloned());
+            ChangeView {
+                guard,
+                ..made.view.clone()
+            }
+        };
+        self.made.iter().map(view).collect()
     }
 }
 
@@ -189,6 +197,10 @@ pub const WRITTEN: &str = "written";
 pub const REVERTED: &str = "reverted";
 /// The guard's word for a change that did good.
 pub const KEPT: &str = "kept";
+/// The guard's word for one that is being judged.
+pub const ON_TRIAL: &str = "on trial";
+/// The guard's word for one that was not judged when the session ended.
+pub const NOT_JUDGED: &str = "not judged";
 /// The guard's word for one that did not.
 pub const UNDONE: &str = "undone";
 

@@ -48,7 +48,7 @@ use crate::{
     kernel::{Kernel, KernelError},
     readable::Readable,
     rulebook::{Decision, RuleBook},
-    snapshot::{JobView, Snapshot},
+    snapshot::{GuardView, JobView, Snapshot},
     view::{self, Painter},
 };
 
@@ -128,6 +128,8 @@ pub struct Session {
     hands: Option<Hands>,
     control: Option<Control>,
     decisions: BTreeMap<u64, Decision>,
+    /// What is said of changes that no guard has judged, once the session is over.
+    unjudged: BTreeMap<u64, GuardView>,
     painter: Painter,
     shared: Option<Shared>,
     host: String,
@@ -203,6 +205,7 @@ impl Session {
             hands: None,
             control: None,
             decisions: BTreeMap::new(),
+            unjudged: BTreeMap::new(),
             painter,
             host: host(),
             hits_left: false,
@@ -460,7 +463,7 @@ impl Session {
                 .collect(),
             rules: self.rules.views(),
             findings: self.ledger.findings(),
-            changes: self.ledger.changes(),
+            changes: self.ledger.changes(&self.trials()),
             lost,
             under_way: kernel
                 .and_then(|kernel| kernel.under_way().ok())

@@ -20,14 +20,15 @@ impl Engine {
     /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
     pub fn tick(&mut self, now: Time) -> Vec<super::Output> {
         // At most one change of a job is on trial at a time: two would be judged by each other's effect.
-        let busy = self
-            .rules
-            .iter()
-            .flat_map(|running| running.tunes.iter().zip(&running.rule.tunes))
-            .any(|(tune, checked)| checked.occupies_the_trial() && tune.is_busy());
+        let on_trial = |running: &&Running| {
+            let mut tunes = running.tunes.iter().zip(&running.rule.tunes);
+            tunes.any(|(tune, checked)| checked.occupies_the_trial() && tune.is_busy())
+        };
+        let busy = self.rules.iter().find(on_trial).map(|running| running.rule.name.clone());
         let mut decisions = self.decisions;
         let mut outbox = Outbox {
             busy,
+            claimed: self.claimed(),
             decisions: &mut decisions,
             outputs: Vec::new(),
         };

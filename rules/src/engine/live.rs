@@ -44,7 +44,7 @@ impl fmt::Display for Conflict {
                 rules: (first, second),
             } => write!(
                 f,
-                "the rules {first} and {second} both claim {claim}; leave one of them out"
+                "the rules {first} and {second} both claim {claim}; leave one of them out, or give them priorities"
             ),
             Conflict::TooMany => write!(f, "an engine takes {MOST_RULES} rules in its life"),
         }
@@ -63,20 +63,10 @@ impl Engine {
         if self.rules.len() >= MOST_RULES {
             return Err(Conflict::TooMany);
         }
-        let claims: BTreeMap<String, &str> = self
-            .rules()
-            .flat_map(|(_, known, _)| claims(known).into_iter().map(|claim| (claim, known.name())))
-            .collect();
-        // Names first: a rule that is there already claims everything that it claims.
-        let name = format!("the name {}", rule.name);
-        let both = std::iter::once(name).chain(claims_of_deeds(&rule));
-        for claim in both {
-            if let Some(first) = claims.get(&claim) {
-                return Err(Conflict::Claimed {
-                    rules: ((*first).to_string(), rule.name),
-                    claim,
-                });
-            }
+        let both = self.rules().find_map(|(_, known, _)| Some((known, in_conflict(known, &rule)?)));
+        if let Some((known, claim)) = both {
+            let rules = (known.name.clone(), rule.name);
+            return Err(Conflict::Claimed { claim, rules });
         }
         let id = RuleId(self.rules.len());
         self.rules.push(Running::new(rule, now));
@@ -85,6 +75,25 @@ impl Engine {
             known.into_iter().for_each(|(process, facts)| running.assign(process, &facts));
         }
         Ok(id)
+    }
+
+    /// What rules that apply want or have in force, by priority.
+    pub(super) fn claimed(&self) -> BTreeMap<String, (i64, String)> {
+        let mut claimed: BTreeMap<String, (i64, String)> = BTreeMap::new();
+        for running in self.rules.iter().filter(|running| running.mode == Mode::Applying) {
+            let priority = running.rule.priority;
+            for (state, tune) in running.tunes.iter().zip(&running.rule.tunes) {
+                let claim = tune.action.as_ref().and_then(|change| change.deed.claim());
+                let Some(claim) = claim.filter(|_| state.has_claim()) else {
+                    continue;
+                };
+                let known = claimed.entry(claim).or_insert((priority, running.rule.name.clone()));
+                if known.0 < priority {
+                    *known = (priority, running.rule.name.clone());
+                }
+            }
+        }
+        claimed
     }
 
     /// The windows of a rule begin now, as if it had just been added; what it may do stays.
@@ -131,15 +140,17 @@ impl Engine {
     }
 }
 
-/// What no second rule may claim.
-fn claims(rule: &CheckedRule) -> BTreeSet<String> {
-    let mut claims = claims_of_deeds(rule);
-    claims.insert(format!("the name {}", rule.name));
-    claims
+/// What two rules both claim and neither gives way in.
+fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
+    if known.name == new.name {
+        return Some(format!("the name {}", new.name));
+    }
+    let mut both = claims(known).into_iter().filter(|claim| claims(new).contains(claim));
+    both.next().filter(|_| known.priority == new.priority)
 }
 
 /// What it would change. The same twice in one rule is for its author to say.
-fn claims_of_deeds(rule: &CheckedRule) -> BTreeSet<String> {
+fn claims(rule: &CheckedRule) -> BTreeSet<String> {
     let changes = rule.tunes.iter().filter_map(|tune| tune.action.as_ref());
     changes.filter_map(|change| change.deed.claim()).collect()
 }

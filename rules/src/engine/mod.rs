@@ -390,6 +390,15 @@ impl Engine {
         out
     }
 
+    /// The decisions that are being judged, each after how many windows of how many.
+    pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+        let tunes = |running: &'_ Running| -> Vec<_> {
+            let tunes = running.tunes.iter().zip(&running.rule.tunes);
+            tunes.filter_map(|(state, tune)| state.on_trial(tune)).collect()
+        };
+        self.rules.iter().flat_map(tunes).collect()
+    }
+
     /// The findings there are, with the numbers of the last window, or of the last before a change.
     pub fn findings(&self) -> Vec<Finding> {
         self.rules
