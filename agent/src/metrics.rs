@@ -294,7 +294,39 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{FunctionTotals, JobView};
+    use crate::snapshot::{FunctionTotals, GuardView, JobView};
+
+    #[test]
+    fn a_change_is_published_with_promise_result_and_reasons_and_only_the_newest_are() {
+        let change = |decision| ChangeView {
+            decision,
+            rule: "r".into(),
+            variable: "n".into(),
+            old: "2".into(),
+            new: "7".into(),
+            expect: Some("61 ms".into()),
+            because: vec!["best: 7".into(), "now: 2".into()],
+            outcome: "written".into(),
+            guard: Some(GuardView {
+                before: Some(0.1),
+                after: Some(0.06),
+                verdict: "kept",
+                text: "100 ms -> 60 ms; kept".into(),
+                ..GuardView::default()
+            }),
+            ..ChangeView::default()
+        };
+        let snapshot = Snapshot {
+            changes: (0..2 * CHANGES_MAX as u64).map(change).collect(),
+            ..Snapshot::default()
+        };
+        let text = render(&snapshot).unwrap();
+        let newest = r#"tuneagent_change_info{because="best: 7; now: 2",decision="199",expect="61 ms",new="7",old="2",outcome="written",program="",rank="",result="100 ms -> 60 ms; kept",rule="r",variable="n",verdict="kept"} 1"#;
+        assert!(text.contains(newest), "{text}");
+        let published = text.lines().filter(|line| line.starts_with("tuneagent_change_info{"));
+        assert_eq!(published.count(), CHANGES_MAX);
+        assert!(text.contains(r#"tuneagent_guard_objective{moment="after",program="",rule="r"} 0.06"#), "{text}");
+    }
 
     #[test]
     fn a_snapshot_becomes_the_text_format() {

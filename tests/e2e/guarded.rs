@@ -18,7 +18,7 @@ const ITERATIONS: usize = 400;
 /// What tuning, wrong decisions included, may add to a run.
 const MOST_LONGER: f64 = 1.05;
 /// Tries: on a machine that does something else at the same time two runs differ by more.
-const TRIES: usize = 3;
+const TRIES: usize = 5;
 
 /// Takes half of the workers away: an iteration takes twice as long.
 const BAD: &str = "rule: bad\nabout: a decision that is wrong\nroles: {master: rank == 0}\nprobes:\n  \
@@ -160,5 +160,30 @@ fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcom
         assert!(seconds(11) > 1.5 * seconds(9), "the work has not grown: {iterations:?}");
         println!("{swing}: {}", guard["text"]);
     }
+    Ok(())
+}
+
+#[test]
+fn a_change_that_was_not_judged_when_the_program_ended_says_so_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let bad = file(&folder, "bad.yaml", BAD)?;
+    // Four windows before, the one of the change, and not four after.
+    let mut job = nbody(&["iterations=8", "work_us=800000", "latency_us=200", "workers=4"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &bad, "--apply"])?;
+    agent.armed()?;
+    job.open("go")?;
+    job.finish(SOON)?;
+    let report = agent.finish_with(SOON, &[0, 1])?;
+    let text = agent.lines.text();
+    let change = &report["changes"][0];
+    assert_eq!(change["guard"]["verdict"], "not judged", "{report}\n{text}");
+    let reason = change["guard"]["reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("the program ended after ") && reason.ends_with(" of 4 windows"), "{reason}");
+    assert!(text.contains(&format!("guard    bad not judged: {reason}")), "{text}");
+    // The history says what was promised, and from which numbers it was decided.
+    assert!(text.contains("promised  1 ms") && text.contains("because   workers: 4"), "{text}");
+    assert_eq!(change["because"][0], "workers: 4", "{report}");
     Ok(())
 }

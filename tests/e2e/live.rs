@@ -79,7 +79,9 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let rules = Rules::new()?;
     let mut knobs = Knobs::start()?;
     let counts = rules.file("counts", COUNTS)?;
-    let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &counts, "--apply"])?;
+    let recording = rules.0.path().join("run.rec").to_string_lossy().into_owned();
+    let flags = ["--rules", "none", &counts, "--apply", "--record", &recording];
+    let mut agent = Agent::attach(knobs.pid(), &flags)?;
     agent.armed()?;
     let seen = hits(&finding(&agent, "counts", |text| hits(text) > 0)?);
     let before = links(&agent)?;
@@ -108,7 +110,8 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     );
     let says = "probes: {say: {span: say}}\nwindows: {w: {every: 200ms}}\ntune:\n  - when: count(say) > 0\n    \
                 finding: said {count(say)}\n";
-    let (code, text) = agent.ask("add", &[&rules.file("says", says)?])?;
+    let says = rules.file("says", says)?;
+    let (code, text) = agent.ask("add", &[&says])?;
     assert_eq!((code, text.trim()), (0, "says is added, advising now"));
     assert!(links(&agent)? > before, "its function was not probed");
     let deadline = Instant::now() + SOON;
@@ -137,6 +140,12 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let end = knobs.end()?;
     let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
     assert_eq!(end["state"], Knobs::state_after(rounds), "the program computed the same");
+
+    // The recording tells when each rule came and went: a replay decides the same.
+    let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply"])?;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches("knob = 20 in process 0").count(), 1, "{text}");
+    assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
     Ok(())
 }
 

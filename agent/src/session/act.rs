@@ -1,9 +1,6 @@
 //! Acting: what the rules decide goes to the actuator, what it answers goes back to the rules and into the ledger.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
     actuator::SetCommand,
@@ -16,7 +13,7 @@ use tuner::{
 use super::{
     Session,
     hands::{Order, Receipt},
-    ledger::{Carried, KEPT, NOT_JUDGED, ON_TRIAL, REVERTED, WRITTEN},
+    ledger::{Carried, KEPT, REVERTED, WRITTEN},
 };
 use crate::{
     actuator::passage_text,
@@ -325,29 +322,6 @@ impl Session {
         }
     }
 
-    /// Of each decision that is being judged how far that is; at the end, that it came to nothing.
-    pub(super) fn trials(&self) -> BTreeMap<u64, GuardView> {
-        let on_trial = self.rules.on_trial().into_iter().map(|(decision, seen, over)| {
-            let reason = format!("{seen} of {over} windows");
-            (decision, GuardView::without(ON_TRIAL, reason))
-        });
-        on_trial.chain(self.unjudged.clone()).collect()
-    }
-
-    /// The session is over: what has not been judged never will be.
-    pub(super) fn end_trials(&mut self) {
-        let has_ended = self.processes.iter().all(|process| process.ended);
-        let who = if has_ended { "the program" } else { "the session" };
-        for (decision, seen, over) in self.rules.on_trial() {
-            let reason = format!("{who} ended after {seen} of {over} windows");
-            let rule = self.decisions.get(&decision).map_or("", |decision| decision.rule.as_str());
-            self.painter
-                .say(&format!("{}  guard    {rule} not judged: {reason}", time_of_day()));
-            self.unjudged
-                .insert(decision, GuardView::without(NOT_JUDGED, reason));
-        }
-    }
-
     pub(super) fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
         let Some(hands) = &self.hands else { return };
         for (pid, change) in changes {
@@ -394,7 +368,7 @@ fn switched(asked: &[String]) -> String {
 }
 
 /// The time of day (UTC, as in the journal), for lines that stay on the screen.
-fn time_of_day() -> String {
+pub(super) fn time_of_day() -> String {
     let now = tuner::clock::now().wall;
     // RFC 3339: the time stands between T and the fraction.
     now.split(['T', '.']).nth(1).unwrap_or(&now).to_owned()

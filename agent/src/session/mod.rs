@@ -10,6 +10,7 @@ pub mod probes;
 pub mod signals;
 
 mod act;
+mod history;
 mod intake;
 mod leave;
 mod live;
@@ -166,6 +167,7 @@ impl Session {
             .iter()
             .map(|member| asked_in(&rules, &plain, member));
         let asked = asked.collect();
+        let is_off = wanted.iter().any(|wanted| !wanted.is_on);
         let is_without = wanted.is_empty() && job.members.iter().all(|member| member.mpi.is_none());
         let mut probes = match &options.cannot_probe {
             Some(why) => Probes::none(&job, vec![why.clone()]),
@@ -176,7 +178,7 @@ impl Session {
             }
             None => Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
         };
-        if probes.site_count() == 0 && probes.kernel().is_some() && !is_without {
+        if probes.site_count() == 0 && probes.kernel().is_some() && !is_without && !is_off {
             let missing = probes.missing().join("\n");
             return Err(Failure::not_there(format!(
                 "there is nothing to probe\n{missing}"

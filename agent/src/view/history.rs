@@ -102,7 +102,12 @@ mod tests {
             changes: vec![change.clone(), change],
             ..Snapshot::default()
         };
-        insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @r"
+        insta::assert_snapshot!(change_lines(&snapshot).join("\n"), @"
+        1 decision
+         3  optimal-workers   NOptWorkers 2 -> 7 in 2 processes after 3.20 s: written
+            promised  61.2 ms
+            guard     not judged: the program ended after 3 of 5 windows
+            because   best: 7; T(begin.workers): 108 ms
         ");
     }
 }

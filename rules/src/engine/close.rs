@@ -1,5 +1,6 @@
 //! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are known.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -32,7 +33,10 @@ impl Engine {
             decisions: &mut decisions,
             outputs: Vec::new(),
         };
-        for index in 0..self.rules.len() {
+        // Who has the priority is asked first: what it wants, the others leave alone.
+        let mut order: Vec<usize> = (0..self.rules.len()).collect();
+        order.sort_by_key(|index| self.rules.get(*index).map(|running| Reverse(running.rule.priority)));
+        for index in order {
             for (place, due) in self.due(RuleId(index), now) {
                 // Made ready when those before it are evaluated: its formulas may look back at them.
                 let window = match due {

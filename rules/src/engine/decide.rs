@@ -65,10 +65,7 @@ impl TuneState {
         if turn.mode != Mode::Applying {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
-        let claim = action.deed.claim();
-        let claimed = claim.and_then(|claim| Some((outbox.claimed.get(&claim)?.clone(), claim)));
-        if let Some(((priority, rule), claim)) = claimed.filter(|((of, _), _)| *of > turn.rule.priority) {
-            let why = format!("{claim} is claimed by {rule}, whose priority is {priority}");
+        if let Some(why) = outbox.claim(turn.rule, action) {
             return self.stand(Standing::Waiting, why);
         }
         let busy = outbox.busy.as_deref().filter(|_| tune.occupies_the_trial());

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::output::{Mode, Output, RuleId};
 use crate::calls::Memory;
+use crate::deed::Change;
 use crate::eval::{Context, WindowData};
 use crate::explain::comparisons;
 use crate::rule::{CheckedRule, Tune};
@@ -36,6 +37,19 @@ pub(super) struct Outbox<'a> {
 }
 
 impl Outbox<'_> {
+    /// A rule wants this, unless one of a higher priority does.
+    pub(super) fn claim(&mut self, rule: &CheckedRule, action: &Change) -> Option<String> {
+        let claim = action.deed.claim()?;
+        let mine = (rule.priority, rule.name.clone());
+        let known = self.claimed.entry(claim.clone()).or_insert(mine.clone());
+        if known.0 < mine.0 {
+            *known = mine;
+            return None;
+        }
+        let (priority, other) = known;
+        (*priority > mine.0).then(|| format!("{claim} is claimed by {other}, whose priority is {priority}"))
+    }
+
     pub(super) fn end_trial(&mut self, is_over: bool) {
         self.busy = self.busy.take().filter(|_| !is_over);
     }
