@@ -111,8 +111,8 @@ pub const METRICS: &[Metric] = &[
     gauge(
         "tuneagent_change_info",
         &[
-            "program", "rule", "rank", "decision", "variable", "old", "new", "expect", "because", "outcome", "verdict",
-            "result",
+            "program", "rule", "rank", "decision", "variable", "old", "new", "expect", "because", "outcome",
+            "verdict", "result",
         ],
         "1 for each of the newest changes: what was promised of it, what it was decided from, and what came of it.",
     ),
@@ -185,11 +185,17 @@ fn fill_history(page: &mut Page, program: &str, changes: &[ChangeView]) {
         ];
         page.set("tuneagent_change_info", &labels, 1.0);
     }
-    let judged = changes.iter().filter_map(|change| Some((change, change.guard.as_ref()?)));
+    let judged = changes
+        .iter()
+        .filter_map(|change| Some((change, change.guard.as_ref()?)));
     for (change, guard) in judged {
         for (moment, value) in [("before", guard.before), ("after", guard.after)] {
             if let Some(value) = value {
-                page.set("tuneagent_guard_objective", &[program, &change.rule, moment], value);
+                page.set(
+                    "tuneagent_guard_objective",
+                    &[program, &change.rule, moment],
+                    value,
+                );
             }
         }
     }
@@ -323,9 +329,14 @@ mod tests {
         let text = render(&snapshot).unwrap();
         let newest = r#"tuneagent_change_info{because="best: 7; now: 2",decision="199",expect="61 ms",new="7",old="2",outcome="written",program="",rank="",result="100 ms -> 60 ms; kept",rule="r",variable="n",verdict="kept"} 1"#;
         assert!(text.contains(newest), "{text}");
-        let published = text.lines().filter(|line| line.starts_with("tuneagent_change_info{"));
+        let published = text
+            .lines()
+            .filter(|line| line.starts_with("tuneagent_change_info{"));
         assert_eq!(published.count(), CHANGES_MAX);
-        assert!(text.contains(r#"tuneagent_guard_objective{moment="after",program="",rule="r"} 0.06"#), "{text}");
+        assert!(
+            text.contains(r#"tuneagent_guard_objective{moment="after",program="",rule="r"} 0.06"#),
+            "{text}"
+        );
     }
 
     #[test]

@@ -23,7 +23,7 @@ const RULES: [&str; 5] = [
     "probes: {p: {span: called}}\ncapture: {p.number: arg(0)}\nwindows: {w: {every: 500ms}}\nmetrics: {m: max(p.number)}\n",
     "probes: {p: {entry: called}}\nwindows: {w: {every: 500ms}}\nmetrics: {m: count(p)}\n",
     "probes: {p: {span: called}}\ncapture: {p.serial: serial}\nwindows: {w: {every: 500ms}}\nmetrics: {m: max(p.serial)}\n",
-    "probes: {p: {span: called}}\ncapture: {p.more: ret}\nwindows: {w: {every: 500ms}}\nmetrics: {m: sum(p.more)}\n",
+    "probes: {p: {span: called}}\ncapture: {p.more: ret as i64}\nwindows: {w: {every: 500ms}}\nmetrics: {m: sum(p.more)}\n",
 ];
 
 fn rules(folder: &TempDir) -> Outcome<Vec<String>> {
@@ -77,7 +77,9 @@ fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_
     let rounds = if long { 5 * ROUNDS } else { ROUNDS };
     let folder = tempfile::tempdir()?;
     let rules = rules(&folder)?;
-    let job = Job::alone(&programs::c("calls")?, |folder| with_folder(folder, vec![GAP_NS.into()]))?;
+    let job = Job::alone(&programs::c("calls")?, |folder| {
+        with_folder(folder, vec![GAP_NS.into()])
+    })?;
     job.events("ready", 1, SOON)?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "idle"])?;
     agent.armed()?;
@@ -87,7 +89,9 @@ fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_
     for _ in 0..3 {
         let [none, one, five] = measure(&agent, &job, &rules, rounds)?;
         let ratio = (five - none) / (one - none);
-        println!("a call: {none} ns, with one rule {one} ns, with five {five} ns: {ratio:.2} times the cost of one");
+        println!(
+            "a call: {none} ns, with one rule {one} ns, with five {five} ns: {ratio:.2} times the cost of one"
+        );
         assert!(one > none, "a probed call costs nothing: is it probed?");
         ratios.push(ratio);
         if ratio <= 1.2 {

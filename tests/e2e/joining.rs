@@ -62,14 +62,19 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     Ok(())
 }
 
-/// `knob` is set, judged and kept; `first` has its first value as long as nothing better is known, which never is.
+/// `knob` is set, judged and kept, and then the condition holds no longer; `first` has its first value as long as nothing better
+/// is known, which never is.
 const COMING: &str = "rule: coming\nabout: for a test\nroles: {one: has(knob)}\nprobes:\n  step: {role: one, entry: step}\n  \
-    never: {role: one, span: never}\nwindows: {pulse: {every: 200ms}}\nmetrics:\n  \
-    steps: count(step) by process\n  there: count(steps where steps > 0)\n  best: mean(never.duration) / 1s\ntune:\n  \
-    - set: knob\n    role: one\n    value: 20\n    when: sum(steps) > 0\n    \
-    guard: {maximize: mean(steps), over: 2, undo_if_worse_by: 90%}\n  \
-    - set: first\n    role: one\n    initial: 5\n    value: best\n    when: best > 0\n  \
-    - when: there > 0\n    finding: '{there} ranks take steps'\n";
+    never: {role: one, span: never}\ncapture: {step.knob: knob}\nwindows: {pulse: {every: 200ms}}\nmetrics:\n  \
+    best: mean(never.duration) / 1s\ntune:\n  \
+    - set: knob\n    role: one\n    value: 20\n    when: max(step.knob) == 10\n    \
+    guard: {maximize: count(step), over: 2, undo_if_worse_by: 90%}\n  \
+    - set: first\n    role: one\n    initial: 5\n    value: best\n    when: best > 0\n";
+
+/// How many ranks take steps.
+const THERE: &str = "rule: there\nabout: for a test\nroles: {one: has(knob)}\nprobes: {step: {role: one, entry: step}}\n\
+    windows: {pulse: {every: 200ms}}\nmetrics:\n  steps: count(step) by process\n  there: count(steps where steps > 0)\n\
+    tune:\n  - when: there > 0\n    finding: '{there} ranks take steps'\n";
 
 /// The changes of a rank in the report: what was set to what, and what the guard says.
 fn changes_of(report: &Value, rank: u64) -> Vec<(String, String, String)> {
@@ -91,7 +96,11 @@ fn until(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
         if fits(&report) {
             return Ok(report);
         }
-        assert!(std::time::Instant::now() < deadline, "{report}\n{}", agent.lines.text());
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{report}\n{}",
+            agent.lines.text()
+        );
     }
 }
 
@@ -108,10 +117,12 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
     let shell = std::path::Path::new("/bin/bash");
     let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, shell, script(text, &program))?;
     job.events("ready", 1, SOON)?;
-    let rule = tempfile::NamedTempFile::with_suffix(".yaml")?;
-    fs::write(rule.path(), COMING)?;
-    let rule = rule.path().to_string_lossy().into_owned();
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply"])?;
+    let rules = tempfile::tempdir()?;
+    for (name, text) in [("coming.yaml", COMING), ("there.yaml", THERE)] {
+        fs::write(rules.path().join(name), text)?;
+    }
+    let folder = rules.path().to_string_lossy().into_owned();
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &folder, "--apply"])?;
     agent.armed()?;
     agent.lines.wait_for_line("1 ranks take steps", SOON)?;
     let change = |variable: &str, new: &str, verdict: &str| (variable.into(), new.into(), verdict.into());
@@ -124,7 +135,15 @@ fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that
 
     job.open("late")?;
     agent.lines.wait_for_line("rank 1 (pid", SOON)?;
-    until(&agent, |report| has_all(report, 1))?;
+    let report = until(&agent, |report| has_all(report, 1))?;
+    let all = report["changes"].as_array().into_iter().flatten();
+    let kept: Vec<&Value> = all
+        .filter(|change| change["rank"] == 1 && change["variable"] == "knob")
+        .collect();
+    assert_eq!(
+        kept[0]["guard"]["text"], "as in the other processes of its role; kept",
+        "{report}"
+    );
     let takes = |report: &Value, text: &str| {
         let mut findings = report["findings"].as_array().into_iter().flatten();
         findings.any(|finding| finding["text"] == text)

@@ -53,7 +53,9 @@ fn finding(agent: &Agent, rule: &str, fits: impl Fn(&str) -> bool) -> Outcome<St
         let report = agent.snapshot()?;
         let findings = report["findings"].as_array().ok_or("no findings")?;
         let of = findings.iter().find(|finding| finding["rule"] == rule);
-        let text = of.and_then(|finding| finding["text"].as_str()).unwrap_or_default();
+        let text = of
+            .and_then(|finding| finding["text"].as_str())
+            .unwrap_or_default();
         if fits(text) {
             return Ok(text.to_owned());
         }
@@ -90,14 +92,22 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     let sets = rules.file("sets", SETS)?;
     let (code, text) = agent.ask("add", &[&sets, "--mode", "applying"])?;
     assert_eq!((code, text.trim()), (0, "sets is added, applying now"));
-    agent.lines.wait_for_line("1 change written and read back", SOON)?;
+    agent
+        .lines
+        .wait_for_line("1 change written and read back", SOON)?;
     assert_eq!(knobs.knob()?, 20);
-    assert_eq!(links(&agent)?, before, "a function that is probed already is shared");
+    assert_eq!(
+        links(&agent)?,
+        before,
+        "a function that is probed already is shared"
+    );
     let report = agent.snapshot()?;
     assert_eq!(names(&report), ["counts", "sets"]);
     assert_eq!(report["changes"][0]["expect"], "20");
     assert!(
-        report["changes"][0]["mechanism"].as_str().is_some_and(|how| how.contains("at entry:step")),
+        report["changes"][0]["mechanism"]
+            .as_str()
+            .is_some_and(|how| how.contains("at entry:step")),
         "{report}"
     );
 
@@ -121,7 +131,10 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     }
 
     let (code, text) = agent.ask("remove", &["says"])?;
-    assert_eq!((code, text.trim()), (0, "says is removed; it had changed nothing"));
+    assert_eq!(
+        (code, text.trim()),
+        (0, "says is removed; it had changed nothing")
+    );
     assert_eq!(links(&agent)?, before, "its probes are gone");
     let (code, text) = agent.ask("remove", &["sets"])?;
     assert_eq!((code, text.trim()), (0, "sets is removed; 1 change put back"));
@@ -139,10 +152,16 @@ fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no
     assert_eq!(report["changes"][0]["outcome"], "reverted", "the history stays");
     let end = knobs.end()?;
     let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
-    assert_eq!(end["state"], Knobs::state_after(rounds), "the program computed the same");
+    assert_eq!(
+        end["state"],
+        Knobs::state_after(rounds),
+        "the program computed the same"
+    );
 
     // The recording tells when each rule came and went: a replay decides the same.
-    let (code, text) = Agent::run(&["replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply"])?;
+    let (code, text) = Agent::run(&[
+        "replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply",
+    ])?;
     assert_eq!(code, 0, "{text}");
     assert_eq!(text.matches("knob = 20 in process 0").count(), 1, "{text}");
     assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");

@@ -105,7 +105,14 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     })?;
     job.events("ready", 13, SOON)?;
     job.open("go")?;
-    let rules = ["--rules", "none", "optimal-workers", "--param", "max_workers=4", "--apply"];
+    let rules = [
+        "--rules",
+        "none",
+        "optimal-workers",
+        "--param",
+        "max_workers=4",
+        "--apply",
+    ];
     let mut agent = Agent::attach(job.pid(), &rules)?;
     agent.lines.wait_for_line("guard", SOON)?;
     let report = agent.stop()?;
@@ -113,7 +120,11 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     job.finish(SOON)?;
     let told = agent.lines.text();
     assert_eq!(report["changes"][0]["new"], "4", "{told}");
-    let most = job.events("iteration", 0, SOON)?.iter().filter_map(|event| event["workers"].as_u64()).max();
+    let most = job
+        .events("iteration", 0, SOON)?
+        .iter()
+        .filter_map(|event| event["workers"].as_u64())
+        .max();
     assert_eq!(most, Some(4), "{told}");
     Ok(())
 }

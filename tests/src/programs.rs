@@ -42,7 +42,11 @@ pub fn openmp(name: &str) -> Outcome<PathBuf> {
 
 /// The same on LLVM's library, which has the entry points of GNU's too.
 pub fn openmp_of_llvm(name: &str) -> Outcome<PathBuf> {
-    compiled(&format!("{name}.c"), "cc", &["-fopenmp", "-Wl,--no-as-needed", "-l:libomp.so.5"])
+    compiled(
+        &format!("{name}.c"),
+        "cc",
+        &["-fopenmp", "-Wl,--no-as-needed", "-l:libomp.so.5"],
+    )
 }
 
 fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {

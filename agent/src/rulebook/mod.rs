@@ -446,7 +446,9 @@ impl RuleBook {
     /// The decisions that are being judged, each after how many windows of how many.
     pub fn on_trial(&self) -> Vec<(u64, usize, u32)> {
         let trials = self.engine.on_trial().into_iter();
-        trials.map(|(decision, seen, over)| (decision.0, seen, over)).collect()
+        trials
+            .map(|(decision, seen, over)| (decision.0, seen, over))
+            .collect()
     }
 
     /// What each rule does and why not more.

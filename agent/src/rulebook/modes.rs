@@ -64,7 +64,11 @@ pub(super) const REMOVED: &str = "removed";
 
 /// The mode that a recording has a word for.
 pub(super) fn recorded(word: &str) -> Option<control::Mode> {
-    let modes = [control::Mode::Off, control::Mode::Advising, control::Mode::Applying];
+    let modes = [
+        control::Mode::Off,
+        control::Mode::Advising,
+        control::Mode::Applying,
+    ];
     modes.into_iter().find(|mode| mode.name() == word)
 }
 
@@ -117,7 +121,10 @@ mod tests {
                 Err(NotSwitched::NotNamed)
             };
             assert_eq!(switched, expected, "{tune}, {apply:?}");
-            assert!(book.switch("a", control::Mode::Off, 1).is_ok(), "{tune}, {apply:?}");
+            assert!(
+                book.switch("a", control::Mode::Off, 1).is_ok(),
+                "{tune}, {apply:?}"
+            );
         }
     }
 }

@@ -92,7 +92,9 @@ impl Recorder {
                 span: ProbeKey(self.next + 1),
             };
             let known = self.probes.get(index);
-            if known.is_some_and(|known| known.captures == defined.captures && known.is_timed == defined.is_timed) {
+            if known
+                .is_some_and(|known| known.captures == defined.captures && known.is_timed == defined.is_timed)
+            {
                 continue;
             }
             self.next += 2;

@@ -204,7 +204,11 @@ impl RuleBook {
         }
         // One that was removed and came again was there at the start.
         told.retain(|_, mode| mode == modes::ADDED);
-        let names: Vec<String> = self.engine.rules().map(|(_, rule, _)| rule.name().to_owned()).collect();
+        let names: Vec<String> = self
+            .engine
+            .rules()
+            .map(|(_, rule, _)| rule.name().to_owned())
+            .collect();
         for name in names.into_iter().filter(|name| told.contains_key(name)) {
             let of = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
             let Some(rule) = of.map(|(_, rule, _)| rule.clone()) else {
@@ -238,7 +242,10 @@ impl RuleBook {
             self.held.extend(rule);
             return acts.unwrap_or_default();
         }
-        let may_apply = self.apply.as_ref().is_some_and(|names| names.is_empty() || names.iter().any(|of| of == name));
+        let may_apply = self
+            .apply
+            .as_ref()
+            .is_some_and(|names| names.is_empty() || names.iter().any(|of| of == name));
         let Some(mode) = modes::recorded(mode) else {
             return Vec::new();
         };
@@ -249,7 +256,9 @@ impl RuleBook {
         if mode == control::Mode::Applying {
             self.named.push(name.to_owned());
         }
-        self.switch(name, mode, time.0).map(|(_, acts)| acts).unwrap_or_default()
+        self.switch(name, mode, time.0)
+            .map(|(_, acts)| acts)
+            .unwrap_or_default()
     }
 
     fn sought(&self) -> Vec<(usize, Sought)> {

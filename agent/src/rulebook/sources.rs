@@ -121,7 +121,10 @@ impl Given {
 pub fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
     let found = sources(&["none".to_owned(), path.to_owned()])?;
     let [source] = found.as_slice() else {
-        let message = format!("{path}: one rule is added at a time, and there are {}", found.len());
+        let message = format!(
+            "{path}: one rule is added at a time, and there are {}",
+            found.len()
+        );
         return Err(Failure::not_there(message));
     };
     let mut source = source.clone();

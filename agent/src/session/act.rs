@@ -237,9 +237,15 @@ impl Session {
             .unwrap_or_default();
         match carried {
             Carried::Out => {
-                let promise = self.decisions.get(&decision).and_then(|decision| decision.expect.as_deref());
+                let promise = self
+                    .decisions
+                    .get(&decision)
+                    .and_then(|decision| decision.expect.as_deref());
                 let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
-                let text = format!("{} written and read back{promise}", plural(written.len(), "change"));
+                let text = format!(
+                    "{} written and read back{promise}",
+                    plural(written.len(), "change")
+                );
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
                 if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
                     self.painter.say(&format!(

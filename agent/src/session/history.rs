@@ -25,9 +25,14 @@ impl Session {
         let who = if has_ended { "the program" } else { "the session" };
         for (decision, seen, over) in self.rules.on_trial() {
             let reason = format!("{who} ended after {seen} of {over} windows");
-            let rule = self.decisions.get(&decision).map_or("", |decision| decision.rule.as_str());
-            self.painter
-                .say(&format!("{}  guard    {rule} not judged: {reason}", time_of_day()));
+            let rule = self
+                .decisions
+                .get(&decision)
+                .map_or("", |decision| decision.rule.as_str());
+            self.painter.say(&format!(
+                "{}  guard    {rule} not judged: {reason}",
+                time_of_day()
+            ));
             self.unjudged
                 .insert(decision, GuardView::without(NOT_JUDGED, reason));
         }

@@ -115,8 +115,16 @@ impl Ledger {
 
     /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
     pub fn in_force_of(&self, rule: &str) -> Vec<(Pid, u64)> {
-        let is_judged_away = |made: &&Made| made.view.guard.as_ref().is_some_and(|guard| guard.verdict == UNDONE);
-        let in_force = self.made.iter().filter(|made| made.view.rule == rule && made.view.outcome == WRITTEN);
+        let is_judged_away = |made: &&Made| {
+            made.view
+                .guard
+                .as_ref()
+                .is_some_and(|guard| guard.verdict == UNDONE)
+        };
+        let in_force = self
+            .made
+            .iter()
+            .filter(|made| made.view.rule == rule && made.view.outcome == WRITTEN);
         let left = in_force.filter(|made| made.number != 0 && !is_judged_away(made));
         left.map(|made| (made.pid, made.number)).collect()
     }

@@ -19,7 +19,8 @@ impl Session {
             Err(failure) => return Answer::refused(RefusalKind::NotThere, failure.message),
         };
         let name = rule.name().to_owned();
-        let failed = |error: crate::kernel::KernelError| Answer::refused(RefusalKind::Failed, error.to_string());
+        let failed =
+            |error: crate::kernel::KernelError| Answer::refused(RefusalKind::Failed, error.to_string());
         // What was counted before is not the rule's.
         if let Err(error) = self.take_all_hits().and_then(|()| self.read()) {
             return failed(error);
@@ -58,15 +59,13 @@ impl Session {
 
     /// Lets go of a rule: its probes end, and what it has in force is taken back, unless it is to be kept.
     pub(super) fn remove_rule(&mut self, name: &str, keep: bool) -> Answer {
-        let failed = |error: crate::kernel::KernelError| Answer::refused(RefusalKind::Failed, error.to_string());
+        let failed =
+            |error: crate::kernel::KernelError| Answer::refused(RefusalKind::Failed, error.to_string());
         if let Err(error) = self.take_all_hits() {
             return failed(error);
         }
         let Some((gone, acts)) = self.rules.remove(name, monotonic_ns()) else {
-            return Answer::refused(
-                RefusalKind::NotThere,
-                format!("this session has no rule {name}"),
-            );
+            return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {name}"));
         };
         acts.into_iter().for_each(|act| self.take_note_of(act));
         let in_force = self.ledger.in_force_of(name);

@@ -162,10 +162,7 @@ impl Session {
         let mut wanted = rules.wanted();
         let plain = wanted.len()..wanted.len() + options.probe.len();
         wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
-        let asked = job
-            .members
-            .iter()
-            .map(|member| asked_in(&rules, &plain, member));
+        let asked = job.members.iter().map(|member| asked_in(&rules, &plain, member));
         let asked = asked.collect();
         let is_off = wanted.iter().any(|wanted| !wanted.is_on);
         let is_without = wanted.is_empty() && job.members.iter().all(|member| member.mpi.is_none());

@@ -25,7 +25,11 @@ impl Engine {
             let mut tunes = running.tunes.iter().zip(&running.rule.tunes);
             tunes.any(|(tune, checked)| checked.occupies_the_trial() && tune.is_busy())
         };
-        let busy = self.rules.iter().find(on_trial).map(|running| running.rule.name.clone());
+        let busy = self
+            .rules
+            .iter()
+            .find(on_trial)
+            .map(|running| running.rule.name.clone());
         let mut decisions = self.decisions;
         let mut outbox = Outbox {
             busy,
@@ -35,7 +39,11 @@ impl Engine {
         };
         // Who has the priority is asked first: what it wants, the others leave alone.
         let mut order: Vec<usize> = (0..self.rules.len()).collect();
-        order.sort_by_key(|index| self.rules.get(*index).map(|running| Reverse(running.rule.priority)));
+        order.sort_by_key(|index| {
+            self.rules
+                .get(*index)
+                .map(|running| Reverse(running.rule.priority))
+        });
         for index in order {
             for (place, due) in self.due(RuleId(index), now) {
                 // Made ready when those before it are evaluated: its formulas may look back at them.

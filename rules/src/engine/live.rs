@@ -63,16 +63,24 @@ impl Engine {
         if self.rules.len() >= MOST_RULES {
             return Err(Conflict::TooMany);
         }
-        let both = self.rules().find_map(|(_, known, _)| Some((known, in_conflict(known, &rule)?)));
+        let both = self
+            .rules()
+            .find_map(|(_, known, _)| Some((known, in_conflict(known, &rule)?)));
         if let Some((known, claim)) = both {
             let rules = (known.name.clone(), rule.name);
             return Err(Conflict::Claimed { claim, rules });
         }
         let id = RuleId(self.rules.len());
         self.rules.push(Running::new(rule, now));
-        let known: Vec<_> = self.processes.iter().map(|(id, known)| (*id, known.facts.clone())).collect();
+        let known: Vec<_> = self
+            .processes
+            .iter()
+            .map(|(id, known)| (*id, known.facts.clone()))
+            .collect();
         if let Some(running) = self.rules.last_mut() {
-            known.into_iter().for_each(|(process, facts)| running.assign(process, &facts));
+            known
+                .into_iter()
+                .for_each(|(process, facts)| running.assign(process, &facts));
         }
         Ok(id)
     }
@@ -87,7 +95,9 @@ impl Engine {
                 let Some(claim) = claim.filter(|_| state.has_claim()) else {
                     continue;
                 };
-                let known = claimed.entry(claim).or_insert((priority, running.rule.name.clone()));
+                let known = claimed
+                    .entry(claim)
+                    .or_insert((priority, running.rule.name.clone()));
                 if known.0 < priority {
                     *known = (priority, running.rule.name.clone());
                 }
@@ -145,7 +155,9 @@ fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
     if known.name == new.name {
         return Some(format!("the name {}", new.name));
     }
-    let mut both = claims(known).into_iter().filter(|claim| claims(new).contains(claim));
+    let mut both = claims(known)
+        .into_iter()
+        .filter(|claim| claims(new).contains(claim));
     both.next().filter(|_| known.priority == new.priority)
 }
 

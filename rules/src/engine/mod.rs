@@ -159,7 +159,10 @@ impl Engine {
             engine.add(rule, now)?;
         }
         // Nothing was observed before: whatever comes is theirs.
-        engine.rules.iter_mut().for_each(|running| running.since = Time(0));
+        engine
+            .rules
+            .iter_mut()
+            .for_each(|running| running.since = Time(0));
         Ok(engine)
     }
 

@@ -104,7 +104,10 @@ impl Middle {
                 error_squared: 0.0,
             };
         };
-        let drawn_in: Vec<f64> = sorted.iter().map(|value| value.max(*least).min(*greatest)).collect();
+        let drawn_in: Vec<f64> = sorted
+            .iter()
+            .map(|value| value.max(*least).min(*greatest))
+            .collect();
         let centre = mean(&drawn_in);
         let squares: f64 = drawn_in.iter().map(|value| (value - centre).powi(2)).sum();
         let error_squared = match left.len() {

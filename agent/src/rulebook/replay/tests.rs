@@ -236,7 +236,9 @@ fn a_replay_adds_switches_and_removes_rules_as_the_session_did() {
         assert_eq!(result, Ok(()));
         let seen = |iteration: &i64| {
             let busy = 21 + 20 * iteration;
-            lines.iter().any(|line| line.starts_with("iteration ") && line.ends_with(&format!("busy {busy} ms")))
+            lines
+                .iter()
+                .any(|line| line.starts_with("iteration ") && line.ends_with(&format!("busy {busy} ms")))
         };
         (0..4).filter(seen).collect::<Vec<i64>>()
     };

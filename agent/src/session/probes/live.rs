@@ -40,7 +40,9 @@ impl Probes {
                 asked.extend(more);
             }
         }
-        let in_them = members.iter().filter_map(|(slot, member, _)| Some((*member, asked.get(*slot as usize)?)));
+        let in_them = members
+            .iter()
+            .filter_map(|(slot, member, _)| Some((*member, asked.get(*slot as usize)?)));
         let in_them: Vec<(&Member, &Vec<bool>)> = in_them.collect();
         let mut numbers = self.numbers.clone();
         numbers.grow(job, &all, first, &in_them)?;
@@ -54,7 +56,8 @@ impl Probes {
         let before = std::mem::replace(&mut self.numbers, numbers);
         if self.is_fixed() && !self.is_attached_already(&before.probes) {
             self.numbers = before;
-            let why = "on this kernel (tracefs) probes are attached at the start only; give the rule to attach";
+            let why =
+                "on this kernel (tracefs) probes are attached at the start only; give the rule to attach";
             return Err(ArmError::NoMore(why.into()));
         }
         self.on.extend(all.iter().skip(first).map(|want| want.is_on));
@@ -73,7 +76,9 @@ impl Probes {
     fn is_attached_already(&self, before: &[Probe]) -> bool {
         let known = before.iter().zip(&self.numbers.probes);
         before.len() == self.numbers.probes.len()
-            && known.into_iter().all(|(before, now)| before.is_timed() || !now.is_timed())
+            && known
+                .into_iter()
+                .all(|(before, now)| before.is_timed() || !now.is_timed())
     }
 
     /// A new function is told what is done at its hits before it is attached; one that is attached already after, or its calls
@@ -89,7 +94,9 @@ impl Probes {
         }
         self.set_specs(before.len()..self.numbers.probes.len())?;
         for (slot, member, _) in members {
-            self.place(member, *slot, &|probe| probe.wanted.iter().any(|want| *want >= first))?;
+            self.place(member, *slot, &|probe| {
+                probe.wanted.iter().any(|want| *want >= first)
+            })?;
         }
         self.set_specs(0..before.len())
     }

@@ -242,7 +242,11 @@ impl Probes {
     fn tell_of_nothing(&mut self, asked: &[Vec<bool>]) {
         for (index, want) in self.wanted.iter().enumerate() {
             let is_asked = asked.iter().any(|asked| asked.get(index) == Some(&true));
-            let is_there = self.numbers.probes.iter().any(|probe| probe.wanted.contains(&index));
+            let is_there = self
+                .numbers
+                .probes
+                .iter()
+                .any(|probe| probe.wanted.contains(&index));
             if is_asked && !is_there {
                 let text = || format!("no function of the program fits {}", want.sought);
                 self.missing.tell(want.sought.to_string(), text);
@@ -283,7 +287,12 @@ impl Probes {
 
     /// What a process that came later has beyond what was numbered at the start.
     fn tell_of_unnumbered(&mut self, member: &Member, slot: u32) {
-        let numbered: BTreeSet<&String> = self.numbers.probes.iter().flat_map(|probe| &probe.symbols).collect();
+        let numbered: BTreeSet<&String> = self
+            .numbers
+            .probes
+            .iter()
+            .flat_map(|probe| &probe.symbols)
+            .collect();
         let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
         for (want, _) in self.wanted.iter().zip(asked).filter(|(_, asked)| *asked) {
             if !matches!(want.sought, Sought::Pattern(_) | Sought::OpenmpRegion) {
@@ -522,7 +531,11 @@ impl Probes {
         let pid = self.own_links.then_some(pid as u32);
         let to: Target = (format!("{:?}", module.device), module.inode, pid);
         let known = self.attached.entry(to.clone()).or_default();
-        let new: Vec<Place> = places.iter().copied().filter(|place| known.insert(*place)).collect();
+        let new: Vec<Place> = places
+            .iter()
+            .copied()
+            .filter(|place| known.insert(*place))
+            .collect();
         let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
         for place in new {
             groups

@@ -66,7 +66,10 @@ impl Said {
             Output::Verdict(verdict) => verdict.rule == id,
         };
         self.outputs.extend(outputs.into_iter().filter(of));
-        let closed = engine.drain_windows().into_iter().filter(|window| window.rule == id);
+        let closed = engine
+            .drain_windows()
+            .into_iter()
+            .filter(|window| window.rule == id);
         self.windows
             .extend(closed.map(|window| (window.window, window.index, window.metrics)));
     }
@@ -148,7 +151,7 @@ fn last(turns: &[Turn]) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(ProptestConfig { cases: cases().cases / 4, ..cases() })]
 
     #[test]
     fn a_rule_that_comes_and_goes_is_not_noticed_by_the_others(
