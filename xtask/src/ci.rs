@@ -109,6 +109,14 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             "whole programs, release",
             Box::new(move || run(&mut whole_programs(root, "--release")?)),
         ),
+        (
+            "what wrong decisions cost a run, and rules a call",
+            Box::new(move || {
+                let mut tests = whole_programs(root, "--release")?;
+                tests.args(["--", "guarded::", "cost::", "--nocapture"]);
+                run(tests.env("TUNEAGENT_LONG", "1"))
+            }),
+        ),
     ]
 }
 
