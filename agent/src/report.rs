@@ -93,6 +93,10 @@ struct Change<'a> {
     pid: i32,
     rank: Option<u32>,
     action: &'static str,
+    decision: u64,
+    at_s: f64,
+    expect: Option<&'a str>,
+    because: &'a [String],
     variable: &'a str,
     old: Option<&'a str>,
     new: Option<&'a str>,
@@ -108,6 +112,7 @@ struct Guard<'a> {
     after: Option<f64>,
     ratio: Option<f64>,
     verdict: &'a str,
+    reason: Option<&'a str>,
     text: &'a str,
 }
 
@@ -199,6 +204,10 @@ fn change(view: &ChangeView) -> Change<'_> {
         pid: view.pid,
         rank: view.rank,
         action: view.action,
+        decision: view.decision,
+        at_s: view.at.as_secs_f64(),
+        expect: view.expect.as_deref(),
+        because: &view.because,
         variable: &view.variable,
         old: known(&view.old),
         new: known(&view.new),
@@ -210,6 +219,7 @@ fn change(view: &ChangeView) -> Change<'_> {
             after: guard.after,
             ratio: guard.ratio,
             verdict: guard.verdict,
+            reason: guard.reason.as_deref(),
             text: &guard.text,
         }),
     }

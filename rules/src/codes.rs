@@ -204,7 +204,7 @@ pub const PAGES: &[Page] = &[
         "E0145",
         "a setting out of its range",
         "Windows last 10ms to 60min; `for` and `over` are 1 to 1000 windows; `undo_if_worse_by` is at least 0% and less\n\
-         than 100%; a cooldown is not negative.",
+         than 100%; a cooldown is not negative; a priority is a whole number.",
     ),
     page(
         "E0146",

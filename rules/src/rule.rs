@@ -12,7 +12,7 @@ use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::function::Reduction;
 use crate::partial::WindowFolds;
-use crate::plan::Plan;
+use crate::plan::{Parts, Plan};
 use crate::read::PlannedCapture;
 use crate::target::Target;
 use crate::term::{Field, Term, Typed};
@@ -24,6 +24,8 @@ pub struct CheckedRule {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    /// Of two rules that change the same, the one with the higher goes first.
+    pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
     pub(crate) probes: Vec<Probe>,
@@ -327,6 +329,37 @@ impl CheckedRule {
         RuleFile::parse(source)?
             .with_library(&shipped)?
             .check(&BTreeMap::new())
+    }
+
+    /// What is left of a rule that was removed: its name.
+    pub(crate) fn emptied(&self) -> CheckedRule {
+        let parts = Parts {
+            rule: &self.name,
+            roles: &[],
+            probes: &[],
+            joins: &[],
+            windows: &[],
+            metrics: &[],
+            runs: &[],
+            tunes: &[],
+        };
+        CheckedRule {
+            name: self.name.clone(),
+            about: self.about.clone(),
+            source: None,
+            priority: 0,
+            parameters: Vec::new(),
+            roles: Vec::new(),
+            probes: Vec::new(),
+            joins: Vec::new(),
+            windows: Vec::new(),
+            metrics: Vec::new(),
+            runs: Vec::new(),
+            tunes: Vec::new(),
+            folds: Vec::new(),
+            plan: crate::plan::plan(&parts),
+            warnings: Vec::new(),
+        }
     }
 
     /// Some tune of it takes effect at a place in the program only.

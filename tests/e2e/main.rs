@@ -30,6 +30,12 @@ mod rights;
 // The control of a running session.
 mod control;
 
+// Rules that come and go while a session runs.
+mod live;
+
+// What rules cost the program.
+mod cost;
+
 // What works on this machine and what would change it.
 mod doctor;
 // Functions called and code changed by hand, and put back.
@@ -43,6 +49,9 @@ mod cli;
 
 // The published models, on running programs.
 mod models;
+
+// The guard in the loop: wrong decisions are undone, right ones are not.
+mod guarded;
 
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;

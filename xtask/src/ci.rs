@@ -109,6 +109,14 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             "whole programs, release",
             Box::new(move || run(&mut whole_programs(root, "--release")?)),
         ),
+        (
+            "what wrong decisions cost a run, and rules a call",
+            Box::new(move || {
+                let mut tests = whole_programs(root, "--release")?;
+                tests.args(["--", "guarded::", "cost::", "--nocapture"]);
+                run(tests.env("TUNEAGENT_LONG", "1"))
+            }),
+        ),
     ]
 }
 
@@ -128,7 +136,7 @@ fn documentation(root: &Path) -> Result<()> {
 
 /// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
 /// sudo, as cargo's "runner".
-fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
+pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
     let mut command = cargo(root, "test --package tuneagent-e2e");
     command.args(profile.split_whitespace());
     if !rustix::process::geteuid().is_root() {

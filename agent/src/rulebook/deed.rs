@@ -27,7 +27,7 @@ pub enum Deed {
         /// Which.
         function: String,
         /// With what.
-        arguments: Vec<Given>,
+        arguments: Vec<Passed>,
     },
     /// A library is loaded.
     Load {
@@ -46,7 +46,7 @@ pub enum Deed {
         /// Which.
         function: String,
         /// With what: constants.
-        arguments: Vec<Given>,
+        arguments: Vec<Passed>,
         /// The other one.
         inside: String,
         /// At its returns, not at its entry.
@@ -74,7 +74,7 @@ pub enum Deed {
 
 /// What a function is called with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum Passed {
     /// A whole number.
     Whole(i64),
     /// Any other number.

@@ -6,7 +6,7 @@ use rules::{
     Action, Affinity, Argument, Base, Boundary, Computed, Layout, Scalar, Site, SyncPoint, Target, Together,
 };
 
-use super::{Change, Decision, Deed, Given, Key, Meeting, Switch, Write};
+use super::{Change, Decision, Deed, Key, Meeting, Passed, Switch, Write};
 use crate::evidence::Cores;
 
 /// From here on whole numbers are no i64.
@@ -54,6 +54,7 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
             .map(|(name, value)| format!("{name}: {value}"))
             .collect(),
         asked: asked.collect(),
+        expect: decision.expect,
         changes,
         switches,
         at: at.ok().flatten(),
@@ -233,16 +234,16 @@ fn deed(action: &Action) -> Result<Deed, String> {
 }
 
 /// What a function is called with. Where the debug information tells no type, a whole number is passed as one.
-fn argument(given: &Argument) -> Result<Given, String> {
+fn argument(given: &Argument) -> Result<Passed, String> {
     match given {
-        Argument::Variable(source) => Ok(Given::Variable(source.to_string())),
-        Argument::Value(Scalar::Text(text)) => Ok(Given::Text(text.clone())),
+        Argument::Variable(source) => Ok(Passed::Variable(source.to_string())),
+        Argument::Value(Scalar::Text(text)) => Ok(Passed::Text(text.clone())),
         Argument::Value(value) => number(value),
     }
 }
 
 /// What an inserted call passes, always the same.
-fn constant(given: &Argument) -> Result<Given, String> {
+fn constant(given: &Argument) -> Result<Passed, String> {
     match given {
         Argument::Variable(source) => Err(format!(
             "an inserted call passes constants, and {source} would have to be read at each call"
@@ -251,14 +252,14 @@ fn constant(given: &Argument) -> Result<Given, String> {
     }
 }
 
-fn number(value: &Scalar) -> Result<Given, String> {
+fn number(value: &Scalar) -> Result<Passed, String> {
     match value {
-        Scalar::Boolean(value) => Ok(Given::Whole(i64::from(*value))),
+        Scalar::Boolean(value) => Ok(Passed::Whole(i64::from(*value))),
         Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
         Scalar::Number(number) if number.fract() == 0.0 && number.abs() < WHOLE_MAX => {
-            Ok(Given::Whole(*number as i64))
+            Ok(Passed::Whole(*number as i64))
         }
-        Scalar::Number(number) => Ok(Given::Real(*number)),
+        Scalar::Number(number) => Ok(Passed::Real(*number)),
         Scalar::Text(text) => Err(format!("`{text}` is no number")),
     }
 }
@@ -269,9 +270,9 @@ fn expression(value: &Computed) -> Result<String, String> {
         |sign, a: &Computed, b: &Computed| Ok(format!("({} {sign} {})", expression(a)?, expression(b)?));
     match value {
         Computed::Constant(value) => match number(value)? {
-            Given::Whole(number) => Ok(number.to_string()),
-            Given::Real(number) => Ok(number.to_string()),
-            Given::Text(text) | Given::Variable(text) => Err(format!("`{text}` is no number")),
+            Passed::Whole(number) => Ok(number.to_string()),
+            Passed::Real(number) => Ok(number.to_string()),
+            Passed::Text(text) | Passed::Variable(text) => Err(format!("`{text}` is no number")),
         },
         Computed::Original => Ok("original".to_owned()),
         Computed::Add(a, b) => both('+', a, b),
@@ -341,10 +342,10 @@ mod tests {
         let expected = Deed::Call {
             function: "libm:f".into(),
             arguments: vec![
-                Given::Whole(2),
-                Given::Real(2.5),
-                Given::Whole(1),
-                Given::Variable("cfg.chunk".into()),
+                Passed::Whole(2),
+                Passed::Real(2.5),
+                Passed::Whole(1),
+                Passed::Variable("cfg.chunk".into()),
             ],
         };
         assert_eq!(deed(&call), Ok(expected));

@@ -233,7 +233,12 @@ impl Session {
             .unwrap_or_default();
         match carried {
             Carried::Out => {
-                let text = self.done_text(decision, written.len());
+                let promise = self
+                    .decisions
+                    .get(&decision)
+                    .and_then(|known| known.decision.expect.as_deref());
+                let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
+                let text = format!("{}{promise}", self.done_text(decision, written.len()));
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
                 if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
                     self.painter.say(&format!(
@@ -325,7 +330,7 @@ impl Session {
         }
     }
 
-    fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
+    pub(super) fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
         let Some(hands) = &self.hands else { return };
         for (pid, change) in changes {
             if hands.order(order(pid, change)).is_err() {
@@ -409,7 +414,7 @@ fn switched(asked: &[String]) -> String {
 }
 
 /// The time of day (UTC, as in the journal), for lines that stay on the screen.
-fn time_of_day() -> String {
+pub(super) fn time_of_day() -> String {
     let now = tuner::clock::now().wall;
     // RFC 3339: the time stands between T and the fraction.
     now.split(['T', '.']).nth(1).unwrap_or(&now).to_owned()

@@ -1,6 +1,6 @@
 //! From a decision to orders: what each process is to do, and how that is shown. Orders nothing.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
     action::{Action, Argument, CallRequest, InsertPlace, PatchRequest, Reason, ReturnType},
@@ -12,8 +12,9 @@ use tuner::{
 
 use super::{Session, hands::Task, meant};
 use crate::{
+    clock::monotonic_ns,
     evidence::{self, Cores},
-    rulebook::{Change, Decision, Deed, Given, Write},
+    rulebook::{Change, Decision, Deed, Passed, Write},
     snapshot::ChangeView,
 };
 
@@ -154,6 +155,10 @@ impl Session {
             rule: decision.rule.clone(),
             pid: pid.number,
             rank,
+            decision: decision.id,
+            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
+            expect: decision.expect.clone(),
+            because: decision.because.clone(),
             action: change.keyword,
             variable,
             new,
@@ -165,7 +170,7 @@ impl Session {
 /// What the tuner is asked for.
 fn action(deed: &Deed) -> Result<Action, String> {
     let name = |text: &String| text.as_str().into();
-    let given = |arguments: &[Given]| arguments.iter().cloned().map(argument).collect();
+    let given = |arguments: &[Passed]| arguments.iter().cloned().map(argument).collect();
     Ok(match deed {
         Deed::Call { function, arguments } => Action::Call(CallRequest {
             function: name(function),
@@ -214,12 +219,12 @@ fn action(deed: &Deed) -> Result<Action, String> {
     })
 }
 
-fn argument(given: Given) -> Argument {
+fn argument(given: Passed) -> Argument {
     match given {
-        Given::Whole(number) => Argument::Integer(number),
-        Given::Real(number) => Argument::Double(number),
-        Given::Text(text) => Argument::Text(text),
-        Given::Variable(name) => Argument::Variable(name),
+        Passed::Whole(number) => Argument::Integer(number),
+        Passed::Real(number) => Argument::Double(number),
+        Passed::Text(text) => Argument::Text(text),
+        Passed::Variable(name) => Argument::Variable(name),
     }
 }
 

@@ -100,6 +100,12 @@ pub(crate) const RULE: Keys = Keys {
         key("about", Shape::Text, "What the rule is for, in a sentence.").required(),
         key("source", Shape::Text, "Where the idea comes from."),
         key(
+            "priority",
+            Shape::Text,
+            "Of two rules that change the same, the one with the greater number goes first (0 where none is given); with \
+             equal ones they are not loaded together.",
+        ),
+        key(
             "use",
             Shape::List(&Shape::Name),
             "Other rules whose probes, windows and metrics this one speaks of.",

@@ -28,6 +28,7 @@ pub struct RuleFile {
     pub(crate) instance: Option<String>,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    pub(crate) priority: i64,
     /// The rules whose definitions it uses; empty once they are there.
     pub(crate) uses: Vec<Text>,
     pub(crate) assumptions: Vec<String>,

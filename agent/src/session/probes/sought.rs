@@ -67,7 +67,7 @@ pub fn team_size_argument(name: &str) -> Option<u8> {
 }
 
 /// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
 
 /// A function that is meant.
