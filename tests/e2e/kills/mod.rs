@@ -116,6 +116,12 @@ impl Scene {
         Journal::read(&self.state().join("journal"))
     }
 
+    fn journal_bytes(&self) -> u64 {
+        let files = std::fs::read_dir(self.state().join("journal"));
+        let sizes = files.into_iter().flatten().flatten().map(|file| file.metadata());
+        sizes.flatten().map(|meta| meta.len()).sum()
+    }
+
     fn words(&self, change: usize, phase: Phase) -> Vec<String> {
         let (verb, rest) = match phase {
             Phase::Change => CHANGES[change],
@@ -160,6 +166,7 @@ impl Scene {
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let mut agent = Agent::command_in(Some(self.state()), &words)?;
         let began = Instant::now();
+        let journal_bytes = self.journal_bytes();
         // A third of the agents dies at any instant; all others once there is an actuator, which does what is of interest.
         let mut actuator = Vec::new();
         if !matches!(victim, Victim::Agent) || random.below(3) > 0 {
@@ -167,9 +174,17 @@ impl Scene {
                 actuator = family::descendants(agent.pid());
             }
         }
-        let left = length.saturating_sub(began.elapsed()).as_micros() as u64;
+        let delay = match !actuator.is_empty() && random.below(4) > 0 {
+            // From the first line in the journal on it is a matter of microseconds: as many short delays as long ones.
+            true => {
+                while self.journal_bytes() == journal_bytes && !agent.lines.has_ended() {}
+                let magnitude = random.below(13);
+                random.below(1 << magnitude)
+            }
+            false => random.below(length.saturating_sub(began.elapsed()).as_micros() as u64 + 500),
+        };
         // The instant of death itself, not a synchronisation.
-        std::thread::sleep(Duration::from_micros(random.below(left + 500)));
+        std::thread::sleep(Duration::from_micros(delay));
         let mut killed = false;
         if !matches!(victim, Victim::Agent) {
             for process in actuator.iter().filter(|process| process.is_alive()) {
