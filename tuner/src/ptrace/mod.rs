@@ -245,10 +245,12 @@ impl HeldThread {
                 }
                 Err(source) => return Err(self.error("wait for", source)),
             }
-            match looks {
-                ..LOOKS_AT_ONCE => std::hint::spin_loop(),
-                ..LOOKS_BETWEEN => std::thread::yield_now(),
-                _ => std::thread::sleep(PAUSE),
+            if looks < LOOKS_AT_ONCE {
+                std::hint::spin_loop();
+            } else if looks < LOOKS_BETWEEN {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(PAUSE);
             }
         }
     }
