@@ -2,7 +2,7 @@
    nowhere else. `run` lets every working thread make some more steps and prints what happened in them; `ticks` prints how often
    `tick` was called, which the program never does itself. At its end it says whether anything was wrong. `handler` stays in a
    signal handler until the next line.
-   Argument `signals`: with a handler that runs often. */
+   Argument `signals`: with a handler that runs often; `alone`: one thread that makes steps until its input ends. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -192,9 +192,20 @@ static void more(long count)
     for (int i = 0; i < WORKERS; i++) while (steps[i] < target[i]) usleep(100);
 }
 
+static int alone(void)
+{
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    step(0);
+    printf("ready\n");
+    fflush(stdout);
+    for (long i = 1; poll(&input, 1, 0) == 0; i++) step(i);
+    return errors != 0;
+}
+
 int main(int argc, char **argv)
 {
     char line[64];
+    if (argc > 1 && !strcmp(argv[1], "alone")) return alone();
     pthread_t threads[WORKERS + 4];
     if (pipe(pipes)) return 1;
     if (argc > 1 && !strcmp(argv[1], "signals")) {
