@@ -259,10 +259,10 @@ fn kill(pid: u32) -> Outcome<bool> {
 /// How long each takes when nobody is killed, which must work to begin with.
 fn lengths(scene: &mut Scene) -> Outcome<Vec<[Duration; 2]>> {
     let mut lengths = Vec::new();
-    for change in 0..CHANGES.len() {
+    for (change, typed) in CHANGES.iter().enumerate() {
         let there = scene.run(change, Phase::Change)?;
         let back = scene.run(change, Phase::Undo)?;
-        scene.take_back(&[], &format!("{:?}", CHANGES[change]))?;
+        scene.take_back(&[], &format!("{:?}", typed))?;
         lengths.push([there, back]);
     }
     Ok(lengths)
