@@ -232,3 +232,42 @@ fn known(text: &str) -> Option<&str> {
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn completeness(snapshot: &Snapshot) -> Value {
+        let report: Value = serde_json::from_str(&render(snapshot).unwrap()).unwrap();
+        report["completeness"].clone()
+    }
+
+    #[test]
+    fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
+        let whole = Snapshot {
+            lost: vec![("ring_full", 0)],
+            under_way: 2,
+            ..Snapshot::default()
+        };
+        assert_eq!(completeness(&whole)["status"], "complete");
+        let lossy = Snapshot {
+            lost: vec![("ring_full", 3)],
+            ..whole.clone()
+        };
+        let told = completeness(&lossy);
+        assert_eq!(
+            (&told["status"], &told["lost"]["ring_full"]),
+            (&"partial".into(), &3.into())
+        );
+        let blind = Snapshot {
+            missing: vec!["process 7 is not watched: not permitted".to_owned()],
+            ..whole
+        };
+        let told = completeness(&blind);
+        assert_eq!(
+            (&told["status"], &told["missing"]),
+            (&"partial".into(), &blind.missing.clone().into())
+        );
+    }
+}

@@ -56,6 +56,9 @@ mod guarded;
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;
 
+// The same in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
+mod kills;
+
 // The shape of the source: directions of dependencies, sizes, and where another process is written to.
 mod tidy;
 

@@ -1,7 +1,8 @@
 //! The promises of README.md, a test for each, named after it. What a promise needs beyond a small program stands elsewhere:
 //! O1 on real programs `lammps` and `attach`; O2 `joining` (exceptions), `baseline` and agent/tests/kernel.rs (longjmp,
 //! recursion, threads); O4 is not in this version; C2 and C3 case by case in tuner/tests/suite (`writing`, `binding`, `refused`,
-//! crashes in `actuator`); C5 and C6 on MPI jobs `change` and `killed`; W1 `rights` and `control`.
+//! crashes in `actuator` and `crashes`), with agent and actuator killed in the middle of every kind of change `kills`; C5 and C6 on
+//! MPI jobs `change` and `killed`; W1 `rights` and `control`.
 
 use std::fs;
 use std::path::Path;

@@ -63,11 +63,13 @@ impl Agent {
 
     /// Any command of the agent.
     pub fn command(arguments: &[&str]) -> Outcome<Agent> {
-        Agent::start(
-            arguments.iter().map(|word| (*word).to_owned()).collect(),
-            tempfile::tempdir()?,
-            None,
-        )
+        Agent::command_in(None, arguments)
+    }
+
+    /// The same, with the journals in `state`.
+    pub fn command_in(state: Option<&Path>, arguments: &[&str]) -> Outcome<Agent> {
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        Agent::start(arguments, tempfile::tempdir()?, state)
     }
 
     /// Runs a command to its end, with the journals in `state`; its exit code and what it printed.

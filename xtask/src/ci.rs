@@ -6,7 +6,7 @@
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
 //! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
-//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes.
+//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -139,6 +139,11 @@ fn documentation(root: &Path) -> Result<()> {
 pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
     let mut command = cargo(root, "test --package tuneagent-e2e");
     command.args(profile.split_whitespace());
+    // The release build is tried by `--long` alone.
+    let is_long = !profile.is_empty();
+    if is_long {
+        command.env("TUNEAGENT_LONG", "1");
+    }
     if !rustix::process::geteuid().is_root() {
         let sudo = find_program("sudo")
             .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
@@ -149,7 +154,11 @@ pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
         std::fs::create_dir_all(&programs).map_err(|error| format!("{}: {error}", programs.display()))?;
         // `env` restores what sudo takes away.
         let mut runner = OsString::from(sudo);
-        runner.push(" env TUNEAGENT_REQUIRE_ALL=1 PATH=");
+        runner.push(" env TUNEAGENT_REQUIRE_ALL=1");
+        if is_long {
+            runner.push(" TUNEAGENT_LONG=1");
+        }
+        runner.push(" PATH=");
         runner.push(std::env::var_os("PATH").unwrap_or_default());
         command.env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner);
     }

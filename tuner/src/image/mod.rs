@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::address::{FileOffset, LinkAddress};
-use crate::dwarf::{DebugInfo, Kept, Origin, separate};
+use crate::dwarf::{DebugInfo, Kept, Origin, Signatures, separate};
 use crate::symbol::{Symbol, SymbolTable};
 
 mod read;
@@ -168,6 +168,7 @@ pub struct Image {
     pub(crate) origin: Origin,
     separate: OnceLock<Option<Box<Image>>>,
     debug_info: Kept,
+    pub(crate) signatures: Signatures,
 }
 
 impl Image {
@@ -204,6 +205,7 @@ impl Image {
             origin: Origin::default(),
             separate: OnceLock::new(),
             debug_info: Kept::default(),
+            signatures: Signatures::default(),
             file_size,
             file,
         };

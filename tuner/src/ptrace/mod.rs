@@ -26,8 +26,11 @@ use sys::Event;
 
 /// More threads than any program is run with: listing them goes on until none is new.
 const THREADS_MAX: usize = 65_536;
-/// Looks without a pause, for a thread that runs stops within microseconds.
-const LOOKS_AT_ONCE: u32 = 200;
+/// Looks without giving the CPU away, for a thread that runs on another stops within microseconds, and who has given a busy CPU
+/// away gets it back after milliseconds.
+const LOOKS_AT_ONCE: u32 = 100;
+/// Looks without a pause, where it may be waiting for our CPU.
+const LOOKS_BETWEEN: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Why threads were not stopped. None is held then.
@@ -321,6 +324,8 @@ impl HeldThread {
                 Err(source) => return Err(self.error("wait for", source)),
             }
             if looks < LOOKS_AT_ONCE {
+                std::hint::spin_loop();
+            } else if looks < LOOKS_BETWEEN {
                 std::thread::yield_now();
             } else {
                 std::thread::sleep(PAUSE);
