@@ -75,8 +75,11 @@ fn total(iterations: &[Value]) -> f64 {
     seconds.into_values().map(together).sum()
 }
 
+/// What a session left: its report, and all that it printed.
+type Told = (Value, String);
+
 /// A whole run under these rules, or under none; its iterations, and what the session left.
-fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<(Value, String)>)> {
+fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<Told>)> {
     let mut job = nbody(&["iterations=400", "work_us=40000", "latency_us=200", begin])?;
     let flags = [&["--rules", "none"], rules, &["--apply"]].concat();
     let agent = (!rules.is_empty()).then(|| Agent::attach(job.pid(), &flags));
@@ -87,7 +90,7 @@ fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<(Value, Strin
     job.open("go")?;
     let iterations = job.events("iteration", ITERATIONS, SOON)?;
     job.events("result", 1, SOON)?;
-    let told = agent.as_mut().map(|agent| -> Outcome<(Value, String)> {
+    let told = agent.as_mut().map(|agent| -> Outcome<Told> {
         let report = agent.finish_with(SOON, &[0, 1])?;
         Ok((report, agent.lines.text()))
     });
