@@ -236,6 +236,7 @@ impl Functions {
                 mpi: mpi.map(|(function, _)| function),
                 spec: ProbeSpec::default(),
                 symbols: [].into(),
+                mark: None,
                 wanted: sought
                     .iter()
                     .enumerate()

@@ -94,6 +94,8 @@ pub struct Probe {
     pub captures: Vec<ProbeCapture>,
     /// What the linker calls it, where it is none of MPI's.
     pub symbols: BTreeSet<String>,
+    /// Of a mark, what it hands over, as the note in the file says it.
+    pub mark: Option<String>,
     /// Those of the wanted that ask for it.
     pub wanted: Vec<usize>,
 }
@@ -106,6 +108,11 @@ impl Probe {
             .and_then(|function| function.bytes)
             .filter(|_| counted)
             .map(|bytes| bytes.kind)
+    }
+
+    /// The mark it is of, as rules write it.
+    pub fn mark_name(&self) -> Option<&str> {
+        self.mark.as_ref().map(|_| sought::mark_of(&self.name))
     }
 
     /// Whether its calls are timed.
@@ -309,9 +316,10 @@ impl Probes {
         for index in found.undefined {
             let probe = &self.probes[index as usize];
             // What a pattern means one program may have and another not.
-            let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
+            let is_named =
+                |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_) | Sought::Mark(_));
             if probe.wanted.iter().any(is_named) {
-                let text = || places::undefined(member, &probe.name);
+                let text = || places::undefined(member, probe);
                 self.missing.tell(format!("function {}", probe.name), text);
             }
         }
@@ -486,6 +494,18 @@ impl Probes {
             return Ok(());
         };
         for place in places.iter().filter(|place| place.site.probe != places::SHARED) {
+            // A mark may be the first instruction of its function.
+            let is_taken = |other: &&Place| {
+                other.site.offset == place.site.offset && other.site.probe < place.site.probe
+            };
+            if let Some(other) = places.iter().find(is_taken) {
+                let [other, name] =
+                    [other, place].map(|place| self.probes[place.site.probe as usize].name.clone());
+                self.missing.tell(format!("{name} at {other}"), || {
+                    format!("{name} is not probed: {other} begins at the same instruction, and this kernel tells them not apart")
+                });
+                continue;
+            }
             if let Some(address) = address_of(module, place.site.offset) {
                 kernel.set_address(pid, address, place.site.probe)?;
             }
