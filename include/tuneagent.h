@@ -55,11 +55,12 @@
 
 #ifdef __cplusplus
 namespace tuneagent_mark {
-template <class T> struct is_signed { static const bool value = T(-1) < T(1); };
-template <class T> struct is_signed<T *> { static const bool value = false; };
-template <> struct is_signed<bool> { static const bool value = false; };
-template <> struct is_signed<float> { static const bool value = false; };
-template <> struct is_signed<double> { static const bool value = false; };
+template <class T, bool is_enum = __is_enum(T)> struct is_signed { static const bool value = T(-1) < T(1); };
+template <class T> struct is_signed<T, true> { static const bool value = is_signed<__underlying_type(T)>::value; };
+template <class T> struct is_signed<T *, false> { static const bool value = false; };
+template <> struct is_signed<bool, false> { static const bool value = false; };
+template <> struct is_signed<float, false> { static const bool value = false; };
+template <> struct is_signed<double, false> { static const bool value = false; };
 /* By value, so that an array is a pointer; never called. The size of what it returns is the size and the sign, plus 16. */
 template <class T> char (&size(T))[16 + (is_signed<T>::value ? -1 : 1) * int(sizeof(T))];
 template <class T> inline __attribute__((always_inline)) unsigned long bits(T value)

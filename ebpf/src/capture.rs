@@ -155,9 +155,9 @@ fn text(address: u64, width: u8, moment: &Moment, place: usize) -> Option<u64> {
     Some(moment.time_ns)
 }
 
-/// The same value, of which the compiler knows nothing: it must compare the very register that is passed on, or the verifier
-/// does not see the bound.
-fn opaque(mut value: u64) -> u64 {
+/// The same value, of which the compiler knows nothing: what is compared is the very register that is passed on, or the verifier
+/// does not see the bound; and what was read to have it is read there and not elsewhere.
+pub fn opaque(mut value: u64) -> u64 {
     // SAFETY: no instruction is executed.
     unsafe { core::arch::asm!("/* {0} */", inout(reg) value) };
     value

@@ -12,14 +12,14 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, with_folder};
 
 /// A rule in a file of its own.
-fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
+pub(crate) fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
     let file = folder.path().join(format!("{name}.yaml"));
     fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
     Ok(file.to_string_lossy().into_owned())
 }
 
 /// Runs a program for so many rounds under a rule until a finding says all of `expected`, and then the rule on the recording.
-fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
+pub(crate) fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
     let folder = tempfile::tempdir()?;
     let recording = folder.path().join("run.rec").to_string_lossy().into_owned();
     let mut job = Job::alone(program, |folder| with_folder(folder, vec![rounds.to_string()]))?;
