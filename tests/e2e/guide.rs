@@ -157,6 +157,10 @@ fn words(text: &str) -> Vec<String> {
     for line in text.lines() {
         let mut behind_number = false;
         for word in line.split_whitespace() {
+            let word = match word.rsplit_once('/') {
+                Some((_, last)) if word.starts_with('/') => last,
+                _ => word,
+            };
             let bare = word.trim_matches(['(', ')', ',', ';', ':']);
             let is_bar = !bare.is_empty() && bare.chars().all(|c| c == '#');
             if is_bar || bare == "-" || (behind_number && UNITS.contains(&bare)) {
@@ -167,7 +171,7 @@ fn words(text: &str) -> Vec<String> {
             if is_number && !behind_number {
                 words.push("#".to_owned());
             } else if !is_number {
-                words.push(word.rsplit('/').next().unwrap_or(word).to_owned());
+                words.push(word.to_owned());
             }
             behind_number = is_number;
         }

@@ -67,6 +67,7 @@ fn program() -> Vec<SeenProcess> {
             ("is_fast".to_string(), variable("bool", "false")),
         ]
         .into(),
+        ..SeenProcess::default()
     };
     (0..3).map(rank).collect()
 }
@@ -158,8 +159,8 @@ fn what_does_not_fit_is_shown_at_its_place_with_what_to_do() {
 
 #[test]
 fn a_mark_is_looked_for_with_its_arguments() {
-    let source = "rule: a\nabout: b\nprobes:\n  at: {mark: app:step}\ncapture:\n  at.x: arg(0)\n  at.y: arg(1) as f64\n  \
-                  at.z: arg(2)\nwindows:\n  i: {from: at}\nmetrics:\n  x: sum(at.x + at.y + at.z)\n";
+    let source = "rule: a\nabout: b\nprobes:\n  hit: {mark: app:step}\ncapture:\n  hit.x: arg(0)\n  hit.y: arg(1) as f64\n  \
+                  hit.z: arg(2)\nwindows:\n  i: {from: hit}\nmetrics:\n  x: sum(hit.x + hit.y + hit.z)\n";
     let (file, rule) = (
         RuleFile::parse(source).unwrap(),
         CheckedRule::from_source(source).unwrap(),

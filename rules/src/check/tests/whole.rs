@@ -229,8 +229,8 @@ fn measures_of_some_calls_are_kept_by_function_in_windows_of_time() {
 /// A rule with marks and these captures of them.
 fn with_marks(probe: &str, captures: &str) -> String {
     format!(
-        "rule: a\nabout: b\nnames:\n  turn: one step\nprobes:\n  at: {probe}\ncapture:\n{captures}windows:\n  i: {{from: at}}\n\
-         metrics:\n  x: sum(at.x)\n"
+        "rule: a\nabout: b\nnames:\n  turn: one step\nprobes:\n  hit: {probe}\ncapture:\n{captures}windows:\n  i: {{from: hit}}\n\
+         metrics:\n  x: sum(hit.x)\n"
     )
 }
 
@@ -238,7 +238,7 @@ fn with_marks(probe: &str, captures: &str) -> String {
 fn a_mark_is_probed_with_what_it_hands_over() {
     let source = with_marks(
         "{mark: app:step}",
-        "  at.x: arg(11) as f64 + *arg(1) as f64 * level\n",
+        "  hit.x: arg(11) as f64 + *arg(1) as f64 * level\n",
     );
     let plan = checked(&source).plan().clone();
     let [probe] = plan.probes.as_slice() else {
@@ -269,13 +269,14 @@ fn a_mark_is_probed_with_what_it_hands_over() {
 #[test]
 fn what_a_mark_has_not_is_told() {
     let wrong = [
-        with_marks("{mark: turn}", "  at.x: arg(0)\n"),
-        with_marks("{mark: 'app:st*p'}", "  at.x: arg(0)\n"),
-        with_marks("{mark: app:step, entry: f}", "  at.x: arg(0)\n"),
-        with_marks("{mark: app:step}", "  at.x: ret\n"),
-        with_marks("{mark: app:step}", "  at.x: arg(count)\n"),
-        with_marks("{mark: app:step}", "  at.x: arg(12)\n"),
-        with_marks("{mark: app:step}", "  at.x: arg(0)\n").replace("sum(at.x)", "sum(at.duration * at.x)"),
+        with_marks("{mark: turn}", "  hit.x: arg(0)\n"),
+        with_marks("{mark: 'app:st*p'}", "  hit.x: arg(0)\n"),
+        with_marks("{mark: app:step, entry: f}", "  hit.x: arg(0)\n"),
+        with_marks("{mark: app:step}", "  hit.x: ret\n"),
+        with_marks("{mark: app:step}", "  hit.x: arg(count)\n"),
+        with_marks("{mark: app:step}", "  hit.x: arg(12)\n"),
+        with_marks("{mark: app:step}", "  hit.x: arg(0)\n")
+            .replace("sum(hit.x)", "sum(hit.duration * hit.x)"),
     ];
     insta::assert_snapshot!("marks", wrong.map(|source| errors(&source)).join("\n"));
 }
