@@ -13,7 +13,7 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, with_folder};
 
 /// A rule in a file of its own.
-fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
+pub(crate) fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
     let file = folder.path().join(format!("{name}.yaml"));
     fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
     Ok(file.to_string_lossy().into_owned())
@@ -21,7 +21,7 @@ fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
 
 /// Runs a program for so many rounds under a rule until a finding says all of `expected`, and then the rule on the recording.
 /// Whichever way the kernel attaches probes, the same is found.
-fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
+pub(crate) fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
     for attached in [&[][..], &["--tracefs"]] {
         finds_when(attached, program, rounds, rule, expected)?;
     }

@@ -15,6 +15,12 @@ mod joining;
 // What a rule may ask of a program: patterns, sets, spans between functions, ways to values, probes that are switched.
 mod language;
 
+// Marks of `include/tuneagent.h` and of others, in programs and libraries.
+mod marks;
+
+// What docs/guide.md and docs/prepare.md tell users to do, done.
+mod guide;
+
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;
 

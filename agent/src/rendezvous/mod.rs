@@ -163,6 +163,7 @@ impl Rendezvous for KernelRendezvous {
                     .map(|offset| Site {
                         offset: offset.0,
                         probe: index,
+                        semaphore: 0,
                     })
                     .collect(),
                 at: match request.point.place().moment {

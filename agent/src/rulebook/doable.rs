@@ -108,8 +108,8 @@ fn place(at: &SyncPoint) -> Result<String, String> {
             Err(format!("{} is not held until a decision is made", at.target))
         }
         Target::Function(function) => Ok(format!("{moment}:{function}")),
-        Target::Pattern(_) | Target::Set(_) => Err(format!(
-            "changes at {} are not made by this version: that is more than one function",
+        Target::Pattern(_) | Target::Set(_) | Target::Mark(_) => Err(format!(
+            "changes at {} are not made by this version: that is not one function",
             at.target
         )),
     }

@@ -329,6 +329,7 @@ impl Functions {
                 mpi: mpi.map(|(function, _)| function),
                 spec: ProbeSpec::default(),
                 symbols: [].into(),
+                mark: None,
                 wanted: sought.iter().filter(means).map(|(number, _)| *number).collect(),
                 captures: Vec::new(),
             });

@@ -232,9 +232,14 @@ pub(crate) const PROBE: Keys = Keys {
             Shape::Either(&[Shape::Symbol, Shape::List(&Shape::Symbol)]),
             "The function that is timed from entry to return, or two: from the entry of the first to the return of the second.",
         ),
+        key(
+            "mark",
+            Shape::Symbol,
+            "The mark that the program has in its source, as `provider:name`.",
+        ),
     ],
-    one_of: &[&["entry", "return", "span"]],
-    later: &["mark"],
+    one_of: &[&["entry", "return", "span", "mark"]],
+    later: &[],
 };
 
 pub(crate) const WINDOW: Keys = Keys {

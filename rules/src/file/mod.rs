@@ -92,6 +92,8 @@ pub(crate) struct ProbeEntry {
     /// Without it the only one there is.
     pub(crate) role: Option<Text>,
     pub(crate) site: Site,
+    /// `function` is a mark, as `provider:name`.
+    pub(crate) is_mark: bool,
     pub(crate) function: Text,
     /// Where a span between two functions ends.
     pub(crate) to: Option<Text>,

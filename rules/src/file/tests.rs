@@ -56,7 +56,7 @@ const WRONG: &[(&str, &str)] = &[
     ("unknown_keys", "rule: a\nabuot: b\nmetric: {}\nxyz: 1\n"),
     (
         "keys_of_later_versions",
-        "rule: a\nabout: b\nprobes:\n  p: {mark: m}\nwindows:\n  i: {detect: period}\n",
+        "rule: a\nabout: b\nwindows:\n  i: {detect: period}\n",
     ),
     (
         "numbers_of_other_readers",

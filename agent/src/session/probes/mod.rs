@@ -1,6 +1,7 @@
 //! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and adds processes
 //! that come later. Reads no metric and decides nothing.
 
+mod attach;
 mod captures;
 mod live;
 mod number;
@@ -8,21 +9,17 @@ mod places;
 pub(super) mod sought;
 mod ways;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{ProbeSpec, SpecFlags};
-use tuner::module::Module;
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
 use self::number::Numbers;
-use self::places::{KnownFiles, Place, address_of};
+use self::places::{KnownFiles, Place};
 pub use self::sought::{PATTERN_MAX, Sought, team_size_argument};
 use crate::{
     discover::{Job, Member},
-    kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, LoadOptions, Site},
+    kernel::{Kernel, KernelError, Link, LinkKind, LoadOptions},
     mpi::{self, BytesKind},
 };
 
@@ -100,6 +97,8 @@ pub struct Probe {
     pub captures: Vec<ProbeCapture>,
     /// What the linker calls it, where it is none of MPI's.
     pub symbols: BTreeSet<String>,
+    /// Of a mark, what it hands over, as the note in the file says it.
+    pub mark: Option<String>,
     /// Those of the wanted that ask for it.
     pub wanted: Vec<usize>,
 }
@@ -112,6 +111,11 @@ impl Probe {
             .and_then(|function| function.bytes)
             .filter(|_| counted)
             .map(|bytes| bytes.kind)
+    }
+
+    /// The mark it is of, as rules write it.
+    pub fn mark_name(&self) -> Option<&str> {
+        self.mark.as_ref().map(|_| sought::mark_of(&self.name))
     }
 
     /// Whether its calls are timed.
@@ -332,9 +336,10 @@ impl Probes {
         for index in found.undefined {
             let probe = &self.numbers.probes[index as usize];
             // What a pattern means one program may have and another not.
-            let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
+            let is_named =
+                |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_) | Sought::Mark(_));
             if probe.wanted.iter().any(is_named) {
-                let text = || places::undefined(member, &probe.name);
+                let text = || places::undefined(member, probe);
                 self.missing.tell(format!("function {}", probe.name), text);
             }
         }
@@ -471,102 +476,6 @@ impl Probes {
     /// that maps the file.
     pub fn strangers_pay(&self) -> bool {
         !self.own_links
-    }
-
-    /// Tells the kernel side where the process has the variables that are captured.
-    fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
-        let Some(kernel) = &mut self.kernel else {
-            return Ok(());
-        };
-        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
-        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| asked.get(*want) == Some(&true));
-        for (probe, known) in self
-            .numbers
-            .probes
-            .iter()
-            .enumerate()
-            .filter(|(_, probe)| is_asked(probe))
-        {
-            for (place, capture) in known.captures.iter().enumerate() {
-                let Read::Variable(name) = &capture.read else {
-                    continue;
-                };
-                match member.variable_address(name) {
-                    Ok(address) => kernel.set_variable(slot, probe as u32, place as u32, address)?,
-                    Err(error) => self.missing.tell(format!("{name} at {}", known.name), || {
-                        format!("{} is not captured at {}: {error}", capture.what, known.name)
-                    }),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
-    fn set_addresses(&mut self, pid: u32, module: &Module, places: &[Place]) -> Result<(), KernelError> {
-        let Some(kernel) = self
-            .kernel
-            .as_mut()
-            .filter(|kernel| kernel.link_kind() == LinkKind::Tracefs)
-        else {
-            return Ok(());
-        };
-        for place in places.iter().filter(|place| place.site.probe != places::SHARED) {
-            if let Some(address) = address_of(module, place.site.offset) {
-                kernel.set_address(pid, address, place.site.probe)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Attaches to what is not attached yet. A link of a process's own is made for each process.
-    fn attach(
-        &mut self,
-        module: &Module,
-        path: PathBuf,
-        places: &[Place],
-        pid: i32,
-    ) -> Result<(), KernelError> {
-        let Some(kernel) = &self.kernel else { return Ok(()) };
-        let pid = self.own_links.then_some(pid as u32);
-        let to: Target = (format!("{:?}", module.device), module.inode, pid);
-        let known = self.attached.entry(to.clone()).or_default();
-        let new: Vec<Place> = places
-            .iter()
-            .copied()
-            .filter(|place| known.insert(*place))
-            .collect();
-        let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
-        for place in new {
-            groups
-                .entry(self.group(place.site.probe))
-                .or_default()
-                .push(place);
-        }
-        for places in groups.into_values() {
-            // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
-            // loss, and not the other way round.
-            for at in [At::Return, At::ReturnInstruction, At::Entry] {
-                let here = places.iter().filter(|place| place.at == at);
-                let sites: Vec<Site> = here.map(|place| place.site).collect();
-                let serves = sites.iter().flat_map(|site| self.served(site.probe));
-                let probes: BTreeSet<u32> = serves.collect();
-                if !sites.is_empty() {
-                    let request = LinkRequest {
-                        path: path.clone(),
-                        sites,
-                        at,
-                        pid,
-                    };
-                    self.links.push(Linked {
-                        probes,
-                        to: to.clone(),
-                        link: kernel.attach(&request)?,
-                    });
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use tuner::module::Module;
 
 use super::{
     ArmError, Probe, Wanted, captures,
-    sought::{Meant, PATTERN_MAX, Seen, Sought},
+    sought::{ANOTHER, Meant, PATTERN_MAX, Seen, Sought},
 };
 use crate::{
     discover::{Job, Member},
@@ -123,6 +123,10 @@ impl Numbers {
             }
             return Ok(());
         }
+        if let Sought::Mark(name) = sought {
+            self.add_mark(want, name, members);
+            return Ok(());
+        }
         // MPI's functions go by the names that users know; their probes sit at the profiling names.
         let mut meant: Vec<usize> = match sought {
             Sought::Function(name) => self.named(name).into_iter().collect(),
@@ -160,6 +164,35 @@ impl Numbers {
         Ok(())
     }
 
+    /// A mark is a probe for each way in which it hands over its values: copies of its place, as compilers make them, have them in
+    /// other registers. One that nobody has yet keeps its number.
+    fn add_mark(&mut self, want: usize, name: &str, members: &[&Member]) {
+        let modules = members.iter().flat_map(|member| &member.space.modules);
+        let marks = modules.flat_map(|module| module.image.marks().unwrap_or_default());
+        let mut ways: Vec<&str> = marks
+            .filter(|mark| mark.name == name)
+            .map(|mark| mark.text.as_str())
+            .collect();
+        ways.sort_unstable();
+        ways.dedup();
+        if ways.is_empty() {
+            ways.push("");
+        }
+        for (place, way) in ways.into_iter().enumerate() {
+            let is_it = |probe: &Probe| probe.mark_name() == Some(name) && probe.mark.as_deref() == Some(way);
+            let known = self.probes.iter().position(is_it);
+            let index = known.unwrap_or_else(|| {
+                let shown = match place {
+                    0 => name.to_owned(),
+                    place => format!("{name}{ANOTHER}{}", place + 1),
+                };
+                self.push(&shown, None, ProbeSpec::default())
+            });
+            self.probes[index].mark = Some(way.to_owned());
+            self.probes[index].wanted.push(want);
+        }
+    }
+
     /// The functions of these processes that are meant: all that fit, or those that fit a name best.
     fn found(&mut self, sought: &Sought, members: &[&Member]) -> Vec<(Spot, Meant)> {
         let mut found: Vec<(Spot, Meant)> = Vec::new();
@@ -183,6 +216,7 @@ impl Numbers {
             spec,
             captures: Vec::new(),
             symbols: BTreeSet::new(),
+            mark: None,
             wanted: Vec::new(),
         });
         self.probes.len() - 1

@@ -50,11 +50,14 @@ impl<'a> Fed<'a> {
     }
 }
 
+/// A window by its name and number, and what its metrics came to.
+type Closed = (String, u64, Vec<(String, String)>);
+
 /// What was said of a rule from a moment on, and its windows; whoever is the rule.
 #[derive(Debug, Default, PartialEq)]
 struct Said {
     outputs: Vec<Output>,
-    windows: Vec<(String, u64, Vec<(String, String)>)>,
+    windows: Vec<Closed>,
 }
 
 impl Said {
