@@ -186,7 +186,12 @@ fn each_send_is_joined_with_the_computation_it_causes_and_gives_the_factors_of_t
 fn a_rule_is_bound_to_the_names_of_another_program() {
     let file = crate::RuleFile::parse(model("optimal-workers")).unwrap();
     let declared: Vec<&str> = file.names().map(|(name, _)| name).collect();
-    assert_eq!(declared, ["begin_iteration", "nw"]);
+    assert!(
+        ["begin_iteration", "nw"]
+            .iter()
+            .all(|name| declared.contains(name)),
+        "{declared:?}"
+    );
     let bindings = BTreeMap::from([
         ("begin_iteration".to_string(), "Master::loop".to_string()),
         ("nw".to_string(), "workers".to_string()),
