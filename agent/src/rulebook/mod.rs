@@ -182,6 +182,11 @@ impl RuleBook {
         })
     }
 
+    /// No rule is loaded.
+    pub fn is_empty(&self) -> bool {
+        self.engine.rules().next().is_none()
+    }
+
     /// From now on everything is recorded.
     pub fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
@@ -347,15 +352,33 @@ impl RuleBook {
         self.hear_totals(slot, time, probes, &counted);
     }
 
-    /// How many CPUs the job may use.
-    pub fn observe_cpus(&mut self, share: CpuShare, now_ns: u64) {
-        let (measure, time) = (Measure::JobCpus, Time(now_ns));
-        self.tell(Observation::Gauge {
-            process: None,
-            measure,
-            time,
-            value: share.cpus(),
-        });
+    /// How many CPUs the job may use, and how many of them others keep busy.
+    pub fn observe_cpus(&mut self, share: &CpuShare, others: Option<f64>, now_ns: u64) {
+        let time = Time(now_ns);
+        let gauges = [
+            (Measure::JobCpus, Some(share.cpus())),
+            (Measure::CpusBusyByOthers, others),
+            (Measure::CpusFree, others.map(|others| share.cpus_beside(others))),
+        ];
+        for (measure, value) in gauges {
+            let Some(value) = value else { continue };
+            let process = None;
+            self.tell(Observation::Gauge {
+                process,
+                measure,
+                time,
+                value,
+            });
+        }
+        if let Some(total) = share.throttled_ns {
+            let (process, measure) = (None, Measure::CpuThrottled);
+            self.tell(Observation::Counter {
+                process,
+                measure,
+                time,
+                total,
+            });
+        }
     }
 
     /// Whether a window begins and ends at hits: it is evaluated when they come, not at the next tick.

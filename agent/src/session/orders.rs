@@ -117,9 +117,9 @@ impl Session {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
-        let launcher = self.job.launcher.iter().map(|launcher| launcher.pid.number);
+        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
         // Ranks may be bound already, to less than the job was given.
-        let all: Vec<i32> = pids.iter().copied().chain(launcher).collect();
+        let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = evidence::usable(&all);
         let dealt = how.dealt(&pids, &cpus)?;
         let place = living.iter().position(|process| process.slot == slot);
