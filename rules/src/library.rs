@@ -11,7 +11,10 @@ macro_rules! of {
 }
 
 /// Name and text of every shipped rule.
-const LIBRARY: &[(&str, &str)] = &[of!("runtime", "openmpi-busy-wait")];
+const LIBRARY: &[(&str, &str)] = &[
+    of!("runtime", "openmpi-busy-wait"),
+    of!("runtime", "blas-threads"),
+];
 
 /// Name and text of every shipped rule.
 pub fn library() -> &'static [(&'static str, &'static str)] {

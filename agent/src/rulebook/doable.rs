@@ -138,13 +138,18 @@ fn done(change: &rules::Change, rule: usize) -> Result<Done, String> {
     match &change.action {
         Action::Set {
             variable,
+            layout,
             everywhere,
             value,
         } => Ok(Done::Deed(Deed::Write(Write {
             variable: variable.to_string(),
             everywhere: *everywhere,
             value: value.to_string(),
-            is_boolean: matches!(value, Scalar::Boolean(_)),
+            type_name: match (layout, value) {
+                (Some(layout), _) => Some(layout.name()),
+                (None, Scalar::Boolean(_)) => Some("bool".to_owned()),
+                (None, _) => None,
+            },
         }))),
         Action::Enable { probe } => switch(*probe, true),
         Action::Disable { probe } => switch(*probe, false),
@@ -297,6 +302,7 @@ mod tests {
     fn a_part_of_a_variable_and_every_copy_of_one_are_written() {
         let set = Action::Set {
             variable: chunk(),
+            layout: None,
             everywhere: true,
             value: Scalar::Number(2.0),
         };
@@ -304,7 +310,7 @@ mod tests {
             variable: "cfg.chunk".to_owned(),
             everywhere: true,
             value: "2".to_owned(),
-            is_boolean: false,
+            type_name: None,
         };
         assert_eq!(deed(set), Ok(Deed::Write(expected)));
     }

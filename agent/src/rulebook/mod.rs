@@ -130,8 +130,8 @@ pub struct Write {
     pub everywhere: bool,
     /// The value, as text.
     pub value: String,
-    /// The rule writes a boolean: its type where the program has no debug information. A number has many.
-    pub is_boolean: bool,
+    /// Its type as the rule has it, where the program has no debug information: of a number only if the rule states it.
+    pub type_name: Option<String>,
 }
 
 /// The rules of a session.

@@ -6,7 +6,6 @@ use tuner::{
     action::{Action, Reason},
     actuator::{ActCommand, SetCommand},
     process::Pid,
-    value::ValueType,
 };
 
 use super::{Session, hands::Task, meant};
@@ -97,7 +96,7 @@ impl Session {
             variable: write.variable.clone(),
             module: module.clone(),
             value: write.value.clone(),
-            value_type: write.is_boolean.then_some(ValueType::Bool),
+            value_type: write.type_name.as_deref().and_then(|name| name.parse().ok()),
             expect_old: None,
             why: decision.because.clone(),
             rule: Some(decision.rule.clone()),
