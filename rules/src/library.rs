@@ -14,6 +14,10 @@ macro_rules! of {
 const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "openmpi-busy-wait"),
     of!("runtime", "blas-threads"),
+    of!("runtime", "openmp-team-size"),
+    of!("runtime", "memory-given-back"),
+    of!("runtime", "shared-core"),
+    of!("runtime", "mpich-busy-wait"),
 ];
 
 /// Name and text of every shipped rule.

@@ -2,7 +2,8 @@
 //!
 //! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `programs` compiles
 //! the small programs of `programs/`, `lines` waits for what a program prints, `family` ends process trees, `job`
-//! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `agent` starts `tuneagent`, `lammps` knows the one real program we run.
+//! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `agent` starts `tuneagent`, `lammps` knows the one real
+//! program we run, `crowd` several programs that fight for the same cores.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Nothing started here
 //! outlives the value that stands for it, nor the test process, however that ends.
@@ -10,6 +11,7 @@
 //! The tests themselves are in `e2e/`. The demo (`cargo xtask demo`) uses this harness too.
 
 pub mod agent;
+pub mod crowd;
 pub mod family;
 pub mod job;
 pub mod knobs;

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Outcome, Problem};
@@ -21,6 +21,8 @@ pub enum Need {
     Mpich,
     /// `lmp` and the package with its examples
     Lammps,
+    /// Debian's Python with NumPy, on OpenBLAS
+    NumPy,
     /// a C compiler
     Cc,
     /// a C++ compiler
@@ -67,6 +69,7 @@ fn is_met(need: Need) -> bool {
         Need::OpenMpi => finds("mpicc.openmpi") && finds("mpirun.openmpi"),
         Need::Mpich => finds("mpicc.mpich") && finds("mpirun.mpich"),
         Need::Lammps => finds("lmp") && crate::lammps::example().is_some(),
+        Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists() && finds("env"),
         Need::Cc => finds("cc"),
         Need::Cxx => finds("c++"),
         Need::Strace => finds("strace"),
@@ -79,6 +82,7 @@ fn said(need: Need) -> &'static str {
         Need::OpenMpi => "Open MPI (packages openmpi-bin, libopenmpi-dev)",
         Need::Mpich => "MPICH (packages mpich, libmpich-dev)",
         Need::Lammps => "LAMMPS (packages lammps, lammps-examples)",
+        Need::NumPy => "NumPy (packages python3-numpy, libopenblas0-pthread)",
         Need::Cc => "a C compiler (package gcc)",
         Need::Cxx => "a C++ compiler (package g++)",
         Need::Strace => "strace (package strace)",

@@ -9,4 +9,4 @@ mod others;
 pub use cores::Cores;
 pub use counters::{Counters, Sampler};
 pub use cpus::{CpuShare, available, usable};
-pub use others::Others;
+pub use others::{Busy, Others};

@@ -15,6 +15,15 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Over less than this a tick more or less would be a tenth of a CPU.
 const SHORTEST: Duration = Duration::from_millis(400);
 
+/// How CPUs were used of late.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Busy {
+    /// CPUs that others kept busy among those that may be used.
+    pub by_others: f64,
+    /// CPUs that nobody kept busy among those within reach.
+    pub idle: f64,
+}
+
 /// Looks again and again.
 #[derive(Debug, Default)]
 pub struct Others {
@@ -30,9 +39,14 @@ struct Look {
 }
 
 impl Others {
-    /// CPUs that others kept busy of late among `allowed`, when the processes looked at have used `own_ns` of CPU time since
-    /// they started. `None` at first, and where the kernel does not tell.
-    pub fn busy(&mut self, allowed: &BTreeSet<usize>, own_ns: u64, now_ns: u64) -> Option<f64> {
+    /// CPUs that others kept busy of late among `allowed`, and CPUs of `reach` that nobody did, when the processes looked at
+    /// have used `own_ns` of CPU time since they started. `None` at first, and where the kernel does not tell.
+    pub fn look(
+        &mut self,
+        (allowed, reach): (&BTreeSet<usize>, &BTreeSet<usize>),
+        own_ns: u64,
+        now_ns: u64,
+    ) -> Option<Busy> {
         let busy_ns = busy_ns(
             &fs::read_to_string("/proc/stat").ok()?,
             procfs::ticks_per_second(),
@@ -49,7 +63,13 @@ impl Others {
         {
             self.looks.pop_front();
         }
-        between(self.looks.front()?, self.looks.back()?, allowed)
+        let (first, last) = (self.looks.front()?, self.looks.back()?);
+        let own = last.own_ns.saturating_sub(first.own_ns) as f64;
+        let elapsed = last.at_ns.checked_sub(first.at_ns)? as f64;
+        Some(Busy {
+            by_others: (busy(first, last, allowed)? - own / elapsed).max(0.0),
+            idle: (reach.len() as f64 - busy(first, last, reach)?).max(0.0),
+        })
     }
 
     /// A process came or went: what all used cannot be compared with what all others used.
@@ -81,27 +101,27 @@ fn busy_ns(stat: &str, ticks_per_s: u64) -> BTreeMap<usize, u64> {
         .collect()
 }
 
-fn between(first: &Look, last: &Look, allowed: &BTreeSet<usize>) -> Option<f64> {
+/// CPUs of a set that were kept busy between two looks.
+fn busy(first: &Look, last: &Look, cpus: &BTreeSet<usize>) -> Option<f64> {
     let elapsed = last.at_ns.checked_sub(first.at_ns)?;
     if elapsed < nanos(SHORTEST) {
         return None;
     }
     let since = |cpu: &usize| Some(last.busy_ns.get(cpu)?.saturating_sub(*first.busy_ns.get(cpu)?));
-    let all: u64 = allowed.iter().map(since).sum::<Option<u64>>()?;
-    let own = last.own_ns.saturating_sub(first.own_ns);
-    Some(all.saturating_sub(own) as f64 / elapsed as f64)
+    let all: u64 = cpus.iter().map(since).sum::<Option<u64>>()?;
+    Some(all as f64 / elapsed as f64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn look(at_ms: u64, busy_ms: [u64; 3], own_ms: u64) -> Look {
+    fn look(at_ms: u64, busy_ms: [u64; 3]) -> Look {
         let busy_ns = (0..).zip(busy_ms).map(|(cpu, ms)| (cpu, ms * 1_000_000));
         Look {
             at_ns: at_ms * 1_000_000,
             busy_ns: busy_ns.collect(),
-            own_ns: own_ms * 1_000_000,
+            own_ns: 0,
         }
     }
 
@@ -114,22 +134,27 @@ mod tests {
     }
 
     #[test]
-    fn others_are_what_is_left_of_the_allowed_cpus_work() {
-        let (first, last) = (look(0, [500, 500, 0], 100), look(2000, [2500, 1500, 2000], 1100));
-        let on = |cpus: &[usize]| between(&first, &last, &cpus.iter().copied().collect());
-        assert_eq!(on(&[0, 1]), Some(1.0));
-        assert_eq!(on(&[0]), Some(0.5));
+    fn only_the_cpus_asked_for_count_and_only_over_long_enough() {
+        let (first, last) = (look(0, [500, 500, 0]), look(2000, [2500, 1500, 2000]));
+        let on = |cpus: &[usize]| busy(&first, &last, &cpus.iter().copied().collect());
+        assert_eq!(on(&[0, 1]), Some(1.5));
+        assert_eq!(on(&[1]), Some(0.5));
         assert_eq!(on(&[7]), None, "a CPU that the kernel does not tell of");
         assert_eq!(
-            between(&first, &look(100, [600, 500, 0], 100), &BTreeSet::from([0])),
+            busy(&first, &look(100, [600, 500, 0]), &BTreeSet::from([0])),
             None,
             "too short"
         );
     }
 
     #[test]
-    fn a_process_that_does_more_than_was_seen_leaves_nothing_to_others() {
-        let (first, last) = (look(0, [0, 0, 0], 0), look(1000, [990, 0, 0], 1000));
-        assert_eq!(between(&first, &last, &BTreeSet::from([0])), Some(0.0));
+    fn what_we_do_ourselves_is_not_done_by_others() {
+        let here: BTreeSet<usize> = std::thread::available_parallelism()
+            .map(|n| (0..n.get()).collect())
+            .unwrap();
+        let mut others = Others::default();
+        assert_eq!(others.look((&here, &here), 0, 1), None, "nothing to compare with");
+        let seen = others.look((&here, &here), u64::MAX, 1 + nanos(PERIOD)).unwrap();
+        assert_eq!(seen.by_others, 0.0);
     }
 }

@@ -30,7 +30,7 @@ use tuner::action::Action;
 use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
 use crate::{
     discover::Member,
-    evidence::{Cores, CpuShare},
+    evidence::{Busy, Cores, CpuShare},
     exit::Failure,
     session::{
         ledger::{ENDED, KEPT, UNDONE},
@@ -353,12 +353,16 @@ impl RuleBook {
     }
 
     /// How many CPUs the job may use, and how many of them others keep busy.
-    pub fn observe_cpus(&mut self, share: &CpuShare, others: Option<f64>, now_ns: u64) {
+    pub fn observe_cpus(&mut self, share: &CpuShare, busy: Option<Busy>, now_ns: u64) {
         let time = Time(now_ns);
         let gauges = [
             (Measure::JobCpus, Some(share.cpus())),
-            (Measure::CpusBusyByOthers, others),
-            (Measure::CpusFree, others.map(|others| share.cpus_beside(others))),
+            (Measure::CpusBusyByOthers, busy.map(|busy| busy.by_others)),
+            (
+                Measure::CpusFree,
+                busy.map(|busy| share.cpus_beside(busy.by_others)),
+            ),
+            (Measure::CpusIdle, busy.map(|busy| busy.idle)),
         ];
         for (measure, value) in gauges {
             let Some(value) = value else { continue };

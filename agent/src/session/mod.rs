@@ -378,8 +378,11 @@ impl Session {
         let pids: Vec<i32> = running().map(|process| process.pid).collect();
         if let Some(share) = evidence::available(&pids) {
             let own = running().filter_map(|process| Some(process.last()?.counters?.cpu_ns));
-            let others = self.others.busy(&share.allowed, own.sum(), now);
-            self.rules.observe_cpus(&share, others, now);
+            let own = own.sum();
+            let roots = self.job.roots.iter().map(|root| root.process.pid.number);
+            let reach = evidence::usable(&pids.iter().copied().chain(roots).collect::<Vec<_>>());
+            let busy = self.others.look((&share.allowed, &reach), own, now);
+            self.rules.observe_cpus(&share, busy, now);
         }
         for process in running() {
             if let Some(reading) = process.last() {

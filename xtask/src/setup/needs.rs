@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 24] = {
+const NEEDS: [Need; 26] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -142,6 +142,16 @@ const NEEDS: [Need; 24] = {
             "lammps-examples",
             "its melt example, the job of the demo",
             &[Test, Demo],
+        ),
+        package(
+            "python3-numpy",
+            "real, unmodified Python programs whose BLAS threads are tuned",
+            &[Test],
+        ),
+        package(
+            "libopenblas0-pthread",
+            "the BLAS of NumPy, with threads of its own",
+            &[Test],
         ),
         package(
             "rustc-web",
