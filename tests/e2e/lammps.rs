@@ -12,7 +12,10 @@ use tuneagent_e2e::{Outcome, require};
 use crate::expected::SOON;
 
 const RANKS: usize = 6;
+/// The steps whose numbers are compared: a few seconds once it is fast.
 const STEPS: u64 = 5000;
+/// How quickly a machine computes must not decide whether the guard has time to judge: no run ends by itself.
+const ENDLESS: u64 = 10_000_000;
 
 fn values(thermo: &[Thermo]) -> Vec<(u64, &[String])> {
     thermo
@@ -43,19 +46,25 @@ fn guard(report: &Value) -> Outcome<&Value> {
 fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcome {
     require!(Root, OpenMpi, Lammps);
     let _machine = machine();
-    let mut job = lammps::start(Waiting::Spinning, RANKS, STEPS)?;
+    let job = lammps::start(Waiting::Spinning, RANKS, ENDLESS)?;
     // Four lines are three intervals: enough for the pace before, which is slow.
     let slow = job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
         let thermo = lammps::thermo(lines);
         (thermo.len() >= 4).then_some(thermo)
     })?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--keep"])?;
-    // Without the change the run would last for ten minutes: better to be told after one.
     agent.lines.wait_for_line("openmpi-busy-wait", SOON)?;
-    job.finish(4 * SOON)?;
-    let report = agent.finish(SOON)?;
+    agent.lines.wait_for_line("  guard    ", SOON)?;
+    let mut all = job.lines.wait_for("LAMMPS's last step", 4 * SOON, |lines| {
+        let thermo = lammps::thermo(lines);
+        thermo
+            .last()
+            .is_some_and(|line| line.step >= STEPS)
+            .then_some(thermo)
+    })?;
+    let report = agent.stop()?;
 
-    let all = lammps::thermo(&job.lines.all());
+    all.retain(|line| line.step <= STEPS);
     let (before, after) = (lammps::pace(&slow)?, lammps::pace(&all[all.len() / 2..])?);
     let gain = after / before;
     assert!(
@@ -83,7 +92,7 @@ fn an_unmodified_lammps_runs_five_times_faster_with_the_same_numbers() -> Outcom
 fn what_was_changed_is_put_back_at_the_end_unless_it_is_to_be_kept() -> Outcome {
     require!(Root, OpenMpi, Lammps);
     let _machine = machine();
-    let job = lammps::start(Waiting::Spinning, RANKS, 1_000_000)?;
+    let job = lammps::start(Waiting::Spinning, RANKS, ENDLESS)?;
     let steps = |wanted: usize| {
         job.lines.wait_for("steps of LAMMPS", 2 * SOON, |lines| {
             let thermo = lammps::thermo(lines);
