@@ -3,9 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
+use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::crowd::Crowd;
+use tuneagent_e2e::job::{Job, Waiting};
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, gromacs, programs, require};
+
+use crate::expected::SOON;
 
 /// Lines of each program, four a second, that make a pace.
 const LINES: usize = 8;
@@ -102,4 +106,80 @@ fn a_program_that_gives_its_memory_back_becomes_faster() -> Outcome {
         gain: 2.0,
     }
     .check()
+}
+
+/// Lines about steps that make a pace.
+const STEPS: usize = 5;
+
+#[test]
+fn an_unmodified_gromacs_whose_ranks_spin_becomes_faster_with_the_same_energies() -> Outcome {
+    require!(Root, OpenMpi, Gromacs);
+    let _machine = machine();
+    let begun = |job: &Job, more: usize| {
+        let had = gromacs::steps(&job.lines.all()).len();
+        job.lines.wait_for("steps of GROMACS", 6 * SOON, |lines| {
+            let steps = gromacs::steps(lines);
+            (steps.len() > had + more).then(|| steps[had..].to_vec())
+        })
+    };
+    let job = gromacs::start(Waiting::Spinning, 4)?;
+    let before = gromacs::pace(&begun(&job, STEPS)?)?;
+    let mut agent = Agent::attach(job.pid(), &["--apply", "--keep"])?;
+    agent.lines.wait_for_line("kept", 4 * SOON)?;
+    agent.finish(2 * SOON)?;
+    let after = gromacs::pace(&begun(&job, 10 * STEPS)?)?;
+    let right = gromacs::start(Waiting::Yielding, 4)?;
+    let expected = gromacs::pace(&begun(&right, 10 * STEPS)?)?;
+    let told = format!("GROMACS: {before:.1} steps/s, after {after:.1}, started right {expected:.1}");
+    println!("{told}");
+    assert!(
+        after >= 3.0 * before && after >= 0.5 * expected,
+        "{told}\n{}",
+        agent.lines.text()
+    );
+    let (ours, theirs) = (gromacs::energies(&job)?, gromacs::energies(&right)?);
+    let both: Vec<&u64> = ours.keys().filter(|step| theirs.contains_key(step)).collect();
+    assert!(both.len() > STEPS, "{} steps are in both", both.len());
+    for step in both {
+        assert_eq!(ours[step], theirs[step], "energies of step {step}");
+    }
+    Ok(())
+}
+
+#[test]
+fn programs_that_are_started_right_are_not_touched() -> Outcome {
+    require!(Root, Cc, NumPy);
+    let _machine = machine();
+    let (script, python) = (products(), Path::new("/usr/bin/python3"));
+    let (script, teams, churn) = (
+        script.to_string_lossy(),
+        programs::openmp("teams")?,
+        programs::c("churn")?,
+    );
+    let keeps = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
+    let right: [(&str, &Path, &[&str]); 3] = [
+        ("OPENBLAS_NUM_THREADS=1", python, &[&script, "DIRECTORY", "160"]),
+        ("OMP_NUM_THREADS=1", &teams, &["DIRECTORY", "2000"]),
+        (keeps, &churn, &["DIRECTORY", "3", "64"]),
+    ];
+    for (environment, program, arguments) in right {
+        let crowd = Crowd::start(1, &[environment], program, arguments)?;
+        crowd.pace(2)?;
+        let (code, text) = Agent::run(&[
+            "attach",
+            &crowd.pids()[0],
+            "--plain",
+            "--apply",
+            "--duration",
+            "6s",
+        ])?;
+        assert_eq!(code, 0, "{text}");
+        for part in ["no finding", "nothing was changed"] {
+            assert!(text.contains(part), "{environment}: {part}\n{text}");
+        }
+        // It counts from its start, so that a pace says that it goes on.
+        crowd.pace(2)?;
+        assert_eq!(crowd.finish()?.len(), 1);
+    }
+    Ok(())
 }

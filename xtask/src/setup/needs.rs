@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 26] = {
+const NEEDS: [Need; 28] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -142,6 +142,16 @@ const NEEDS: [Need; 26] = {
             "lammps-examples",
             "its melt example, the job of the demo",
             &[Test, Demo],
+        ),
+        package(
+            "gromacs",
+            "a real, unmodified MPI program: molecular dynamics of water",
+            &[Test],
+        ),
+        package(
+            "gromacs-data",
+            "its force fields, of which the box of water is made",
+            &[Test],
         ),
         package(
             "python3-numpy",
