@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::agent::Agent;
 use crate::job::Job;
+use crate::lines::Line;
 use crate::{Outcome, Problem};
 
 /// A slow program on a busy machine needs its time for a few lines.
@@ -54,13 +55,13 @@ impl Crowd {
 
     /// What each does in a second, over the next `lines` lines of each.
     pub fn pace(&self, lines: usize) -> Outcome<Vec<f64>> {
-        let begun: Vec<usize> = self.jobs.iter().map(|job| said(job).len()).collect();
+        let begun: Vec<usize> = self.jobs.iter().map(|job| said(&job.lines.all()).len()).collect();
         let over = |(job, begun): (&Job, &usize)| {
             let wanted = begun + lines;
-            job.lines.wait_for("lines about its pace", PATIENCE, |_| {
-                (said(job).len() > wanted).then_some(())
+            let all = job.lines.wait_for("lines about its pace", PATIENCE, |lines| {
+                let all = said(lines);
+                (all.len() > wanted).then_some(all)
             })?;
-            let all = said(job);
             let (first, last) = (all[*begun], all[wanted]);
             Ok((last.count - first.count) / (last.seconds - first.seconds))
         };
@@ -90,12 +91,12 @@ impl Crowd {
     pub fn finish(mut self) -> Outcome<BTreeSet<i64>> {
         self.jobs.iter().try_for_each(|job| job.open("end"))?;
         self.jobs.iter_mut().try_for_each(|job| job.finish(PATIENCE))?;
-        Ok(self.jobs.iter().flat_map(said).map(|said| said.sum).collect())
+        let all = self.jobs.iter().flat_map(|job| said(&job.lines.all()));
+        Ok(all.map(|said| said.sum).collect())
     }
 }
 
-fn said(job: &Job) -> Vec<Said> {
-    let lines = job.lines.all();
+fn said(lines: &[Line]) -> Vec<Said> {
     let parsed = lines
         .iter()
         .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
