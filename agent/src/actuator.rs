@@ -6,6 +6,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -55,7 +56,11 @@ impl Actuator {
     /// Starts one. With `keep`, confirmed changes stay at the end; with `sync` there will be changes at sync points. Must be called
     /// before the right to write is dropped.
     pub fn start(keep: bool, sync: bool) -> Result<Actuator, StartError> {
-        let state_dir = StateDir::usual()?.path().to_owned();
+        Actuator::start_in(StateDir::usual()?.path().to_owned(), keep, sync)
+    }
+
+    /// The same with its journals in this folder.
+    pub fn start_in(state_dir: PathBuf, keep: bool, sync: bool) -> Result<Actuator, StartError> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let child = Command::new("/proc/self/exe")

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::engine::ProbeId;
 use crate::file::{Keyword, Site};
-use crate::read::{Layout, Source};
+use crate::read::{Layout, PlannedCapture, Source};
 use crate::target::Target;
 use crate::value::Scalar;
 
@@ -130,6 +130,26 @@ pub struct SyncPoint {
     pub target: Target,
     /// The process waits there, within the bound of the hold, until the window closed last is evaluated.
     pub decide: bool,
+}
+
+/// The begin of an instance of a window, at which all processes take a change, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// The window.
+    pub window: String,
+    /// Where it begins in the program, and what tells which instance it is; or why processes cannot agree on one.
+    pub boundary: Result<Boundary, String>,
+}
+
+/// Where a process begins an instance, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// At the entry or the return.
+    pub site: Site,
+    /// The function.
+    pub function: String,
+    /// Where the program says which instance begins: a number that counts up alike in all processes.
+    pub key: PlannedCapture,
 }
 
 impl Affinity {

@@ -51,6 +51,15 @@ pub fn threads(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-pthread", "-ldl"])
 }
 
+/// The same as `openmp` on LLVM's library, which has the entry points of GNU's too.
+pub fn openmp_of_llvm(name: &str) -> Outcome<PathBuf> {
+    compiled(
+        &format!("{name}.c"),
+        "cc",
+        &["-fopenmp", "-Wl,--no-as-needed", "-l:libomp.so.5"],
+    )
+}
+
 fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     built(&[source], compiler, more)
 }

@@ -9,12 +9,12 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
-use tuner::sync::{Action, Held, HoldRequest, Passage, Progress, Rendezvous, Seen, Ticket};
+use tuner::sync::{Action, Held, HoldRequest, Meetings, Passage, Progress, Rendezvous, Seen, Ticket};
 use tuner::writer::Hooks;
 
 static HOW: OnceLock<String> = OnceLock::new();
@@ -71,18 +71,27 @@ impl Rendezvous for Scripted {
         Progress::Pending(Passage::default())
     }
 
-    fn want(&mut self, _: Ticket, _: i64) {}
-
-    fn seen(&self, _: Ticket) -> Seen {
-        Seen {
-            hits: 0,
-            last: 0,
-            step: 0,
-        }
+    fn meetings(&self) -> Arc<dyn Meetings> {
+        Arc::new(Nowhere)
     }
 
     fn store_refusal(&self) -> Option<&str> {
         Some("there is no kernel side")
+    }
+}
+
+/// Nobody comes by.
+struct Nowhere;
+
+impl Meetings for Nowhere {
+    fn want(&self, _: Ticket, _: i64) {}
+
+    fn seen(&self, _: Ticket) -> Seen {
+        Seen::default()
+    }
+
+    fn forgo(&self, _: Ticket) -> bool {
+        true
     }
 }
 

@@ -26,6 +26,7 @@ cargo xtask test [--long]                                 everything that contin
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
 cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
 cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
+cargo xtask bench rules                                   what five rules on one function cost the program, beside one
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 

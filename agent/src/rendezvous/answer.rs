@@ -21,7 +21,7 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
-use tuner::sync::{Action, Held, Then, Vigil, Watch};
+use tuner::sync::{Action, Held, Meetings, Seen, Then, Ticket, Vigil, Watch};
 
 use crate::kernel::{Records, set_real_time};
 
@@ -133,6 +133,29 @@ impl Desk {
             self.set_watched(watched.index, false);
         }
         look != Watch::Over
+    }
+}
+
+impl Meetings for Desk {
+    fn want(&self, ticket: Ticket, number: i64) {
+        self.records.want(ticket.0, number);
+    }
+
+    fn seen(&self, ticket: Ticket) -> Seen {
+        let hold = self.records.get(ticket.0).unwrap_or_default();
+        let is_met = hold.state == HoldState::Done as u64;
+        Seen {
+            hits: hold.hits,
+            thread: u32::try_from(hold.thread).unwrap_or(0),
+            has_passed: hold.state == HoldState::GoneBy as u64,
+            met_at_ns: is_met.then_some(hold.held_at_ns),
+            last: hold.key_last.cast_signed(),
+            step: hold.key_step.cast_signed(),
+        }
+    }
+
+    fn forgo(&self, ticket: Ticket) -> bool {
+        self.records.step(ticket.0, HoldState::Armed, HoldState::Idle)
     }
 }
 

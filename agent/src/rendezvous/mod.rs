@@ -9,7 +9,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use abi::{Hold, HoldState, StoreResult};
 use tuner::sync::{
-    Action, HoldRequest, KeyPlace, Moment, Passage, Progress, Rendezvous, Seen, Store, Ticket,
+    Action, HoldRequest, KeyPlace, MEETING_SIGNAL, Meetings, Moment, Passage, Progress, Rendezvous, Store,
+    Ticket,
 };
 
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
@@ -162,6 +163,7 @@ impl Rendezvous for KernelRendezvous {
                     .map(|offset| Site {
                         offset: offset.0,
                         probe: index,
+                        semaphore: 0,
                     })
                     .collect(),
                 at: match request.point.place().moment {
@@ -197,7 +199,9 @@ impl Rendezvous for KernelRendezvous {
         let looks = RELEASE_WAIT.as_micros() / RELEASE_LOOK.as_micros();
         for _ in 0..looks {
             // From here on no hit is held; one that was a moment ago is waited for.
-            if self.desk.records().step(index, HoldState::Armed, HoldState::Idle) {
+            let records = self.desk.records();
+            let is_idle = records.state(index) == Some(HoldState::Idle);
+            if is_idle || records.step(index, HoldState::Armed, HoldState::Idle) {
                 let (progress, _) = self.look(index);
                 self.release(index);
                 return progress;
@@ -219,17 +223,8 @@ impl Rendezvous for KernelRendezvous {
         )
     }
 
-    fn want(&mut self, ticket: Ticket, number: i64) {
-        self.desk.records().want(ticket.0, number);
-    }
-
-    fn seen(&self, ticket: Ticket) -> Seen {
-        let hold = self.desk.records().get(ticket.0).unwrap_or_default();
-        Seen {
-            hits: hold.hits,
-            last: hold.key_last.cast_signed(),
-            step: hold.key_step.cast_signed(),
-        }
+    fn meetings(&self) -> Arc<dyn Meetings> {
+        Arc::clone(&self.desk) as Arc<dyn Meetings>
     }
 
     fn store_refusal(&self) -> Option<&str> {
@@ -253,7 +248,9 @@ fn hold(request: &HoldRequest, process: u32) -> Hold {
         expected,
         value,
         width,
-        turn_ns_max: request.turn_ns_max.min(abi::MAX_HOLD_NS / 2),
+        signal: request
+            .key
+            .map_or(0, |_| u64::from(MEETING_SIGNAL.unsigned_abs())),
         key_source,
         key_address,
         key_width,

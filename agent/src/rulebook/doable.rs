@@ -1,21 +1,14 @@
-//! What of a decision this version can do, and what the tuner is asked for it: what cannot be done is refused with a reason, never
-//! left out.
+//! What of a decision this version can do, and what it takes: what cannot be done is refused with a reason, never left out.
 
 use std::collections::BTreeSet;
 
-use rules::{Action, Affinity, Argument, Computed, Scalar, Site, SyncPoint, Target};
-use tuner::{
-    action::{self, CallRequest, FunctionName, InsertPlace, PatchRequest, ReturnType},
-    expression::{Expression, Operator},
+use rules::{
+    Action, Affinity, Argument, Base, Boundary, Computed, Layout, Scalar, Site, SyncPoint, Target, Together,
 };
 
-use super::{Change, Decision, Deed, Switch, Write};
+use super::{Change, Decision, Deed, Key, Meeting, Passed, Switch, Write};
 use crate::evidence::Cores;
 
-/// So long a function that a rule calls is waited for; one that takes longer goes on, and its result is in the journal later.
-const CALL_WAIT_MS: u64 = 2_000;
-/// So long the dynamic linker is waited for.
-const LOAD_WAIT_MS: u64 = 8_000;
 /// From here on whole numbers are no i64.
 const WHOLE_MAX: f64 = 9_223_372_036_854_775_808.0;
 
@@ -36,19 +29,18 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
         }
     }
     let at = decision.at.as_ref().map(place).transpose();
+    let together = decision.together.as_ref().map(meeting).transpose();
     let refused = refused
         .or_else(|| at.as_ref().err().cloned())
         .or_else(|| {
             let at = decision.at.as_ref()?;
-            decision.changes.iter().find_map(|change| nowhere(&change.action, at))
+            decision
+                .changes
+                .iter()
+                .find_map(|change| nowhere(&change.action, at))
         })
-        .or_else(|| {
-            // All or none needs every process stopped at its boundary before the first write: a bounded hold cannot promise that.
-            let window = decision.together.as_ref()?;
-            Some(format!(
-                "changes of all processes together at {window} need them stopped, which this version cannot, and does not do by halves"
-            ))
-        });
+        .or_else(|| together.as_ref().err().cloned())
+        .or_else(|| unlike_others(&decision));
     let asked = decision
         .changes
         .iter()
@@ -62,9 +54,11 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
             .map(|(name, value)| format!("{name}: {value}"))
             .collect(),
         asked: asked.collect(),
+        expect: decision.expect,
         changes,
         switches,
         at: at.ok().flatten(),
+        together: together.ok().flatten(),
         refused,
     }
 }
@@ -72,7 +66,7 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
 fn named(change: &rules::Change, deed: Deed) -> Change {
     let text = match &deed {
         Deed::Write(write) => write.variable.clone(),
-        Deed::Act(_) | Deed::Bind(_) => change.action.to_string(),
+        _ => change.action.to_string(),
     };
     Change {
         slot: change.process.0,
@@ -109,16 +103,68 @@ fn place(at: &SyncPoint) -> Result<String, String> {
         Site::Entry | Site::Span => "entry",
     };
     match &at.target {
-        Target::Function(_) if at.decide => Err(format!(
-            "that {} waits for a decision is not done by this version",
-            at.target
-        )),
+        // Refused when the rule is loaded; a recording may have it.
+        Target::Function(_) if at.decide => {
+            Err(format!("{} is not held until a decision is made", at.target))
+        }
         Target::Function(function) => Ok(format!("{moment}:{function}")),
-        Target::Pattern(_) | Target::Set(_) => Err(format!(
-            "changes at {} are not made by this version: that is more than one function",
+        Target::Pattern(_) | Target::Set(_) | Target::Mark(_) => Err(format!(
+            "changes at {} are not made by this version: that is not one function",
             at.target
         )),
     }
+}
+
+/// Where all processes meet for a change, as the tuner knows it.
+fn meeting(together: &Together) -> Result<Meeting, String> {
+    let Boundary { site, function, key } = together.boundary.clone()?;
+    let moment = match site {
+        Site::Return => "return",
+        Site::Entry | Site::Span => "entry",
+    };
+    let bytes = key.layout.map(bytes);
+    let key = match (&key.source.base, key.source.steps.as_slice()) {
+        (Base::Argument(number), []) => Key::Argument {
+            number: *number,
+            bytes,
+        },
+        (Base::NamedArgument(name), []) => Key::NamedArgument { name: name.clone() },
+        (Base::Global(name), []) => Key::Variable {
+            name: name.clone(),
+            bytes,
+        },
+        _ => {
+            return Err(format!(
+                "the key of `{}` is {}: processes meet by an argument or a global variable, a whole number",
+                together.window, key.source
+            ));
+        }
+    };
+    let place = format!("{moment}:{function}");
+    Ok(Meeting { place, key })
+}
+
+/// 0 for what is no whole number.
+fn bytes(layout: Layout) -> u8 {
+    match layout {
+        Layout::I32 | Layout::U32 => 4,
+        Layout::I64 | Layout::U64 => 8,
+        Layout::I8 | Layout::U8 | Layout::Char | Layout::Bool | Layout::I16 | Layout::U16 => 1,
+        Layout::F32 | Layout::F64 | Layout::Str(_) => 0,
+    }
+}
+
+/// Several processes can only be written together.
+fn unlike_others(decision: &rules::Decision) -> Option<String> {
+    decision.together.as_ref()?;
+    let other = decision
+        .changes
+        .iter()
+        .find(|change| !matches!(change.action, Action::Set { .. }))?;
+    Some(format!(
+        "`{}` of all processes together is not done: they are written together",
+        other.action.label()
+    ))
 }
 
 /// What each kind of action comes to: the one place that knows what the session and the tuner can do.
@@ -133,95 +179,76 @@ fn done(change: &rules::Change, rule: usize) -> Result<Done, String> {
             on,
         }))
     };
-    let act = |action| Ok(Done::Deed(Deed::Act(action)));
-    let patch = |request| act(action::Action::Patch(request));
     match &change.action {
+        Action::Enable { probe } => switch(*probe, true),
+        Action::Disable { probe } => switch(*probe, false),
+        action => deed(action).map(Done::Deed),
+    }
+}
+
+fn deed(action: &Action) -> Result<Deed, String> {
+    Ok(match action.clone() {
         Action::Set {
             variable,
             layout,
             everywhere,
             value,
-        } => Ok(Done::Deed(Deed::Write(Write {
+        } => Deed::Write(Write {
             variable: variable.to_string(),
-            everywhere: *everywhere,
+            everywhere,
             value: value.to_string(),
             type_name: match (layout, value) {
                 (Some(layout), _) => Some(layout.name()),
                 (None, Scalar::Boolean(_)) => Some("bool".to_owned()),
                 (None, _) => None,
             },
-        }))),
-        Action::Enable { probe } => switch(*probe, true),
-        Action::Disable { probe } => switch(*probe, false),
-        Action::Call { function, arguments } => act(action::Action::Call(CallRequest {
-            function: name(function),
+        }),
+        Action::Call { function, arguments } => Deed::Call {
+            function,
             arguments: arguments.iter().map(argument).collect::<Result<_, _>>()?,
-            returns: Some(ReturnType::IfKnown),
-            wait_ms: CALL_WAIT_MS,
-            thread: None,
-        })),
-        Action::Load { library } => act(action::Action::Load {
-            path: library.clone(),
-            wait_ms: LOAD_WAIT_MS,
-        }),
-        Action::Replace { function, with } => patch(PatchRequest::Replace {
-            function: name(function),
-            with: name(with),
-        }),
+        },
+        Action::Load { library } => Deed::Load { library },
+        Action::Replace { function, with } => Deed::Replace { function, with },
         Action::InsertCall {
             function,
             arguments,
             inside,
             place,
-        } => patch(PatchRequest::InsertCall {
-            function: name(function),
+        } => Deed::InsertCall {
+            function,
             arguments: arguments.iter().map(constant).collect::<Result<_, _>>()?,
-            into: name(inside),
-            place: match place {
-                Site::Return => InsertPlace::Return,
-                Site::Entry | Site::Span => InsertPlace::Entry,
-            },
-        }),
-        Action::RemoveCall { function, inside } => patch(PatchRequest::RemoveCall {
-            function: name(function),
-            within: inside.as_deref().map(name),
-        }),
+            inside,
+            at_return: place == Site::Return,
+        },
+        Action::RemoveCall { function, inside } => Deed::RemoveCall { function, inside },
         Action::SetArgument {
             function,
             argument,
             value,
-        } => patch(PatchRequest::SetArgument {
-            function: name(function),
-            index: usize::from(*argument),
-            value_type: None,
-            value: expression(value)?,
-        }),
-        Action::Affinity(affinity) => Ok(Done::Deed(Deed::Bind(match affinity {
-            Affinity::Spread => Cores::Spread,
-            Affinity::Compact => Cores::Compact,
-        }))),
-    }
-}
-
-fn name(text: &str) -> FunctionName {
-    FunctionName::from(text)
-}
-
-/// What a function is called with. Where the debug information tells no type, a whole number is passed as one.
-fn argument(given: &Argument) -> Result<action::Argument, String> {
-    Ok(match given {
-        Argument::Variable(source) => action::Argument::Variable(source.to_string()),
-        Argument::Value(Scalar::Text(text)) => action::Argument::Text(text.clone()),
-        Argument::Value(value) => match number(value)? {
-            Expression::Float(number) => action::Argument::Double(number),
-            Expression::Integer(number) => action::Argument::Integer(number),
-            Expression::Original | Expression::Both(..) => return Err(format!("{value} is no constant")),
+        } => Deed::SetArgument {
+            function,
+            argument,
+            value: expression(&value)?,
         },
+        Action::Affinity(Affinity::Spread) => Deed::Bind(Cores::Spread),
+        Action::Affinity(Affinity::Compact) => Deed::Bind(Cores::Compact),
+        Action::Enable { .. } | Action::Disable { .. } => {
+            return Err("a probe is switched by the session".to_owned());
+        }
     })
 }
 
+/// What a function is called with. Where the debug information tells no type, a whole number is passed as one.
+fn argument(given: &Argument) -> Result<Passed, String> {
+    match given {
+        Argument::Variable(source) => Ok(Passed::Variable(source.to_string())),
+        Argument::Value(Scalar::Text(text)) => Ok(Passed::Text(text.clone())),
+        Argument::Value(value) => number(value),
+    }
+}
+
 /// What an inserted call passes, always the same.
-fn constant(given: &Argument) -> Result<action::Argument, String> {
+fn constant(given: &Argument) -> Result<Passed, String> {
     match given {
         Argument::Variable(source) => Err(format!(
             "an inserted call passes constants, and {source} would have to be read at each call"
@@ -230,42 +257,41 @@ fn constant(given: &Argument) -> Result<action::Argument, String> {
     }
 }
 
-fn number(value: &Scalar) -> Result<Expression, String> {
+fn number(value: &Scalar) -> Result<Passed, String> {
     match value {
-        Scalar::Boolean(value) => Ok(Expression::Integer(i64::from(*value))),
+        Scalar::Boolean(value) => Ok(Passed::Whole(i64::from(*value))),
         Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
         Scalar::Number(number) if number.fract() == 0.0 && number.abs() < WHOLE_MAX => {
-            Ok(Expression::Integer(*number as i64))
+            Ok(Passed::Whole(*number as i64))
         }
-        Scalar::Number(number) => Ok(Expression::Float(*number)),
+        Scalar::Number(number) => Ok(Passed::Real(*number)),
         Scalar::Text(text) => Err(format!("`{text}` is no number")),
     }
 }
 
-fn expression(value: &Computed) -> Result<Expression, String> {
-    let both = |operator, a: &Computed, b: &Computed| {
-        let (a, b) = (expression(a)?, expression(b)?);
-        Ok(Expression::Both(operator, Box::new(a), Box::new(b)))
-    };
+/// As it is written by hand.
+fn expression(value: &Computed) -> Result<String, String> {
+    let both =
+        |sign, a: &Computed, b: &Computed| Ok(format!("({} {sign} {})", expression(a)?, expression(b)?));
     match value {
-        Computed::Constant(value) => number(value),
-        Computed::Original => Ok(Expression::Original),
-        Computed::Add(a, b) => both(Operator::Add, a, b),
-        Computed::Subtract(a, b) => both(Operator::Subtract, a, b),
-        Computed::Multiply(a, b) => both(Operator::Multiply, a, b),
-        Computed::Divide(a, b) => both(Operator::Divide, a, b),
-        Computed::Min(parts) => best(Operator::Min, parts),
-        Computed::Max(parts) => best(Operator::Max, parts),
+        Computed::Constant(value) => match number(value)? {
+            Passed::Whole(number) => Ok(number.to_string()),
+            Passed::Real(number) => Ok(number.to_string()),
+            Passed::Text(text) | Passed::Variable(text) => Err(format!("`{text}` is no number")),
+        },
+        Computed::Original => Ok("original".to_owned()),
+        Computed::Add(a, b) => both('+', a, b),
+        Computed::Subtract(a, b) => both('-', a, b),
+        Computed::Multiply(a, b) => both('*', a, b),
+        Computed::Divide(a, b) => both('/', a, b),
+        Computed::Min(parts) => best("min", parts),
+        Computed::Max(parts) => best("max", parts),
     }
 }
 
-fn best(operator: Operator, parts: &[Computed]) -> Result<Expression, String> {
-    let parts: Vec<Expression> = parts.iter().map(expression).collect::<Result<_, _>>()?;
-    let both = |a, b| Expression::Both(operator, Box::new(a), Box::new(b));
-    parts
-        .into_iter()
-        .reduce(both)
-        .ok_or_else(|| "there is nothing to choose from".to_owned())
+fn best(which: &str, parts: &[Computed]) -> Result<String, String> {
+    let parts: Vec<String> = parts.iter().map(expression).collect::<Result<_, _>>()?;
+    Ok(format!("{which}({})", parts.join(", ")))
 }
 
 /// The processes of which a verdict is said, by their slots.
@@ -280,21 +306,13 @@ mod tests {
 
     use super::*;
 
-    fn deed(action: Action) -> Result<Deed, String> {
-        let process = ProcessId(3);
-        match done(&rules::Change { process, action }, 1)? {
-            Done::Deed(deed) => Ok(deed),
-            Done::Switch(_) => Err("it is a switch".to_owned()),
-        }
-    }
-
     fn chunk() -> Source {
         let mut part = Source::global("cfg");
         part.steps.push(Step::Field("chunk".into()));
         part
     }
 
-    fn number(value: f64) -> Argument {
+    fn given(value: f64) -> Argument {
         Argument::Value(Scalar::Number(value))
     }
 
@@ -312,14 +330,14 @@ mod tests {
             value: "2".to_owned(),
             type_name: None,
         };
-        assert_eq!(deed(set), Ok(Deed::Write(expected)));
+        assert_eq!(deed(&set), Ok(Deed::Write(expected)));
     }
 
     #[test]
     fn what_is_passed_is_a_whole_number_where_it_is_one() {
         let arguments = vec![
-            number(2.0),
-            number(2.5),
+            given(2.0),
+            given(2.5),
             Argument::Value(Scalar::Boolean(true)),
             Argument::Variable(chunk()),
         ];
@@ -327,35 +345,30 @@ mod tests {
             function: "libm:f".into(),
             arguments,
         };
-        let Ok(Deed::Act(action::Action::Call(request))) = deed(call) else {
-            panic!("it is a call");
+        let expected = Deed::Call {
+            function: "libm:f".into(),
+            arguments: vec![
+                Passed::Whole(2),
+                Passed::Real(2.5),
+                Passed::Whole(1),
+                Passed::Variable("cfg.chunk".into()),
+            ],
         };
-        assert_eq!(request.function.module.as_deref(), Some("libm"));
-        assert_eq!(
-            request.arguments,
-            [
-                action::Argument::Integer(2),
-                action::Argument::Double(2.5),
-                action::Argument::Integer(1),
-                action::Argument::Variable("cfg.chunk".to_owned()),
-            ]
-        );
+        assert_eq!(deed(&call), Ok(expected));
     }
 
     #[test]
-    fn what_an_argument_becomes_is_computed_in_the_program() {
+    fn what_an_argument_becomes_is_written_as_by_hand() {
         let constant = |value| Computed::Constant(Scalar::Number(value));
         let value = Computed::Max(vec![
-            Computed::Add(Box::new(Computed::Original), Box::new(constant(1.0))),
+            Computed::Subtract(Box::new(Computed::Original), Box::new(constant(-1.0))),
             constant(4.0),
+            Computed::Constant(Scalar::Boolean(true)),
             constant(0.5),
         ]);
-        let both = |operator, a, b| Expression::Both(operator, Box::new(a), Box::new(b));
-        let sum = both(Operator::Add, Expression::Original, Expression::Integer(1));
-        let greater = both(Operator::Max, sum, Expression::Integer(4));
         assert_eq!(
-            expression(&value),
-            Ok(both(Operator::Max, greater, Expression::Float(0.5)))
+            expression(&value).as_deref(),
+            Ok("max((original - -1), 4, 1, 0.5)")
         );
     }
 
@@ -368,14 +381,14 @@ mod tests {
             place: Site::Entry,
         };
         assert_eq!(
-            deed(inserted),
+            deed(&inserted),
             Err("an inserted call passes constants, and cfg.chunk would have to be read at each call".into())
         );
         let call = Action::Call {
             function: "f".into(),
-            arguments: vec![number(f64::INFINITY)],
+            arguments: vec![given(f64::INFINITY)],
         };
-        assert_eq!(deed(call), Err("inf cannot be passed".into()));
+        assert_eq!(deed(&call), Err("inf cannot be passed".into()));
         let at = SyncPoint {
             site: Site::Entry,
             target: Target::Function("step".into()),

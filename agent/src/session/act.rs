@@ -112,6 +112,9 @@ impl Session {
         if !decision.switches.is_empty() {
             return self.carry_out_switches(decision);
         }
+        if let Some(meeting) = decision.together.clone() {
+            return self.carry_out_together(decision, meeting);
+        }
         let parts = match self.parts(&decision) {
             Ok(parts) => parts,
             Err(reason) => return self.refuse(&decision, reason),
@@ -158,7 +161,7 @@ impl Session {
         made.filter(|(pid, _)| *pid == part.pid).collect()
     }
 
-    fn refuse(&mut self, decision: &Decision, reason: String) {
+    pub(super) fn refuse(&mut self, decision: &Decision, reason: String) {
         let (time, rule) = (time_of_day(), &decision.rule);
         self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
         self.rules.receipt(decision.id, Err(reason), monotonic_ns());
@@ -197,7 +200,10 @@ impl Session {
         let Some(Part { pid, mut view, .. }) = known.parts.get(part).cloned() else {
             return;
         };
-        let at = known.decision.at.as_deref().and_then(|place| place.parse().ok());
+        let meeting = known.decision.together.as_ref();
+        let at = known.decision.at.as_deref();
+        let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
+        let at = at.and_then(|place| place.parse().ok());
         let is_done = match result {
             Ok(Done::Set(receipt)) => show_set(&mut view, at.as_ref(), &receipt),
             Ok(Done::Acted(receipt)) => {
@@ -217,7 +223,7 @@ impl Session {
     }
 
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
-    fn carried(&mut self, decision: u64, carried: Option<Carried>) {
+    pub(super) fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
         let written = self.ledger.of_decision(decision);
         let rule = self
@@ -227,7 +233,12 @@ impl Session {
             .unwrap_or_default();
         match carried {
             Carried::Out => {
-                let text = self.done_text(decision, written.len());
+                let promise = self
+                    .decisions
+                    .get(&decision)
+                    .and_then(|known| known.decision.expect.as_deref());
+                let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
+                let text = format!("{}{promise}", self.done_text(decision, written.len()));
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
                 if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
                     self.painter.say(&format!(
@@ -319,7 +330,7 @@ impl Session {
         }
     }
 
-    fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
+    pub(super) fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
         let Some(hands) = &self.hands else { return };
         for (pid, change) in changes {
             if hands.order(order(pid, change)).is_err() {
@@ -334,8 +345,10 @@ impl Session {
         let known = self.decisions.get(&decision);
         let first = known.and_then(|known| known.decision.changes.first());
         match (known, first.map(|change| &change.deed)) {
-            (Some(known), Some(Deed::Act(_) | Deed::Bind(_))) => switched(&known.decision.asked),
-            _ => format!("{} written and read back", plural(written, "change")),
+            (None, _) | (_, None | Some(Deed::Write(_))) => {
+                format!("{} written and read back", plural(written, "change"))
+            }
+            (Some(known), Some(_)) => switched(&known.decision.asked),
         }
     }
 }
@@ -401,7 +414,7 @@ fn switched(asked: &[String]) -> String {
 }
 
 /// The time of day (UTC, as in the journal), for lines that stay on the screen.
-fn time_of_day() -> String {
+pub(super) fn time_of_day() -> String {
     let now = tuner::clock::now().wall;
     // RFC 3339: the time stands between T and the fraction.
     now.split(['T', '.']).nth(1).unwrap_or(&now).to_owned()

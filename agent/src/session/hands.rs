@@ -12,7 +12,10 @@ use std::{
 use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
-    actuator::{ActCommand, ArmActCommand, ArmCommand, ClientError, Collected, Farewell, SetCommand},
+    actuator::{
+        ActCommand, ArmActCommand, ArmCommand, ClientError, Collected, Farewell, Refusal, RefusalKind,
+        SetCommand, TogetherCommand,
+    },
     process::Pid,
     sync::SyncPlace,
     writer::Undone,
@@ -24,7 +27,7 @@ use crate::actuator::Actuator;
 const ORDERS_MAX: usize = 8192;
 
 /// How long a process may take to reach a sync point; then the change is given up.
-const SYNC_WAIT: Duration = Duration::from_secs(60);
+pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
 /// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
@@ -50,6 +53,15 @@ pub enum Order {
         task: Task,
         /// Where in the program; at once when none is given.
         at: Option<SyncPlace>,
+    },
+    /// Write a variable of each of several processes at the same iteration, for a decision.
+    Together {
+        /// The decision.
+        decision: u64,
+        /// How many: the parts of the decision are in the order of the sets.
+        parts: usize,
+        /// What to write, and where.
+        command: Box<TogetherCommand>,
     },
     /// The guard keeps this change.
     Confirm(Pid, u64),
@@ -143,6 +155,14 @@ fn serve(
             false => orders.recv_timeout(COLLECT_EVERY),
         };
         match order {
+            Ok(Order::Together {
+                decision,
+                parts,
+                command,
+            }) => {
+                let refused = arm_together(&mut actuator, (decision, parts), *command, &mut waiting);
+                refused.into_iter().for_each(tell);
+            }
             Ok(order) => {
                 if let Some(receipt) = carry_out(&mut actuator, order, &mut waiting) {
                     tell(receipt);
@@ -168,6 +188,34 @@ fn serve(
 
 /// What waits for sync points that were not reached yet: by ticket, the decision and the part.
 type Waiting = BTreeMap<u64, (u64, usize)>;
+
+/// A receipt for each process if it was refused, else they come later.
+fn arm_together(
+    actuator: &mut Actuator,
+    (decision, parts): (u64, usize),
+    command: TogetherCommand,
+    waiting: &mut Waiting,
+) -> Vec<Receipt> {
+    match actuator.client.together(command) {
+        Ok(tickets) => {
+            let parts = (0..parts).map(|part| (decision, part));
+            waiting.extend(tickets.into_iter().zip(parts));
+            Vec::new()
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            let refused = |part| Receipt::Done {
+                decision,
+                part,
+                result: Err(ClientError::Refused(Refusal {
+                    kind: RefusalKind::Refused,
+                    message: reason.clone(),
+                })),
+            };
+            (0..parts).map(refused).collect()
+        }
+    }
+}
 
 /// The receipt, unless it comes later.
 fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Option<Receipt> {
@@ -216,6 +264,8 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Op
                 Err(error) => (decision, part, Err(error)),
             }
         }
+        // Has a receipt for each process.
+        Order::Together { .. } => return None,
         Order::Confirm(pid, change) => {
             return Some(Receipt::Confirmed(pid, change, client.confirm(pid, change)));
         }

@@ -35,6 +35,7 @@ impl Session {
         if let Err(error) = self.rules.finish_recording() {
             self.painter.say(&error);
         }
+        self.end_trials();
         let farewell = match self.hands.take() {
             None => None,
             Some(hands) => {

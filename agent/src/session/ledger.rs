@@ -125,6 +125,30 @@ impl Ledger {
         texts.into_iter().collect()
     }
 
+    /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
+    pub fn in_force_of(&self, rule: &str) -> Vec<(Pid, u64)> {
+        let is_judged_away = |made: &&Made| {
+            made.view
+                .guard
+                .as_ref()
+                .is_some_and(|guard| guard.verdict == UNDONE)
+        };
+        let is_in_force = |made: &&Made| {
+            made.view.rule == rule && [WRITTEN, IN_FORCE].contains(&made.view.outcome.as_str())
+        };
+        let left = self
+            .made
+            .iter()
+            .filter(is_in_force)
+            .filter(|made| made.number != 0 && !is_judged_away(made));
+        left.map(|made| (made.pid, made.number)).collect()
+    }
+
+    /// A rule is gone, and nothing of it is in force.
+    pub fn forget_findings(&mut self, rule: &str) {
+        self.findings.retain(|finding| finding.rule != rule);
+    }
+
     /// What the guard says of a decision.
     pub fn judge(&mut self, decision: u64, rule: &str, guard: &GuardView) {
         for made in self.made.iter_mut().filter(|made| made.decision == decision) {
@@ -176,9 +200,17 @@ impl Ledger {
         self.findings.clone()
     }
 
-    /// As shown.
-    pub fn changes(&self) -> Vec<ChangeView> {
-        self.made.iter().map(|made| made.view.clone()).collect()
+    /// As shown; those that are being judged with what is said of that.
+    pub fn changes(&self, trials: &BTreeMap<u64, GuardView>) -> Vec<ChangeView> {
+        let view = |made: &Made| {
+            let trial = trials.get(&made.decision).filter(|_| made.number != 0);
+            let guard = made.view.guard.clone().or_else(|| trial.cloned());
+            ChangeView {
+                guard,
+                ..made.view.clone()
+            }
+        };
+        self.made.iter().map(view).collect()
     }
 }
 
@@ -190,6 +222,10 @@ pub const IN_FORCE: &str = "in force";
 pub const REVERTED: &str = "reverted";
 /// The guard's word for a change that did good.
 pub const KEPT: &str = "kept";
+/// The guard's word for one that is being judged.
+pub const ON_TRIAL: &str = "on trial";
+/// The guard's word for one that was not judged when the session ended.
+pub const NOT_JUDGED: &str = "not judged";
 /// The guard's word for one that did not.
 pub const UNDONE: &str = "undone";
 /// The word for one whose `while` no longer holds: nothing was judged.

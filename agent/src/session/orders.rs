@@ -1,19 +1,26 @@
 //! From a decision to orders: what each process is to do, and how that is shown. Orders nothing.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
-    action::{Action, Reason},
+    action::{Action, Argument, CallRequest, InsertPlace, PatchRequest, Reason, ReturnType},
     actuator::{ActCommand, SetCommand},
+    expression::Expression,
     process::Pid,
 };
 
 use super::{Session, hands::Task, meant};
 use crate::{
+    clock::monotonic_ns,
     evidence::{self, Cores},
-    rulebook::{Change, Decision, Deed, Write},
+    rulebook::{Change, Decision, Deed, Passed, Write},
     snapshot::ChangeView,
 };
+
+/// So long a function that a rule calls is waited for; one that takes longer goes on, and its result is in the journal later.
+const CALL_WAIT_MS: u64 = 2_000;
+/// So long the dynamic linker is waited for.
+const LOAD_WAIT_MS: u64 = 8_000;
 
 /// A decision that was ordered, with what was ordered for it.
 #[derive(Debug)]
@@ -58,21 +65,21 @@ impl Session {
     }
 
     fn tasks(&self, decision: &Decision, change: &Change, pid: Pid) -> Result<Vec<(String, Task)>, String> {
-        let act = |action: Action| {
-            let reason = Reason {
-                why: decision.because.clone(),
-                rule: Some(decision.rule.clone()),
-            };
-            let command = ActCommand { pid, action, reason };
-            vec![(change.text.clone(), Task::Act(Box::new(command)))]
-        };
-        Ok(match &change.deed {
-            Deed::Write(write) => self.writes(decision, change.slot, pid, write),
-            Deed::Act(action) => act(self.resolved(action, change.slot)?),
-            Deed::Bind(how) => act(Action::Affinity {
+        if let Deed::Write(write) = &change.deed {
+            return Ok(self.writes(decision, change.slot, pid, write));
+        }
+        let action = match &change.deed {
+            Deed::Bind(how) => Action::Affinity {
                 cpus: self.cores_of(change.slot, *how)?,
-            }),
-        })
+            },
+            deed => self.resolved(&action(deed)?, change.slot)?,
+        };
+        let reason = Reason {
+            why: decision.because.clone(),
+            rule: Some(decision.rule.clone()),
+        };
+        let command = ActCommand { pid, action, reason };
+        Ok(vec![(change.text.clone(), Task::Act(Box::new(command)))])
     }
 
     fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
@@ -141,17 +148,82 @@ impl Session {
             .and_then(|process| process.rank);
         let new = match &change.deed {
             Deed::Write(write) => write.value.clone(),
-            Deed::Act(_) | Deed::Bind(_) => String::new(),
+            _ => String::new(),
         };
         ChangeView {
             rule: decision.rule.clone(),
             pid: pid.number,
             rank,
+            decision: decision.id,
+            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
+            expect: decision.expect.clone(),
+            because: decision.because.clone(),
             action: change.keyword,
             variable,
             new,
             ..ChangeView::default()
         }
+    }
+}
+
+/// What the tuner is asked for.
+fn action(deed: &Deed) -> Result<Action, String> {
+    let name = |text: &String| text.as_str().into();
+    let given = |arguments: &[Passed]| arguments.iter().cloned().map(argument).collect();
+    Ok(match deed {
+        Deed::Call { function, arguments } => Action::Call(CallRequest {
+            function: name(function),
+            arguments: given(arguments),
+            returns: Some(ReturnType::IfKnown),
+            wait_ms: CALL_WAIT_MS,
+            thread: None,
+        }),
+        Deed::Load { library } => Action::Load {
+            path: library.clone(),
+            wait_ms: LOAD_WAIT_MS,
+        },
+        Deed::Replace { function, with } => Action::Patch(PatchRequest::Replace {
+            function: name(function),
+            with: name(with),
+        }),
+        Deed::InsertCall {
+            function,
+            arguments,
+            inside,
+            at_return,
+        } => Action::Patch(PatchRequest::InsertCall {
+            function: name(function),
+            arguments: given(arguments),
+            into: name(inside),
+            place: match at_return {
+                true => InsertPlace::Return,
+                false => InsertPlace::Entry,
+            },
+        }),
+        Deed::RemoveCall { function, inside } => Action::Patch(PatchRequest::RemoveCall {
+            function: name(function),
+            within: inside.as_ref().map(name),
+        }),
+        Deed::SetArgument {
+            function,
+            argument,
+            value,
+        } => Action::Patch(PatchRequest::SetArgument {
+            function: name(function),
+            index: usize::from(*argument),
+            value_type: None,
+            value: Expression::parse(value).map_err(|error| error.to_string())?,
+        }),
+        Deed::Write(_) | Deed::Bind(_) => return Err("it is no action of its own".to_owned()),
+    })
+}
+
+fn argument(given: Passed) -> Argument {
+    match given {
+        Passed::Whole(number) => Argument::Integer(number),
+        Passed::Real(number) => Argument::Double(number),
+        Passed::Text(text) => Argument::Text(text),
+        Passed::Variable(name) => Argument::Variable(name),
     }
 }
 

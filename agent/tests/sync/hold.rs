@@ -27,7 +27,6 @@ fn armed(
         action_ns_max: 50_000_000,
         misses_max,
         store: None,
-        turn_ns_max: 0,
         key: None,
     };
     rendezvous.arm(&request, Box::new(action)).unwrap()

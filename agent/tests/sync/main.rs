@@ -2,11 +2,13 @@
 //! Needs root; says so where it is not there.
 //!
 //! TUNEAGENT_LONG=1 makes a thousand changes in each case instead of a hundred; TUNEAGENT_SYNC_ANSWER_US sets the bound on a hold
-//! for machines on which everything takes longer (emulated ones).
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+//! for machines on which everything takes longer (emulated ones), TUNEAGENT_SYNC_PROGRAMS is a folder with the programs, where there
+//! is no compiler.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod calls;
 mod hold;
 mod instant;
 mod target;
+mod together;
 mod told;

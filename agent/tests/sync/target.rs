@@ -40,7 +40,7 @@ pub(crate) struct Target {
 
 impl Target {
     pub(crate) fn start(directory: &Path, moment: &str, pace: &str) -> Target {
-        let program = built(directory);
+        let program = built(directory, "steps");
         let mut child = Command::new(program)
             .args([moment, pace])
             .stdout(Stdio::piped())
@@ -95,12 +95,13 @@ impl Drop for Target {
     }
 }
 
-pub(crate) fn built(directory: &Path) -> PathBuf {
-    if let Some(program) = std::env::var_os("TUNEAGENT_STEPS_PROGRAM") {
-        return program.into();
+pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
+    // Machines without a compiler bring the programs along.
+    if let Some(programs) = std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
+        return Path::new(&programs).join(name);
     }
-    let program = directory.join("steps");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/steps.c");
+    let program = directory.join(name);
+    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let done = Command::new("cc")
         .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"])
         .arg(&program)

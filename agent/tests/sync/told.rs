@@ -185,7 +185,11 @@ fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_n
     let _alone = alone();
     for (when, said, knob) in [
         ("at: {entry: step}", "1 change written and read back", 5),
-        ("together: pulse", "need them stopped", 0),
+        (
+            "together: pulse",
+            "`pulse` is a time: processes have no place in the program in common there",
+            0,
+        ),
     ] {
         let directory = tempfile::tempdir().unwrap();
         let rule = directory.path().join("knob.yaml");

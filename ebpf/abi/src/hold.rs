@@ -83,8 +83,8 @@ pub struct Hold {
     pub width: u64,
     /// What the probe itself did, a [`StoreResult`].
     pub stored: u64,
-    /// How long a hit waits for another thread of the machine that is held, to be held after it; 0: it passes.
-    pub turn_ns_max: u64,
+    /// The thread is not held: it gets this signal, which a debugger of it (we) is told of before the thread; 0: it is held.
+    pub signal: u64,
     /// Where the number of the iteration is: 0 when every hit is meant, the argument (the first is 1), or
     /// [`KEY_IN_MEMORY`].
     pub key_source: u64,

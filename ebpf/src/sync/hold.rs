@@ -5,7 +5,7 @@
 
 use abi::{Hold, HoldState};
 use aya_ebpf::{
-    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_loop},
+    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_loop, generated::bpf_send_signal_thread},
     programs::ProbeContext,
 };
 
@@ -34,8 +34,14 @@ struct Wait {
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     let reached = Reached::now(ctx)?;
     let hold = reached.hold;
+    // SAFETY: the action is in the map; this word does not change while it is armed.
+    let signal = unsafe { (*hold).signal };
+    if signal != 0 {
+        send(&reached, signal as u32);
+        return None;
+    }
     let holder = HOLDER.get_ptr_mut(0)?;
-    if !take_turn(holder, &reached) {
+    if !holds::compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
         // SAFETY: the action's own counter, in the map.
         holds::add(unsafe { &raw mut (*hold).passed }, 1);
         return None;
@@ -46,56 +52,20 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     Some(())
 }
 
-/// Becomes the holder, waiting for another one if the action asks for that.
-fn take_turn(holder: *mut u64, reached: &Reached) -> bool {
-    let mine = u64::from(reached.index) + 1;
-    if holds::compare_and_swap(holder, 0, mine) {
-        return true;
+/// The thread takes the signal on its way back to the program, one instruction behind the probed one. Whoever debugs it is told
+/// instead, and the thread stands still until then.
+fn send(reached: &Reached, signal: u32) {
+    let hold = reached.hold;
+    // SAFETY: the action is in the map, and this is the one hit that is wanted.
+    unsafe { (*hold).held_at_ns = now_ns() };
+    if !holds::step(hold, HoldState::Armed, HoldState::Done) {
+        return;
     }
-    // SAFETY: the action is in the map; this word does not change while it is armed.
-    let turn_ns_max = unsafe { (*reached.hold).turn_ns_max };
-    if turn_ns_max == 0 {
-        return false;
+    // SAFETY: the helper has no preconditions.
+    if unsafe { bpf_send_signal_thread(signal) } != 0 {
+        holds::step(hold, HoldState::Done, HoldState::Missed);
     }
-    let mut turn = Turn {
-        mine,
-        until_ns: now_ns().wrapping_add(turn_ns_max),
-        has_it: 0,
-    };
-    // SAFETY: the callback has the signature that the helper asks for, and `turn` outlives the call.
-    unsafe {
-        bpf_loop(
-            abi::MAX_HOLD_STEPS,
-            wait_for_turn as *mut core::ffi::c_void,
-            (&raw mut turn).cast(),
-            0,
-        )
-    };
-    turn.has_it != 0
-}
-
-/// One who waits until another one is let go.
-#[repr(C)]
-struct Turn {
-    mine: u64,
-    until_ns: u64,
-    /// 1 once it is the holder.
-    has_it: u64,
-}
-
-/// One step of it; 1 ends it.
-#[inline(never)]
-extern "C" fn wait_for_turn(_step: u32, turn: *mut Turn) -> i64 {
-    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
-    let turn = unsafe { &mut *turn };
-    let Some(holder) = HOLDER.get_ptr_mut(0) else {
-        return 1;
-    };
-    // SAFETY: the word is in the map, and read in one piece.
-    if unsafe { core::ptr::read_volatile(holder) } == 0 && holds::compare_and_swap(holder, 0, turn.mine) {
-        turn.has_it = 1;
-    }
-    i64::from(turn.has_it != 0 || now_ns() > turn.until_ns)
+    holds::released(hold);
 }
 
 fn keep(reached: &Reached) {

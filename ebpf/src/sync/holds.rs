@@ -52,14 +52,8 @@ impl Reached {
         }
         // SAFETY: as above.
         add(unsafe { &raw mut (*hold).hits }, 1);
-        if !key::is_wanted(ctx, hold) {
-            return None;
-        }
-        Some(Reached {
-            index,
-            hold,
-            thread: key & u64::from(u32::MAX),
-        })
+        let thread = key & u64::from(u32::MAX);
+        key::is_wanted(ctx, hold, thread).then_some(Reached { index, hold, thread })
     }
 }
 

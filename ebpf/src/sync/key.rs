@@ -6,7 +6,7 @@ use aya_ebpf::{helpers::bpf_probe_read_user, programs::ProbeContext};
 use crate::holds;
 
 /// Whether this hit is the one that is wanted. Takes note of its number; when a later one than that comes, the action is over.
-pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold) -> bool {
+pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold, thread: u64) -> bool {
     // SAFETY: the action is in the map; these words do not change while it is armed.
     let source = unsafe { (*hold).key_source };
     if source == 0 {
@@ -20,6 +20,7 @@ pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold) -> bool {
     // SAFETY: as above; the last two words are written here alone, and the wanted one is read in one piece.
     let wanted = unsafe {
         let before = (*hold).key_last;
+        (*hold).thread = thread;
         (*hold).key_step = number.wrapping_sub(before as i64) as u64;
         core::ptr::write_volatile(&raw mut (*hold).key_last, number as u64);
         core::ptr::read_volatile(&raw const (*hold).key_wanted) as i64

@@ -65,10 +65,16 @@ impl TuneState {
         if turn.mode != Mode::Applying {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
-        if let Some(why) = self.must_wait(turn, tune, outbox.busy && tune.occupies_the_trial()) {
+        if let Some(why) = outbox.claim(turn.rule, action) {
             return self.stand(Standing::Waiting, why);
         }
-        outbox.busy |= tune.occupies_the_trial();
+        let busy = outbox.busy.as_deref().filter(|_| tune.occupies_the_trial());
+        if let Some(why) = self.must_wait(turn, tune, busy) {
+            return self.stand(Standing::Waiting, why);
+        }
+        if tune.occupies_the_trial() {
+            outbox.busy = Some(turn.rule.name.clone());
+        }
         *outbox.decisions += 1;
         let decision = DecisionId(*outbox.decisions);
         outbox.outputs.push(Output::Decision(Decision {
@@ -83,7 +89,7 @@ impl TuneState {
                 .as_ref()
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
-            together: tune.together.clone(),
+            together: turn.rule.together(tune),
         }));
         self.phase = Phase::Pending {
             waited: 0,
@@ -106,7 +112,7 @@ impl TuneState {
         (Standing::NoValue, why)
     }
 
-    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune, busy: bool) -> Option<String> {
+    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune, busy: Option<&str>) -> Option<String> {
         if let Some(first) = &turn.first {
             return Some(format!("after {first}, which has not been applied"));
         }
@@ -124,7 +130,7 @@ impl TuneState {
                 "the guard needs {objective} before the change: {known} of {wanted} windows"
             ));
         }
-        busy.then(|| "another change is on trial".to_string())
+        busy.map(|rule| format!("another change is on trial, of {rule}"))
     }
 
     /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so is one

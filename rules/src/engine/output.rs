@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, SyncPoint};
+use crate::action::{Action, SyncPoint, Together};
 use crate::measure::Measure;
 use crate::unit::Dimension;
 use crate::value::{ProcessId, Scalar, Time};
@@ -236,7 +236,7 @@ pub struct Decision {
     /// Where each process takes the change.
     pub at: Option<SyncPoint>,
     /// The window at whose begin all processes take the change, all of them or none.
-    pub together: Option<String>,
+    pub together: Option<Together>,
 }
 
 /// What is done to one process.

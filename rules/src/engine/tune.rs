@@ -148,8 +148,22 @@ impl TuneState {
         matches!(self.phase, Phase::Trial(_)) || self.applied
     }
 
+    /// Its condition holds, or what it did is in force.
+    pub(super) fn has_claim(&self) -> bool {
+        self.is_busy() || self.applied || self.held.held() > 0
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Pending { .. } | Phase::Trial(_))
+    }
+
+    /// The change that is being judged, after how many windows of how many.
+    pub(super) fn on_trial(&self, tune: &Tune) -> Option<(DecisionId, usize, u32)> {
+        let over = tune.guard().map_or(0, |guard| guard.over);
+        match &self.phase {
+            Phase::Trial(trial) => Some((trial.decision, trial.after.len(), over)),
+            Phase::Watching | Phase::Pending { .. } | Phase::OnHold(_) => None,
+        }
     }
 
     pub(super) fn finding(&self) -> Option<Finding> {
@@ -205,11 +219,11 @@ impl TuneState {
             }
             (Phase::Trial(_), Some((guard, objective))) => {
                 let over = self.try_on(turn, guard, &objective, &mut outbox.outputs);
-                outbox.busy &= !over || !tune.occupies_the_trial();
+                outbox.end_trial(over && tune.occupies_the_trial());
             }
             (Phase::Pending { .. }, _) => {
                 let over = self.grow_stale(tune.stale);
-                outbox.busy &= !over || !tune.occupies_the_trial();
+                outbox.end_trial(over && tune.occupies_the_trial());
             }
             (Phase::OnHold(_) | Phase::Trial(_), _) => {}
         }

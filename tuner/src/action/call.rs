@@ -16,7 +16,7 @@ use crate::arch::x86_64::assemble::Passed;
 use crate::arch::x86_64::stub::{self, Stub};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{Call, Change, Deed, Hold, Outcome, RevertOutcome, Status};
+use crate::journal::{Call, Change, Deed, Hold, Outcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace;
@@ -187,32 +187,36 @@ impl Writer {
 
     /// Finds out what came of a call whose writer ended, or did not wait.
     pub(crate) fn settle_call(&mut self, known: &Change, deed: &Call) -> Result<(), WriterError> {
-        let change = known.intent.change;
-        let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
         if known.status == Status::RevertPending {
-            let why = "the writer ended while it was being unloaded; whether it was is not known".to_owned();
-            return self.record_revert(change, RevertOutcome::Failed(why), true, None);
+            return self.settle_unload(known, deed);
         }
-        if !worker::is_ours(&ground, &deed.arena) {
-            let why = "the writer ended before the call began".to_owned();
-            return self.recover_outcome(change, Outcome::NotWritten(why));
-        }
-        let state = match result(&ground, deed) {
-            // It was killed before the data was mapped.
-            Err(crate::memory::MemoryError::Unmapped { .. }) => State::NotEntered,
-            state => state.map_err(ActionError::from)?,
-        };
-        match state {
+        let change = known.intent.change;
+        match self.came_of(deed)? {
             State::Returned(word, result) => self.record_returned(change, word, &result, None),
             // It goes on; the next look may tell.
             State::Entered => Ok(()),
             State::NotEntered => {
-                if self.is_somebody_in(&deed.arena, &ground)? {
-                    return Ok(());
-                }
                 let why = "the writer ended before the call began".to_owned();
                 self.recover_outcome(change, Outcome::NotWritten(why))
             }
+        }
+    }
+
+    /// How a call stands whose writer ended, or did not wait, by the memory that was mapped for it.
+    pub(super) fn came_of(&mut self, deed: &Call) -> Result<State, WriterError> {
+        let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
+        if !worker::is_ours(&ground, &deed.arena) {
+            return Ok(State::NotEntered);
+        }
+        match result(&ground, deed) {
+            // It was killed before the data was mapped.
+            Ok(State::NotEntered) | Err(crate::memory::MemoryError::Unmapped { .. }) => {
+                Ok(match self.is_somebody_in(&deed.arena, &ground)? {
+                    true => State::Entered,
+                    false => State::NotEntered,
+                })
+            }
+            state => Ok(state.map_err(ActionError::from)?),
         }
     }
 
@@ -306,9 +310,11 @@ pub(super) fn look(
     })
 }
 
-enum State {
+/// How a call stands.
+pub(super) enum State {
     NotEntered,
     Entered,
+    /// The word that it returned, and what that means.
     Returned(u64, String),
 }
 

@@ -395,14 +395,9 @@ impl Insertion {
 /// How many bytes behind a function do nothing and belong to nobody.
 fn padding_behind(found: &Found, body: &Body) -> usize {
     let end = LinkAddress(found.function.address.0 + found.function.size);
-    let next = found.module.image.defined_symbols().unwrap_or_default();
-    let next = next
-        .iter()
-        .map(|symbol| symbol.address.0)
-        .filter(|at| *at >= end.0)
-        .min();
+    let next = found.module.image.next_symbol(end).ok().flatten();
     let free = next
-        .map_or(PADDING_MAX, |next| (next - end.0) as usize)
+        .map_or(PADDING_MAX, |next| (next.0 - end.0) as usize)
         .min(PADDING_MAX);
     let bytes = found
         .file_bytes(found.function.size, free, "read")

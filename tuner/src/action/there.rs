@@ -131,7 +131,8 @@ impl Writer {
         let entered = match call.entered {
             Some(entered) => entered,
             None => {
-                match told().map(|(told, hold_ns)| (told.map_err(ActionError::from).flatten(), hold_ns)) {
+                match told().map(|(told, hold_ns)| (told.unwrap_or_else(|error| Err(error.into())), hold_ns))
+                {
                     Some((Ok(tid), hold_ns)) => {
                         (self.hooks.after_write)();
                         let since = Instant::now();

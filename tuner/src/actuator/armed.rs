@@ -127,7 +127,6 @@ impl Armed {
             action_ns_max: ACTION_NS_MAX,
             misses_max: MISSES_MAX,
             store,
-            turn_ns_max: 0,
             key: None,
         };
         self.ticket = rendezvous.arm(&request, self.action(hooks))?;

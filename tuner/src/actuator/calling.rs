@@ -54,7 +54,6 @@ impl Session {
             action_ns_max: ACTION_NS_MAX,
             misses_max: MISSES_MAX,
             store: None,
-            turn_ns_max: 0,
             key: None,
         };
         let rendezvous = self.waiting.rendezvous();

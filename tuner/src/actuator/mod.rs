@@ -9,7 +9,7 @@
 //! program. Taking such a change back waits for the point too, within a bound.
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
-//! wait, `armed` one of them, `calling` the calls that do.
+//! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once.
 
 mod armed;
 mod calling;
@@ -18,6 +18,7 @@ mod line;
 mod refusal;
 mod serve;
 mod session;
+mod together;
 mod waiting;
 
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ use crate::action::{Action, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::journal::Change;
 use crate::process::Pid;
-use crate::sync::SyncPlace;
+use crate::sync::{KeyName, SyncPlace};
 use crate::value::{Bytes, ValueType};
 use crate::who::Who;
 use crate::writer::{Receipt, Undone};
@@ -62,6 +63,8 @@ pub enum Command {
     Arm(Box<ArmCommand>),
     /// Has a function called by the thread that reaches a sync point, there.
     ArmAct(Box<ArmActCommand>),
+    /// Writes a variable of each of several processes when all are at the same iteration, or of none.
+    Together(Box<TogetherCommand>),
     /// What became of the changes that waited.
     Collect,
     /// A change is to wait no longer.
@@ -152,6 +155,19 @@ pub struct ArmActCommand {
     pub answer_ns_max: Option<u64>,
 }
 
+/// Write a variable of each of several processes at the same iteration, or of none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TogetherCommand {
+    /// What, in each process.
+    pub sets: Vec<SetCommand>,
+    /// Where each of them begins an iteration.
+    pub at: SyncPlace,
+    /// Where it says which.
+    pub key: KeyName,
+    /// Given up after this time.
+    pub within_ms: u64,
+}
+
 /// Take an action.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ActCommand {
@@ -209,6 +225,11 @@ pub enum Answer {
     Armed {
         /// Its ticket.
         ticket: u64,
+    },
+    /// To together: one for each process, in their order.
+    ArmedTogether {
+        /// Their tickets.
+        tickets: Vec<u64>,
     },
     /// To collect.
     Collected(Collected),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::armed::{Armed, How, Over};
 use super::calling::WaitingCall;
 use super::session::{Session, keep_newest};
+use super::together::WaitingGroup;
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
 use crate::action::ActionReceipt;
 use crate::journal::{Change, Deed, RevertOutcome, Status};
@@ -28,16 +29,17 @@ const RENEWALS_MAX: u32 = 3;
 /// The longest time that a change may wait.
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long taking back waits for sync points, all together.
-const UNDO_WAIT: Duration = Duration::from_secs(5);
+pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks whether they were reached.
-const UNDO_LOOK: Duration = Duration::from_millis(1);
+pub(super) const UNDO_LOOK: Duration = Duration::from_millis(1);
 
 /// What waits, and what can hold the program.
 pub(super) struct Waiting {
-    options: ServeOptions,
+    pub(super) options: ServeOptions,
     rendezvous: Option<Box<dyn Rendezvous>>,
     sets: BTreeMap<u64, WaitingSet>,
-    finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    pub(super) groups: Vec<WaitingGroup>,
+    pub(super) finished: Vec<(u64, Result<Receipt, Refusal>)>,
     pub(super) calls: BTreeMap<u64, WaitingCall>,
     /// What came of calls and was not told yet.
     pub(super) called: Vec<(u64, Result<ActionReceipt, Refusal>)>,
@@ -59,21 +61,12 @@ impl Waiting {
             options,
             rendezvous: None,
             sets: BTreeMap::new(),
+            groups: Vec::new(),
             finished: Vec::new(),
             calls: BTreeMap::new(),
             called: Vec::new(),
             newest: 0,
         }
-    }
-
-    /// How many wait.
-    pub(super) fn count(&self) -> usize {
-        self.sets.len() + self.calls.len()
-    }
-
-    pub(super) fn next_ticket(&mut self) -> u64 {
-        self.newest += 1;
-        self.newest
     }
 
     pub(super) fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
@@ -87,6 +80,16 @@ impl Waiting {
             Some(rendezvous) => Ok(rendezvous.as_mut()),
             None => unreachable!("it was made above"),
         }
+    }
+
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
+    /// Changes that wait, those of a group each for itself.
+    pub(super) fn count(&self) -> usize {
+        self.sets.len() + self.calls.len() + self.groups.iter().map(WaitingGroup::len).sum::<usize>()
     }
 
     fn arm(
@@ -142,7 +145,7 @@ impl Session {
         let point = self.point(pid, &command.at)?;
         let announced = self
             .writer(pid)?
-            .announce_set(&slot, request, Some(command.at.clone()))?;
+            .announce_set(&slot, request, Some(command.at.clone()), None)?;
         if announced.change.is_none() {
             let there = Ok(announced.new);
             return Ok(Err(self.writer(pid)?.conclude(&announced, there, None)?));
@@ -191,6 +194,7 @@ impl Session {
                 Some(over) => self.finish_set(ticket, set, over),
             }
         }
+        self.collect_groups();
         let mut finished = std::mem::take(&mut self.waiting.finished);
         // The oldest go first; what does not fit is told next time.
         finished.reverse();
@@ -266,10 +270,12 @@ impl Session {
         } else {
             self.disarm_call(ticket);
         }
+        self.disarm_groups(|group| group.has_ticket(ticket));
     }
 
     pub(super) fn disarm_all(&mut self, of: impl Fn(Pid) -> bool) {
         self.disarm_calls(&of);
+        self.disarm_groups(|group| group.pids().any(&of));
         let is_it = |(ticket, set): (&u64, &WaitingSet)| of(set.command.set.pid).then_some(*ticket);
         let tickets: Vec<u64> = self.waiting.sets.iter().filter_map(is_it).collect();
         tickets.into_iter().for_each(|ticket| self.disarm(ticket));
@@ -277,6 +283,9 @@ impl Session {
 
     /// Takes one change back: at its sync point, if it has one.
     pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
+        if let Some(undone) = self.undo_bonded(pid, change)? {
+            return Ok(undone);
+        }
         let is_at_point = |deed: &Deed| matches!(deed, Deed::Set(set) if set.sync.is_some());
         let has_point = |known: &Change| known.intent.change == change && is_at_point(&known.intent.deed);
         if !self.writer(pid)?.changes().iter().any(has_point) {
@@ -296,7 +305,11 @@ impl Session {
     ) -> BTreeMap<Pid, Result<Vec<Attempt>, Refusal>> {
         let until = Instant::now() + UNDO_WAIT;
         let mut tried = BTreeSet::new();
-        let mut done: BTreeMap<Pid, Vec<Attempt>> = BTreeMap::new();
+        // All or none: these are taken back first, in all their processes.
+        let mut done: BTreeMap<Pid, Vec<Attempt>> = self.undo_groups(&pids, wanted);
+        for (pid, attempts) in &done {
+            tried.extend(attempts.iter().map(|attempt| (*pid, attempt.change)));
+        }
         let mut broken = BTreeMap::new();
         while !pids.is_empty() {
             let mut armed = Vec::new();
@@ -343,6 +356,7 @@ impl Session {
         loop {
             let is_left = |change: &Change| {
                 change.status == Status::Applied
+                    && change.intent.deed.together().is_none()
                     && wanted(pid, change)
                     && !tried.contains(&(pid, change.intent.change))
             };
@@ -419,7 +433,7 @@ impl Session {
     }
 }
 
-fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
+pub(super) fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
     Attempt {
         change,
         result: Ok(Undone {

@@ -4,14 +4,19 @@
 //! whatever can hold a thread there. This crate has none: the kernel side belongs to the agent's binary, which hands one in
 //! ([`crate::actuator::ServeOptions`]). Nothing here waits or writes; `actuator` does, with the one function that writes.
 
+mod gathering;
+mod key;
 mod place;
 mod point;
 mod stop;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub(crate) use gathering::{Again, Gathered, LEAD, Part, Scattered, gather};
+pub use key::KeyName;
 pub use place::{Moment, PlaceError, SyncPlace};
 pub use point::{PointError, SyncPoint};
 pub(crate) use stop::{Stopping, Told};
@@ -49,15 +54,28 @@ pub trait Rendezvous {
     /// Takes the request back, and tells how it stood: the action is not called after this.
     fn disarm(&mut self, ticket: Ticket) -> Progress;
 
-    /// From now on the hit with this number is meant.
-    fn want(&mut self, ticket: Ticket, number: i64);
-
-    /// The numbers of the hits so far.
-    fn seen(&self, ticket: Ticket) -> Seen;
+    /// What can be asked of requests with a key from any thread.
+    fn meetings(&self) -> Arc<dyn Meetings>;
 
     /// Why the probe cannot write by itself, so that nobody has to be held; none when it can.
     fn store_refusal(&self) -> Option<&str>;
 }
+
+/// Requests with a key: which hit is meant, and what hits there were.
+pub trait Meetings: Send + Sync {
+    /// From now on the hit with this number is meant.
+    fn want(&self, ticket: Ticket, number: i64);
+
+    /// The hits so far.
+    fn seen(&self, ticket: Ticket) -> Seen;
+
+    /// No hit is meant any more. False when there was one already.
+    fn forgo(&self, ticket: Ticket) -> bool;
+}
+
+/// What a thread is sent at the hit that is meant, when whoever wants it debugs it: that one is told, and the program never. If it is
+/// not debugged any more at that instant, nothing comes of it: programs ignore this signal unless they ask for it.
+pub const MEETING_SIGNAL: i32 = libc::SIGURG;
 
 /// What is done while a thread is held.
 pub type Action = Box<dyn FnOnce(&Held) -> Then + Send>;
@@ -89,9 +107,8 @@ pub struct HoldRequest {
     pub misses_max: u64,
     /// The probe is to write this by itself; the action is not called then.
     pub store: Option<Store>,
-    /// How long a hit waits while a thread of another process is held, to be held after it; 0: it passes.
-    pub turn_ns_max: u64,
-    /// Where the program says which iteration a hit begins. None is held then until it is said which is wanted.
+    /// Where the program says which iteration a hit begins. None is meant then until it is said which; the thread is not held there, and
+    /// the action not called: it is sent [`MEETING_SIGNAL`].
     pub key: Option<KeyPlace>,
 }
 
@@ -115,10 +132,16 @@ pub enum KeyPlace {
 }
 
 /// The numbers that hits had.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// How many hits.
     pub hits: u64,
+    /// The thread of the last one.
+    pub thread: u32,
+    /// It was a later one than the one that was meant.
+    pub has_passed: bool,
+    /// It was the one that was meant, at this time by CLOCK_MONOTONIC.
+    pub met_at_ns: Option<u64>,
     /// The number of the last one.
     pub last: i64,
     /// By how much it was greater than the one before; means nothing before the second.

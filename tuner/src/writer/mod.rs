@@ -17,7 +17,9 @@ pub use error::WriterError;
 
 use crate::action::Reason;
 use crate::clock::{self, Instant};
-use crate::journal::{Assignment, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target};
+use crate::journal::{
+    Assignment, Bond, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target,
+};
 use crate::lock::WriterLock;
 use crate::module::Images;
 use crate::process::Process;
@@ -193,7 +195,7 @@ impl Writer {
 
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
-        let announced = self.announce_set(slot, request, None)?;
+        let announced = self.announce_set(slot, request, None, None)?;
         if announced.change.is_none() {
             return self.conclude(&announced, Ok(announced.new), None);
         }
@@ -208,6 +210,7 @@ impl Writer {
         slot: &Slot,
         request: SetRequest,
         sync: Option<SyncPlace>,
+        together: Option<Bond>,
     ) -> Result<Announced, WriterError> {
         let started_ns = clock::monotonic_ns();
         self.check(slot, &request)?;
@@ -230,6 +233,7 @@ impl Writer {
                 let SetRequest { why, rule, .. } = request;
                 let mut set = self.assignment(slot, old, new);
                 set.sync = sync;
+                set.together = together;
                 Some(self.write_down(Deed::Set(set), Reason { why, rule }, at.clone())?)
             }
         };
@@ -339,6 +343,7 @@ impl Writer {
             old,
             new,
             sync: None,
+            together: None,
         }
     }
 

@@ -32,6 +32,8 @@ pub enum Sought {
     OpenmpRegion,
     /// What works with several threads in a BLAS or LAPACK library.
     BlasCall,
+    /// The mark of this provider and name.
+    Mark(String),
 }
 
 impl Sought {
@@ -43,6 +45,7 @@ impl Sought {
             Sought::Mpi(pattern) => is_mpi && fits(pattern, name),
             Sought::OpenmpRegion => starts_team(name),
             Sought::BlasCall => works_with_threads(name),
+            Sought::Mark(mark) => mark_of(name) == mark,
         }
     }
 }
@@ -55,8 +58,17 @@ impl fmt::Display for Sought {
             Sought::Mpi(pattern) => write!(f, "mpi.{pattern}"),
             Sought::OpenmpRegion => f.write_str("openmp.region"),
             Sought::BlasCall => f.write_str("blas.call"),
+            Sought::Mark(name) => f.write_str(name),
         }
     }
+}
+
+/// Where a mark hands over its values in several ways, each is a probe with a number behind its name.
+pub(super) const ANOTHER: char = '#';
+
+/// The mark that a probe is of, by the probe's name.
+pub(super) fn mark_of(name: &str) -> &str {
+    name.split(ANOTHER).next().unwrap_or(name)
 }
 
 /// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is called.
@@ -95,7 +107,7 @@ pub fn team_size_argument(name: &str) -> Option<u8> {
 }
 
 /// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(in crate::session) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
 
 /// A function that is meant.
@@ -120,6 +132,10 @@ impl Seen {
 }
 
 fn functions(module: &Module, sought: &Sought) -> Vec<Meant> {
+    // A mark is no function.
+    if let Sought::Mark(_) = sought {
+        return Vec::new();
+    }
     if let Sought::Function(name) = sought {
         let Ok(Some((fit, functions))) = module.image.functions_spelled(name) else {
             return Vec::new();
@@ -176,11 +192,24 @@ fn symbols(module: &Module) -> impl Iterator<Item = String> + '_ {
 
 /// The function of the process whose name is nearest to one that it has not.
 pub(super) fn nearest(member: &Member, name: &str) -> Option<String> {
+    nearest_of(member.space.modules.iter().flat_map(symbols), name)
+}
+
+/// The same of its marks.
+pub(super) fn nearest_mark(member: &Member, name: &str) -> Option<String> {
+    let marks = member
+        .space
+        .modules
+        .iter()
+        .flat_map(|module| module.image.marks().unwrap_or_default());
+    nearest_of(marks.map(|mark| mark.name.clone()), name)
+}
+
+fn nearest_of(all: impl Iterator<Item = String>, name: &str) -> Option<String> {
     let near = |known: &String| {
         let difference = known.len().abs_diff(name.len());
         (difference <= NEAR).then(|| strsim::damerau_levenshtein(known, name))
     };
-    let all = member.space.modules.iter().flat_map(symbols);
     let rated = all.filter_map(|known| Some((near(&known)?, known)));
     let (distance, nearest) = rated.min()?;
     (distance <= NEAR.min(name.len() / 3).max(1)).then_some(nearest)
