@@ -167,10 +167,8 @@ impl Session {
         wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
         let asked = job.members.iter().map(|member| asked_in(&rules, &plain, member));
         let asked: Vec<Vec<bool>> = asked.collect();
-        let is_off = wanted.iter().any(|wanted| !wanted.is_on);
-        let is_without = job.members.iter().all(|member| member.mpi.is_none())
-            && options.probe.is_empty()
-            && !asked.iter().flatten().any(|asked| *asked);
+        let is_asked = asked.iter().flatten().any(|asked| *asked);
+        let is_without = !is_asked && job.members.iter().all(|member| member.mpi.is_none());
         let mut probes = match &options.cannot_probe {
             Some(why) => Probes::none(&job, vec![why.clone()]),
             // There may be rules to come that want some.
@@ -181,7 +179,7 @@ impl Session {
             None => Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
         };
         let must_probe = !options.probe.is_empty() || rules.is_empty();
-        if probes.site_count() == 0 && probes.kernel().is_some() && must_probe && !is_off {
+        if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
             let missing = probes.missing().join("\n");
             return Err(Failure::not_there(format!(
                 "there is nothing to probe\n{missing}"
