@@ -26,8 +26,9 @@ use crate::{
     rights::{self, Part},
 };
 
-/// An actuator that does not answer within this time is taken for dead.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// An actuator that does not answer within this time is taken for dead. Where ranks spin on too few CPUs, which is what rules repair,
+/// it waits its turn at every thread that it holds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no actuator.
 #[derive(Debug, thiserror::Error)]

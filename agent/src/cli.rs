@@ -82,12 +82,12 @@ pub struct PsArgs {
 /// `tuneagent attach`
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// A process of the program, its launcher, or the program's name
-    #[arg(required_unless_present = "pid")]
-    pub target: Option<String>,
+    /// A process of the program, its launcher, or the program's name; several that share CPUs are looked at together
+    #[arg(required_unless_present = "pids", value_name = "TARGET")]
+    pub targets: Vec<String>,
     /// The same, as gdb, strace and perf write it
-    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "target")]
-    pub pid: Option<String>,
+    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "targets")]
+    pub pids: Vec<String>,
     /// Let rules change the program: all loaded ones, or those named. Those that change code or load libraries must be named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,

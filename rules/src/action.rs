@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::engine::ProbeId;
 use crate::file::{Keyword, Site};
-use crate::read::{PlannedCapture, Source};
+use crate::read::{Layout, PlannedCapture, Source};
 use crate::target::Target;
 use crate::value::Scalar;
 
@@ -15,6 +15,8 @@ pub enum Action {
     Set {
         /// Where it lies.
         variable: Source,
+        /// Its type, where the rule states it: for programs without debug information.
+        layout: Option<Layout>,
         /// In every library that has a variable of this name, not in one alone.
         everywhere: bool,
         /// A boolean or a plain number.

@@ -6,7 +6,7 @@ use crate::eval::{Context, boolean};
 use crate::file::{Keyword, Site};
 use crate::function::ScalarFunction;
 use crate::lang::ast::Operator;
-use crate::read::Source;
+use crate::read::{Layout, Source};
 use crate::rule::Guard;
 use crate::term::{Term, Typed};
 use crate::value::{Cell, Key, ProcessId, Scalar, Value};
@@ -27,6 +27,7 @@ pub(crate) struct Change {
 pub(crate) enum Deed {
     Set {
         variable: Source,
+        layout: Option<Layout>,
         everywhere: bool,
         value: Typed,
     },
@@ -213,9 +214,13 @@ impl Deed {
         };
         Ok(match self {
             Deed::Set {
-                variable, everywhere, ..
+                variable,
+                layout,
+                everywhere,
+                ..
             } => Action::Set {
                 variable: variable.clone(),
+                layout: *layout,
                 everywhere: *everywhere,
                 value: next()?,
             },

@@ -85,8 +85,8 @@ pub struct Sought {
     pub parameters: BTreeSet<(String, u8)>,
     /// Variables that are read.
     pub variables: BTreeSet<String>,
-    /// Variables that are written, and whether a boolean is.
-    pub written: BTreeMap<String, bool>,
+    /// Variables that are written, and their types as far as the rule says them.
+    pub written: BTreeMap<String, Option<String>>,
 }
 
 /// All names that a program has, to propose the nearest.
@@ -142,8 +142,7 @@ impl CheckedRule {
             }
         }
         for variable in &self.plan.variables {
-            let is_boolean = variable.kind == VariableKind::Boolean;
-            sought.written.insert(variable.name.clone(), is_boolean);
+            sought.written.insert(variable.name.clone(), variable.type_name());
         }
         let points = self.tunes.iter().filter_map(|tune| tune.at.as_ref());
         sought
@@ -396,15 +395,28 @@ impl<'a> Fitting<'a> {
 
     fn written(&mut self, variable: &PlannedVariable) {
         let file = self.file;
+        let is_of = |set: &str| {
+            let name = set.rsplit_once(" as ").map_or(set, |(name, _)| name.trim());
+            file.bound(name) == variable.name
+        };
         let sets = file.tunes.iter().filter_map(|tune| tune.action.as_ref());
         let sets = sets
             .filter(|action| action.keyword == Keyword::Set)
             .map(|action| &action.target);
-        let Some(set) = sets.into_iter().find(|set| file.bound(&set.raw) == variable.name) else {
+        let Some(set) = sets.into_iter().find(|set| is_of(&set.raw)) else {
             return;
         };
         let members = self.members(&variable.role);
         for process in &members {
+            if variable.everywhere
+                && matches!(
+                    process.variables.get(&variable.name),
+                    Some(Err(NoVariable::Several(_)))
+                )
+            {
+                let text = format!("writes {}, every copy of it, as the rule says it", variable.name);
+                return self.effect(&members, text);
+            }
             let Some(Ok(seen)) = process.variables.get(&variable.name) else {
                 return self.no_variable(&variable.name, set.span, process, &members);
             };

@@ -11,7 +11,14 @@ macro_rules! of {
 }
 
 /// Name and text of every shipped rule.
-const LIBRARY: &[(&str, &str)] = &[of!("runtime", "openmpi-busy-wait")];
+const LIBRARY: &[(&str, &str)] = &[
+    of!("runtime", "openmpi-busy-wait"),
+    of!("runtime", "blas-threads"),
+    of!("runtime", "openmp-team-size"),
+    of!("runtime", "memory-given-back"),
+    of!("runtime", "shared-core"),
+    of!("runtime", "mpich-busy-wait"),
+];
 
 /// Name and text of every shipped rule.
 pub fn library() -> &'static [(&'static str, &'static str)] {

@@ -81,6 +81,12 @@ measures! {
     JobCpus "job.cpus" Gauge Node NONE
         "CPUs that the processes of the job may use together on this machine: allowed to any of them, less what quotas cut off.";
     CpusOnline "cpus.online" Gauge Node NONE "CPUs the machine has online.";
+    CpusBusyByOthers "cpus.busy_by_others" Gauge Node NONE
+        "CPUs that others keep busy among those the job may use: what is done there, less what the job does, over about two seconds.";
+    CpusIdle "cpus.idle" Gauge Node NONE
+        "CPUs that nobody keeps busy among those that the job or what started it may use, over about two seconds: also those that its processes are bound away from.";
+    CpusFree "cpus.free" Gauge Node NONE
+        "CPUs left for the job: those allowed to any of its processes less what others keep busy, and no more than quotas grant.";
 }
 
 impl Measure {

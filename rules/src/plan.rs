@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use crate::deed::{Change, Deed, Given};
 use crate::file::Site;
 use crate::measure::Measure;
-use crate::read::{Base, PlannedCapture, Source};
+use crate::read::{Base, Layout, PlannedCapture, Source};
 use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune, Window, WindowKind};
 use crate::target::Target;
 use crate::term::{Kind, Statistic, Term, Typed};
@@ -94,6 +94,8 @@ pub struct PlannedVariable {
     pub name: String,
     /// Where it lies.
     pub source: Source,
+    /// Its type, where the rule states it.
+    pub layout: Option<Layout>,
     /// In every library that has a variable of this name.
     pub everywhere: bool,
     /// The role in whose processes it is written.
@@ -115,6 +117,17 @@ pub struct PlannedAction {
     pub role: String,
     /// It changes the program's code or loads a library: only a rule that is named may do it.
     pub changes_code: bool,
+}
+
+impl PlannedVariable {
+    /// Its type as the rule has it, for a program that does not tell; a number has many.
+    pub fn type_name(&self) -> Option<String> {
+        match (self.layout, self.kind) {
+            (Some(layout), _) => Some(layout.name()),
+            (None, VariableKind::Boolean) => Some("bool".to_string()),
+            (None, VariableKind::Number) => None,
+        }
+    }
 }
 
 /// What is written to a variable.
@@ -280,11 +293,13 @@ impl Plan {
         match &change.deed {
             Deed::Set {
                 variable,
+                layout,
                 everywhere,
                 value,
             } => self.variables.push(PlannedVariable {
                 name: target,
                 source: variable.clone(),
+                layout: *layout,
                 everywhere: *everywhere,
                 role,
                 kind: match value.of.kind {
@@ -368,6 +383,7 @@ fn effect(change: &Change, role: &str) -> String {
             variable,
             everywhere,
             value,
+            ..
         } => {
             let copies = if *everywhere { ", every copy of it" } else { "" };
             format!("writes {variable} ({}{range}{copies})", what(value))

@@ -26,16 +26,21 @@ pub enum Set {
     Mpi(String),
     /// Every function of an OpenMP library that starts a team of threads.
     OpenmpRegion,
+    /// The functions of BLAS and LAPACK libraries that work with several threads.
+    BlasCall,
 }
 
 /// How sets are written, for messages.
-pub(crate) const SETS: &[&str] = &["mpi.*", "mpi.MPI_Send", "openmp.region"];
+pub(crate) const SETS: &[&str] = &["mpi.*", "mpi.MPI_Send", "openmp.region", "blas.call"];
 
 impl Target {
     /// What `text` names; nothing if it speaks of a set that there is not.
     pub(crate) fn named(text: &str) -> Option<Target> {
         if let Some(set) = text.strip_prefix("openmp.") {
             return (set == "region").then_some(Target::Set(Set::OpenmpRegion));
+        }
+        if let Some(set) = text.strip_prefix("blas.") {
+            return (set == "call").then_some(Target::Set(Set::BlasCall));
         }
         if let Some(names) = text.strip_prefix("mpi.") {
             return (!names.is_empty()).then(|| Target::Set(Set::Mpi(names.to_string())));
@@ -67,14 +72,14 @@ impl Target {
         }
     }
 
-    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's, whose names are known
-    /// elsewhere.
+    /// Whether the function of this name is of it, as far as the name says: not for OpenMP's and BLAS's, whose names
+    /// are known elsewhere.
     pub fn fits(&self, name: &str) -> bool {
         match self {
             Target::Function(known) | Target::Mark(known) => known == name,
             Target::Pattern(pattern) => fits(pattern, name),
             Target::Set(Set::Mpi(pattern)) => fits(pattern, name),
-            Target::Set(Set::OpenmpRegion) => false,
+            Target::Set(Set::OpenmpRegion | Set::BlasCall) => false,
         }
     }
 }
@@ -86,6 +91,7 @@ impl fmt::Display for Target {
             Target::Function(name) | Target::Pattern(name) | Target::Mark(name) => f.write_str(name),
             Target::Set(Set::Mpi(pattern)) => write!(f, "mpi.{pattern}"),
             Target::Set(Set::OpenmpRegion) => f.write_str("openmp.region"),
+            Target::Set(Set::BlasCall) => f.write_str("blas.call"),
         }
     }
 }
@@ -96,13 +102,22 @@ mod tests {
 
     #[test]
     fn a_target_is_printed_as_it_is_written() {
-        for text in ["f", "solve_*", "A::b", "mpi.*", "mpi.MPI_Send", "openmp.region"] {
+        for text in [
+            "f",
+            "solve_*",
+            "A::b",
+            "mpi.*",
+            "mpi.MPI_Send",
+            "openmp.region",
+            "blas.call",
+        ] {
             assert_eq!(
                 Target::named(text).map(|target| target.to_string()).as_deref(),
                 Some(text)
             );
         }
         assert_eq!(Target::named("openmp.regoin"), None);
+        assert_eq!(Target::named("blas.calls"), None);
         assert_eq!(Target::named("mpi."), None);
     }
 

@@ -24,6 +24,9 @@ mod guide;
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;
 
+// The run-time rules: programs that nobody prepared become faster, with the same results.
+mod runtime;
+
 // What is written, by hand and by rules, what is put back, and what cannot be written.
 mod change;
 

@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -158,6 +158,11 @@ impl Job {
     pub fn open(&self, gate: &str) -> Outcome {
         let file = self.folder.path().join(gate);
         fs::write(&file, "").while_(file.display())
+    }
+
+    /// A file in the job's folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Waits for `count` JSON lines with this "event", in the order of their ranks.

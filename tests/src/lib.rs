@@ -3,7 +3,8 @@
 //! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `programs` compiles
 //! the small programs of `programs/`, `lines` waits for what a program prints, `family` ends process trees, `job`
 //! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `underload` one of many
-//! threads that check their results, `agent` starts `tuneagent`, `lammps` knows the one real program we run.
+//! threads that check their results, `agent` starts `tuneagent`, `lammps` and `gromacs` know the real programs we run, `crowd`
+//! several programs that fight for the same cores.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Nothing started here
 //! outlives the value that stands for it, nor the test process, however that ends.
@@ -11,7 +12,9 @@
 //! The tests themselves are in `e2e/`. The demo (`cargo xtask demo`) uses this harness too.
 
 pub mod agent;
+pub mod crowd;
 pub mod family;
+pub mod gromacs;
 pub mod job;
 pub mod knobs;
 pub mod lammps;

@@ -5,7 +5,7 @@
 
 use std::env;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Outcome, Problem};
@@ -21,6 +21,10 @@ pub enum Need {
     Mpich,
     /// `lmp` and the package with its examples
     Lammps,
+    /// `gmx`, `gmx_mpi`
+    Gromacs,
+    /// Debian's Python with NumPy, on OpenBLAS
+    NumPy,
     /// a C compiler
     Cc,
     /// a C++ compiler
@@ -69,6 +73,8 @@ fn is_met(need: Need) -> bool {
         Need::OpenMpi => finds("mpicc.openmpi") && finds("mpirun.openmpi"),
         Need::Mpich => finds("mpicc.mpich") && finds("mpirun.mpich"),
         Need::Lammps => finds("lmp") && crate::lammps::example().is_some(),
+        Need::Gromacs => finds("gmx") && finds("gmx_mpi"),
+        Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists() && finds("env"),
         Need::Cc => finds("cc"),
         Need::Cxx => finds("c++"),
         Need::LlvmOpenMp => finds_library("libomp.so.5"),
@@ -82,6 +88,8 @@ fn said(need: Need) -> &'static str {
         Need::OpenMpi => "Open MPI (packages openmpi-bin, libopenmpi-dev)",
         Need::Mpich => "MPICH (packages mpich, libmpich-dev)",
         Need::Lammps => "LAMMPS (packages lammps, lammps-examples)",
+        Need::Gromacs => "GROMACS (packages gromacs, gromacs-data)",
+        Need::NumPy => "NumPy (packages python3-numpy, libopenblas0-pthread)",
         Need::Cc => "a C compiler (package gcc)",
         Need::Cxx => "a C++ compiler (package g++)",
         Need::LlvmOpenMp => "LLVM's OpenMP (package libomp5)",

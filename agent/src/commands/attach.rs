@@ -26,25 +26,17 @@ const NICE: i32 = -15;
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: AttachArgs) -> Outcome {
-    let typed = args
-        .pid
-        .as_ref()
-        .or(args.target.as_ref())
-        .cloned()
-        .unwrap_or_default();
+    let targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
+    let typed = targets.join(" ");
     let mut scout = Scout::default();
-    let job = target::job(&mut scout, &typed, args.any_user)?;
+    let job = target::jobs(&mut scout, &targets, args.any_user)?;
     let settings = Settings {
         parameters: &args.parameters,
         bindings: &args.bindings,
     };
     let mut rules = RuleBook::load(&args.rules, settings, args.apply.as_deref())?;
-    let asks_for_rules = args.rules.iter().any(|name| name != "none");
-    if job.members.iter().all(|member| member.mpi.is_none())
-        && args.probe.is_empty()
-        && rules.wanted().is_empty()
-        && !asks_for_rules
-    {
+    let is_without_rules = rules.is_empty();
+    if job.members.iter().all(|member| member.mpi.is_none()) && args.probe.is_empty() && is_without_rules {
         return Err(no_mpi(&job));
     }
     let missing = rights::missing_to_probe();
@@ -69,7 +61,6 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         probe: args.probe,
         force_tracefs: args.tracefs,
         cannot_probe,
-        asks_for_rules,
     };
     let host = crate::discover::host();
     let outputs = Outputs::open(args.json.as_deref(), args.metrics, &host)?;

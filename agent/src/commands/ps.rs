@@ -1,14 +1,20 @@
 //! `tuneagent ps`: programs on this machine that lose time, worst first, from two looks at /proc.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use procfs::process::MMapPath;
 
 use crate::{
     cli::PsArgs,
     discover::{ProcessTable, launcher_above},
-    evidence::{Counters, Sampler, available},
+    evidence::{Counters, Sampler, available, usable},
     exit::{Code, Failure, Outcome},
     format::percent,
     rights,
+    rulebook::fits,
 };
 
 /// A process that neither runs nor waits for this share of a CPU is idle.
@@ -16,6 +22,18 @@ const IDLE_SHARE: f64 = 0.005;
 
 /// A program that wants less than this many CPUs has nothing to lose.
 const SMALL: f64 = 0.1;
+
+/// A program that wants this many CPUs is in the way of others.
+const RIVAL: f64 = 0.5;
+
+/// So many of those are named.
+const RIVALS_SHOWN: usize = 3;
+
+/// So many programs are named in the command that looks further.
+const PIDS_SHOWN: usize = 4;
+
+/// More than this many CPUs wanted for each one that may be used are too many.
+const CROWDED: f64 = 1.1;
 
 /// A program is said to wait when it waits for a CPU more than this share of its time.
 const WAIT_SHARE: f64 = 0.05;
@@ -95,6 +113,7 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
     let mut programs: Vec<(Key, Program)> = programs.into_iter().collect();
     programs.sort_by(|(_, a), (_, b)| b.runqueue.total_cmp(&a.runqueue));
     let total = programs.len();
+    let busy = programs.clone();
     if !all {
         programs.retain(|(_, program)| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE);
     }
@@ -111,7 +130,7 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
         "CPUS",
         "WAITING"
     );
-    for (key, program) in programs {
+    for (key, program) in &programs {
         let first = program.pids.first().copied().unwrap_or_default();
         let user = procfs::process::Process::new(first)
             .and_then(|process| process.uid())
@@ -123,22 +142,90 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
             program.pids.len(),
             program.cpu,
             percent(program.wait_share()),
-            why(&program),
+            why(program, &rivals(&(key.clone(), program.clone()), &busy)),
         );
     }
+    let first = programs.iter().filter_map(|(_, program)| program.pids.first());
+    let first: Vec<String> = first.take(PIDS_SHOWN).map(i32::to_string).collect();
+    say!(
+        "to see what each waits for, and what can be done: {}",
+        super::attach::with_sudo(&format!("attach {}", first.join(" ")))
+    );
 }
 
-fn why(program: &Program) -> String {
-    match available(&program.pids) {
-        Some(share) if program.wanted() > 1.1 * share.cpus() => {
-            format!(
-                "wants {:.1} CPUs and may use {:.1}: too many busy processes or threads",
-                program.wanted(),
-                share.cpus()
-            )
+/// What the libraries of a process say it may spin in, by their names.
+const RUNTIMES: &[(&str, &str)] = &[
+    ("libmpi.so*", "Open MPI"),
+    ("libmpich*.so*", "MPICH"),
+    ("lib*openblas*.so*", "OpenBLAS"),
+    ("libmkl_*.so*", "MKL"),
+    ("libgomp*.so*", "OpenMP"),
+    ("lib*omp5*.so*", "OpenMP"),
+];
+
+/// The run-times of a process whose threads may be too many; nothing where its libraries may not be seen.
+fn runtimes(pid: i32) -> Vec<&'static str> {
+    let maps = procfs::process::Process::new(pid).and_then(|process| process.maps());
+    let files = maps.into_iter().flatten().filter_map(|map| match map.pathname {
+        MMapPath::Path(path) => Some(path.file_name()?.to_string_lossy().into_owned()),
+        _ => None,
+    });
+    let files: BTreeSet<String> = files.collect();
+    let mut found: Vec<&str> = Vec::new();
+    for (glob, name) in RUNTIMES {
+        if files.iter().any(|file| fits(glob, file)) && !found.contains(name) {
+            found.push(name);
         }
-        Some(_) if program.wait_share() > WAIT_SHARE => "shares its CPUs with other busy programs".into(),
-        Some(_) => String::new(),
-        None => "ended meanwhile".into(),
     }
+    found
+}
+
+/// Why a program waits; `rivals` are the busy programs that may use some of the same CPUs.
+fn why(program: &Program, rivals: &[&(Key, Program)]) -> String {
+    let Some(share) = available(&program.pids) else {
+        return "ended meanwhile".into();
+    };
+    if program.wait_share() <= WAIT_SHARE {
+        return String::new();
+    }
+    let mut parts = Vec::new();
+    if program.wanted() > CROWDED * share.cpus() {
+        let limit = match share.quota {
+            Some(quota) if quota < share.allowed.len() as f64 => " (a quota)",
+            _ => "",
+        };
+        parts.push(format!(
+            "wants {:.1} CPUs and may use {:.1}{limit}",
+            program.wanted(),
+            share.cpus()
+        ));
+        let runtimes = program.pids.first().map_or_else(Vec::new, |pid| runtimes(*pid));
+        match runtimes.is_empty() {
+            true => parts.push("too many busy processes or threads".into()),
+            false => parts.push(format!("too many of {}", runtimes.join(", "))),
+        }
+    }
+    let named: Vec<String> = rivals
+        .iter()
+        .filter_map(|(key, rival)| Some(format!("{} ({})", key.name, rival.pids.first()?)))
+        .collect();
+    if !named.is_empty() {
+        parts.push(format!("shares its CPUs with {}", named.join(", ")));
+    }
+    if parts.is_empty() {
+        parts.push("waits for CPUs that others use".into());
+    }
+    parts.join("; ")
+}
+
+/// The busy programs that want CPUs which this one may use, those that want most first, a few of them.
+fn rivals<'a>(of: &(Key, Program), all: &'a [(Key, Program)]) -> Vec<&'a (Key, Program)> {
+    let own = usable(&of.1.pids);
+    let fights = |other: &&(Key, Program)| {
+        other.0 != of.0 && other.1.wanted() > RIVAL && !usable(&other.1.pids).is_disjoint(&own)
+    };
+    let mut rivals: Vec<_> = all.iter().filter(fights).collect();
+    rivals.sort_by(|(_, a), (_, b)| b.wanted().total_cmp(&a.wanted()));
+    rivals.truncate(RIVALS_SHOWN);
+    rivals
 }

@@ -13,14 +13,34 @@ use crate::{
     rights,
 };
 
-/// The process that TARGET means.
+/// The process that TARGET means, the first of several.
 pub(super) fn pid(target: &str) -> Result<i32, Failure> {
+    let none = || Failure::not_there(format!("no program named {target} runs here"));
+    pids(target)?.first().copied().ok_or_else(none)
+}
+
+fn pids(target: &str) -> Result<Vec<i32>, Failure> {
     resolve(target, &ProcessTable::read()).map_err(Failure::not_there)
+}
+
+/// All that the TARGETs mean, to be looked at together.
+pub(super) fn jobs(scout: &mut Scout, targets: &[String], any_user: bool) -> Result<Job, Failure> {
+    let mut all = Job::default();
+    for target in targets {
+        all.join(job(scout, target, any_user)?);
+    }
+    Ok(all)
 }
 
 /// The job of TARGET.
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
-    let job = scout.job_of(pid(target)?).map_err(failure)?;
+    let mut job = Job::default();
+    for pid in pids(target)? {
+        let is_known = job.members.iter().any(|member| member.process.pid.number == pid);
+        if !is_known {
+            job.join(scout.job_of(pid).map_err(failure)?);
+        }
+    }
     if job.members.is_empty() {
         return Err(Failure::not_there(format!(
             "no process of {target} could be looked into"

@@ -141,29 +141,53 @@ impl Member {
         Some(location.value_type()?.name())
     }
 
-    /// Whether a variable of this name is in it, and only one.
+    /// Whether a variable of this name is in it; several libraries may have one.
     pub fn has_variable(&self, name: &str) -> bool {
-        self.space.variable(&VariableName::from(name)).is_ok()
+        let copies = self.space.every_variable(&VariableName::from(name));
+        copies.is_ok_and(|copies| !copies.is_empty())
     }
 }
 
-/// All processes of one parallel program on this machine.
+/// What started processes of a job, and may start more.
 #[derive(Clone, Debug)]
+pub struct Root {
+    /// The process.
+    pub process: Process,
+    /// It launches ranks; else it is a program that nothing launched, and one of the job's processes itself.
+    pub is_launcher: bool,
+}
+
+/// What is looked at together, on this machine: all processes of a parallel program, or of several that share CPUs.
+#[derive(Clone, Debug, Default)]
 pub struct Job {
-    /// The launcher, when there is one.
-    pub launcher: Option<Process>,
-    /// The processes, by rank.
+    /// What started it: more than one when several programs are looked at together.
+    pub roots: Vec<Root>,
+    /// The processes, program by program, by rank.
     pub members: Vec<Member>,
     /// Processes that belong to it but could not be looked into, with the reason.
     pub unreachable: Vec<(i32, String)>,
 }
 
 impl Job {
-    /// Name of the program that the ranks run.
+    /// Name of the program that most processes run, of several programs all their names.
     pub fn program(&self) -> String {
-        self.members
-            .first()
-            .map_or_else(|| "?".to_owned(), Member::program)
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for member in &self.members {
+            *counts.entry(member.program()).or_default() += 1;
+        }
+        if self.roots.len() > 1 {
+            return counts.into_keys().collect::<Vec<_>>().join(", ");
+        }
+        let most = counts.values().max().copied();
+        let names = self.members.iter().map(Member::program);
+        let mut most_used = names.filter(|name| counts.get(name).copied() == most);
+        most_used.next().unwrap_or_else(|| "?".to_owned())
+    }
+
+    /// The first launcher, when there is one.
+    pub fn launcher(&self) -> Option<&Process> {
+        let root = self.roots.iter().find(|root| root.is_launcher)?;
+        Some(&root.process)
     }
 
     /// Size of the world communicator, as far as it is known; else the number of processes here.
@@ -172,7 +196,28 @@ impl Job {
             .members
             .iter()
             .find_map(|member| member.rank.and_then(|rank| rank.size));
-        said.map_or(self.members.len(), |size| size as usize)
+        match said {
+            Some(size) if self.roots.len() == 1 => size as usize,
+            _ => self.members.len(),
+        }
+    }
+
+    /// The processes of another job are looked at with these.
+    pub fn join(&mut self, other: Job) {
+        let known: BTreeSet<i32> = self
+            .members
+            .iter()
+            .map(|member| member.process.pid.number)
+            .collect();
+        let is_new = |member: &Member| !known.contains(&member.process.pid.number);
+        self.members.extend(other.members.into_iter().filter(is_new));
+        for root in other.roots {
+            let pid = root.process.pid;
+            if self.roots.iter().all(|known| known.process.pid != pid) {
+                self.roots.push(root);
+            }
+        }
+        self.unreachable.extend(other.unreachable);
     }
 }
 
@@ -185,24 +230,73 @@ pub struct Scout {
     images: Images,
     /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that maps it.
     libraries: HashMap<(String, u64), Option<Known>>,
+    /// Processes seen once below a program, which may be gone before it is worth watching them.
+    passing: BTreeSet<i32>,
 }
 
 impl Scout {
-    /// The job that process `pid` belongs to, or is the launcher of.
+    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them.
     pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let start = Process::open(pid)?;
         let table = ProcessTable::read();
-        let Some(launcher) = launcher::find(&table, pid) else {
-            let environment = start.environment().unwrap_or_default();
-            let member = self.look_into(start, Rank::from_environment(&environment))?;
-            return Ok(Job {
-                launcher: None,
-                members: vec![member],
-                unreachable: Vec::new(),
-            });
+        let launchers = launcher::find(&table, pid);
+        if launchers.is_empty() {
+            return Ok(self.family_of(start, &table)?);
+        }
+        let mut all = Job::default();
+        for launcher in launchers {
+            all.join(self.launched_by(Process::open(launcher)?, &table)?);
+        }
+        Ok(all)
+    }
+
+    /// A program that nothing launched, with everything that it has started.
+    fn family_of(&mut self, start: Process, table: &ProcessTable) -> Result<Job, SpaceError> {
+        let environment = start.environment().unwrap_or_default();
+        let (pid, user) = (start.pid.number, start.uid);
+        let member = self.look_into(start.clone(), Rank::from_environment(&environment))?;
+        let mut job = Job {
+            roots: vec![Root {
+                process: start,
+                is_launcher: false,
+            }],
+            members: vec![member],
+            unreachable: Vec::new(),
         };
-        let launcher = Process::open(launcher)?;
-        let job = self.job_under(launcher, &table);
+        let ours: BTreeSet<i32> = table
+            .lineage(std::process::id() as i32)
+            .map(|(pid, _)| pid)
+            .collect();
+        for child in table
+            .descendants(pid)
+            .into_iter()
+            .filter(|child| !ours.contains(child))
+        {
+            match self.relative(child, user) {
+                Some(Ok(member)) => job.members.push(member),
+                Some(Err(error)) => job.unreachable.push((child, error.to_string())),
+                None => {}
+            }
+        }
+        Ok(job)
+    }
+
+    /// A process that a program has started; none of another user's, none that launches others, none that is gone.
+    fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
+        let process = Process::open(pid).ok()?;
+        if process.uid != user || launcher::is_launcher(&process.name) {
+            return None;
+        }
+        let rank = process
+            .environment()
+            .ok()
+            .and_then(|lines| Rank::from_environment(&lines));
+        Some(self.look_into(process, rank))
+    }
+
+    fn launched_by(&mut self, launcher: Process, table: &ProcessTable) -> Result<Job, DiscoverError> {
+        let (number, name) = (launcher.pid.number, launcher.name.clone());
+        let job = self.job_under(launcher, table);
         match job.unreachable.first() {
             // Everything was refused: the reason of the first one is the answer.
             Some((pid, _)) if job.members.is_empty() => {
@@ -210,16 +304,7 @@ impl Scout {
                 AddressSpace::read(&process, &self.images)?;
                 Ok(job)
             }
-            None if job.members.is_empty() => {
-                let launcher = job
-                    .launcher
-                    .as_ref()
-                    .map_or((pid, String::new()), |l| (l.pid.number, l.name.clone()));
-                Err(DiscoverError::NoRanks {
-                    pid: launcher.0,
-                    name: launcher.1,
-                })
-            }
+            None if job.members.is_empty() => Err(DiscoverError::NoRanks { pid: number, name }),
             _ => Ok(job),
         }
     }
@@ -262,34 +347,39 @@ impl Scout {
             by_rank.retain(|_, member| member.mpi.is_some());
         }
         Job {
-            launcher: Some(launcher),
+            roots: vec![Root {
+                process: launcher,
+                is_launcher: true,
+            }],
             members: by_rank.into_values().collect(),
             unreachable,
         }
     }
 
-    /// Ranks below a launcher that are not known yet and have mapped their MPI.
-    pub fn newcomers(&mut self, launcher: &Process, known: &BTreeSet<i32>) -> Vec<Member> {
-        let unknown = descendants_now(launcher.pid.number)
+    /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and what a program
+    /// without a launcher has started and is still there at the second look. What lives shorter is not worth a probe.
+    pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
+        let unknown = descendants_now(root.process.pid.number)
             .into_iter()
             .filter(|pid| !known.contains(pid));
         let mut found = Vec::new();
         for pid in unknown {
-            let Ok(process) = Process::open(pid) else { continue };
-            let Some(rank) = process
-                .environment()
-                .ok()
-                .and_then(|lines| Rank::from_environment(&lines))
-            else {
-                continue;
-            };
-            found.extend(
-                self.look_into(process, Some(rank))
-                    .ok()
-                    .filter(|member| member.mpi.is_some()),
-            );
+            if root.is_launcher {
+                found.extend(self.late_rank(pid));
+            } else if pid.unsigned_abs() != std::process::id() && !self.passing.insert(pid) {
+                let member = self.relative(pid, root.process.uid);
+                found.extend(member.and_then(Result::ok));
+            }
         }
+        self.passing.retain(|pid| Process::open(*pid).is_ok());
         found
+    }
+
+    fn late_rank(&mut self, pid: i32) -> Option<Member> {
+        let process = Process::open(pid).ok()?;
+        let rank = Rank::from_environment(&process.environment().ok()?)?;
+        let member = self.look_into(process, Some(rank)).ok()?;
+        member.mpi.is_some().then_some(member)
     }
 
     fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {

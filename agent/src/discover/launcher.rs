@@ -42,10 +42,14 @@ pub fn above(table: &ProcessTable, pid: i32) -> Option<i32> {
 }
 
 /// The launcher that a process belongs to: itself, the nearest one above it (and further up while launchers start
-/// launchers, as mpiexec does its proxies), or the only one below it, when the process is a script around the job.
-pub(super) fn find(table: &ProcessTable, pid: i32) -> Option<i32> {
+/// launchers, as mpiexec does its proxies), or those below it, when the process is a script around jobs; none below the
+/// first process of all, which is around everything.
+pub(super) fn find(table: &ProcessTable, pid: i32) -> Vec<i32> {
     if let Some(launcher) = above(table, pid) {
-        return Some(launcher);
+        return vec![launcher];
+    }
+    if pid == 1 {
+        return Vec::new();
     }
     let launches = |pid: &i32| table.get(*pid).is_some_and(|entry| is_launcher(&entry.name));
     let outermost = |pid: &i32| {
@@ -55,11 +59,7 @@ pub(super) fn find(table: &ProcessTable, pid: i32) -> Option<i32> {
                 .and_then(|entry| table.get(entry.parent))
                 .is_none_or(|up| !is_launcher(&up.name))
     };
-    let below: Vec<i32> = table.descendants(pid).into_iter().filter(outermost).collect();
-    match below[..] {
-        [only] => Some(only),
-        _ => None,
-    }
+    table.descendants(pid).into_iter().filter(outermost).collect()
 }
 
 #[cfg(test)]
@@ -69,11 +69,13 @@ mod tests {
     fn table() -> ProcessTable {
         ProcessTable::of(&[
             (1, 0, "init"),
-            (50, 1, "bash"),
+            (49, 1, "bash"),
+            (50, 49, "bash"),
             (100, 50, "mpiexec.hydra"),
             (101, 100, "hydra_pmi_proxy"),
             (102, 101, "app"),
             (103, 101, "app"),
+            (110, 49, "mpirun"),
             (200, 1, "slurmstepd"),
             (201, 200, "bash"),
             (202, 201, "mpirun"),
@@ -92,11 +94,12 @@ mod tests {
             (203, 202),
             (202, 202),
         ] {
-            assert_eq!(find(&table(), pid), Some(launcher), "from {pid}");
+            assert_eq!(find(&table(), pid), [launcher], "from {pid}");
         }
         // The step daemon started a script, and the script started the job.
-        assert_eq!(find(&table(), 201), Some(200));
-        assert_eq!(find(&table(), 300), None);
-        assert_eq!(find(&table(), 1), None, "two jobs below");
+        assert_eq!(find(&table(), 201), [200]);
+        assert_eq!(find(&table(), 300), [0; 0]);
+        assert_eq!(find(&table(), 1), [0; 0], "not everything");
+        assert_eq!(find(&table(), 49), [110, 100], "a script around two jobs");
     }
 }

@@ -29,11 +29,11 @@ pub enum TargetError {
     },
 }
 
-/// The process that a target means. A name must mean exactly one program: processes of that name that one process started
+/// The processes that a target means. A name must mean exactly one program: processes of that name that one process started
 /// are one program.
-pub fn resolve(target: &str, table: &ProcessTable) -> Result<i32, TargetError> {
+pub fn resolve(target: &str, table: &ProcessTable) -> Result<Vec<i32>, TargetError> {
     if let Ok(pid) = target.parse() {
-        return Ok(pid);
+        return Ok(vec![pid]);
     }
     if let Some((kind, _)) = target.split_once(':') {
         return Err(TargetError::Kind { kind: kind.into() });
@@ -59,7 +59,10 @@ pub fn resolve(target: &str, table: &ProcessTable) -> Result<i32, TargetError> {
         .collect();
     match first_of_each[..] {
         [] => Err(TargetError::NoSuchProgram { name: target.into() }),
-        [only] => Ok(only),
+        [only] => {
+            let siblings = named.into_iter().filter(|pid| parent(pid) == parent(&only));
+            Ok(siblings.collect())
+        }
         _ => Err(TargetError::Ambiguous {
             name: target.into(),
             count: first_of_each.len(),
@@ -87,9 +90,9 @@ mod tests {
             (30, 1, "twice"),
             (31, 2, "twice"),
         ]);
-        assert_eq!(resolve("4711", &table), Ok(4711));
-        assert_eq!(resolve("lmp", &table), Ok(11));
-        assert_eq!(resolve("app", &table), Ok(20));
+        assert_eq!(resolve("4711", &table), Ok(vec![4711]));
+        assert_eq!(resolve("lmp", &table), Ok(vec![11, 12]));
+        assert_eq!(resolve("app", &table), Ok(vec![20]));
         insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; say which process is meant");
         insta::assert_snapshot!(resolve("none", &table).unwrap_err(), @"no program named none runs here");
         insta::assert_snapshot!(resolve("slurm:4711", &table).unwrap_err(), @"targets of the form slurm:… are not in this version; name a process of the program");

@@ -11,19 +11,26 @@ use procfs::process::Process;
 use rustix::{process::Pid, thread::sched_getaffinity};
 
 /// CPUs that may be used.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct CpuShare {
     /// CPUs named by at least one affinity mask.
-    pub allowed: usize,
+    pub allowed: BTreeSet<usize>,
     /// CPUs worth of time that the tightest quota grants; `None` without a quota.
     pub quota: Option<f64>,
+    /// Time that the groups with these quotas were kept from running, in nanoseconds; `None` without a quota.
+    pub throttled_ns: Option<u64>,
 }
 
 impl CpuShare {
     /// CPUs that can be kept busy.
     pub fn cpus(&self) -> f64 {
-        let allowed = self.allowed as f64;
-        self.quota.map_or(allowed, |quota| quota.min(allowed))
+        self.cpus_beside(0.0)
+    }
+
+    /// CPUs that can be kept busy while others do so with some of those that are allowed.
+    pub fn cpus_beside(&self, others: f64) -> f64 {
+        let left = (self.allowed.len() as f64 - others).max(0.0);
+        self.quota.map_or(left, |quota| quota.min(left))
     }
 }
 
@@ -46,10 +53,12 @@ pub fn available(pids: &[i32]) -> Option<CpuShare> {
     }
     quotas.sort_by(|left, right| left.0.cmp(&right.0));
     quotas.dedup_by(|left, right| left.0 == right.0);
-    let quota = (!unlimited && !quotas.is_empty()).then(|| quotas.iter().map(|(_, cpus)| cpus).sum());
-    (!allowed.is_empty()).then_some(CpuShare {
-        allowed: allowed.len(),
-        quota,
+    let has_quota = !unlimited && !quotas.is_empty();
+    let throttled = quotas.iter().filter_map(|(group, _)| throttled_at(group));
+    (!allowed.is_empty()).then(|| CpuShare {
+        allowed,
+        quota: has_quota.then(|| quotas.iter().map(|(_, cpus)| cpus).sum()),
+        throttled_ns: has_quota.then(|| throttled.sum()),
     })
 }
 
@@ -101,6 +110,19 @@ fn quota_at(group: &Path) -> Option<(PathBuf, f64)> {
     Some((group.to_owned(), cpus))
 }
 
+fn throttled_at(group: &Path) -> Option<u64> {
+    throttled(&fs::read_to_string(group.join("cpu.stat")).ok()?)
+}
+
+/// Nanoseconds in version 1, microseconds in version 2.
+fn throttled(stat: &str) -> Option<u64> {
+    let value = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name));
+        line?.trim().parse::<u64>().ok()
+    };
+    value("throttled_time ").or_else(|| value("throttled_usec ").map(|us| us.saturating_mul(1000)))
+}
+
 fn quota_v2(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     ratio(quota.parse().ok()?, period.parse().ok()?)
@@ -124,6 +146,29 @@ mod tests {
         assert_eq!(quota_v2("150000 100000\n"), Some(1.5));
         assert_eq!(quota_v1("-1\n", "100000\n"), None);
         assert_eq!(quota_v1("50000\n", "100000\n"), Some(0.5));
+    }
+
+    #[test]
+    fn throttled_time_of_both_versions_is_nanoseconds() {
+        assert_eq!(
+            throttled("nr_periods 9\nnr_throttled 2\nthrottled_time 1500\n"),
+            Some(1500)
+        );
+        assert_eq!(throttled("usage_usec 4\nthrottled_usec 7\n"), Some(7000));
+        assert_eq!(throttled("usage_usec 4\n"), None);
+    }
+
+    #[test]
+    fn others_take_from_what_is_allowed_and_not_from_a_quota() {
+        let share = |quota| CpuShare {
+            allowed: (0..8).collect(),
+            quota,
+            throttled_ns: None,
+        };
+        assert_eq!(share(None).cpus_beside(3.0), 5.0);
+        assert_eq!(share(Some(2.0)).cpus_beside(3.0), 2.0);
+        assert_eq!(share(Some(2.0)).cpus_beside(7.5), 0.5);
+        assert_eq!(share(None).cpus_beside(9.0), 0.0);
     }
 
     #[test]

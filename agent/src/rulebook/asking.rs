@@ -111,6 +111,7 @@ fn sought(target: &Target) -> Sought {
         Target::Pattern(pattern) => Sought::Pattern(pattern.clone()),
         Target::Set(Set::Mpi(pattern)) => Sought::Mpi(pattern.clone()),
         Target::Set(Set::OpenmpRegion) => Sought::OpenmpRegion,
+        Target::Set(Set::BlasCall) => Sought::BlasCall,
         Target::Mark(name) => Sought::Mark(name.clone()),
     }
 }

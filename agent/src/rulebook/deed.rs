@@ -94,8 +94,8 @@ pub struct Write {
     pub everywhere: bool,
     /// The value, as text.
     pub value: String,
-    /// The rule writes a boolean: its type where the program has no debug information. A number has many.
-    pub is_boolean: bool,
+    /// Its type as the rule has it, where the program has no debug information: of a number only if the rule states it.
+    pub type_name: Option<String>,
 }
 
 /// Where a process says which iteration it begins. Without a size the program's debug information says it.

@@ -190,13 +190,18 @@ fn deed(action: &Action) -> Result<Deed, String> {
     Ok(match action.clone() {
         Action::Set {
             variable,
+            layout,
             everywhere,
             value,
         } => Deed::Write(Write {
             variable: variable.to_string(),
             everywhere,
             value: value.to_string(),
-            is_boolean: matches!(value, Scalar::Boolean(_)),
+            type_name: match (layout, value) {
+                (Some(layout), _) => Some(layout.name()),
+                (None, Scalar::Boolean(_)) => Some("bool".to_owned()),
+                (None, _) => None,
+            },
         }),
         Action::Call { function, arguments } => Deed::Call {
             function,
@@ -315,6 +320,7 @@ mod tests {
     fn a_part_of_a_variable_and_every_copy_of_one_are_written() {
         let set = Action::Set {
             variable: chunk(),
+            layout: None,
             everywhere: true,
             value: Scalar::Number(2.0),
         };
@@ -322,7 +328,7 @@ mod tests {
             variable: "cfg.chunk".to_owned(),
             everywhere: true,
             value: "2".to_owned(),
-            is_boolean: false,
+            type_name: None,
         };
         assert_eq!(deed(&set), Ok(Deed::Write(expected)));
     }

@@ -33,7 +33,7 @@ use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFact
 use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
 use crate::{
     discover::Member,
-    evidence::CpuShare,
+    evidence::{Busy, CpuShare},
     exit::Failure,
     session::{
         ledger::{ENDED, KEPT, UNDONE},
@@ -164,6 +164,11 @@ impl RuleBook {
             recorder: None,
             closed: Vec::new(),
         })
+    }
+
+    /// No rule is loaded.
+    pub fn is_empty(&self) -> bool {
+        self.engine.rules().next().is_none()
     }
 
     /// From now on everything is recorded.
@@ -337,15 +342,37 @@ impl RuleBook {
         self.hear_totals(slot, time, probes, &counted);
     }
 
-    /// How many CPUs the job may use.
-    pub fn observe_cpus(&mut self, share: CpuShare, now_ns: u64) {
-        let (measure, time) = (Measure::JobCpus, Time(now_ns));
-        self.tell(Observation::Gauge {
-            process: None,
-            measure,
-            time,
-            value: share.cpus(),
-        });
+    /// How many CPUs the job may use, and how many of them others keep busy.
+    pub fn observe_cpus(&mut self, share: &CpuShare, busy: Option<Busy>, now_ns: u64) {
+        let time = Time(now_ns);
+        let gauges = [
+            (Measure::JobCpus, Some(share.cpus())),
+            (Measure::CpusBusyByOthers, busy.map(|busy| busy.by_others)),
+            (
+                Measure::CpusFree,
+                busy.map(|busy| share.cpus_beside(busy.by_others)),
+            ),
+            (Measure::CpusIdle, busy.map(|busy| busy.idle)),
+        ];
+        for (measure, value) in gauges {
+            let Some(value) = value else { continue };
+            let process = None;
+            self.tell(Observation::Gauge {
+                process,
+                measure,
+                time,
+                value,
+            });
+        }
+        if let Some(total) = share.throttled_ns {
+            let (process, measure) = (None, Measure::CpuThrottled);
+            self.tell(Observation::Counter {
+                process,
+                measure,
+                time,
+                total,
+            });
+        }
     }
 
     /// Whether a window begins and ends at hits: it is evaluated when they come, not at the next tick.

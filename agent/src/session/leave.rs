@@ -135,7 +135,11 @@ fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> 
         words.push(format!(
             "{} left in place until {program} ends. Take it back: {}",
             plural(kept, "change"),
-            crate::commands::as_we_are(&format!("undo {target}")),
+            target
+                .split(' ')
+                .map(|target| crate::commands::as_we_are(&format!("undo {target}")))
+                .collect::<Vec<_>>()
+                .join("; "),
         ));
     }
     if back > 0 {

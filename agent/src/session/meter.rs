@@ -6,7 +6,7 @@ use abi::{Thread, Totals};
 
 use super::probes::{Probe, Probes};
 use crate::{
-    evidence::{Counters, CpuShare, Sampler, available},
+    evidence::{Counters, Sampler, available},
     kernel::KernelError,
     snapshot::{FunctionTotals, ProcessView, Rates},
 };
@@ -46,7 +46,8 @@ pub struct Metered {
     /// It has ended.
     pub ended: bool,
     sampler: Option<Sampler>,
-    cpus: Option<(u64, CpuShare)>,
+    /// When they were looked up, and how many.
+    cpus: Option<(u64, f64)>,
     first: Option<Reading>,
     readings: VecDeque<Reading>,
     /// Time inside MPI of threads whose records were taken out.
@@ -114,9 +115,9 @@ impl Metered {
             .cpus
             .is_none_or(|(at, _)| now_ns.saturating_sub(at) >= CPUS_PERIOD.as_nanos() as u64)
         {
-            self.cpus = available(&[self.pid]).map(|share| (now_ns, share));
+            self.cpus = available(&[self.pid]).map(|share| (now_ns, share.cpus()));
         }
-        reading.cpus = self.cpus.map(|(_, share)| share.cpus());
+        reading.cpus = self.cpus.map(|(_, cpus)| cpus);
         // What was last seen of a process stays its total.
         reading.counters = reading
             .counters

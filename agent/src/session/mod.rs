@@ -93,8 +93,6 @@ pub struct Options {
     pub cannot_probe: Option<String>,
     /// To be said at the start.
     pub notes: Vec<String>,
-    /// Rules were asked for by name: they may do with what /proc tells.
-    pub asks_for_rules: bool,
 }
 
 /// Everything that can wake the loop.
@@ -152,6 +150,7 @@ pub struct Session {
     seen_until_ns: u64,
     /// Losses on the kernel side that the rules know of.
     lost: u64,
+    others: evidence::Others,
 }
 
 impl Session {
@@ -167,19 +166,20 @@ impl Session {
         let plain = wanted.len()..wanted.len() + options.probe.len();
         wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
         let asked = job.members.iter().map(|member| asked_in(&rules, &plain, member));
-        let asked = asked.collect();
-        let is_off = wanted.iter().any(|wanted| !wanted.is_on);
-        let is_without = wanted.is_empty() && job.members.iter().all(|member| member.mpi.is_none());
+        let asked: Vec<Vec<bool>> = asked.collect();
+        let is_asked = asked.iter().flatten().any(|asked| *asked);
+        let is_without = !is_asked && job.members.iter().all(|member| member.mpi.is_none());
         let mut probes = match &options.cannot_probe {
             Some(why) => Probes::none(&job, vec![why.clone()]),
             // There may be rules to come that want some.
-            None if is_without && options.asks_for_rules => {
+            None if is_without => {
                 let armed = Probes::arm(&job, wanted, asked, options.force_tracefs);
                 armed.unwrap_or_else(|_| Probes::none(&job, Vec::new()))
             }
             None => Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
         };
-        if probes.site_count() == 0 && probes.kernel().is_some() && !is_without && !is_off {
+        let must_probe = !options.probe.is_empty() || rules.is_empty();
+        if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
             let missing = probes.missing().join("\n");
             return Err(Failure::not_there(format!(
                 "there is nothing to probe\n{missing}"
@@ -216,6 +216,7 @@ impl Session {
             read_ns: now,
             seen_until_ns: now,
             lost: 0,
+            others: evidence::Others::default(),
             armed_ns: now,
             painted_ns: now,
             scanned_ns: now,
@@ -395,7 +396,12 @@ impl Session {
         let running = || self.processes.iter().filter(|process| !process.ended);
         let pids: Vec<i32> = running().map(|process| process.pid).collect();
         if let Some(share) = evidence::available(&pids) {
-            self.rules.observe_cpus(share, now);
+            let own = running().filter_map(|process| Some(process.last()?.counters?.cpu_ns));
+            let own = own.sum();
+            let roots = self.job.roots.iter().map(|root| root.process.pid.number);
+            let reach = evidence::usable(&pids.iter().copied().chain(roots).collect::<Vec<_>>());
+            let busy = self.others.look((&share.allowed, &reach), own, now);
+            self.rules.observe_cpus(&share, busy, now);
         }
         for process in running() {
             if let Some(reading) = process.last() {
@@ -413,6 +419,7 @@ impl Session {
             return Ok(());
         };
         process.ended = true;
+        self.others.forget();
         self.probes.forget(process.pid).map_err(kernel_failure)?;
         self.rules.leave(slot, monotonic_ns());
         Ok(())
@@ -493,7 +500,7 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
             .map(|member| member.process.user())
             .unwrap_or_default(),
         host: String::new(),
-        launcher: job.launcher.as_ref().map(|launcher| launcher.pid.number),
+        launcher: job.launcher().map(|launcher| launcher.pid.number),
         size: job.size(),
         mpi: mpi.map(|mpi| {
             (

@@ -1,4 +1,4 @@
-//! Ranks that start after the session did join it.
+//! Ranks and workers that start after the session did join it.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,6 @@ use crate::{clock::monotonic_ns, exit::Failure};
 impl Session {
     pub(super) fn look_for_newcomers(&mut self, ends: &Ends) -> Result<(), Failure> {
         let now = monotonic_ns();
-        let Some(launcher) = self.job.launcher.clone() else {
-            return Ok(());
-        };
         if now.saturating_sub(self.scanned_ns) < SCAN_PERIOD.as_nanos() as u64 {
             return Ok(());
         }
@@ -22,7 +19,10 @@ impl Session {
             .map(|process| process.pid)
             .collect();
         let user = self.job.members.first().map(|member| member.process.uid);
-        let newcomers = self.scout.newcomers(&launcher, &known);
+        let roots = self.job.roots.iter();
+        let newcomers: Vec<_> = roots
+            .flat_map(|root| self.scout.newcomers(root, &known))
+            .collect();
         for member in newcomers
             .into_iter()
             .filter(|member| user.is_none_or(|user| user == member.process.uid))
@@ -34,6 +34,7 @@ impl Session {
             let rank = member.rank.map(|rank| rank.number);
             self.processes
                 .push(Metered::new(member.process.pid.number, rank, slot));
+            self.others.forget();
             self.rules.join(slot, &member, now);
             self.probes
                 .watch(slot, member.process.pid.number)

@@ -7,7 +7,6 @@ use tuner::{
     actuator::{ActCommand, SetCommand},
     expression::Expression,
     process::Pid,
-    value::ValueType,
 };
 
 use super::{Session, hands::Task, meant};
@@ -104,7 +103,7 @@ impl Session {
             variable: write.variable.clone(),
             module: module.clone(),
             value: write.value.clone(),
-            value_type: write.is_boolean.then_some(ValueType::Bool),
+            value_type: write.type_name.as_deref().and_then(|name| name.parse().ok()),
             expect_old: None,
             why: decision.because.clone(),
             rule: Some(decision.rule.clone()),
@@ -124,9 +123,9 @@ impl Session {
         let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
         living.sort_by_key(|process| (process.rank, process.slot));
         let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
-        let launcher = self.job.launcher.iter().map(|launcher| launcher.pid.number);
+        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
         // Ranks may be bound already, to less than the job was given.
-        let all: Vec<i32> = pids.iter().copied().chain(launcher).collect();
+        let all: Vec<i32> = pids.iter().copied().chain(roots).collect();
         let cpus: BTreeSet<usize> = evidence::usable(&all);
         let dealt = how.dealt(&pids, &cpus)?;
         let place = living.iter().position(|process| process.slot == slot);

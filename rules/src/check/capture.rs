@@ -71,7 +71,7 @@ impl Checker<'_> {
     fn known_of(&mut self, probe: &mut Probe) {
         let known: &[(&str, Known, Type)] = match &probe.target {
             Target::Function(_) | Target::Mark(_) => &[],
-            Target::Pattern(_) => &[("function", Known::Function, Type::TEXT)],
+            Target::Pattern(_) | Target::Set(Set::BlasCall) => &[("function", Known::Function, Type::TEXT)],
             Target::Set(Set::Mpi(_)) => &[
                 ("function", Known::Function, Type::TEXT),
                 ("bytes", Known::Bytes, Type::number(Dimension::BYTES)),

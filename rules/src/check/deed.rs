@@ -9,7 +9,7 @@ use crate::file::{ActionEntry, Keyword, Site, TuneEntry};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
-use crate::read::{Base, Source};
+use crate::read::{Base, Layout, Source};
 use crate::term::{Kind, Term, Type, Typed};
 use crate::unit::Dimension;
 
@@ -195,7 +195,7 @@ impl Checker<'_> {
     }
 
     fn set(&mut self, entry: &TuneEntry, target: &Text, home: usize) -> Option<(Deed, Option<Type>)> {
-        let variable = self.variable(target);
+        let (variable, layout) = self.variable_and_layout(target).unzip();
         let everywhere = match &entry.inside {
             None => Some(false),
             Some(all) if all.raw == "all" => Some(true),
@@ -208,10 +208,27 @@ impl Checker<'_> {
         let of = Type::single(value.of.kind);
         let deed = Deed::Set {
             variable: variable?,
+            layout: layout?,
             everywhere: everywhere?,
             value,
         };
         Some((deed, Some(of)))
+    }
+
+    /// A variable, and its type where the rule states it: `limit as i32`.
+    fn variable_and_layout(&mut self, set: &Text) -> Option<(Source, Option<Layout>)> {
+        let Some((name, stated)) = set.raw.rsplit_once(" as ") else {
+            return Some((self.variable(set)?, None));
+        };
+        let layout = Layout::named(stated.trim()).filter(|layout| !matches!(layout, Layout::Str(_)));
+        let Some(layout) = layout else {
+            let known: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
+            let message = format!("`{}` is no type of a variable that can be written", stated.trim());
+            let wrong = Diagnostic::error("E0145", message).at(set.span, "");
+            return self.report(wrong.help(format!("there are {}", known.join(", "))));
+        };
+        let name = set.beginning(name.trim_end());
+        Some((self.variable(&name)?, Some(layout)))
     }
 
     /// A global variable or a part of one. What has no form of a path is taken for the name of a symbol.

@@ -144,13 +144,17 @@ impl Running {
             return Vec::new();
         };
         let Deed::Set {
-            variable, everywhere, ..
+            variable,
+            layout,
+            everywhere,
+            ..
         } = &wanted.deed
         else {
             return Vec::new();
         };
         let action = Action::Set {
             variable: variable.clone(),
+            layout: *layout,
             everywhere: *everywhere,
             value: value.clone(),
         };

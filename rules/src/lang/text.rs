@@ -36,6 +36,15 @@ impl Text {
         }
     }
 
+    /// Its first part, `raw`, with every byte where it was.
+    pub(crate) fn beginning(&self, raw: &str) -> Text {
+        Text {
+            raw: raw.to_string(),
+            span: self.span,
+            places: self.places.iter().take(raw.len()).copied().collect(),
+        }
+    }
+
     /// The place in the file of the bytes `start..end` of the text.
     pub(crate) fn place(&self, start: usize, end: usize) -> Span {
         if self.places.is_empty() {

@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 25] = {
+const NEEDS: [Need; 29] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -147,6 +147,26 @@ const NEEDS: [Need; 25] = {
             "lammps-examples",
             "its melt example, the job of the demo",
             &[Test, Demo],
+        ),
+        package(
+            "gromacs",
+            "a real, unmodified MPI program: molecular dynamics of water",
+            &[Test],
+        ),
+        package(
+            "gromacs-data",
+            "its force fields, of which the box of water is made",
+            &[Test],
+        ),
+        package(
+            "python3-numpy",
+            "real, unmodified Python programs whose BLAS threads are tuned",
+            &[Test],
+        ),
+        package(
+            "libopenblas0-pthread",
+            "the BLAS of NumPy, with threads of its own",
+            &[Test],
         ),
         package(
             "rustc-web",

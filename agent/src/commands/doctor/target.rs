@@ -21,7 +21,8 @@ use crate::{
 const SOME_VARIABLE: &str = "optopt";
 
 pub(super) fn checks(target: &str) -> Result<Vec<Check>, Failure> {
-    let pid = resolve(target, &ProcessTable::read()).map_err(Failure::not_there)?;
+    let pids = resolve(target, &ProcessTable::read()).map_err(Failure::not_there)?;
+    let pid = pids.first().copied().unwrap_or_default();
     let job = match Scout::default().job_of(pid) {
         Ok(job) => job,
         Err(error) => {

@@ -49,9 +49,10 @@ fn process(member: &Member, rule: &CheckedRule, sought: &Sought) -> SeenProcess 
     for name in &sought.variables {
         seen.variables.insert(name.clone(), variable(member, name, None));
     }
-    for (name, is_boolean) in &sought.written {
+    for (name, of) in &sought.written {
+        let of = of.as_deref().and_then(|of| of.parse().ok());
         seen.variables
-            .insert(name.clone(), variable(member, name, Some(*is_boolean)));
+            .insert(name.clone(), variable(member, name, Some(of)));
     }
     seen
 }
@@ -93,8 +94,12 @@ fn mark(member: &Member, name: &str) -> Option<SeenMark> {
     seen
 }
 
-/// `written` says whether a boolean is to be written, if anything is.
-fn variable(member: &Member, name: &str, written: Option<bool>) -> Result<SeenVariable, NoVariable> {
+/// `written` is the type as the rule has it, if anything is written.
+fn variable(
+    member: &Member,
+    name: &str,
+    written: Option<Option<ValueType>>,
+) -> Result<SeenVariable, NoVariable> {
     let found = member.space.variable(&VariableName::from(name));
     let location = found.map_err(|error| match error {
         VariableError::NotFound { .. } => NoVariable::Missing,
@@ -103,9 +108,9 @@ fn variable(member: &Member, name: &str, written: Option<bool>) -> Result<SeenVa
         }
         other => NoVariable::Other(other.to_string()),
     })?;
-    let refusal = written.and_then(|is_boolean| {
+    let refusal = written.and_then(|stated| {
         // As the actuator does before it writes.
-        let slot = Slot::validate(&location, is_boolean.then_some(ValueType::Bool));
+        let slot = Slot::validate(&location, stated);
         slot.err().map(refusal)
     });
     let of = location.value_type().map(|of| of.name().to_owned());

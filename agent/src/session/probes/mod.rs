@@ -299,7 +299,10 @@ impl Probes {
             .collect();
         let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
         for (want, _) in self.wanted.iter().zip(asked).filter(|(_, asked)| *asked) {
-            if !matches!(want.sought, Sought::Pattern(_) | Sought::OpenmpRegion) {
+            if !matches!(
+                want.sought,
+                Sought::Pattern(_) | Sought::OpenmpRegion | Sought::BlasCall
+            ) {
                 continue;
             }
             let mut count = 0;

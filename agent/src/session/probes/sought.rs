@@ -30,6 +30,8 @@ pub enum Sought {
     Mpi(String),
     /// What starts a team of threads in an OpenMP library.
     OpenmpRegion,
+    /// What works with several threads in a BLAS or LAPACK library.
+    BlasCall,
     /// The mark of this provider and name.
     Mark(String),
 }
@@ -42,6 +44,7 @@ impl Sought {
             Sought::Pattern(pattern) => fits(pattern, name),
             Sought::Mpi(pattern) => is_mpi && fits(pattern, name),
             Sought::OpenmpRegion => starts_team(name),
+            Sought::BlasCall => works_with_threads(name),
             Sought::Mark(mark) => mark_of(name) == mark,
         }
     }
@@ -54,6 +57,7 @@ impl fmt::Display for Sought {
             Sought::Function(name) | Sought::Pattern(name) => f.write_str(name),
             Sought::Mpi(pattern) => write!(f, "mpi.{pattern}"),
             Sought::OpenmpRegion => f.write_str("openmp.region"),
+            Sought::BlasCall => f.write_str("blas.call"),
             Sought::Mark(name) => f.write_str(name),
         }
     }
@@ -71,6 +75,30 @@ pub(super) fn mark_of(name: &str) -> &str {
 pub(super) fn starts_team(name: &str) -> bool {
     (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
         || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
+}
+
+/// Products and solvers of matrices and vectors (BLAS 2 and 3), and the factorizations that a BLAS brings along. Those of BLAS 1
+/// are left out: short calls by the million would pay for the probe.
+const BLAS_STEMS: &[&str] = &[
+    "gemm", "gemm3m", "gemmt", "symm", "hemm", "syrk", "herk", "syr2k", "her2k", "trmm", "trsm", "gemv",
+    "symv", "hemv", "trmv", "trsv", "ger", "geru", "gerc", "gesv", "getrf", "getrs", "potrf", "potri",
+    "lauum", "trtri",
+];
+
+/// A function of C (`cblas_dgemm`) or Fortran (`dgemm_`); the wheels of Python put a word before it and the width of integers
+/// behind it (`scipy_cblas_dgemm64_`).
+pub(super) fn works_with_threads(name: &str) -> bool {
+    let name = name.strip_prefix("scipy_").unwrap_or(name);
+    let (name, is_c) = match name.strip_prefix("cblas_") {
+        Some(rest) => (rest, true),
+        None => (name, false),
+    };
+    let plain = name.trim_end_matches('_');
+    let plain = plain.strip_suffix("64").unwrap_or(plain).trim_end_matches('_');
+    // What Fortran calls ends in an underscore; without one it is the library's own.
+    let is_called = is_c || name.ends_with('_');
+    let stem = plain.strip_prefix(['s', 'd', 'c', 'z']);
+    is_called && stem.is_some_and(|stem| BLAS_STEMS.contains(&stem))
 }
 
 /// The argument that says how many threads the team is to have; 0 there leaves it to the library.
@@ -203,6 +231,31 @@ mod tests {
             "omp_get_num_threads",
         ] {
             assert!(!Sought::OpenmpRegion.means(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn blas_is_known_by_the_names_of_c_fortran_and_the_wheels_of_python() {
+        for name in [
+            "cblas_dgemm",
+            "dgemm_",
+            "zgemm3m_",
+            "scipy_cblas_dgemm64_",
+            "scipy_dgemm_64_",
+            "scipy_dgesv_",
+            "sgetrf_",
+        ] {
+            assert!(Sought::BlasCall.means(name, false), "{name}");
+        }
+        for name in [
+            "dgemm_kernel_HASWELL",
+            "dgemm_nn",
+            "dgemm",
+            "cblas_ddot",
+            "merge_",
+            "GOMP_parallel",
+        ] {
+            assert!(!Sought::BlasCall.means(name, false), "{name}");
         }
     }
 

@@ -219,7 +219,12 @@ fn the_streams_of_the_law_close_windows_and_decide() {
         assert!(told.windows.len() >= 3, "{told:?}\n{text}");
         let has_value =
             |window: &ClosedWindow| window.metrics.iter().any(|(_, value)| !value.starts_with("none"));
-        assert!(told.windows.iter().any(has_value), "{told:?}\n{text}");
+        // MPICH's rule, for one, is about none of these processes.
+        let has_role = (0..6).any(|rank| !rule.roles_of(&streams::facts(rank)).is_empty());
+        assert!(
+            !has_role || told.windows.iter().any(has_value),
+            "{told:?}\n{text}"
+        );
         let decides = rules().contains(&text);
         let decided = |output: &Output| matches!(output, Output::Decision(_));
         assert!(!decides || told.said.iter().any(decided), "{told:?}\n{text}");

@@ -248,6 +248,7 @@ pub(super) fn facts(rank: u32) -> ProcessFacts {
         libraries: (rank == 0)
             .then(|| "libgomp.so.1".to_string())
             .into_iter()
+            .chain(["libc.so.6".to_string()])
             .collect(),
         mpi: Some("Open MPI".to_string()),
         symbols: ["opal_progress_yield_when_idle".to_string()].into(),

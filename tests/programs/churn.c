@@ -1,0 +1,58 @@
+/* A program that takes large blocks from the C library's allocator, uses them and gives them back, iteration after
+ * iteration, until it is told to end.
+ *
+ *   churn DIRECTORY BLOCKS MEGABYTES
+ *
+ * Prints {"event":"ready",...}, then four times a second {"event":"pace","seconds":...,"count":...,"sum":...},
+ * where the sum is of one iteration and always the same; ends when DIRECTORY/end is there. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4 || atol(argv[2]) < 1 || atol(argv[2]) > 64) {
+        fprintf(stderr, "usage: churn DIRECTORY BLOCKS MEGABYTES\n");
+        return 2;
+    }
+    char end[4096];
+    snprintf(end, sizeof end, "%s/end", argv[1]);
+    long blocks = atol(argv[2]), bytes = atol(argv[3]) << 20;
+    printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    double began = seconds(), told = began;
+    for (long iterations = 1;; iterations++) {
+        char *block[64];
+        long sum = 0;
+        for (long i = 0; i < blocks; i++) {
+            block[i] = malloc(bytes);
+            if (!block[i])
+                return 1;
+            /* One word of each page, as a sparse pass over an array. */
+            for (long at = 0; at < bytes; at += 4096)
+                *(long *)(block[i] + at) = at + i;
+        }
+        for (long i = 0; i < blocks; i++) {
+            for (long at = 0; at < bytes; at += 4096)
+                sum += *(long *)(block[i] + at);
+            free(block[i]);
+        }
+        double now = seconds();
+        if (now - told < 0.25)
+            continue;
+        told = now;
+        printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld}\n", now - began, iterations, sum);
+        fflush(stdout);
+        if (access(end, F_OK) == 0)
+            return 0;
+    }
+}

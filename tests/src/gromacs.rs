@@ -1,0 +1,125 @@
+//! GROMACS, Debian's unmodified `gmx_mpi`, on a box of water that is made from what the package brings along, and what it
+//! says of its pace (`-v`) and, in its log, of its results.
+//!
+//! With load balancing off and sums in a fixed order its energies are the same in every run of as many ranks.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use crate::job::{Job, Mpi, Waiting};
+use crate::lines::Line;
+use crate::problem::While;
+use crate::{Outcome, Problem};
+
+const TOPOLOGY: &str = "#include \"oplsaa.ff/forcefield.itp\"\n#include \"oplsaa.ff/spce.itp\"\n\
+    [ system ]\nwater\n[ molecules ]\n";
+
+/// Until it is ended; energies in its log every 10 steps.
+const SETTINGS: &str = "integrator = md\nnsteps = 10000000\ndt = 0.002\ncutoff-scheme = Verlet\ncoulombtype = PME\n\
+    rcoulomb = 0.9\nrvdw = 0.9\ngen-vel = yes\ngen-seed = 1\nconstraints = h-bonds\nnstlog = 10\nnstenergy = 10\n\
+    nstcalcenergy = 10\n";
+
+/// Starts it under Open MPI, a thread for each rank.
+pub fn start(waiting: Waiting, ranks: usize) -> Outcome<Job> {
+    let mut made = Ok(());
+    let job = Job::mpi(Mpi::OpenMpi, waiting, ranks, Path::new("gmx_mpi"), |folder| {
+        made = prepare(folder);
+        let words = "mdrun -s water.tpr -v -stepout 5 -ntomp 1 -dlb no -reprod -notunepme -pin off";
+        words.split(' ').map(str::to_owned).collect()
+    })?;
+    made.map(|()| job)
+}
+
+fn prepare(folder: &Path) -> Outcome {
+    fs::write(folder.join("water.top"), TOPOLOGY)?;
+    fs::write(folder.join("water.mdp"), SETTINGS)?;
+    let solvate = "solvate -cs spc216.gro -box 2.5 2.5 2.5 -p water.top -o water.gro";
+    let grompp = "grompp -f water.mdp -c water.gro -p water.top -o water.tpr -maxwarn 2";
+    for words in [solvate, grompp] {
+        let output = Command::new("gmx")
+            .args(words.split(' '))
+            .current_dir(folder)
+            .output()
+            .while_("gmx")?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Problem::new(format!("gmx {words} failed:\n{said}")));
+        }
+    }
+    Ok(())
+}
+
+/// The numbers of the steps that it has told of, and when each line came.
+pub fn steps(lines: &[Line]) -> Vec<(u64, Instant)> {
+    // What it says of the balance of its ranks may stand before it.
+    let step = |line: &Line| {
+        let (_, rest) = line.text.split_once("step ")?;
+        let number = rest.split([',', ' ']).next()?.parse().ok()?;
+        rest.contains("will finish").then_some((number, line.at))
+    };
+    lines.iter().filter_map(step).collect()
+}
+
+/// Steps per second over these.
+pub fn pace(steps: &[(u64, Instant)]) -> Outcome<f64> {
+    let ends = steps
+        .first()
+        .zip(steps.last())
+        .filter(|(first, last)| last.0 > first.0);
+    let ((first, from), (last, to)) = ends.ok_or("too few steps for a pace")?;
+    Ok((last - first) as f64 / to.duration_since(*from).as_secs_f64())
+}
+
+/// The energies of each step that is in its log by now, as printed.
+pub fn energies(job: &Job) -> Outcome<BTreeMap<u64, String>> {
+    let file = job.file("md.log");
+    Ok(energies_in(&fs::read_to_string(&file).while_(file.display())?))
+}
+
+fn energies_in(log: &str) -> BTreeMap<u64, String> {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut energies = BTreeMap::new();
+    let mut step = None;
+    for pair in lines.windows(2) {
+        if pair[0].split_whitespace().eq(["Step", "Time"]) {
+            step = pair[1]
+                .split_whitespace()
+                .next()
+                .and_then(|word| word.parse().ok());
+        } else if pair[0].contains("Potential") {
+            energies.extend(step.take().map(|step| (step, pair[1].trim().to_owned())));
+        }
+    }
+    // The last ones may be half written.
+    energies.pop_last();
+    energies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_and_energies_are_what_it_says() {
+        let at = Instant::now();
+        let text = |text: &str| Line {
+            at,
+            text: text.to_owned(),
+        };
+        let lines = [
+            "step 10, will finish Wed",
+            "imb F  4% step 20, will finish Wed",
+            "step 5: note",
+        ]
+        .map(text);
+        assert_eq!(steps(&lines), [(10, at), (20, at)]);
+        let log = "           Step           Time\n             10        0.02000\n\n   Energies (kJ/mol)\n        LJ (SR)   \
+            Potential    Kinetic En.\n    1.0e+03   -2.1e+04    3.1e+03\n\
+            \x20          Step           Time\n             20        0.04000\n      Potential\n   -2.1";
+        let expected = BTreeMap::from([(10, "1.0e+03   -2.1e+04    3.1e+03".to_owned())]);
+        assert_eq!(energies_in(log), expected);
+    }
+}
