@@ -100,6 +100,7 @@ mod target;
 mod term;
 mod unit;
 mod value;
+mod window;
 
 pub use action::{Action, Affinity, Argument, Boundary, Computed, SyncPoint, Together};
 pub use codes::{PAGES, Page, explain};
