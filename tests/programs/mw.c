@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #define NAMED __attribute__((noinline, used))
-/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. */
+/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. Who has waited long, because it is
+ * not in use, looks more seldom: it has time until it is asked for again. */
 #define LOOK_US 200
+#define LOOK_IDLE_US 2000
+#define LOOKS_UNTIL_IDLE 2000
 #define CHUNK 1
 #define ANSWER 2
 
@@ -61,11 +64,11 @@ static int wait_for(int source, int tag)
 {
     int there = 0;
     MPI_Status status;
-    for (;;) {
+    for (int looks = 0;; looks++) {
         MPI_Iprobe(source, tag, MPI_COMM_WORLD, &there, &status);
         if (there)
             return status.MPI_SOURCE;
-        usleep(LOOK_US);
+        usleep(looks < LOOKS_UNTIL_IDLE ? LOOK_US : LOOK_IDLE_US);
     }
 }
 
@@ -155,6 +158,10 @@ static void take_answer(struct round *round)
 static int workers_in_use(int ranks)
 {
     int wanted = mw_workers;
+    if (load->workers_work > 0 && swing(0) != 1.0)
+        wanted = load->workers_work;
+    if (load->workers_latency > 0 && swing(1) != 1.0)
+        wanted = load->workers_latency;
     return wanted < 1 ? 1 : wanted >= ranks ? ranks - 1 : wanted;
 }
 
@@ -254,13 +261,15 @@ struct mw_load mw_arguments(int argc, char **argv)
         else if (strcmp(name, "slow_worker") == 0) given.slow_worker = (int)value;
         else if (strcmp(name, "slow") == 0) given.slow = value;
         else if (strcmp(name, "workers") == 0) mw_workers = (int)value;
+        else if (strcmp(name, "workers_work") == 0) given.workers_work = (int)value;
+        else if (strcmp(name, "workers_latency") == 0) given.workers_latency = (int)value;
         else if (strcmp(name, "factor") == 0) mw_factor = value;
         else if (strcmp(name, "minimum") == 0) mw_minimum = (int)value;
         else right = 0;
     }
     if (!right) {
         fprintf(stderr, "usage: %s DIRECTORY [NAME=VALUE ...]\nnames: iterations phase swing work_us latency_us slow_worker slow workers "
-                        "factor minimum\n", argv[0]);
+                        "workers_work workers_latency factor minimum\n", argv[0]);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     directory = argv[1];

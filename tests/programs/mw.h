@@ -26,6 +26,8 @@ struct mw_load {
     long latency_us;    /* of each chunk that the master sends */
     int slow_worker;    /* a worker that takes `slow` times as long; 0 for none */
     double slow;
+    int workers_work;    /* workers in use in phases in which the work swings, chosen by the program itself; 0: as in the others */
+    int workers_latency; /* the same where the latency swings */
 };
 
 /* Reads DIRECTORY and a load from the arguments; ends the program with how to call it when they are wrong. */
