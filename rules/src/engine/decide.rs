@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::holds::Condition;
 use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, Standing};
-use super::tune::{Outbox, Phase, TuneState, Turn};
+use super::phase::{Phase, Trial};
+use super::tune::{Outbox, TuneState, Turn};
 use crate::deed::Change as Wanted;
 use crate::explain::why_false;
-use crate::rule::Tune;
+use crate::rule::{Guard, Tune};
 use crate::unit::{Dimension, human};
 use crate::value::Cell;
 
@@ -65,7 +66,10 @@ impl TuneState {
         if turn.mode != Mode::Applying {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
-        if let Some(why) = self.must_wait(turn, tune, outbox.busy && tune.occupies_the_trial()) {
+        // The trial that occupies the place may be its own.
+        let on_trial = matches!(self.phase, Phase::Trial(_));
+        let busy = outbox.busy && tune.occupies_the_trial() && !on_trial;
+        if let Some(why) = self.must_wait(turn, tune, busy) {
             return self.stand(Standing::Waiting, why);
         }
         outbox.busy |= tune.occupies_the_trial();
@@ -85,11 +89,19 @@ impl TuneState {
             at: tune.at.clone(),
             together: tune.together.clone(),
         }));
+        let trial = match std::mem::replace(&mut self.phase, Phase::Watching) {
+            Phase::Trial(trial) => trial,
+            _ => Trial {
+                before: self.before.drain(..).collect(),
+                was: tune.guard().and_then(|guard| turn.was(guard)),
+                ..Trial::default()
+            },
+        };
         self.phase = Phase::Pending {
             waited: 0,
             decision,
-            before: self.before.drain(..).collect(),
             changes,
+            trial,
         };
     }
 
@@ -118,8 +130,9 @@ impl TuneState {
             return Some("it has as many changes in force as can be undone together".to_string());
         }
         let known = self.before.len();
-        if let Some(guard) = tune.guard().filter(|guard| known < guard.over as usize) {
-            let (objective, wanted) = (&guard.objective_text, guard.over);
+        let needs = |guard: &&Guard| known < guard.needs_before() && !matches!(self.phase, Phase::Trial(_));
+        if let Some(guard) = tune.guard().filter(needs) {
+            let (objective, wanted) = (&guard.objective_text, guard.needs_before());
             return Some(format!(
                 "the guard needs {objective} before the change: {known} of {wanted} windows"
             ));
@@ -133,7 +146,7 @@ impl TuneState {
         let nobody = BTreeSet::new();
         let members = turn.window.roles.get(wanted.role).unwrap_or(&nobody);
         let values = wanted.deed.values(turn.context());
-        let acts_once = wanted.guard.is_some();
+        let acts_once = wanted.guard.as_ref().is_some_and(|guard| guard.was.is_none());
         let mut changes = Vec::new();
         for &process in members {
             if self.held.held_for(process) < tune.holds_for {

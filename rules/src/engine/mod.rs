@@ -19,6 +19,7 @@ mod nest;
 mod node;
 mod output;
 mod passing;
+mod phase;
 mod placement;
 mod remote;
 mod samples;

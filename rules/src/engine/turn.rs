@@ -4,8 +4,8 @@ use super::output::{Mode, Output, RuleId};
 use crate::calls::Memory;
 use crate::eval::{Context, WindowData};
 use crate::explain::comparisons;
-use crate::rule::{CheckedRule, Tune};
-use crate::value::{Time, Value};
+use crate::rule::{CheckedRule, Guard, Tune};
+use crate::value::{Cell, Time, Value};
 
 /// What one tune is told of a closed window.
 pub(super) struct Turn<'a> {
@@ -41,12 +41,18 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// What the guard's `was` is now; none where it has none.
+    pub(super) fn was(&self, guard: &Guard) -> Option<Cell> {
+        let was = guard.was.as_ref()?;
+        Some(self.context().eval(was).single())
+    }
+
     /// The metrics behind the tune, then the sides of its condition, then who was left out.
     pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
         let mut terms: Vec<_> = tune.when.iter().collect();
         if let Some(change) = &tune.action {
             terms.extend(change.deed.formulas());
-            terms.extend(change.guard.iter().map(|guard| &guard.objective));
+            terms.extend(change.guard.iter().flat_map(Guard::formulas));
         }
         let metric = |index: usize| {
             let metric = self.rule.metrics.get(index)?;
