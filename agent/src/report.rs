@@ -99,6 +99,17 @@ struct Change<'a> {
     hold_ns: u64,
     outcome: &'a str,
     guard: Option<Guard<'a>>,
+    reaction: Option<Reaction>,
+}
+
+#[derive(Serialize)]
+struct Reaction {
+    window_ns: u64,
+    update_ns: u64,
+    evaluate_ns: u64,
+    order_ns: u64,
+    write_ns: u64,
+    lag_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -209,6 +220,14 @@ fn change(view: &ChangeView) -> Change<'_> {
             ratio: guard.ratio,
             verdict: guard.verdict,
             text: &guard.text,
+        }),
+        reaction: view.reaction.map(|reaction| Reaction {
+            window_ns: reaction.window_ns,
+            update_ns: reaction.update_ns,
+            evaluate_ns: reaction.evaluate_ns,
+            order_ns: reaction.order_ns,
+            write_ns: reaction.write_ns,
+            lag_ns: reaction.lag_ns(),
         }),
     }
 }

@@ -20,15 +20,53 @@ use crate::{
     clock::monotonic_ns,
     format::plural,
     rulebook::{Act, Decision, Switch, Write},
-    snapshot::{ChangeView, FindingView, GuardView},
+    snapshot::{ChangeView, FindingView, GuardView, Reaction},
 };
+
+/// When a decision passed where, by CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    window_ns: (u64, u64),
+    begun_ns: u64,
+    evaluated_ns: u64,
+    ordered_ns: u64,
+}
+
+impl Path {
+    fn until(&self, done_ns: u64) -> Reaction {
+        let (from, to) = self.window_ns;
+        Reaction {
+            window_ns: to.saturating_sub(from),
+            update_ns: self.begun_ns.saturating_sub(to),
+            evaluate_ns: self.evaluated_ns.saturating_sub(self.begun_ns),
+            order_ns: self.ordered_ns.saturating_sub(self.evaluated_ns),
+            write_ns: done_ns.saturating_sub(self.ordered_ns),
+        }
+    }
+}
 
 impl Session {
     /// Closes windows that are over and does what the rules say.
     pub(super) fn evaluate(&mut self) {
-        for act in self.rules.tick(monotonic_ns()) {
+        let begun_ns = monotonic_ns();
+        let acts = self.rules.tick(begun_ns);
+        let evaluated_ns = monotonic_ns();
+        for act in acts {
             match act {
-                Act::Decided(decision) => self.carry_out(decision),
+                Act::Decided(decision) => {
+                    let id = decision.id;
+                    let window_ns = decision.window_ns;
+                    self.carry_out(decision);
+                    if let (Some(window_ns), true) = (window_ns, self.decisions.contains_key(&id)) {
+                        let path = Path {
+                            window_ns,
+                            begun_ns,
+                            evaluated_ns,
+                            ordered_ns: monotonic_ns(),
+                        };
+                        self.paths.insert(id, path);
+                    }
+                }
                 other => self.take_note_of(other),
             }
         }
@@ -205,6 +243,7 @@ impl Session {
                     _ => "plain write".into(),
                 };
                 view.hold_ns = receipt.hold_ns;
+                view.reaction = self.paths.get(&decision).map(|path| path.until(receipt.done_ns));
                 view.outcome = match (&receipt.outcome, receipt.change) {
                     (Outcome::Applied, Some(_)) => WRITTEN.into(),
                     (Outcome::Applied, None) => "it was there already".into(),
@@ -229,6 +268,7 @@ impl Session {
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
     fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
+        self.paths.remove(&decision);
         let written = self.ledger.of_decision(decision);
         let rule = self
             .decisions

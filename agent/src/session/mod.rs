@@ -97,8 +97,6 @@ enum Wake {
     Tick,
     /// Hits lie in the ring.
     Hits,
-    /// The last hits are old enough that none can come before them.
-    Settled,
     /// The actuator has answered.
     Receipt(Receipt),
     /// The process in this slot has ended.
@@ -124,6 +122,8 @@ pub struct Session {
     hands: Option<Hands>,
     control: Option<Control>,
     decisions: BTreeMap<u64, Decision>,
+    /// How the decisions got from their windows to the actuator.
+    paths: BTreeMap<u64, act::Path>,
     painter: Painter,
     shared: Option<Shared>,
     host: String,
@@ -133,8 +133,8 @@ pub struct Session {
     missing: Vec<String>,
     /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
     hits_left: bool,
-    /// When the last hits will be certain.
-    settle: Option<tokio::time::Instant>,
+    /// The time of the newest hit.
+    newest_hit_ns: u64,
     /// When the counters were read last.
     read_ns: u64,
     /// All hits up to this time were taken.
@@ -193,10 +193,11 @@ impl Session {
             hands: None,
             control: None,
             decisions: BTreeMap::new(),
+            paths: BTreeMap::new(),
             painter,
             host: host(),
             hits_left: false,
-            settle: None,
+            newest_hit_ns: 0,
             read_ns: now,
             seen_until_ns: now,
             lost: 0,
@@ -272,7 +273,6 @@ impl Session {
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 _ = ticker.tick() => Wake::Tick,
-                () = until(self.settle) => Wake::Settled,
                 () = at_once_if(self.hits_left) => Wake::Hits,
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
             };
@@ -289,12 +289,9 @@ impl Session {
             Wake::Receipt(receipt) => self.receive(receipt),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
-            Wake::Settled => {
-                self.take_all_hits().map_err(kernel_failure)?;
-                self.evaluate();
-                self.settle = None;
+            Wake::Hits => {
+                self.take_hits(HITS_PER_WAKE);
             }
-            Wake::Hits => self.take_hits(HITS_PER_WAKE),
             Wake::Ended(slot) => {
                 self.end_process(slot)?;
                 if self.processes.iter().all(|process| process.ended) {

@@ -88,6 +88,7 @@ impl TuneState {
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
             together: tune.together.clone(),
+            window: Some(turn.window.span),
         }));
         let trial = match std::mem::replace(&mut self.phase, Phase::Watching) {
             Phase::Trial(trial) => trial,

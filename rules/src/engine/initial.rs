@@ -117,6 +117,7 @@ impl Engine {
             expect: None,
             at: tune.at.clone(),
             together: tune.together.clone(),
+            window: None,
         }))
     }
 }
