@@ -1,7 +1,7 @@
 /* Bodies in a plane that attract each other, as a master/worker program: what MATE (2007) tuned.
  *
- *   mpirun -n RANKS nbody DIRECTORY [NAME=VALUE ...]      names: iterations, phase, swing, work_us, latency_us, workers, workers_work,
- *                                                                workers_latency, factor, minimum, slow_worker, slow
+ *   mpirun -n RANKS nbody DIRECTORY [NAME=VALUE ...]      names: see mw_load in mw.h; and workers, factor, minimum, first_chunk,
+ *                                                                later_chunk
  *
  * Waits for DIRECTORY/go, prints {"event":"iteration",...} for each iteration and {"event":"result",...} with a checksum that is the same
  * however the work was shared. Compute time is slept: `work_us` for all bodies together. */

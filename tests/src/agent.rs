@@ -176,6 +176,17 @@ impl Agent {
         }
     }
 
+    /// Waits until it ends by itself, whether it says done (0) or that a change had to be undone (1), then reads its report.
+    pub fn finish_anyhow(&mut self, within: Duration) -> Outcome<Value> {
+        match self.wait(within)? {
+            0 | 1 => self.report(),
+            code => Err(Problem::new(format!(
+                "tuneagent ended with {code}:\n{}",
+                self.lines.text()
+            ))),
+        }
+    }
+
     fn report(&self) -> Outcome<Value> {
         let file = self.folder.path().join("report.json");
         let text = fs::read_to_string(&file).while_("the agent left no report")?;

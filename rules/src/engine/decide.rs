@@ -90,14 +90,18 @@ impl TuneState {
             together: tune.together.clone(),
             window: Some(turn.window.span),
         }));
+        let follows = tune.guard().is_some_and(|guard| guard.was.is_some());
         let trial = match std::mem::replace(&mut self.phase, Phase::Watching) {
             Phase::Trial(trial) => trial,
             _ => Trial {
-                before: self.before.drain(..).collect(),
+                before: self.before.iter().copied().collect(),
                 was: tune.guard().and_then(|guard| turn.was(guard)),
                 ..Trial::default()
             },
         };
+        if !follows {
+            self.before.clear();
+        }
         self.phase = Phase::Pending {
             waited: 0,
             decision,

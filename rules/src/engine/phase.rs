@@ -6,7 +6,7 @@ use super::output::{Change, DecisionId, RuleId, Verdict};
 use super::trial::judge;
 use crate::rule::Guard;
 use crate::unit::Dimension;
-use crate::value::{Cell, ProcessId, Scalar, Value};
+use crate::value::{Cell, ProcessId, Scalar};
 
 /// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
 const PATIENCE: u32 = 3;
@@ -127,11 +127,6 @@ impl Trial {
 }
 
 impl Guard {
-    /// What `was` stands for in the objective: one value, however the window is.
-    pub(super) fn known(was: Option<&Cell>) -> Vec<Value> {
-        was.map(|was| Value::Single(was.clone())).into_iter().collect()
-    }
-
     /// How many windows before a change it must know. What says by itself what the change is compared with needs no more than one.
     pub(super) fn needs_before(&self) -> usize {
         if self.was.is_some() { 1 } else { self.over as usize }

@@ -13,7 +13,6 @@ use super::output::{
 use super::phase::{Phase, Trial};
 pub(super) use super::turn::{Outbox, Turn};
 use crate::action::Action;
-use crate::eval::Context;
 use crate::rule::{Filled, Guard, Trigger, Tune};
 use crate::value::{Cell, ProcessId, Scalar, Time};
 
@@ -176,6 +175,13 @@ impl TuneState {
         let Some(change) = &tune.action else { return };
         let condition = looked.as_ref().and_then(Option::as_ref);
         let objective = tune.guard().map(|guard| self.objective(turn, guard));
+        if let (Some(guard), Phase::Trial(Trial { disturbed: false, .. })) = (tune.guard(), &self.phase)
+            && guard.was.is_some()
+        {
+            // What follows is measured against all that was seen lately, on trial too.
+            let as_it_is = turn.objective(guard, turn.was(guard));
+            self.remember(guard, &as_it_is);
+        }
         match (&mut self.phase, tune.guard().zip(objective)) {
             (Phase::Watching, guarded) => {
                 if let Some((guard, objective)) = guarded {
@@ -357,12 +363,7 @@ impl TuneState {
             Phase::Trial(trial) => trial.was.clone(),
             _ => turn.was(guard),
         };
-        let variables = Guard::known(was.as_ref());
-        let context = Context {
-            variables: &variables,
-            ..turn.context()
-        };
-        context.eval(&guard.objective).single()
+        turn.objective(guard, was)
     }
 
     fn remember(&mut self, guard: &Guard, objective: &Cell) {
@@ -487,7 +488,9 @@ impl TuneState {
 
     fn end_trial(&mut self, keep: bool, undo_after: bool, text: String, guard: Option<&Guard>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Watching);
-        self.before.clear();
+        if guard.is_none_or(|guard| guard.was.is_none()) {
+            self.before.clear();
+        }
         let decisions = match phase {
             Phase::Trial(trial) => trial.decisions,
             _ => Vec::new(),

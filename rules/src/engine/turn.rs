@@ -47,6 +47,16 @@ impl<'a> Turn<'a> {
         Some(self.context().eval(was).single())
     }
 
+    /// The guard's objective in this window, with this in the place of `was`.
+    pub(super) fn objective(&self, guard: &Guard, was: Option<Cell>) -> Cell {
+        let variables: Vec<Value> = was.map(Value::Single).into_iter().collect();
+        let context = Context {
+            variables: &variables,
+            ..self.context()
+        };
+        context.eval(&guard.objective).single()
+    }
+
     /// The metrics behind the tune, then the sides of its condition, then who was left out.
     pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
         let mut terms: Vec<_> = tune.when.iter().collect();

@@ -6,6 +6,9 @@
 //! programs sleep their compute time, so that 26 ranks fit on two cores: what is measured is the tuning, not the machine.
 
 mod chart;
+mod factoring;
+mod network;
+mod reaction;
 mod rounds;
 mod scenario;
 mod stats;
@@ -23,11 +26,28 @@ use crate::{Result, process};
 /// An experiment: its name, what it asks, and how it is done.
 type Experiment = (&'static str, &'static str, fn(&Settings) -> Result<Outcome>);
 
-const EXPERIMENTS: &[Experiment] = &[(
-    "workers",
-    "MATE 5.1.6: the number of workers, fixed against tuned",
-    workers::run,
-)];
+const EXPERIMENTS: &[Experiment] = &[
+    (
+        "workers",
+        "MATE 5.1.6: the number of workers, fixed against tuned",
+        workers::run,
+    ),
+    (
+        "reaction",
+        "MATE 3.1.3: from the end of an iteration to the write that follows",
+        reaction::run,
+    ),
+    (
+        "network",
+        "MATE 5.1.1: latency and cost of a byte, measured",
+        network::run,
+    ),
+    (
+        "factoring",
+        "MATE 5.2.6: load balancing by factoring",
+        factoring::run,
+    ),
+];
 
 /// How experiments are to be done.
 #[derive(Debug)]

@@ -101,7 +101,7 @@ impl Scenario {
         // Its lines are looked at when it has ended: reading them as they come would take CPU time from it.
         job.finish(LONGEST)?;
         // The agent ends with the program.
-        let report = agent.map(|mut agent| agent.finish(SOON)).transpose()?;
+        let report = agent.map(|mut agent| agent.finish_anyhow(SOON)).transpose()?;
         let result = job.events("result", 1, SOON)?;
         let checksum = result[0]["checksum"].as_str().unwrap_or_default().to_owned();
         Ok(Run {
