@@ -30,8 +30,10 @@ const NAMES: [(&str, &str); 13] = [
     ("NroTasks", "mw_chunk_tasks"),
 ];
 
+type Theirs = (usize, f64, f64, Option<f64>);
+
 /// Workers, and seconds of Table 5.6: dedicated, loaded, loaded and tuned; its min,sec read as such.
-const THESIS: [(usize, f64, f64, Option<f64>); 6] = [
+const THESIS: [Theirs; 6] = [
     (1, 614.0, 817.0, None),
     (2, 346.0, 462.0, Some(361.0)),
     (4, 218.0, 246.0, Some(221.0)),
@@ -206,15 +208,29 @@ impl Measured<'_> {
             let theirs = THESIS.iter().find(|(workers, ..)| workers == count);
             let theirs = theirs.and_then(|(_, _, loaded, tuned)| Some(less((*tuned)?, *loaded)));
             let theirs = theirs.unwrap_or_default();
-            Ok(Claim {
-                text: format!(
+            Ok(Claim::of_times(
+                format!(
                     "{count} workers: tuned is {gain:.1} % faster than loaded and wins {:.0} % of the loss back; the thesis has {theirs:.1} %",
                     self.won_back(*count)?
                 ),
-                holds: gain >= theirs,
-            })
+                gain >= theirs,
+            ))
         };
-        self.workers.iter().map(claim).collect()
+        let claims: Result<Vec<Claim>> = self.workers.iter().map(claim).collect();
+        let batches = |way: &str, holds: fn(f64) -> bool| {
+            let runs = self
+                .workers
+                .iter()
+                .flat_map(|count| self.rounds.of(&format!("{count} {way}")));
+            let mut last = runs.map(|run| run.each("batches").last().copied().unwrap_or_default());
+            last.all(holds)
+        };
+        let mut claims = claims?;
+        claims.push(Claim::of_logic(
+            "at the end of every tuned run the tasks go out in several batches, in every other in one",
+            batches(TUNED, |batches| batches > 1.0) && batches(WATCHED, |batches| batches == 1.0),
+        ));
+        Ok(claims)
     }
 
     fn picture(&self) -> Result<Picture> {
@@ -229,7 +245,7 @@ impl Measured<'_> {
                 points,
             });
         }
-        let thesis = |name: &str, of: fn(&(usize, f64, f64, Option<f64>)) -> Option<f64>| Line {
+        let thesis = |name: &str, of: fn(&Theirs) -> Option<f64>| Line {
             name: name.to_owned(),
             points: THESIS
                 .iter()

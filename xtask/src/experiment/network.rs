@@ -36,7 +36,7 @@ const BANDWIDTHS_MBS: [f64; 3] = [1.0, 30.0, 1000.0];
 /// Tasks of an iteration of `quadrature`; the first chunk has half of them.
 const TASKS: f64 = 96.0;
 /// So long the largest message is on its way for its bytes alone.
-const LARGEST_US: f64 = 2000.0;
+const LARGEST_US: f64 = 1000.0;
 
 /// Microseconds, and 1e6 bytes a second.
 #[derive(Clone, Copy, Debug)]
@@ -213,15 +213,22 @@ impl Measured {
                 off(latency.median, network.latency_us),
                 off(per_byte.median, network.ns_per_byte()),
             );
-            Ok(Claim {
-                text: format!(
+            Ok(Claim::of_times(
+                format!(
                     "{}: latency {one:.1} %, cost of a byte {other:.1} % off; 10 % are allowed",
                     network.name()
                 ),
-                holds: one <= 10.0 && other <= 10.0,
-            })
+                one <= 10.0 && other <= 10.0,
+            ))
         };
-        self.networks.iter().map(claim).collect()
+        let mut claims: Vec<Claim> = self.networks.iter().map(claim).collect::<Result<_>>()?;
+        let found = |network: &Network| self.rounds.of(&network.name()).iter();
+        let mut all = self.networks.iter().flat_map(found);
+        claims.push(Claim::of_logic(
+            "every run has a latency and a cost of a byte above zero",
+            all.all(|found| found.latency_us > 0.0 && found.ns_per_byte > 0.0),
+        ));
+        Ok(claims)
     }
 
     /// Measured over injected: 1 is right.
