@@ -15,7 +15,7 @@ use super::table::Table;
 use super::{Claim, Outcome, Section, Settings};
 use crate::Result;
 
-const RULE: &str = include_str!("reaction.yaml");
+const RULE: &str = include_str!("../../../tests/programs/reaction.yaml");
 
 /// Work of each worker in an iteration; every send takes half a millisecond more.
 const WORK_US: usize = 25_000;
