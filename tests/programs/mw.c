@@ -138,7 +138,8 @@ NAMED void mw_send(int worker, void *message, int bytes)
     if (load->latency_us > 0)
         usleep(load->latency_us * swing(1));
     stamp(message);
-    MPI_Send(message, bytes, MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
+    /* Buffered: else a message of some kilobytes waits until the worker looks. */
+    MPI_Bsend(message, bytes, MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
     __asm__ volatile("" ::: "memory");
 }
 
@@ -265,6 +266,9 @@ static int master(const struct mw_program *program, void *state, int ranks)
     round.message = calloc(1, message_bytes(program->state_bytes, program->tasks));
     round.answer = calloc(1, message_bytes(program->tasks * program->result_bytes, program->tasks));
     round.results = malloc(program->tasks * program->result_bytes);
+    int room = ranks * (message_bytes(program->state_bytes, program->tasks) + MPI_BSEND_OVERHEAD);
+    void *buffer = malloc(room);
+    MPI_Buffer_attach(buffer, room);
     int status = 0;
     for (mw_iteration = 0; mw_iteration < load->iterations && status == 0 && !exists("stop"); mw_iteration++) {
         int echo = mw_echo;
@@ -281,6 +285,8 @@ static int master(const struct mw_program *program, void *state, int ranks)
     memcpy(round.message, &stop, sizeof stop);
     for (int worker = 1; worker < ranks; worker++)
         MPI_Send(round.message, (int)(sizeof stop + program->state_bytes), MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
+    MPI_Buffer_detach(&buffer, &room);
+    free(buffer);
     free(round.message);
     free(round.answer);
     free(round.results);

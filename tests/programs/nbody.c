@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BODIES 160
+/* So many that they can be shared evenly by many numbers of workers, and fit into a message that MPI sends at once. */
+#define BODIES 120
 #define STEP 1e-3
 #define SOFTENING 1e-2
 
