@@ -90,24 +90,30 @@ impl TuneState {
             together: tune.together.clone(),
             window: Some(turn.window.span),
         }));
-        let follows = tune.guard().is_some_and(|guard| guard.was.is_some());
-        let trial = match std::mem::replace(&mut self.phase, Phase::Watching) {
-            Phase::Trial(trial) => trial,
-            _ => Trial {
-                before: self.before.iter().copied().collect(),
-                was: tune.guard().and_then(|guard| turn.was(guard)),
-                ..Trial::default()
-            },
-        };
-        if !follows {
-            self.before.clear();
-        }
+        let trial = self.trial_of(turn, tune);
         self.phase = Phase::Pending {
             waited: 0,
             decision,
             changes,
             trial,
         };
+    }
+
+    /// What the decision is to be judged by: with those before it, if they are on trial still.
+    fn trial_of(&mut self, turn: &Turn<'_>, tune: &Tune) -> Trial {
+        if let Phase::Trial(trial) = std::mem::replace(&mut self.phase, Phase::Watching) {
+            return trial;
+        }
+        let was = tune.guard().and_then(|guard| turn.was(guard));
+        let before = self.before.iter().copied().collect();
+        if was.is_none() {
+            self.before.clear();
+        }
+        Trial {
+            before,
+            was,
+            ..Trial::default()
+        }
     }
 
     fn nothing_to_do(&self, turn: &Turn<'_>, wanted: &Wanted) -> (Standing, String) {
