@@ -63,10 +63,13 @@ static double now_s(void)
     return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* Phases: plain, work swings, plain, latency swings, and so on. */
+/* Phases: plain, work swings, plain, latency swings, and so on; or without the plain ones. */
 static double swing(int of_latency)
 {
-    int phase = load->phase > 0 ? mw_iteration / load->phase % 4 : 0;
+    if (load->phase <= 0)
+        return 1.0;
+    int phase = mw_iteration / load->phase;
+    phase = load->no_plain ? phase % 2 * 2 + 1 : phase % 4;
     return phase == (of_latency ? 3 : 1) ? load->swing : 1.0;
 }
 
@@ -334,6 +337,7 @@ struct mw_load mw_arguments(int argc, char **argv)
             break;
         if (strcmp(name, "iterations") == 0) given.iterations = (int)value;
         else if (strcmp(name, "phase") == 0) given.phase = (int)value;
+        else if (strcmp(name, "no_plain") == 0) given.no_plain = (int)value;
         else if (strcmp(name, "swing") == 0) given.swing = value;
         else if (strcmp(name, "work_us") == 0) given.work_us = (long)value;
         else if (strcmp(name, "latency_us") == 0) given.latency_us = (long)value;
@@ -355,7 +359,7 @@ struct mw_load mw_arguments(int argc, char **argv)
         else right = 0;
     }
     if (!right) {
-        fprintf(stderr, "usage: %s DIRECTORY [NAME=VALUE ...]\nnames: iterations phase swing work_us latency_us slow_worker slow_each slow "
+        fprintf(stderr, "usage: %s DIRECTORY [NAME=VALUE ...]\nnames: iterations phase swing no_plain work_us latency_us slow_worker slow_each slow "
                         "knows workers workers_work workers_latency factor minimum first_chunk later_chunk network_us "
                         "network_mbs payload look_us\n", argv[0]);
         MPI_Abort(MPI_COMM_WORLD, 2);

@@ -22,6 +22,7 @@ struct mw_load {
     int iterations;
     int phase;          /* iterations of a phase; in every second phase work or latency, in turns, is `swing` times longer; 0 for none */
     double swing;
+    int no_plain;       /* it is every phase, not every second one */
     long work_us;       /* all tasks of an iteration together */
     long latency_us;    /* of each chunk that the master sends */
     int slow_worker;    /* a worker that takes `slow` times as long; 0 for none */

@@ -63,14 +63,14 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         .iter()
         .flat_map(|count| ways.iter().map(move |way| format!("{count} {way}")))
         .collect();
-    let (phase, iterations) = if settings.quick { (10, 30) } else { (20, 120) };
+    let (phase, iterations) = if settings.quick { (10, 30) } else { (20, 80) };
     let rounds = rounds::interleaved(&names, settings.repeats, |name| {
         let (count, way) = name.split_once(' ').ok_or("a scenario without a name")?;
         let count: usize = count.parse().map_err(|_| format!("no scenario {name}"))?;
         let mut arguments = vec![
             format!("iterations={iterations}"),
             format!("workers={count}"),
-            "work_us=160000".to_owned(),
+            "work_us=80000".to_owned(),
             "latency_us=100".to_owned(),
         ];
         if way != DEDICATED {

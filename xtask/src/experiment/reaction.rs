@@ -45,7 +45,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     } else {
         &[1, 2, 4, 8, 16, 25]
     };
-    let iterations = if settings.quick { 30 } else { 200 };
+    let iterations = if settings.quick { 30 } else { 100 };
     let names: Vec<String> = workers
         .iter()
         .flat_map(|count| [ALONE, WATCHED, WRITING].map(|how| name(*count, how)))

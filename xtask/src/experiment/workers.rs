@@ -1,6 +1,6 @@
 //! The number of workers: MATE thesis (2007), section 5.1.6, Table 5.3, on `nbody`.
 //!
-//! Phases of iterations follow each other: plain, work longer, plain, latency longer. Fixed numbers of workers run against one that
+//! Phases of iterations follow each other in which work and latency are longer in turns. Fixed numbers of workers run against one that
 //! the rule `optimal-workers` tunes from 1. A load that varies computation alone by a factor r could gain at most
 //! 1 - 2·√s / (s + 1), s = √r, which is 12 % for 8, for one fixed number lies between two optima; latency that varies too puts the
 //! optima further apart.
@@ -50,17 +50,28 @@ struct Load {
     iterations: usize,
     phase: usize,
     swing: usize,
+    /// Every second phase is plain.
+    has_plain: bool,
     work_us: usize,
     latency_us: usize,
 }
 
+/// What is longer in a phase.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    MoreWork,
+    MoreLatency,
+}
+
 impl Load {
-    fn varying(quick: bool) -> Load {
+    fn varying(quick: bool, has_plain: bool) -> Load {
         let phase = if quick { 15 } else { 100 };
         Load {
             iterations: 4 * phase,
             phase,
             swing: 8,
+            has_plain,
             work_us: 36_000,
             latency_us: 500,
         }
@@ -72,6 +83,7 @@ impl Load {
             iterations: if quick { 40 } else { 400 },
             phase: 0,
             swing: 1,
+            has_plain: true,
             work_us: 72_000,
             latency_us: 500,
         }
@@ -82,10 +94,12 @@ impl Load {
             iterations,
             phase,
             swing,
+            has_plain,
             work_us,
             latency_us,
         } = self;
         vec![
+            format!("no_plain={}", u8::from(!has_plain)),
             format!("iterations={iterations}"),
             format!("phase={phase}"),
             format!("swing={swing}"),
@@ -94,13 +108,29 @@ impl Load {
         ]
     }
 
+    fn kind(&self, iteration: usize) -> Kind {
+        let phase = iteration.checked_div(self.phase);
+        let phase = phase.map(|phase| {
+            if self.has_plain {
+                phase % 4
+            } else {
+                phase % 2 * 2 + 1
+            }
+        });
+        match phase {
+            Some(1) => Kind::MoreWork,
+            Some(3) => Kind::MoreLatency,
+            _ => Kind::Plain,
+        }
+    }
+
     /// Work and latency of an iteration, in seconds.
     fn at(&self, iteration: usize) -> (f64, f64) {
-        let kind = iteration.checked_div(self.phase).unwrap_or_default() % 4;
+        let kind = self.kind(iteration);
         let swings = |of| if kind == of { self.swing as f64 } else { 1.0 };
         (
-            self.work_us as f64 * swings(1) / 1e6,
-            self.latency_us as f64 * swings(3) / 1e6,
+            self.work_us as f64 * swings(Kind::MoreWork) / 1e6,
+            self.latency_us as f64 * swings(Kind::MoreLatency) / 1e6,
         )
     }
 
@@ -193,46 +223,53 @@ fn beside(best: usize, tried: &[usize]) -> Vec<usize> {
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     scenario::build_agent(&crate::root())?;
     let program = programs::master_worker("nbody", settings.mpi).map_err(|problem| problem.to_string())?;
-    let varying = Bench {
-        settings,
-        program: program.clone(),
-        load: Load::varying(settings.quick),
-    };
     let fixed: Vec<usize> = if settings.quick {
         vec![1, 8, 25]
     } else {
         THESIS.map(|(workers, _)| workers).to_vec()
     };
-    let first = varying.measure(&fixed)?;
-    let constant = Bench {
-        settings,
-        program,
-        load: Load::constant(settings.quick),
+    let of = |load, fixed: &[usize]| {
+        let bench = Bench {
+            settings,
+            program: program.clone(),
+            load,
+        };
+        bench.measure(fixed)
     };
-    let second = constant.measure(if settings.quick { &[12] } else { &[8, 12, 16] })?;
+    let varying = of(Load::varying(settings.quick, false), &fixed)?;
+    let constant = of(
+        Load::constant(settings.quick),
+        if settings.quick { &[12] } else { &[8, 12, 16] },
+    )?;
+    let mut sections = vec![
+        varying.section("Varying load", true),
+        constant.section("Constant load", false),
+    ];
+    if !settings.quick {
+        let with_plain = of(Load::varying(false, true), &[6, 8, 10])?;
+        sections.insert(
+            1,
+            with_plain.section("Varying load with plain phases between", false),
+        );
+    }
+    let mut claims = varying.varying_claims();
+    claims.extend(constant.constant_claims());
+    claims.extend([
+        varying.logic("under varying load"),
+        constant.logic("under constant load"),
+    ]);
     Ok(Outcome {
+        sections,
         picture: Picture {
             title: "Number of workers: fixed against tuned".to_owned(),
             panels: vec![
-                first.panel("varying load"),
+                varying.panel("varying load"),
                 thesis(),
-                first.course("a tuned run under varying load"),
-                second.course("a tuned run under constant load"),
+                varying.course("a tuned run under varying load"),
+                constant.course("a tuned run under constant load"),
             ],
         },
-        claims: first
-            .varying_claims()
-            .into_iter()
-            .chain([
-                first.logic("under varying load"),
-                second.logic("under constant load"),
-            ])
-            .chain(second.constant_claims())
-            .collect(),
-        sections: vec![
-            first.section("Varying load", true),
-            second.section("Constant load", false),
-        ],
+        claims,
     })
 }
 
@@ -253,7 +290,8 @@ fn thesis() -> Panel {
 /// What was measured under one load.
 struct Measured {
     load: Load,
-    fixed: Vec<usize>,
+    /// With the seconds of the first look.
+    fixed: Vec<(usize, f64)>,
     best: usize,
     rounds: Rounds<Run>,
 }
@@ -268,16 +306,11 @@ impl Bench<'_> {
         } else {
             self.search(fixed)?
         };
-        // What was near the best in one run may be the best in the median.
+        // What was near the best in one run may be the best in the median; what was not is not run again.
         let seconds = |run: &Run| run.seconds();
         let least = tried.iter().map(|(_, run)| seconds(run)).fold(f64::MAX, f64::min);
-        let near = tried.iter().filter(|(_, run)| seconds(run) < 1.04 * least);
-        let mut again: Vec<usize> = near
-            .map(|(workers, _)| *workers)
-            .chain(fixed.iter().copied())
-            .collect();
-        again.sort_unstable();
-        again.dedup();
+        let near = tried.iter().filter(|(_, run)| seconds(run) < 1.05 * least);
+        let again: Vec<usize> = near.map(|(workers, _)| *workers).collect();
         let oracle = self.oracle(&tried);
         let best_first = tried
             .iter()
@@ -295,17 +328,18 @@ impl Bench<'_> {
             .collect::<Result<_>>()?;
         let best = again.iter().zip(&medians).min_by(|a, b| a.1.total_cmp(b.1));
         let best = *best.ok_or("no fixed number of workers was tried")?.0;
-        let sums: Vec<&str> = names
-            .iter()
-            .flat_map(|name| rounds.of(name))
-            .map(|run| run.checksum.as_str())
-            .collect();
+        let runs = names.iter().flat_map(|name| rounds.of(name));
+        let runs = runs.chain(tried.iter().map(|(_, run)| run));
+        let sums: Vec<&str> = runs.map(|run| run.checksum.as_str()).collect();
         if sums.iter().any(|sum| *sum != sums[0]) {
             return Err(format!("the program computed different results: {sums:?}"));
         }
         Ok(Measured {
             load: self.load,
-            fixed: again,
+            fixed: tried
+                .iter()
+                .map(|(workers, run)| (*workers, run.seconds()))
+                .collect(),
             best,
             rounds,
         })
@@ -313,11 +347,10 @@ impl Bench<'_> {
 
     /// Of each kind of phase the number of workers that was quickest in it, for the program to choose by itself.
     fn oracle(&self, tried: &[(usize, Run)]) -> Vec<String> {
-        let kind_of = |iteration: usize| iteration.checked_div(self.load.phase).unwrap_or_default() % 4;
-        let best_in = |kinds: &[usize]| {
+        let best_in = |kind: Kind| {
             let seconds = |run: &Run| -> f64 {
                 let each = run.each("seconds").into_iter().enumerate();
-                each.filter(|(iteration, _)| kinds.contains(&kind_of(*iteration)))
+                each.filter(|(iteration, _)| self.load.kind(*iteration) == kind)
                     .map(|(_, seconds)| seconds)
                     .sum()
             };
@@ -326,13 +359,14 @@ impl Bench<'_> {
                 .min_by(|a, b| seconds(&a.1).total_cmp(&seconds(&b.1)));
             best.map_or(1, |(workers, _)| *workers)
         };
+        let plain = best_in(Kind::Plain);
         if self.load.phase == 0 {
-            return vec![format!("workers={}", best_in(&[0]))];
+            return vec![format!("workers={plain}")];
         }
         vec![
-            format!("workers={}", best_in(&[0, 2])),
-            format!("workers_work={}", best_in(&[1])),
-            format!("workers_latency={}", best_in(&[3])),
+            format!("workers={plain}"),
+            format!("workers_work={}", best_in(Kind::MoreWork)),
+            format!("workers_latency={}", best_in(Kind::MoreLatency)),
         ]
     }
 }
@@ -343,6 +377,13 @@ impl Measured {
         self.rounds
             .spread(name, Run::seconds)
             .unwrap_or(Spread::exactly(f64::NAN))
+    }
+
+    /// Of a fixed number; of one that was far from the best the one run that it had.
+    fn of_fixed(&self, workers: usize) -> Spread {
+        let rounds = self.rounds.spread(&workers.to_string(), Run::seconds);
+        let first = self.fixed.iter().find(|(of, _)| *of == workers);
+        rounds.unwrap_or(Spread::exactly(first.map_or(f64::NAN, |(_, seconds)| *seconds)))
     }
 
     fn best(&self) -> Spread {
@@ -366,7 +407,7 @@ impl Measured {
                 thesis.map_or(String::new(), |of| format!("{:+.1} %", 0.0 - less(of, 138.0)));
             table.row([name, spread.to_string(), against, theirs, against_theirs]);
         };
-        for workers in &self.fixed {
+        for (workers, _) in &self.fixed {
             let thesis = THESIS.iter().find(|(of, _)| of == workers);
             let mark = if *workers == self.best {
                 ", the best fixed"
@@ -375,7 +416,7 @@ impl Measured {
             };
             row(
                 format!("{workers}{mark}"),
-                self.spread(&workers.to_string()),
+                self.of_fixed(*workers),
                 thesis.map(|(_, seconds)| *seconds),
             );
         }
@@ -386,6 +427,7 @@ impl Measured {
             iterations,
             phase,
             swing,
+            has_plain,
             work_us,
             latency_us,
         } = self.load;
@@ -396,7 +438,8 @@ impl Measured {
             match phase {
                 0 => "nothing varies".to_owned(),
                 _ => format!(
-                    "in phases of {phase} iterations work and latency are in turns {swing} times as long"
+                    "in phases of {phase} iterations {}work and latency are in turns {swing} times as long",
+                    if has_plain { "with plain ones between " } else { "" }
                 ),
             },
             self.rounds.of(TUNED).len()
@@ -468,7 +511,7 @@ impl Measured {
         let points = self
             .fixed
             .iter()
-            .map(|workers| (*workers as f64, self.spread(&workers.to_string())));
+            .map(|(workers, _)| (*workers as f64, self.of_fixed(*workers)));
         Panel {
             title: title.to_owned(),
             across: "workers".to_owned(),
@@ -542,9 +585,9 @@ mod tests {
 
     #[test]
     fn work_and_latency_swing_in_turns_and_move_the_optimum_apart() {
-        let load = Load::varying(false);
-        let optima = [0, 100, 250, 399].map(|iteration| load.optimum(iteration).round());
-        assert_eq!(optima, [8.0, 24.0, 8.0, 3.0]);
+        let optima = |load: Load| [0, 100, 250, 399].map(|iteration| load.optimum(iteration).round());
+        assert_eq!(optima(Load::varying(false, true)), [8.0, 24.0, 8.0, 3.0]);
+        assert_eq!(optima(Load::varying(false, false)), [24.0, 3.0, 24.0, 3.0]);
         assert_eq!(Load::constant(false).optimum(399), 12.0);
     }
 }
