@@ -3,8 +3,7 @@
 //!
 //! `quadrature` is run on a network of known latency and bandwidth: whoever receives a message waits until it would have arrived. The
 //! rule `network` knows neither; it takes slope and intercept of a line through the round trips of 20 iterations, each without the
-//! worker's own computation, so that no two clocks are compared. What the machine's own messages cost is measured too, on the same
-//! program with nothing added.
+//! worker's own computation, so that no two clocks are compared.
 
 use std::path::Path;
 
