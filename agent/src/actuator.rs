@@ -1,5 +1,4 @@
-//! The agent's hands: starts the actuator, and turns what the rules decide into what the tuner understands. The only file
-//! that knows both `rules` and `tuner`.
+//! The agent's hands: starts the actuator, and says in words how it did something.
 
 use std::{
     io,
@@ -7,6 +6,7 @@ use std::{
         fd::{AsFd, OwnedFd},
         unix::{net::UnixStream, process::CommandExt},
     },
+    path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -55,7 +55,11 @@ impl Actuator {
     /// Starts one. With `keep`, confirmed changes stay at the end; with `sync` there will be changes at sync points. Must be called
     /// before the right to write is dropped.
     pub fn start(keep: bool, sync: bool) -> Result<Actuator, StartError> {
-        let state_dir = StateDir::usual()?.path().to_owned();
+        Actuator::start_in(StateDir::usual()?.path().to_owned(), keep, sync)
+    }
+
+    /// The same with its journals in this folder.
+    pub fn start_in(state_dir: PathBuf, keep: bool, sync: bool) -> Result<Actuator, StartError> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let child = Command::new("/proc/self/exe")
@@ -124,7 +128,7 @@ fn rendezvous() -> Result<Box<dyn Rendezvous>, String> {
 pub fn hold_text(mechanism: Mechanism, hold_ns: u64) -> String {
     let how = match mechanism {
         Mechanism::Plain => "plain write",
-        Mechanism::Rendezvous | Mechanism::Store => "at a sync point",
+        Mechanism::Rendezvous | Mechanism::Store | Mechanism::Stop => "at a sync point",
         Mechanism::HoldThread => "by one thread",
         Mechanism::HoldAll => "while no thread ran",
     };
@@ -145,6 +149,11 @@ pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) 
             duration(passage.hold_ns as f64),
             passage.hits
         ),
+        Mechanism::Stop => format!(
+            "at {place}, its thread stopped for {}, hit {}",
+            duration(passage.hold_ns as f64),
+            passage.hits
+        ),
         Mechanism::Store => format!("at {place}, written by the probe itself, hit {}", passage.hits),
     };
     if passage.misses > 0 {
@@ -154,7 +163,7 @@ pub fn passage_text(place: &SyncPlace, mechanism: Mechanism, passage: &Passage) 
             duration(passage.missed_ns as f64)
         );
     }
-    if mechanism == Mechanism::Rendezvous && !passage.real_time {
+    if matches!(mechanism, Mechanism::Rendezvous | Mechanism::Stop) && !passage.real_time {
         text += ", answered without real-time priority";
     }
     text

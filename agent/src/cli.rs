@@ -34,7 +34,7 @@ pub enum Command {
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
     Journal(JournalArgs),
-    /// Sessions that run now: list, snapshot, switch a rule, stop
+    /// Sessions that run now: list, snapshot, switch, add and remove rules, stop
     #[command(subcommand)]
     Session(SessionCommand),
     /// Rules: list, show, new, check, plan, schema
@@ -174,11 +174,41 @@ pub enum SessionCommand {
         /// What it may do
         mode: crate::control::Mode,
     },
+    /// Take one more rule in, beside those that are there
+    Add(AddRuleArgs),
+    /// Let go of a rule: its probes end, and what it changed is put back
+    Remove {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+        /// The rule
+        rule: String,
+        /// Leave what it changed, until the session ends
+        #[arg(long)]
+        keep: bool,
+    },
     /// End a session as Ctrl-C does, and wait until it has ended
     Stop {
         /// The number of the session's process, or of one that it watches
         session: String,
     },
+}
+
+/// `tuneagent session add`
+#[derive(Debug, Args)]
+pub struct AddRuleArgs {
+    /// The number of the session's process, or of one that it watches
+    pub session: String,
+    /// The name of a built-in rule, or a file
+    pub rule: String,
+    /// What it may do
+    #[arg(long, default_value = "advising")]
+    pub mode: crate::control::Mode,
+    /// Parameters of the rule
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rule as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
 }
 
 /// `tuneagent rule ...`

@@ -2,7 +2,7 @@
 
 use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder};
 
-use crate::snapshot::{ProcessView, Snapshot};
+use crate::snapshot::{ChangeView, ProcessView, Snapshot};
 
 /// A metric as it is published.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +34,9 @@ const fn gauge(name: &'static str, labels: &'static [&'static str], help: &'stat
         help,
     }
 }
+
+/// Changes that are published one by one; the report has all.
+const CHANGES_MAX: usize = 100;
 
 const RANK: &[&str] = &["program", "rank", "pid"];
 const FUNCTION: &[&str] = &["program", "rank", "pid", "function"];
@@ -100,6 +103,19 @@ pub const METRICS: &[Metric] = &[
         &["program", "rule"],
         "How many times better the objective is after the change.",
     ),
+    gauge(
+        "tuneagent_guard_objective",
+        &["program", "rule", "moment"],
+        "The objective before and after the change that was judged last, in seconds, bytes or a plain number.",
+    ),
+    gauge(
+        "tuneagent_change_info",
+        &[
+            "program", "rule", "rank", "decision", "variable", "old", "new", "expect", "because", "outcome",
+            "verdict", "result",
+        ],
+        "1 for each of the newest changes: what was promised of it, what it was decided from, and what came of it.",
+    ),
     counter(
         "tuneagent_reactions_total",
         &["program", "rule"],
@@ -164,10 +180,47 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
             page.set("tuneagent_guard_ratio", &[program, &change.rule], ratio);
         }
     }
+    fill_history(&mut page, program, &snapshot.changes);
     for (kind, count) in &snapshot.lost {
         page.set("tuneagent_lost_total", &[kind], *count as f64);
     }
     TextEncoder::new().encode_to_string(&page.registry.gather())
+}
+
+/// The newest changes with all that is known of them.
+fn fill_history(page: &mut Page, program: &str, changes: &[ChangeView]) {
+    for change in changes.iter().rev().take(CHANGES_MAX) {
+        let guard = change.guard.as_ref();
+        let labels = [
+            program,
+            &change.rule,
+            &label(change.rank),
+            &change.decision.to_string(),
+            &change.variable,
+            &change.old,
+            &change.new,
+            change.expect.as_deref().unwrap_or_default(),
+            &change.because.join("; "),
+            &change.outcome,
+            guard.map_or("", |guard| guard.verdict),
+            guard.map_or("", |guard| &guard.text),
+        ];
+        page.set("tuneagent_change_info", &labels, 1.0);
+    }
+    let judged = changes
+        .iter()
+        .filter_map(|change| Some((change, change.guard.as_ref()?)));
+    for (change, guard) in judged {
+        for (moment, value) in [("before", guard.before), ("after", guard.after)] {
+            if let Some(value) = value {
+                page.set(
+                    "tuneagent_guard_objective",
+                    &[program, &change.rule, moment],
+                    value,
+                );
+            }
+        }
+    }
 }
 
 fn fill_process(page: &mut Page, program: &str, process: &ProcessView) {
@@ -269,7 +322,44 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{ChangeView, FunctionTotals, JobView, Reaction};
+    use crate::snapshot::{ChangeView, FunctionTotals, GuardView, JobView, Reaction};
+
+    #[test]
+    fn a_change_is_published_with_promise_result_and_reasons_and_only_the_newest_are() {
+        let change = |decision| ChangeView {
+            decision,
+            rule: "r".into(),
+            variable: "n".into(),
+            old: "2".into(),
+            new: "7".into(),
+            expect: Some("61 ms".into()),
+            because: vec!["best: 7".into(), "now: 2".into()],
+            outcome: "written".into(),
+            guard: Some(GuardView {
+                before: Some(0.1),
+                after: Some(0.06),
+                verdict: "kept",
+                text: "100 ms -> 60 ms; kept".into(),
+                ..GuardView::default()
+            }),
+            ..ChangeView::default()
+        };
+        let snapshot = Snapshot {
+            changes: (0..2 * CHANGES_MAX as u64).map(change).collect(),
+            ..Snapshot::default()
+        };
+        let text = render(&snapshot).unwrap();
+        let newest = r#"tuneagent_change_info{because="best: 7; now: 2",decision="199",expect="61 ms",new="7",old="2",outcome="written",program="",rank="",result="100 ms -> 60 ms; kept",rule="r",variable="n",verdict="kept"} 1"#;
+        assert!(text.contains(newest), "{text}");
+        let published = text
+            .lines()
+            .filter(|line| line.starts_with("tuneagent_change_info{"));
+        assert_eq!(published.count(), CHANGES_MAX);
+        assert!(
+            text.contains(r#"tuneagent_guard_objective{moment="after",program="",rule="r"} 0.06"#),
+            "{text}"
+        );
+    }
 
     #[test]
     fn a_snapshot_becomes_the_text_format() {

@@ -92,9 +92,14 @@ struct Change<'a> {
     rule: &'a str,
     pid: i32,
     rank: Option<u32>,
+    action: &'static str,
+    decision: u64,
+    at_s: f64,
+    expect: Option<&'a str>,
+    because: &'a [String],
     variable: &'a str,
-    old: &'a str,
-    new: &'a str,
+    old: Option<&'a str>,
+    new: Option<&'a str>,
     mechanism: &'a str,
     hold_ns: u64,
     outcome: &'a str,
@@ -118,6 +123,7 @@ struct Guard<'a> {
     after: Option<f64>,
     ratio: Option<f64>,
     verdict: &'a str,
+    reason: Option<&'a str>,
     text: &'a str,
 }
 
@@ -208,9 +214,14 @@ fn change(view: &ChangeView) -> Change<'_> {
         rule: &view.rule,
         pid: view.pid,
         rank: view.rank,
+        action: view.action,
+        decision: view.decision,
+        at_s: view.at.as_secs_f64(),
+        expect: view.expect.as_deref(),
+        because: &view.because,
         variable: &view.variable,
-        old: &view.old,
-        new: &view.new,
+        old: known(&view.old),
+        new: known(&view.new),
         mechanism: &view.mechanism,
         hold_ns: view.hold_ns,
         outcome: &view.outcome,
@@ -219,6 +230,7 @@ fn change(view: &ChangeView) -> Change<'_> {
             after: guard.after,
             ratio: guard.ratio,
             verdict: guard.verdict,
+            reason: guard.reason.as_deref(),
             text: &guard.text,
         }),
         reaction: view.reaction.map(|reaction| Reaction {
@@ -232,6 +244,49 @@ fn change(view: &ChangeView) -> Change<'_> {
     }
 }
 
+fn known(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
 fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn completeness(snapshot: &Snapshot) -> Value {
+        let report: Value = serde_json::from_str(&render(snapshot).unwrap()).unwrap();
+        report["completeness"].clone()
+    }
+
+    #[test]
+    fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
+        let whole = Snapshot {
+            lost: vec![("ring_full", 0)],
+            under_way: 2,
+            ..Snapshot::default()
+        };
+        assert_eq!(completeness(&whole)["status"], "complete");
+        let lossy = Snapshot {
+            lost: vec![("ring_full", 3)],
+            ..whole.clone()
+        };
+        let told = completeness(&lossy);
+        assert_eq!(
+            (&told["status"], &told["lost"]["ring_full"]),
+            (&"partial".into(), &3.into())
+        );
+        let blind = Snapshot {
+            missing: vec!["process 7 is not watched: not permitted".to_owned()],
+            ..whole
+        };
+        let told = completeness(&blind);
+        assert_eq!(
+            (&told["status"], &told["missing"]),
+            (&"partial".into(), &blind.missing.clone().into())
+        );
+    }
 }

@@ -153,19 +153,29 @@ pub struct ChangeView {
     pub pid: i32,
     /// Its rank.
     pub rank: Option<u32>,
-    /// What was changed.
+    /// The keyword of the rule: `set`, `call`.
+    pub action: &'static str,
+    /// The decision that it belongs to: one for all processes.
+    pub decision: u64,
+    /// When it was made, since all probes were armed.
+    pub at: Duration,
+    /// What the rule promised of it, as people read it.
+    pub expect: Option<String>,
+    /// The numbers it was decided from.
+    pub because: Vec<String>,
+    /// What was changed: a variable, or the action in words.
     pub variable: String,
-    /// The old value.
+    /// The old value; empty where there is none.
     pub old: String,
-    /// The new value.
+    /// The new value, or what a call returned; empty where there is none.
     pub new: String,
     /// How it was written.
     pub mechanism: String,
     /// How long the program was held for it, in nanoseconds.
     pub hold_ns: u64,
-    /// What became of it: written, refused, reverted …
+    /// What became of it: written, in force, returned, refused, reverted …
     pub outcome: String,
-    /// What the guard says.
+    /// What the guard says; none where nobody judges.
     pub guard: Option<GuardView>,
     /// How quickly it followed what it was decided on; none of a first value, and of what was not written.
     pub reaction: Option<Reaction>,
@@ -202,10 +212,25 @@ pub struct GuardView {
     pub after: Option<f64>,
     /// How many times better: after/before where more is better, before/after where less is.
     pub ratio: Option<f64>,
-    /// `kept` or `undone`.
+    /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or at the end
+    /// `not judged`.
     pub verdict: &'static str,
+    /// Why there is no judgement.
+    pub reason: Option<String>,
     /// In words, with units.
     pub text: String,
+}
+
+impl GuardView {
+    /// No judgement, and why.
+    pub fn without(verdict: &'static str, reason: String) -> GuardView {
+        GuardView {
+            verdict,
+            text: format!("{verdict}: {reason}"),
+            reason: Some(reason),
+            ..GuardView::default()
+        }
+    }
 }
 
 impl Snapshot {

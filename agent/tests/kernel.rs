@@ -176,6 +176,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
         let mut sites = vec![Site {
             offset: function.offset.0,
             probe,
+            semaphore: 0,
         }];
         entries.extend(&sites);
         if way.returns == At::ReturnInstruction {
@@ -187,6 +188,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
                 .map(|offset| Site {
                     offset: offset.0,
                     probe,
+                    semaphore: 0,
                 })
                 .collect();
         }
@@ -464,6 +466,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         .map(|function| Site {
             offset: function.offset.0,
             probe: 0,
+            semaphore: 0,
         })
         .collect();
     let kernel = Kernel::load(LoadOptions {

@@ -7,7 +7,7 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 
-use crate::{bytes, maps, task::Task};
+use crate::{bytes, maps, registers, task::Task};
 
 /// What was read.
 #[derive(Clone, Copy)]
@@ -56,6 +56,15 @@ pub fn at_entry(ctx: &ProbeContext, spec: &ProbeSpec, moment: &Moment) -> Captur
             captured.put(place, variable(capture, moment, place));
         } else if capture.kind == CaptureKind::Bytes as u8 {
             captured.put(place, bytes::of_call(ctx, &spec.bytes));
+        } else if capture.kind == CaptureKind::Register as u8 {
+            let start = registers::sum(ctx, capture);
+            captured.put(
+                place,
+                start.and_then(|start| follow(start, capture, moment, place)),
+            );
+        } else if capture.kind == CaptureKind::Constant as u8 {
+            let [low, high, ..] = capture.offsets;
+            captured.put(place, Some((high as u32 as u64) << 32 | low as u32 as u64));
         }
     }
     captured
@@ -86,7 +95,7 @@ fn follow(start: u64, capture: &Capture, moment: &Moment, place: usize) -> Optio
         if index >= MAX_READS {
             return None;
         }
-        at = at.wrapping_add(u64::from(*offset));
+        at = at.wrapping_add(i64::from(*offset) as u64);
         if index == last {
             return if capture.is_text == 0 {
                 number(at, capture.width)
@@ -146,9 +155,9 @@ fn text(address: u64, width: u8, moment: &Moment, place: usize) -> Option<u64> {
     Some(moment.time_ns)
 }
 
-/// The same value, of which the compiler knows nothing: it must compare the very register that is passed on, or the verifier
-/// does not see the bound.
-fn opaque(mut value: u64) -> u64 {
+/// The same value, of which the compiler knows nothing: what is compared is the very register that is passed on, or the verifier
+/// does not see the bound; and what was read to have it is read there and not elsewhere.
+pub fn opaque(mut value: u64) -> u64 {
     // SAFETY: no instruction is executed.
     unsafe { core::arch::asm!("/* {0} */", inout(reg) value) };
     value

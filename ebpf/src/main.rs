@@ -14,6 +14,7 @@ mod entry;
 mod frames;
 mod maps;
 mod namespace;
+mod registers;
 mod returns;
 mod task;
 

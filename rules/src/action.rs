@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crate::engine::ProbeId;
-use crate::file::Site;
-use crate::read::Source;
+use crate::file::{Keyword, Site};
+use crate::read::{PlannedCapture, Source};
 use crate::target::Target;
 use crate::value::Scalar;
 
@@ -130,6 +130,26 @@ pub struct SyncPoint {
     pub decide: bool,
 }
 
+/// The begin of an instance of a window, at which all processes take a change, or none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Together {
+    /// The window.
+    pub window: String,
+    /// Where it begins in the program, and what tells which instance it is; or why processes cannot agree on one.
+    pub boundary: Result<Boundary, String>,
+}
+
+/// Where a process begins an instance, and which.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Boundary {
+    /// At the entry or the return.
+    pub site: Site,
+    /// The function.
+    pub function: String,
+    /// Where the program says which instance begins: a number that counts up alike in all processes.
+    pub key: PlannedCapture,
+}
+
 impl Affinity {
     /// Every one with its name.
     pub(crate) const ALL: &'static [(&'static str, Affinity)] =
@@ -153,6 +173,23 @@ impl Action {
             Action::Enable { .. } => "enable a probe".to_string(),
             Action::Disable { .. } => "disable a probe".to_string(),
         }
+    }
+
+    /// The keyword of a rule: `set`.
+    pub fn keyword(&self) -> &'static str {
+        let keyword = match self {
+            Action::Set { .. } => Keyword::Set,
+            Action::Call { .. } => Keyword::Call,
+            Action::Load { .. } => Keyword::Load,
+            Action::Replace { .. } => Keyword::Replace,
+            Action::InsertCall { .. } => Keyword::InsertCall,
+            Action::RemoveCall { .. } => Keyword::RemoveCall,
+            Action::SetArgument { .. } => Keyword::SetArgument,
+            Action::Affinity(_) => Keyword::Affinity,
+            Action::Enable { .. } => Keyword::Enable,
+            Action::Disable { .. } => Keyword::Disable,
+        };
+        keyword.name()
     }
 
     /// The value that is set, if it is one.

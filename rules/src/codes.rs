@@ -53,8 +53,8 @@ pub const PAGES: &[Page] = &[
     page(
         "E0105",
         "in the language, but not in this version",
-        "The rule language is larger than this version of it. Left out are: probes at marks (`mark`), windows that are\n\
-         detected (`detect`), the partner and the communicator of an MPI call (`peer`, `communicator`), and setting\n\
+        "The rule language is larger than this version of it. Left out are: windows that are detected\n\
+         (`detect`), the partner and the communicator of an MPI call (`peer`, `communicator`), and setting\n\
          a text.\n\
          What is left out is refused rather than ignored, so that no rule means less than it says.",
     ),
@@ -105,7 +105,8 @@ pub const PAGES: &[Page] = &[
         "this cannot be a name",
         "A rule's name has small letters, digits and dashes: `openmpi-busy-wait`. All other names stand in formulas\n\
          and have letters, digits and underscores, begin with a letter, and are not words of the formulas (and, or,\n\
-         not, by, where, in, at, over, for, to, as, true, false). A variable's name has no spaces.",
+         not, by, where, in, at, over, for, to, as, true, false). A variable's name has no spaces.\n\
+         A mark is named with its provider, as in `app:step`.",
     ),
     page(
         "E0120",
@@ -204,7 +205,7 @@ pub const PAGES: &[Page] = &[
         "E0145",
         "a setting out of its range",
         "Windows last 10ms to 60min; `for` and `over` are 1 to 1000 windows; `undo_if_worse_by` is at least 0% and less\n\
-         than 100%; a cooldown is not negative.",
+         than 100%; a cooldown is not negative; a priority is a whole number.",
     ),
     page(
         "E0146",
@@ -261,7 +262,8 @@ pub const PAGES: &[Page] = &[
          pointed to (`*arg(1)`). Where the program has no debug information the type is said: `as i32`, of i8 i16 i32\n\
          i64 u8 u16 u32 u64 f32 f64 bool char and str(1) to str(64).\n\
          Real numbers among the arguments are passed in registers that a probe cannot read. The ways out: a global\n\
-         variable that has the number; a pointer to it (`*arg(1) as f64`); the mark macro of `include/tuneagent.h`.",
+         variable that has the number; a pointer to it (`*arg(1) as f64`); a mark of `include/tuneagent.h`, which hands\n\
+         over its bits (`arg(1) as f64`).",
     ),
     page(
         "E0154",
@@ -285,6 +287,14 @@ pub const PAGES: &[Page] = &[
         "a key that belongs to half of a quotient",
         "A warning: `by` binds tighter than `/`. In `sum(a) / sum(b) by process` the first sum is one value for all\n\
          rows. To divide row by row give both the key: `(sum(a) by process) / (sum(b) by process)`.",
+    ),
+    page(
+        "E0158",
+        "a decision that a process would have to be held for",
+        "`decide: true` holds a process at the hit until the window closed last is evaluated. A process may be held for a\n\
+         millisecond; hits are evaluated a millisecond after they happened at the earliest, for only then those of all CPUs\n\
+         are there and in order, and the change has to be armed after that. It would be held in vain at every hit. Without\n\
+         `decide` the change takes effect at the next hit after it was decided.",
     ),
     page(
         "E0160",
@@ -336,6 +346,13 @@ pub const PAGES: &[Page] = &[
         "a variable that cannot be used",
         "The name means something that cannot be read or written from outside, such as a thread-local variable, of which every\n\
          thread has its own, or the process could not be looked into.",
+    ),
+    page(
+        "E0168",
+        "the program has no such mark, or a mark without this argument",
+        "A mark is a place that the source of the program names (`include/tuneagent.h`, SystemTap's `sys/sdt.h`). It is found in\n\
+         the notes of the file, which stay when it is stripped. `tuneagent symbols` lists the marks of a program, and what each\n\
+         hands over.",
     ),
 ];
 

@@ -24,8 +24,19 @@ pub struct SeenProcess {
     pub functions: BTreeMap<String, Vec<String>>,
     /// Types of parameters, as the debug information says them, by function and number from 0.
     pub parameters: BTreeMap<(String, u8), String>,
+    /// The marks asked for that it has.
+    pub marks: BTreeMap<String, SeenMark>,
     /// The variables asked for.
     pub variables: BTreeMap<String, Result<SeenVariable, NoVariable>>,
+}
+
+/// A mark of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenMark {
+    /// The files that have it.
+    pub files: Vec<String>,
+    /// What each argument is, such as `i32`, or why it cannot be read; those of all its places.
+    pub arguments: Vec<Result<String, String>>,
 }
 
 /// A variable of a process.
@@ -68,6 +79,8 @@ pub enum NoVariable {
 pub struct Sought {
     /// Functions that are probed or waited for.
     pub functions: BTreeSet<String>,
+    /// Marks that are probed, as `provider:name`.
+    pub marks: BTreeSet<String>,
     /// Functions and numbers of the parameters that are read.
     pub parameters: BTreeSet<(String, u8)>,
     /// Variables that are read.
@@ -81,6 +94,8 @@ pub struct Sought {
 pub struct AllNames {
     /// Functions.
     pub functions: Vec<String>,
+    /// Marks.
+    pub marks: Vec<String>,
     /// Variables.
     pub variables: Vec<String>,
 }
@@ -99,6 +114,14 @@ impl CheckedRule {
     pub fn sought(&self) -> Sought {
         let mut sought = Sought::default();
         for probe in &self.plan.probes {
+            if let Target::Mark(mark) = &probe.target {
+                sought.marks.insert(mark.clone());
+                let whole = probe
+                    .captures
+                    .iter()
+                    .filter_map(|capture| capture.source.whole_global());
+                sought.variables.extend(whole.map(str::to_string));
+            }
             // Which functions a pattern or a set has in a program is seen when it is probed.
             let Some(function) = probe.target.function() else {
                 continue;
@@ -202,6 +225,9 @@ impl<'a> Fitting<'a> {
             return;
         };
         let members = self.members(&probe.role);
+        if let Target::Mark(mark) = &probe.target {
+            return self.mark(mark, entry.function.span, probe, &members);
+        }
         let Some(function) = probe.target.function() else {
             return self.effect(&members, format!("probes {}", probe.function));
         };
@@ -226,6 +252,45 @@ impl<'a> Fitting<'a> {
             &members,
             format!("probes {} in {}", probe.function, joined(files)),
         );
+    }
+
+    fn mark(&mut self, name: &str, span: Span, probe: &PlannedProbe, members: &[&SeenProcess]) {
+        let has = |process: &&&SeenProcess| process.marks.contains_key(name);
+        let lacking: Vec<_> = members.iter().filter(|process| !has(process)).collect();
+        if let Some(first) = lacking.first() {
+            let message = format!(
+                "{} no mark `{name}`",
+                who(lacking.len(), members.len(), &first.name)
+            );
+            let near = nearest(name, &self.names.marks);
+            let wrong = Diagnostic::error("E0168", message).at(span, "");
+            let help = "`tuneagent symbols` lists the marks of a program";
+            return self.report(wrong.help(near.unwrap_or_else(|| help.to_string())));
+        }
+        for capture in &probe.captures {
+            let Base::Argument(number) = capture.source.base else {
+                self.capture(probe, capture, members);
+                continue;
+            };
+            let mut marks = members.iter().filter_map(|process| process.marks.get(name));
+            let why = marks.find_map(|mark| match mark.arguments.get(usize::from(number)) {
+                Some(Ok(_)) => None,
+                Some(Err(why)) => Some(format!(
+                    "argument {number} of the mark `{name}` cannot be read: {why}"
+                )),
+                None => Some(format!(
+                    "the mark `{name}` has no argument {number}: it hands over {}",
+                    mark.arguments.len()
+                )),
+            });
+            if let Some(why) = why {
+                let place = self.place_of(probe, capture);
+                self.report(Diagnostic::error("E0168", why).at(place, ""));
+            }
+        }
+        let marks = members.iter().filter_map(|process| process.marks.get(name));
+        let files: BTreeSet<&str> = marks.flat_map(|mark| &mark.files).map(String::as_str).collect();
+        self.effect(members, format!("probes the mark {name} in {}", joined(files)));
     }
 
     fn points(&mut self) {

@@ -101,7 +101,7 @@ mod term;
 mod unit;
 mod value;
 
-pub use action::{Action, Affinity, Argument, Computed, SyncPoint};
+pub use action::{Action, Affinity, Argument, Boundary, Computed, SyncPoint, Together};
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{
@@ -111,7 +111,7 @@ pub use engine::{
 };
 pub use facts::{MPI_LIBRARIES, ProcessFacts, fits};
 pub use file::{Bindings, RuleFile, Site, schema};
-pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenProcess, SeenVariable, Sought, fit};
+pub use fit::{AllNames, Fit, NoVariable, Refusal, SeenMark, SeenProcess, SeenVariable, Sought, fit};
 pub use function::{FUNCTIONS, Function};
 pub use graph::{Graph, GraphNode, Named, SharedProbe, graph};
 pub use library::{library, models};

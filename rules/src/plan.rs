@@ -325,6 +325,7 @@ impl Plan {
 
 fn probed(probe: &PlannedProbe) -> String {
     let site = match probe.site {
+        Site::Entry if probe.target.is_mark() => "mark",
         Site::Entry => "entry of",
         Site::Return => "return of",
         Site::Span if probe.to.is_some() => "what runs from",

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::action::SyncPoint;
+use crate::action::{Boundary, SyncPoint, Together};
 use crate::calls::Memory;
 use crate::deed::Change;
-use crate::diag::Diagnostic;
+use crate::diag::{Diagnostic, Span};
 use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::function::Reduction;
 use crate::partial::WindowFolds;
-use crate::plan::Plan;
+use crate::plan::{Parts, Plan};
 use crate::read::PlannedCapture;
 use crate::target::Target;
 use crate::term::{Field, Term, Typed};
@@ -24,6 +24,8 @@ pub struct CheckedRule {
     pub(crate) name: String,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    /// Of two rules that change the same, the one with the higher goes first.
+    pub(crate) priority: i64,
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) roles: Vec<Role>,
     pub(crate) probes: Vec<Probe>,
@@ -237,6 +239,8 @@ pub(crate) struct Tune {
     pub(crate) after: Option<usize>,
     /// Where a change takes effect.
     pub(crate) at: Option<SyncPoint>,
+    /// Where the rule asks that a process waits there for the decision.
+    pub(crate) decide: Option<Span>,
     /// The window at whose begin all processes change.
     pub(crate) together: Option<String>,
     /// It is on trial beside others.
@@ -338,9 +342,99 @@ impl CheckedRule {
             .check(&BTreeMap::new())
     }
 
+    /// What is left of a rule that was removed: its name.
+    pub(crate) fn emptied(&self) -> CheckedRule {
+        let parts = Parts {
+            rule: &self.name,
+            roles: &[],
+            probes: &[],
+            joins: &[],
+            windows: &[],
+            metrics: &[],
+            runs: &[],
+            tunes: &[],
+        };
+        CheckedRule {
+            name: self.name.clone(),
+            about: self.about.clone(),
+            source: None,
+            priority: 0,
+            parameters: Vec::new(),
+            roles: Vec::new(),
+            probes: Vec::new(),
+            joins: Vec::new(),
+            windows: Vec::new(),
+            metrics: Vec::new(),
+            runs: Vec::new(),
+            tunes: Vec::new(),
+            folds: Vec::new(),
+            plan: crate::plan::plan(&parts),
+            warnings: Vec::new(),
+        }
+    }
+
     /// Some tune of it takes effect at a place in the program only.
     pub fn waits_for_places(&self) -> bool {
-        self.tunes.iter().any(|tune| tune.at.is_some())
+        let waits = |tune: &Tune| tune.at.is_some() || tune.together.is_some();
+        self.tunes.iter().any(waits)
+    }
+
+    /// What a session that acts cannot do, each with its place in the file: a process is not held until a decision is made.
+    pub fn held_decisions(&self) -> Vec<Diagnostic> {
+        let held = |span: Span| {
+            let message =
+                "a process cannot be held until the decision is made: it takes longer than it may be held";
+            let help = "without `decide` the change takes effect at the next hit after the decision";
+            Diagnostic::error("E0158", message).at(span, "").help(help)
+        };
+        self.tunes
+            .iter()
+            .filter_map(|tune| tune.decide)
+            .map(held)
+            .collect()
+    }
+
+    /// Where a tune has all processes change at once, if it does.
+    pub(crate) fn together(&self, tune: &Tune) -> Option<Together> {
+        let window = tune.together.clone()?;
+        let boundary = self.boundary(&window);
+        Some(Together { window, boundary })
+    }
+
+    /// Where a window begins in the program, and what the program itself says of which instance it is.
+    fn boundary(&self, window: &str) -> Result<Boundary, String> {
+        let known = self.windows.iter().find(|known| known.name == window);
+        let borders = known.and_then(Window::borders).ok_or_else(|| {
+            format!("`{window}` is a time: processes have no place in the program in common there")
+        })?;
+        let place = borders
+            .begins_at()
+            .ok_or_else(|| format!("`{window}` does not begin at a hit"))?;
+        let probe = self
+            .probes
+            .get(place)
+            .ok_or_else(|| format!("`{window}` begins at pairs of hits"))?;
+        let Target::Function(function) = &probe.target else {
+            return Err(format!(
+                "`{window}` begins at {}: that is more than one function",
+                probe.target
+            ));
+        };
+        let key = borders.keys.get(place).copied().flatten().ok_or_else(|| {
+            format!("`{window}` has no key: nothing tells that two processes are at the same instance of it")
+        })?;
+        let of_program = probe.captures.get(key).and_then(|(_, typed)| match typed.term {
+            Term::Read(read) => probe.reads.get(read),
+            _ => None,
+        });
+        let key = of_program.cloned().ok_or_else(|| {
+            format!("the key of `{window}` is computed: it must be a number as the program has it")
+        })?;
+        Ok(Boundary {
+            site: probe.site,
+            function: function.to_string(),
+            key,
+        })
     }
 
     /// The rule's name.

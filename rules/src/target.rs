@@ -1,6 +1,6 @@
-//! What a probe sits in: a function, all whose names fit a pattern, or a set that is built in.
+//! What a probe sits in: a function, all whose names fit a pattern, a set that is built in, or a mark.
 //!
-//! Which functions of a program these are is not known here.
+//! Which functions of a program these are, and where its marks lie, is not known here.
 
 use std::fmt;
 
@@ -15,6 +15,8 @@ pub enum Target {
     Pattern(String),
     /// A set of functions that is built in.
     Set(Set),
+    /// The marks of this provider and name, as `provider:name`: places that the program's source names.
+    Mark(String),
 }
 
 /// A set of functions that is built in.
@@ -45,11 +47,23 @@ impl Target {
         })
     }
 
+    /// The mark that `text` names; nothing if it is not of the form `provider:name`.
+    pub(crate) fn mark(text: &str) -> Option<Target> {
+        let (provider, name) = text.split_once(':')?;
+        let is_proper = |part: &str| !part.is_empty() && !part.contains([':', '*', '?']);
+        (is_proper(provider) && is_proper(name)).then(|| Target::Mark(text.to_string()))
+    }
+
+    /// Whether it is a mark.
+    pub fn is_mark(&self) -> bool {
+        matches!(self, Target::Mark(_))
+    }
+
     /// The one function it is, if it is one.
     pub fn function(&self) -> Option<&str> {
         match self {
             Target::Function(name) => Some(name),
-            Target::Pattern(_) | Target::Set(_) => None,
+            Target::Pattern(_) | Target::Set(_) | Target::Mark(_) => None,
         }
     }
 
@@ -57,7 +71,7 @@ impl Target {
     /// elsewhere.
     pub fn fits(&self, name: &str) -> bool {
         match self {
-            Target::Function(function) => function == name,
+            Target::Function(known) | Target::Mark(known) => known == name,
             Target::Pattern(pattern) => fits(pattern, name),
             Target::Set(Set::Mpi(pattern)) => fits(pattern, name),
             Target::Set(Set::OpenmpRegion) => false,
@@ -69,7 +83,7 @@ impl Target {
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Function(name) | Target::Pattern(name) => f.write_str(name),
+            Target::Function(name) | Target::Pattern(name) | Target::Mark(name) => f.write_str(name),
             Target::Set(Set::Mpi(pattern)) => write!(f, "mpi.{pattern}"),
             Target::Set(Set::OpenmpRegion) => f.write_str("openmp.region"),
         }
@@ -90,6 +104,16 @@ mod tests {
         }
         assert_eq!(Target::named("openmp.regoin"), None);
         assert_eq!(Target::named("mpi."), None);
+    }
+
+    #[test]
+    fn a_mark_is_named_with_its_provider() {
+        let mark = Target::mark("app:step");
+        assert_eq!(mark, Some(Target::Mark("app:step".into())));
+        assert!(mark.is_some_and(|mark| mark.fits("app:step") && mark.to_string() == "app:step"));
+        for text in ["step", "app:", ":step", "a::b", "app:st*p", "a:b:c", ""] {
+            assert_eq!(Target::mark(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -46,6 +46,7 @@ fn root_is_told_that_everything_works_and_the_program_did_not_notice() -> Outcom
         "probes",
         "reading memory",
         "writing memory",
+        "sync points",
         "journal",
         "target",
         "probing it",

@@ -62,6 +62,121 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     Ok(())
 }
 
+/// `knob` is set, judged and kept, and then the condition holds no longer; `first` has its first value as long as nothing better
+/// is known, which never is.
+const COMING: &str = "rule: coming\nabout: for a test\nroles: {one: has(knob)}\nprobes:\n  step: {role: one, entry: step}\n  \
+    never: {role: one, span: never}\ncapture: {step.knob: knob}\nwindows: {pulse: {every: 200ms}}\nmetrics:\n  \
+    best: mean(never.duration) / 1s\ntune:\n  \
+    - set: knob\n    role: one\n    value: 20\n    when: max(step.knob) == 10\n    \
+    guard: {maximize: count(step), over: 2, undo_if_worse_by: 90%}\n  \
+    - set: first\n    role: one\n    initial: 5\n    value: best\n    when: best > 0\n";
+
+/// How many ranks take steps.
+const THERE: &str = "rule: there\nabout: for a test\nroles: {one: has(knob)}\nprobes: {step: {role: one, entry: step}}\n\
+    windows: {pulse: {every: 200ms}}\nmetrics:\n  steps: count(step) by process\n  there: count(steps where steps > 0)\n\
+    tune:\n  - when: there > 0\n    finding: '{there} ranks take steps'\n";
+
+/// The changes of a rank in the report: what was set to what, and what the guard says.
+fn changes_of(report: &Value, rank: u64) -> Vec<(String, String, String)> {
+    let all = report["changes"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    all.filter(|change| change["rank"] == rank)
+        .map(|change| {
+            let verdict = text(&change["guard"]["verdict"]);
+            (text(&change["variable"]), text(&change["new"]), verdict)
+        })
+        .collect()
+}
+
+/// Asks again and again, until the report of the session fits.
+fn until(agent: &Agent, fits: impl Fn(&Value) -> bool) -> Outcome<Value> {
+    let deadline = std::time::Instant::now() + SOON;
+    loop {
+        let report = agent.snapshot()?;
+        if fits(&report) {
+            return Ok(report);
+        }
+        assert!(
+            std::time::Instant::now() < deadline,
+            "{report}\n{}",
+            agent.lines.text()
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_starts_later_is_given_what_was_kept_and_first_values_and_one_that_ends_is_not_waited_for()
+-> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let program = programs::mpi("coming", Mpi::OpenMpi)?;
+    let text = r#"if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then
+                    while [ ! -e "$0/late" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
+                  fi
+                  exec "$1" "$0""#;
+    let shell = std::path::Path::new("/bin/bash");
+    let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, shell, script(text, &program))?;
+    job.events("ready", 1, SOON)?;
+    let rules = tempfile::tempdir()?;
+    for (name, text) in [("coming.yaml", COMING), ("there.yaml", THERE)] {
+        fs::write(rules.path().join(name), text)?;
+    }
+    let folder = rules.path().to_string_lossy().into_owned();
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &folder, "--apply"])?;
+    agent.armed()?;
+    agent.lines.wait_for_line("1 ranks take steps", SOON)?;
+    let change = |variable: &str, new: &str, verdict: &str| (variable.into(), new.into(), verdict.into());
+    let expected = [change("first", "5", ""), change("knob", "20", "kept")];
+    let has_all = |report: &Value, rank| {
+        let found = changes_of(report, rank);
+        expected.iter().all(|change| found.contains(change)) && found.len() == expected.len()
+    };
+    until(&agent, |report| has_all(report, 0))?;
+
+    job.open("late")?;
+    agent.lines.wait_for_line("rank 1 (pid", SOON)?;
+    let report = until(&agent, |report| has_all(report, 1))?;
+    let all = report["changes"].as_array().into_iter().flatten();
+    let kept: Vec<&Value> = all
+        .filter(|change| change["rank"] == 1 && change["variable"] == "knob")
+        .collect();
+    assert_eq!(
+        kept[0]["guard"]["text"], "as in the other processes of its role; kept",
+        "{report}"
+    );
+    let takes = |report: &Value, text: &str| {
+        let mut findings = report["findings"].as_array().into_iter().flatten();
+        findings.any(|finding| finding["text"] == text)
+    };
+    until(&agent, |report| takes(report, "2 ranks take steps"))?;
+
+    job.open("end-1")?;
+    let values = job.events("values", 1, SOON)?;
+    assert_eq!((&values[0]["knob"], &values[0]["first"]), (&20.into(), &5.into()));
+    let report = until(&agent, |report| takes(report, "1 ranks take steps"))?;
+    let ended: Vec<bool> = report["processes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|process| process["ended"] == true)
+        .collect();
+    assert_eq!(ended, [false, true], "{report}");
+    agent.stop()?;
+    job.open("end")?;
+    let values = job.events("values", 2, SOON)?;
+    let first = values
+        .iter()
+        .find(|values| values["rank"] == 0)
+        .ok_or("no rank 0")?;
+    assert_eq!(
+        (&first["knob"], &first["first"]),
+        (&10.into(), &1.into()),
+        "the session put back what it had changed"
+    );
+    job.finish(SOON)?;
+    Ok(())
+}
+
 #[test]
 fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
     require!(Root, Mpich);

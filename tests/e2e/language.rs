@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
@@ -12,19 +13,28 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, with_folder};
 
 /// A rule in a file of its own.
-fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
+pub(crate) fn rule(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
     let file = folder.path().join(format!("{name}.yaml"));
     fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
     Ok(file.to_string_lossy().into_owned())
 }
 
 /// Runs a program for so many rounds under a rule until a finding says all of `expected`, and then the rule on the recording.
-fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
+/// Whichever way the kernel attaches probes, the same is found.
+pub(crate) fn finds(program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
+    for attached in [&[][..], &["--tracefs"]] {
+        finds_when(attached, program, rounds, rule, expected)?;
+    }
+    Ok(())
+}
+
+fn finds_when(attached: &[&str], program: &Path, rounds: u32, rule: &str, expected: &[&str]) -> Outcome {
     let folder = tempfile::tempdir()?;
     let recording = folder.path().join("run.rec").to_string_lossy().into_owned();
     let mut job = Job::alone(program, |folder| with_folder(folder, vec![rounds.to_string()]))?;
     job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", rule, "--record", &recording])?;
+    let flags = [&["--rules", "none", rule, "--record", &recording], attached].concat();
+    let mut agent = Agent::attach(job.pid(), &flags)?;
     agent.armed()?;
     job.open("go")?;
     agent.lines.wait_for_line(expected[0], SOON)?;
@@ -116,6 +126,16 @@ tune:
 #[test]
 fn regions_of_openmp_are_probed_with_the_threads_they_ask_for_as_root() -> Outcome {
     require!(Root, Cc);
+    regions(&programs::openmp("regions")?)
+}
+
+#[test]
+fn regions_on_the_library_of_llvm_are_probed_too_as_root() -> Outcome {
+    require!(Root, Cc, LlvmOpenMp);
+    regions(&programs::openmp_of_llvm("regions")?)
+}
+
+fn regions(program: &Path) -> Outcome {
     let _machine = machine();
     let folder = tempfile::tempdir()?;
     let rule = rule(
@@ -135,10 +155,9 @@ tune:
     finding: '{count(region)} regions of {first(region.function)}; threads {asked}'
 "#,
     )?;
-    let program = programs::openmp("regions")?;
     let found = "40 regions of GOMP_parallel; threads none";
     finds(
-        &program,
+        program,
         40,
         &rule,
         &[found, "the size that the library gives by default"],
@@ -206,43 +225,90 @@ tune:
     Ok(())
 }
 
+/// `busywork` under a rule that has `inner` off at first and switches it on.
+fn switched(attached: &[&str], tunes: &str, expected: &[&str]) -> Outcome<Value> {
+    let folder = tempfile::tempdir()?;
+    let text = format!(
+        "probes:\n  outer: {{entry: step_outer}}\n  inner: {{span: step_inner}}\nwindows:\n  pulse: {{every: 200ms}}\ntune:\n{tunes}"
+    );
+    let rule = rule(&folder, "switched", &text)?;
+    let job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["20000000".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let flags = [&["--rules", "none", &rule, "--apply"], attached].concat();
+    let mut agent = Agent::attach(job.pid(), &flags)?;
+    agent.armed()?;
+    job.open("go")?;
+    for expected in expected {
+        agent.lines.wait_for_line(expected, SOON)?;
+    }
+    let report = agent.stop()?;
+    job.open("end")?;
+    Ok(report)
+}
+
+const ENABLED: &str = "enable a probe: done in 1 process";
+
 #[test]
 fn a_probe_is_switched_on_while_its_condition_holds_as_root() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
-    let folder = tempfile::tempdir()?;
-    let rule = rule(
-        &folder,
-        "switched",
-        r#"probes:
-  outer: {entry: step_outer}
-  inner: {span: step_inner}
-windows:
-  pulse: {every: 200ms}
-tune:
-  - enable: inner
-    when: count(outer) > 0
-  - when: count(inner) > 0
-    finding: 'inner runs {count(inner)} times'
-"#,
-    )?;
-    let job = Job::alone(&programs::c("busywork")?, |folder| {
-        with_folder(folder, vec!["2000000".into()])
-    })?;
-    job.events("ready", 1, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply"])?;
-    agent.armed()?;
-    job.open("go")?;
-    agent
-        .lines
-        .wait_for_line("enable a probe: done in 1 process", SOON)?;
-    agent.lines.wait_for_line("inner runs", SOON)?;
-    let report = agent.stop()?;
+    let tunes = "  - enable: inner\n    when: count(outer) > 0\n  - when: count(inner) > 0\n    \
+                 finding: 'inner runs {count(inner)} times'\n";
+    let report = switched(&[], tunes, &[ENABLED, "inner runs"])?;
     // It was off at first: the function ran before anybody counted it.
     let functions = crate::expected::counts(&report["processes"][0]["functions"])?;
     let calls = |name: &str| functions.get(name).map_or(0, |(calls, _)| *calls);
     assert!(calls("step_inner") > 0, "{report}");
     assert!(calls("step_inner") < 2 * calls("step_outer"), "{report}");
+    // All is attached at the start where it must be, and the rule hears as much as it did.
+    switched(&["--tracefs"], tunes, &[ENABLED, "inner runs"])?;
+    Ok(())
+}
+
+#[test]
+fn a_probe_that_was_switched_on_for_a_while_is_switched_off_again_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let tunes = "  - enable: inner\n    while: pulse.index < 8\n  - when: count(inner) > 0\n    \
+                 finding: 'inner runs {count(inner)} times'\n";
+    for attached in [&[][..], &["--tracefs"]] {
+        let off = "its condition no longer holds; undone";
+        switched(attached, tunes, &[ENABLED, "inner runs", off])?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_captured_variable_that_the_program_has_not_is_told_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let rule = rule(
+        &folder,
+        "lacking",
+        "probes: {p: {entry: step_outer}}\ncapture: {p.calls: outer_cals as i64}\nwindows: {w: {every: 200ms}}\n\
+         tune:\n  - when: count(p) > 0\n    finding: 'calls {max(p.calls)}'\n",
+    )?;
+    let job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec!["2000000".into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule])?;
+    agent.armed()?;
+    job.open("go")?;
+    let told = "missing: outer_cals is not captured at step_outer: process";
+    agent.lines.wait_for_line(told, SOON)?;
+    // A value that was not read is none, with its reason, and never 0.
+    let found = agent.lines.wait_for_line("finding  lacking", SOON)?;
+    assert!(
+        found.text.contains("calls none (calls was not captured: "),
+        "{}",
+        found.text
+    );
+    let report = agent.stop()?;
+    assert_eq!(report["completeness"]["status"], "partial", "{report}");
     job.open("end")?;
     Ok(())
 }

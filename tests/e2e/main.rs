@@ -15,6 +15,12 @@ mod joining;
 // What a rule may ask of a program: patterns, sets, spans between functions, ways to values, probes that are switched.
 mod language;
 
+// Marks of `include/tuneagent.h` and of others, in programs and libraries.
+mod marks;
+
+// What docs/guide.md and docs/prepare.md tell users to do, done.
+mod guide;
+
 // The headline: an unmodified LAMMPS becomes several times faster, by its own clock, with the same numbers.
 mod lammps;
 
@@ -30,10 +36,19 @@ mod rights;
 // The control of a running session.
 mod control;
 
+// Rules that come and go while a session runs.
+mod live;
+
+// What rules cost the program.
+mod cost;
+
 // What works on this machine and what would change it.
 mod doctor;
 // Functions called and code changed by hand, and put back.
 mod patch;
+
+// The same by rules, with everything else that rules can do to a program.
+mod deeds;
 
 // Bad input: what is wrong, where, what to do, and the exit code.
 mod cli;
@@ -41,8 +56,14 @@ mod cli;
 // The published models, on running programs.
 mod models;
 
+// The guard in the loop: wrong decisions are undone, right ones are not.
+mod guarded;
+
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;
+
+// The same in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
+mod kills;
 
 // The shape of the source: directions of dependencies, sizes, and where another process is written to.
 mod tidy;

@@ -153,3 +153,38 @@ fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_wa
     );
     Ok(())
 }
+
+/// The model would take seven; no more than the bound are used, whatever it says.
+#[test]
+fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi("workers", Mpi::Mpich)?;
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 13, &program, |folder| {
+        with_folder(folder, ["200000", "4000", "2"].map(String::from).to_vec())
+    })?;
+    job.events("ready", 13, SOON)?;
+    job.open("go")?;
+    let rules = [
+        "--rules",
+        "none",
+        "optimal-workers",
+        "--param",
+        "max_workers=4",
+        "--apply",
+    ];
+    let mut agent = Agent::attach(job.pid(), &rules)?;
+    agent.lines.wait_for_line("guard", SOON)?;
+    let report = agent.stop()?;
+    job.open("stop")?;
+    job.finish(SOON)?;
+    let told = agent.lines.text();
+    assert_eq!(report["changes"][0]["new"], "4", "{told}");
+    let most = job
+        .events("iteration", 0, SOON)?
+        .iter()
+        .filter_map(|event| event["workers"].as_u64())
+        .max();
+    assert_eq!(most, Some(4), "{told}");
+    Ok(())
+}

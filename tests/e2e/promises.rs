@@ -1,7 +1,8 @@
 //! The promises of README.md, a test for each, named after it. What a promise needs beyond a small program stands elsewhere:
 //! O1 on real programs `lammps` and `attach`; O2 `joining` (exceptions), `baseline` and agent/tests/kernel.rs (longjmp,
 //! recursion, threads); O4 is not in this version; C2 and C3 case by case in tuner/tests/suite (`writing`, `binding`, `refused`,
-//! crashes in `actuator`); C5 and C6 on MPI jobs `change` and `killed`; W1 `rights` and `control`.
+//! crashes in `actuator` and `crashes`), with agent and actuator killed in the middle of every kind of change `kills`; C5 and C6 on
+//! MPI jobs `change` and `killed`; W1 `rights` and `control`.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
-use tuneagent_e2e::job::Job;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{Knobs, open_folder};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, family, programs, require};
@@ -316,6 +317,63 @@ fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
 }
 
 // C4 (at the sync point asked for, or not at all) has its tests where the rendezvous is.
+
+/// Sets `block` of blocks.c, where WHEN says.
+const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatever has it\nroles:\n  rank: has(block)\n\
+    probes:\n  begin: {role: rank, entry: iterate}\ncapture:\n  begin.number: arg(number)\n\
+    windows:\n  pulse: {every: 100ms}\n  iteration: {from: begin, key: number}\n\
+    metrics:\n  used: {in: pulse, value: sum(cpu.time) / pulse.duration}\ntune:\n  - set: block\n    role: rank\n    every: pulse\n    \
+    value: 512\n    WHEN\n    range: 1 <= value <= 4096\n    when: used >= 0\n    \
+    guard: {maximize: used, over: 2, undo_if_worse_by: 90%}\n    finding: block is not 512\n";
+
+/// Changes and is left again; the program, which checks each iteration, ends well and has seen both.
+fn block_is_changed(mpi: Mpi, ranks: usize, when: &str, said: &str) -> Outcome {
+    let program = programs::mpi("blocks", mpi)?;
+    let mut job = Job::mpi(mpi, Waiting::Yielding, ranks, &program, |folder| {
+        with_folder(folder, Vec::new())
+    })?;
+    let count = job.events("ready", ranks, SOON)?.len();
+    assert_eq!(count, ranks);
+    let folder = open_folder()?;
+    let rule = folder.path().join("set-block.yaml");
+    fs::write(&rule, SET_BLOCK.replace("WHEN", when))?;
+    let rule = rule.to_string_lossy().into_owned();
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply"])?;
+    agent.lines.wait_for_line("written and read back", SOON)?;
+    let seen = job.events("block", 2, SOON)?;
+    assert_eq!((&seen[0]["block"], &seen[1]["block"]), (&64.into(), &512.into()));
+    let report = agent.stop()?;
+    let changes = report["changes"].as_array().ok_or("no changes")?;
+    assert_eq!(changes.len(), ranks, "{report}");
+    for change in changes {
+        let mechanism = change["mechanism"].as_str().ok_or("no mechanism")?;
+        assert!(mechanism.contains(said), "{mechanism}");
+    }
+    // Taken back at the same place.
+    job.events("block", 3, SOON)?;
+    job.open("end")?;
+    for end in job.events("end", ranks, SOON)? {
+        assert_eq!((&end["block"], &end["right"]), (&64.into(), &1.into()), "{end}");
+    }
+    job.finish(SOON)
+}
+
+#[test]
+fn c4_a_change_is_at_its_sync_point_and_in_all_ranks_together() -> Outcome {
+    require!(Root, Cc, OpenMpi, Mpich);
+    let _machine = machine();
+    let at = ("at: {entry: iterate}", "at entry:iterate");
+    block_is_changed(Mpi::OpenMpi, 1, at.0, at.1)?;
+    for mpi in Mpi::ALL {
+        block_is_changed(
+            mpi,
+            4,
+            "together: iteration",
+            "at entry:iterate, its thread stopped for",
+        )?;
+    }
+    Ok(())
+}
 
 #[test]
 fn c5_when_we_leave_it_is_as_it_was_unless_it_was_to_be_kept() -> Outcome {

@@ -2,7 +2,8 @@
  *
  *   regions DIRECTORY ROUNDS
  *
- * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end. */
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end. With 0 rounds it
+ * works until DIRECTORY/end is there. Prints {"event":"team",...} when a region that asks for no size has another than the last. */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,11 +16,16 @@ static volatile long sink;
 FUNCTION void begin_all(void) { sink++; }
 FUNCTION void end_all(void) { sink--; }
 
-static void wait_for(const char *directory, const char *gate)
+static int exists(const char *directory, const char *gate)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", directory, gate);
-    while (access(path, F_OK) != 0)
+    return access(path, F_OK) == 0;
+}
+
+static void wait_for(const char *directory, const char *gate)
+{
+    while (!exists(directory, gate))
         usleep(1000);
 }
 
@@ -29,20 +35,35 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: regions DIRECTORY ROUNDS\n");
         return 2;
     }
-    long rounds = atol(argv[2]), members = 0;
+    long rounds = atol(argv[2]), members = 0, done = 0;
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
     wait_for(argv[1], "go");
     begin_all();
-    for (long round = 0; round < rounds; round++) {
+    int forever = rounds == 0;
+    long last = 0, team;
+    for (long round = 0; forever ? !exists(argv[1], "end") : round < rounds; round++) {
         if (round % 2) {
 #pragma omp parallel num_threads(2) reduction(+ : members)
             members += omp_get_num_threads() == 2;
         } else {
-#pragma omp parallel reduction(+ : members)
-            members += 1;
+            team = 0;
+#pragma omp parallel reduction(+ : team)
+            team += 1;
+            members += team;
+            if (team != last) {
+                printf("{\"event\":\"team\",\"round\":%ld,\"threads\":%ld}\n", round, team);
+                fflush(stdout);
+            }
+            last = team;
+        }
+        if (forever) {
+            done = round + 1;
+            usleep(500);
         }
     }
+    if (forever)
+        rounds = done;
     end_all();
     printf("{\"event\":\"tally\",\"rounds\":%ld,\"members\":%ld}\n", rounds, members);
     fflush(stdout);

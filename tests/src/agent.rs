@@ -74,11 +74,13 @@ impl Agent {
 
     /// Any command of the agent.
     pub fn command(arguments: &[&str]) -> Outcome<Agent> {
-        Agent::start(
-            arguments.iter().map(|word| (*word).to_owned()).collect(),
-            tempfile::tempdir()?,
-            None,
-        )
+        Agent::command_in(None, arguments)
+    }
+
+    /// The same, with the journals in `state`.
+    pub fn command_in(state: Option<&Path>, arguments: &[&str]) -> Outcome<Agent> {
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        Agent::start(arguments, tempfile::tempdir()?, state)
     }
 
     /// Runs a command to its end, with the journals in `state`; its exit code and what it printed.
@@ -145,6 +147,29 @@ impl Agent {
         self.child.id()
     }
 
+    /// `tuneagent session VERB PID ARGUMENTS…` of this session; the exit code and what it printed.
+    pub fn ask(&self, verb: &str, arguments: &[&str]) -> Outcome<(i32, String)> {
+        let output = Command::new("timeout")
+            .arg("120")
+            .arg(binary()?)
+            .args(["session", verb, &self.pid().to_string()])
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .stdin(Stdio::null())
+            .output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let code = output.status.code().ok_or("killed by a signal")?;
+        Ok((code, String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Its report as it is now.
+    pub fn snapshot(&self) -> Outcome<Value> {
+        match self.ask("snapshot", &[])? {
+            (0, text) => Ok(serde_json::from_str(&text)?),
+            (code, text) => Err(Problem::new(format!("snapshot: {code}: {text}"))),
+        }
+    }
+
     /// Sends a signal to the agent alone.
     pub fn signal(&self, signal: Signal) -> Outcome {
         family::signal(&self.child, signal)
@@ -167,8 +192,13 @@ impl Agent {
 
     /// Waits until it ends by itself with exit code 0, then reads its report.
     pub fn finish(&mut self, within: Duration) -> Outcome<Value> {
+        self.finish_with(within, &[0])
+    }
+
+    /// The same with one of these exit codes: 1 says that a change was undone.
+    pub fn finish_with(&mut self, within: Duration, codes: &[i32]) -> Outcome<Value> {
         match self.wait(within)? {
-            0 => self.report(),
+            code if codes.contains(&code) => self.report(),
             code => Err(Problem::new(format!(
                 "tuneagent ended with {code}:\n{}",
                 self.lines.text()

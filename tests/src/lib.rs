@@ -2,7 +2,8 @@
 //!
 //! `problem` is how things fail here, `needs` decides whether a test can run on this machine, `programs` compiles
 //! the small programs of `programs/`, `lines` waits for what a program prints, `family` ends process trees, `job`
-//! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `agent` starts `tuneagent`, `lammps` knows the one real program we run.
+//! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `underload` one of many
+//! threads that check their results, `agent` starts `tuneagent`, `lammps` knows the one real program we run.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Nothing started here
 //! outlives the value that stands for it, nor the test process, however that ends.
@@ -18,5 +19,6 @@ pub mod lines;
 pub mod needs;
 pub mod problem;
 pub mod programs;
+pub mod underload;
 
 pub use problem::{Outcome, Problem};

@@ -25,6 +25,8 @@ pub enum Need {
     Cc,
     /// a C++ compiler
     Cxx,
+    /// LLVM's library for OpenMP
+    LlvmOpenMp,
     /// the kernel's own record of what a program did
     Strace,
 }
@@ -69,6 +71,7 @@ fn is_met(need: Need) -> bool {
         Need::Lammps => finds("lmp") && crate::lammps::example().is_some(),
         Need::Cc => finds("cc"),
         Need::Cxx => finds("c++"),
+        Need::LlvmOpenMp => finds_library("libomp.so.5"),
         Need::Strace => finds("strace"),
     }
 }
@@ -81,8 +84,15 @@ fn said(need: Need) -> &'static str {
         Need::Lammps => "LAMMPS (packages lammps, lammps-examples)",
         Need::Cc => "a C compiler (package gcc)",
         Need::Cxx => "a C++ compiler (package g++)",
+        Need::LlvmOpenMp => "LLVM's OpenMP (package libomp5)",
         Need::Strace => "strace (package strace)",
     }
+}
+
+/// Where Debian has libraries.
+fn finds_library(name: &str) -> bool {
+    let folder = format!("/usr/lib/{}-linux-gnu", env::consts::ARCH);
+    PathBuf::from(folder).join(name).exists()
 }
 
 fn finds(program: &str) -> bool {

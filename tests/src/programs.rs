@@ -40,6 +40,26 @@ pub fn openmp(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-fopenmp"])
 }
 
+/// A shared library; each `copy` is a file of its own.
+pub fn library(name: &str, copy: u32) -> Outcome<PathBuf> {
+    let copy = format!("-DCOPY={copy}");
+    compiled(&format!("{name}.c"), "cc", &["-shared", "-fPIC", &copy])
+}
+
+/// A C program that loads libraries and has threads.
+pub fn threads(name: &str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), "cc", &["-pthread", "-ldl"])
+}
+
+/// The same as `openmp` on LLVM's library, which has the entry points of GNU's too.
+pub fn openmp_of_llvm(name: &str) -> Outcome<PathBuf> {
+    compiled(
+        &format!("{name}.c"),
+        "cc",
+        &["-fopenmp", "-Wl,--no-as-needed", "-l:libomp.so.5"],
+    )
+}
+
 fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     built(&[source], compiler, more)
 }

@@ -1,4 +1,4 @@
-//! How long each action takes on a program of many threads under load, beside what MATE published (Morajko, Morajko, Margalef,
+//! How long each action takes on a program of one thread and on one of many under load, beside what MATE published (Morajko, Morajko, Margalef,
 //! Luque, "MATE: Monitoring, Analysis and Tuning Environment", 2007, table 3.2). Run by `cargo xtask bench actions`.
 //!
 //! Times are from the request to the last record in the journal, in this process: without the way to the actuator and back
@@ -29,7 +29,7 @@ struct Target {
 }
 
 impl Target {
-    fn start() -> Target {
+    fn start(arguments: &[&str]) -> Target {
         let directory = tempfile::tempdir().unwrap();
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
         let build = |source: &str, output: &str, flags: &[&str]| -> PathBuf {
@@ -49,6 +49,7 @@ impl Target {
         build("tuned.c", "libtuned.so", &["-shared", "-fPIC"]);
         let program = build("underload.c", "underload", &["-pthread", "libpart.so"]);
         let mut child = Command::new(program)
+            .args(arguments)
             .env("LD_LIBRARY_PATH", directory.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -219,21 +220,41 @@ fn run(target: &Target) -> Result<(), WriterError> {
     Ok(())
 }
 
+/// As a session does, where it may: it runs before busy programs.
+const SESSIONS_NICE: i32 = -15;
+
 fn main() -> ExitCode {
-    let target = Target::start();
-    println!("{ROUNDS} times each, on 8 threads of which 3 compute without pause; ms");
-    println!(
-        "{:<34}{:>9}{:>9}{:>9}{:>9}{:>12}{:>9}",
-        "", "median", "worst", "held", "longest", "MATE 2007", "times"
-    );
-    let outcome = run(&target);
-    println!("A probe (MATE: 0.284 ms) is not set by the tuner, and is not measured here.");
-    let _ = std::io::stdout().flush();
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+    let programs: [(&str, &[&str]); 2] = [
+        (
+            "one thread, which computes without pause, as MATE's programs had",
+            &["alone"],
+        ),
+        ("8 threads, of which 3 compute without pause", &[]),
+    ];
+    for (what, arguments) in programs {
+        let before = rustix::process::getpriority_process(None);
+        let target = Target::start(arguments);
+        let raised = rustix::process::setpriority_process(None, SESSIONS_NICE);
+        let priority = match raised {
+            Ok(()) => "at the priority of a session",
+            Err(_) => "at its usual priority, for more is not permitted",
+        };
+        println!("\n{what}; {ROUNDS} times each, {priority}; ms");
+        println!(
+            "{:<34}{:>9}{:>9}{:>9}{:>9}{:>12}{:>9}",
+            "", "median", "worst", "held", "longest", "MATE 2007", "times"
+        );
+        let outcome = run(&target);
+        // The next program is started at its own.
+        if let Ok(before) = before {
+            let _ = rustix::process::setpriority_process(None, before);
+        }
+        let _ = std::io::stdout().flush();
+        if let Err(error) = outcome {
             eprintln!("{error}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
     }
+    println!("A probe (MATE: 0.284 ms) is not set by the tuner, and is not measured here.");
+    ExitCode::SUCCESS
 }

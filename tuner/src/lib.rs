@@ -31,6 +31,7 @@ pub mod journal;
 mod link_map;
 pub mod lock;
 pub mod maps;
+pub mod mark;
 pub mod memory;
 pub mod module;
 pub mod path;

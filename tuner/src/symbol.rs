@@ -1,7 +1,7 @@
 //! Symbols of one ELF file, by name or all of them. Does not know where the file is mapped.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
 
 use object::LittleEndian as LE;
 use object::elf;
@@ -68,6 +68,15 @@ pub struct SymbolTable {
     entries: Vec<elf::Sym64<LE>>,
     strings: Vec<u8>,
     exported: bool,
+    /// Made at the first look-up by name.
+    by_name: OnceLock<Vec<Hashed>>,
+}
+
+/// The hash of a name, and which entry has it: 8 bytes a symbol, ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Hashed {
+    hash: u32,
+    entry: u32,
 }
 
 impl SymbolTable {
@@ -76,17 +85,41 @@ impl SymbolTable {
             entries,
             strings,
             exported,
+            by_name: OnceLock::new(),
         }
     }
 
     /// All symbols that have a name.
     pub fn iter(&self) -> impl Iterator<Item = Symbol> + '_ {
-        self.with_sources(|entry, _| entry.st_name.get(LE) != 0)
+        let mut source: Option<Arc<str>> = None;
+        self.entries.iter().filter_map(move |entry| {
+            if entry.st_type() == elf::STT_FILE {
+                let raw = self.raw_name(entry);
+                source = (!raw.is_empty()).then(|| String::from_utf8_lossy(raw).into());
+                return None;
+            }
+            (entry.st_name.get(LE) != 0).then(|| self.symbol(entry, source.clone()))
+        })
     }
 
-    /// The symbols called `name`, without making a text of every other one.
+    /// The symbols called `name`.
     pub fn named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = Symbol> + 'a {
-        self.with_sources(move |_, raw| raw == name.as_bytes())
+        let indices = self.indices_of(name);
+        indices.map(|index| self.symbol(&self.entries[index as usize], self.source(index as usize)))
+    }
+
+    /// The source file of an entry that only its file sees: before those of a source file stands its name.
+    fn source(&self, index: usize) -> Option<Arc<str>> {
+        let before = self.entries.get(..index)?;
+        if self.entries[index].st_bind() != elf::STB_LOCAL {
+            return None;
+        }
+        let file = before
+            .iter()
+            .rev()
+            .find(|entry| entry.st_type() == elf::STT_FILE)?;
+        let raw = self.raw_name(file);
+        (!raw.is_empty()).then(|| String::from_utf8_lossy(raw).into())
     }
 
     /// The names of the symbols that are wanted and fit what the user wrote, each with how well it does.
@@ -103,25 +136,46 @@ impl SymbolTable {
         entries.map(|(fit, entry)| (fit, self.symbol(entry, None)))
     }
 
-    /// The symbols that are wanted. Before those of a source file stands its name.
-    fn with_sources(
-        &self,
-        is_wanted: impl Fn(&elf::Sym64<LE>, &[u8]) -> bool,
-    ) -> impl Iterator<Item = Symbol> {
-        let mut source: Option<Arc<str>> = None;
-        self.entries.iter().filter_map(move |entry| {
-            let raw = self.raw_name(entry);
-            if entry.st_type() == elf::STT_FILE {
-                source = (!raw.is_empty()).then(|| String::from_utf8_lossy(raw).into());
-                return None;
-            }
-            is_wanted(entry, raw).then(|| self.symbol(entry, source.clone()))
+    /// The entries called `name`, in the order of the table. None is a source file's.
+    pub(crate) fn indices_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
+        let hash = hash(name.as_bytes());
+        let by_name = self.by_name.get_or_init(|| self.hashed());
+        let first = by_name.partition_point(|known| known.hash < hash);
+        let same = by_name[first..]
+            .iter()
+            .take_while(move |known| known.hash == hash);
+        same.map(|known| known.entry).filter(move |index| {
+            let entry = self.entries.get(*index as usize);
+            entry.is_some_and(|entry| self.raw_name(entry) == name.as_bytes())
         })
     }
 
-    pub(crate) fn indices_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
-        let named = move |(at, entry)| (self.raw_name(entry) == name.as_bytes()).then_some(at);
-        (0u32..).zip(&self.entries).filter_map(named)
+    /// Where the first symbol lies that this file defines at `address` or behind it.
+    fn next(&self, address: LinkAddress) -> Option<LinkAddress> {
+        let is_defined = |entry: &&elf::Sym64<LE>| {
+            entry.st_name.get(LE) != 0
+                && entry.st_type() != elf::STT_FILE
+                && entry.st_shndx.get(LE) != elf::SHN_UNDEF
+        };
+        let places = self
+            .entries
+            .iter()
+            .filter(is_defined)
+            .map(|entry| entry.st_value.get(LE));
+        places.filter(|place| *place >= address.0).min().map(LinkAddress)
+    }
+
+    fn hashed(&self) -> Vec<Hashed> {
+        let entries = (0u32..).zip(&self.entries);
+        let mut hashed: Vec<Hashed> = entries
+            .filter(|(_, entry)| entry.st_type() != elf::STT_FILE)
+            .map(|(index, entry)| Hashed {
+                hash: hash(self.raw_name(entry)),
+                entry: index,
+            })
+            .collect();
+        hashed.sort_unstable();
+        hashed
     }
 
     /// Up to a version, which some link editors append in .symtab (`memcpy@GLIBC_2.14`).
@@ -157,6 +211,12 @@ impl SymbolTable {
     }
 }
 
+/// FNV-1a: two names of one hash are told apart by the names.
+fn hash(name: &[u8]) -> u32 {
+    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(16_777_619);
+    name.iter().fold(2_166_136_261, step)
+}
+
 fn kind(entry: &elf::Sym64<LE>) -> SymbolKind {
     match entry.st_type() {
         elf::STT_FUNC => SymbolKind::Function,
@@ -185,21 +245,27 @@ pub struct Function {
 }
 
 impl Image {
-    /// The functions among `names`, by file offset, in one pass over the symbols. A name without a function
-    /// is not in the answer; a name that several static functions share comes with each of them.
+    /// The functions among `names`, by file offset. A name without a function is not in the answer; a name that several static
+    /// functions share comes with each of them.
     pub fn functions(&self, names: &[&str]) -> Result<Vec<Function>, ImageError> {
-        let wanted: std::collections::HashSet<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
         let mut found: BTreeMap<FileOffset, Function> = BTreeMap::new();
         for table in [self.dynamic_symbols()?, self.static_symbols()?] {
-            for entry in table
-                .entries
-                .iter()
-                .filter(|entry| wanted.contains(table.raw_name(entry)))
-            {
-                self.add_function(&mut found, table.symbol(entry, None));
+            let named = names.iter().flat_map(|name| table.indices_of(name));
+            // In the order of the table: the first of its names is what a function is called.
+            for index in named.collect::<BTreeSet<u32>>() {
+                self.add_function(&mut found, table.symbol(&table.entries[index as usize], None));
             }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// Where the first symbol lies at `address` or behind it.
+    pub(crate) fn next_symbol(&self, address: LinkAddress) -> Result<Option<LinkAddress>, ImageError> {
+        let next = [
+            self.dynamic_symbols()?.next(address),
+            self.static_symbols()?.next(address),
+        ];
+        Ok(next.into_iter().flatten().min())
     }
 
     /// The functions that a user means by `name`, as the source or the linker has it: those that fit best, with the names that the
@@ -267,6 +333,29 @@ mod tests {
         assert_eq!(functions.len(), 1, "{functions:?}");
         assert_eq!(functions[0].names.len(), 2);
         assert!(functions[0].size > 0 && functions[0].offset.0 > 0);
+    }
+
+    #[test]
+    fn what_is_found_by_name_is_what_a_look_at_all_finds() {
+        let own = Image::read(File::open("/proc/self/exe").unwrap()).unwrap();
+        let libc = libc();
+        let has_source = |symbol: Symbol| symbol.source.is_some();
+        assert!(own.static_symbols().unwrap().iter().any(has_source));
+        for table in [libc.dynamic_symbols().unwrap(), own.static_symbols().unwrap()] {
+            let all: Vec<Symbol> = table.iter().collect();
+            for symbol in all.iter().step_by(97) {
+                let same: Vec<&Symbol> = all.iter().filter(|other| other.name == symbol.name).collect();
+                assert_eq!(
+                    table
+                        .named(&symbol.name)
+                        .collect::<Vec<_>>()
+                        .iter()
+                        .collect::<Vec<_>>(),
+                    same
+                );
+            }
+            assert_eq!(table.named("no_such_symbol").count(), 0);
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ use crate::arena::PAGE;
 use crate::memory::{self, MemoryError};
 use crate::place::Place;
 use crate::process::{Pid, ProcessError};
-use crate::ptrace::HeldThread;
+use crate::ptrace::{HeldThread, PtraceError};
 use crate::slot::{Slot, UnloadedError};
 use crate::sys;
 use crate::value::Bytes;
@@ -114,6 +114,9 @@ pub enum WriteError {
         /// Its size.
         size: usize,
     },
+    /// The thread at the sync point was to be stopped first.
+    #[error(transparent)]
+    Stop(#[from] PtraceError),
     /// The kernel refused.
     #[error("cannot write `{symbol}` of process {pid}: {source}")]
     Io {

@@ -9,12 +9,12 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use rustix::process::{Signal, getpid, kill_process};
 use tuner::actuator::{RendezvousSource, ServeOptions, serve};
-use tuner::sync::{Action, Held, HoldRequest, Passage, Progress, Rendezvous, Ticket};
+use tuner::sync::{Action, Held, HoldRequest, Meetings, Passage, Progress, Rendezvous, Seen, Ticket};
 use tuner::writer::Hooks;
 
 static HOW: OnceLock<String> = OnceLock::new();
@@ -40,7 +40,11 @@ impl Rendezvous for Scripted {
         };
         let mut call = || {
             if let Some(action) = self.action.take() {
-                action(&Held { thread: 7 });
+                // What would be looked after is not: there is no thread.
+                drop(action(&Held {
+                    thread: 7,
+                    since_ns: 0,
+                }));
             }
         };
         match HOW.get().map(String::as_str) {
@@ -67,8 +71,27 @@ impl Rendezvous for Scripted {
         Progress::Pending(Passage::default())
     }
 
+    fn meetings(&self) -> Arc<dyn Meetings> {
+        Arc::new(Nowhere)
+    }
+
     fn store_refusal(&self) -> Option<&str> {
         Some("there is no kernel side")
+    }
+}
+
+/// Nobody comes by.
+struct Nowhere;
+
+impl Meetings for Nowhere {
+    fn want(&self, _: Ticket, _: i64) {}
+
+    fn seen(&self, _: Ticket) -> Seen {
+        Seen::default()
+    }
+
+    fn forgo(&self, _: Ticket) -> bool {
+        true
     }
 }
 

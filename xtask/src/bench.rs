@@ -20,6 +20,15 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
                 ])
                 .current_dir(crate::root()))
         }
-        _ => Err("cargo xtask bench knows: actions".to_owned()),
+        ["rules"] => {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let build = ["build", "--quiet", "--release", "--package", "tuneagent"];
+            run(Command::new(&cargo).args(build).current_dir(crate::root()))?;
+            let mut measure = crate::ci::whole_programs(&crate::root(), "--release")?;
+            run(measure
+                .args(["cost::", "--", "--nocapture"])
+                .env("TUNEAGENT_LONG", "1"))
+        }
+        _ => Err("cargo xtask bench knows: actions, rules".to_owned()),
     }
 }

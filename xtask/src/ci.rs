@@ -6,7 +6,7 @@
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
 //! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
-//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes.
+//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -113,6 +113,14 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             "whole programs, release",
             Box::new(move || run(&mut whole_programs(root, "--release")?)),
         ),
+        (
+            "what wrong decisions cost a run, and rules a call",
+            Box::new(move || {
+                let mut tests = whole_programs(root, "--release")?;
+                tests.args(["--", "guarded::", "cost::", "--nocapture"]);
+                run(tests.env("TUNEAGENT_LONG", "1"))
+            }),
+        ),
     ]
 }
 
@@ -132,9 +140,14 @@ fn documentation(root: &Path) -> Result<()> {
 
 /// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
 /// sudo, as cargo's "runner".
-fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
+pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
     let mut command = cargo(root, "test --package tuneagent-e2e");
     command.args(profile.split_whitespace());
+    // The release build is tried by `--long` alone.
+    let is_long = !profile.is_empty();
+    if is_long {
+        command.env("TUNEAGENT_LONG", "1");
+    }
     if !rustix::process::geteuid().is_root() {
         let sudo = find_program("sudo")
             .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
@@ -145,7 +158,11 @@ fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
         std::fs::create_dir_all(&programs).map_err(|error| format!("{}: {error}", programs.display()))?;
         // `env` restores what sudo takes away.
         let mut runner = OsString::from(sudo);
-        runner.push(" env TUNEAGENT_REQUIRE_ALL=1 PATH=");
+        runner.push(" env TUNEAGENT_REQUIRE_ALL=1");
+        if is_long {
+            runner.push(" TUNEAGENT_LONG=1");
+        }
+        runner.push(" PATH=");
         runner.push(std::env::var_os("PATH").unwrap_or_default());
         command.env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner);
     }

@@ -28,6 +28,7 @@ cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; 
 cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
 cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
 cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
+cargo xtask bench rules                                   what five rules on one function cost the program, beside one
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 

@@ -84,14 +84,20 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks: CAP_SYS_NICE is missing");
     }
     let control = control_socket();
-    let actuator = options
-        .applies
-        .then(|| Actuator::start(options.keep, rules.waits_for_places()))
-        .transpose()
-        .map_err(Failure::not_there)?;
+    let actuator = actuator(&options, &rules)?;
     let session = Session::arm(job, scout, rules, outputs, options)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     session.run(actuator, control)
+}
+
+/// None where nothing is to be written. Where probes are permitted, a rule that is added later may wait for places too.
+fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Failure> {
+    let at_places = rules.waits_for_places() || options.cannot_probe.is_none();
+    let started = options
+        .applies
+        .then(|| Actuator::start(options.keep, at_places))
+        .transpose();
+    started.map_err(Failure::not_there)
 }
 
 fn only_advises(rule: impl std::fmt::Display) -> String {

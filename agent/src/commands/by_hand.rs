@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tuner::{
     actuator::{ArmCommand, ClientError, RefusalKind, SetCommand},
     dwarf::{Kind, Leaf},
+    module::Images,
     process::Pid,
     space::AddressSpace,
     sync::SyncPlace,
@@ -145,6 +146,7 @@ pub(super) fn set(args: &SetArgs) -> Outcome {
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut hand = ByHand {
         actuator: &mut actuator,
+        images: scout.images(),
         args,
         value_type,
         failed: None,
@@ -180,26 +182,10 @@ pub(super) fn members<'a>(job: &'a Job, target: &str, only: bool) -> Result<Vec<
     Ok(members)
 }
 
-/// The modules in which the variable is written: the one that is meant, or every one that has a copy.
-fn copies(member: &Member, variable: &str, all: bool) -> Vec<Option<String>> {
-    let every = || member.space.every_variable(&VariableName::from(variable)).ok();
-    match all.then(every).flatten() {
-        Some(locations) if locations.len() > 1 => {
-            let mut modules: Vec<Option<String>> = locations
-                .into_iter()
-                .map(|location| Some(location.module.path))
-                .collect();
-            modules.dedup();
-            modules
-        }
-        // One, or none: the actuator finds it, or says why not.
-        _ => vec![None],
-    }
-}
-
 /// What is set by one command.
 struct ByHand<'a> {
     actuator: &'a mut Actuator,
+    images: &'a Images,
     args: &'a SetArgs,
     value_type: Option<ValueType>,
     failed: Option<Code>,
@@ -222,6 +208,7 @@ impl ByHand<'_> {
                 at: place.clone(),
                 within_ms: u64::try_from(self.args.within.as_millis()).unwrap_or(u64::MAX),
                 answer_ns_max: None,
+                by_stop: false,
             });
             match armed {
                 Ok(ticket) => drop(waiting.insert(ticket, (pid, variable))),
@@ -244,7 +231,11 @@ impl ByHand<'_> {
         for member in processes {
             let pid = member.process.pid;
             for (variable, value) in &self.args.assignments {
-                for module in copies(member, variable, self.args.all_copies) {
+                let copies = match self.args.all_copies {
+                    true => member.copies(variable, self.images),
+                    false => vec![None],
+                };
+                for module in copies {
                     let command = SetCommand {
                         pid,
                         variable: variable.clone(),

@@ -165,7 +165,9 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
     let ActionReceipt { change, text, .. } = receipt;
     let held = match receipt.mechanism {
         Mechanism::Plain | Mechanism::Rendezvous | Mechanism::Store => "nothing was held".to_owned(),
-        Mechanism::HoldThread => format!("one thread was held for {}", time(receipt.hold_ns)),
+        Mechanism::HoldThread | Mechanism::Stop => {
+            format!("one thread was held for {}", time(receipt.hold_ns))
+        }
         Mechanism::HoldAll => format!("all threads were held for {}", time(receipt.hold_ns)),
     };
     match &receipt.outcome {

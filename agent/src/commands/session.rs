@@ -1,10 +1,11 @@
-//! `tuneagent session`: what runs now, and its control: list, snapshot, switch, stop.
+//! `tuneagent session`: what runs now, and its control: list, snapshot, switch, add, remove, stop.
 
 use crate::{
-    cli::SessionCommand,
+    cli::{AddRuleArgs, SessionCommand},
     control::{self, ClientError, RefusalKind, Session},
     exit::{Code, Failure, Outcome},
     format::{duration, plural},
+    rulebook::{self, Settings},
 };
 
 pub(super) fn run(command: &SessionCommand) -> Outcome {
@@ -20,6 +21,17 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
             say!("{rule} was {before}, is {} now", mode.name());
             Ok(Code::Done)
         }
+        SessionCommand::Add(args) => add(args),
+        SessionCommand::Remove { session, rule, keep } => {
+            let (put_back, kept) = find(session)?.remove(rule, *keep).map_err(failure)?;
+            let what = match (put_back, kept) {
+                (0, 0) => "it had changed nothing".to_owned(),
+                (0, kept) => format!("{} left in place", plural(kept, "change")),
+                (put_back, _) => format!("{} put back", plural(put_back, "change")),
+            };
+            say!("{rule} is removed; {what}");
+            Ok(Code::Done)
+        }
         SessionCommand::Stop { session } => {
             let session = find(session)?;
             let (pid, program) = (session.view.pid, session.view.program.clone());
@@ -28,6 +40,21 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
             Ok(Code::Done)
         }
     }
+}
+
+/// The rule is read and checked here, with the rights of whoever asks; the session is sent its text.
+fn add(args: &AddRuleArgs) -> Outcome {
+    let settings = Settings {
+        parameters: &args.parameters,
+        bindings: &args.bindings,
+    };
+    let given = rulebook::given(&args.rule, settings)?;
+    let (rule, missing) = find(&args.session)?.add(given, args.mode).map_err(failure)?;
+    say!("{rule} is added, {} now", args.mode.name());
+    for missing in missing {
+        say!("missing: {missing}");
+    }
+    Ok(Code::Done)
 }
 
 fn list() -> Outcome {

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{ANSWER_BYTES_MAX, Answer, RefusalKind, Request, SessionView, folder};
+use crate::rulebook::Given;
 
 /// A session that does not answer within this time is told to hang.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -128,6 +129,24 @@ impl Session {
         let rule = rule.to_owned();
         match self.ask(&Request::Switch { rule, mode })? {
             Answer::Switched { before } => Ok(before),
+            _ => Err(self.out_of_step()),
+        }
+    }
+
+    /// Adds a rule; its name, and what of it could not be probed.
+    pub fn add(&mut self, given: Given, mode: super::Mode) -> Result<(String, Vec<String>), ClientError> {
+        let given = Box::new(given);
+        match self.ask(&Request::Add { given, mode })? {
+            Answer::Added { rule, missing, .. } => Ok((rule, missing)),
+            _ => Err(self.out_of_step()),
+        }
+    }
+
+    /// Removes a rule; how many changes of it are put back, and how many stay.
+    pub fn remove(&mut self, rule: &str, keep: bool) -> Result<(usize, usize), ClientError> {
+        let rule = rule.to_owned();
+        match self.ask(&Request::Remove { rule, keep })? {
+            Answer::Removed { put_back, kept } => Ok((put_back, kept)),
             _ => Err(self.out_of_step()),
         }
     }

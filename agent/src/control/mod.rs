@@ -10,12 +10,14 @@ mod server;
 
 use serde::{Deserialize, Serialize};
 
+use crate::rulebook::Given;
+
 pub use client::{Answered, ClientError, Session, sessions};
 pub use place::{PlaceError, folder};
 pub use server::{Asked, Control, serve};
 
-/// The longest request. A longer one ends the connection.
-pub const REQUEST_BYTES_MAX: usize = 4 << 10;
+/// The longest request, which brings the text of a rule along. A longer one ends the connection.
+pub const REQUEST_BYTES_MAX: usize = 256 << 10;
 /// The longest answer that a client reads: a report of thousands of processes fits.
 pub const ANSWER_BYTES_MAX: usize = 64 << 20;
 
@@ -33,6 +35,20 @@ pub enum Request {
         rule: String,
         /// Its new mode.
         mode: Mode,
+    },
+    /// One more rule from now on.
+    Add {
+        /// Its text, and what it is bound to.
+        given: Box<Given>,
+        /// What it may do.
+        mode: Mode,
+    },
+    /// A rule is evaluated no more, its probes end, and what it changed is put back.
+    Remove {
+        /// The rule.
+        rule: String,
+        /// What it changed stays as it is.
+        keep: bool,
     },
     /// End as with Ctrl-C.
     Stop,
@@ -73,6 +89,22 @@ pub enum Answer {
     Switched {
         /// The word for it.
         before: String,
+    },
+    /// To add.
+    Added {
+        /// Its name.
+        rule: String,
+        /// What it may do.
+        mode: Mode,
+        /// What of it could not be probed, in words.
+        missing: Vec<String>,
+    },
+    /// To remove.
+    Removed {
+        /// Changes that are put back.
+        put_back: usize,
+        /// Changes that stay.
+        kept: usize,
     },
     /// To stop: it ends now.
     Stopping,
@@ -137,7 +169,7 @@ pub fn parse(line: &[u8]) -> Result<Request, Answer> {
     serde_json::from_slice(line).map_err(|error| {
         Answer::refused(
             RefusalKind::Protocol,
-            format!("not understood: {error}; there are list, snapshot, switch (rule, mode), stop"),
+            format!("not understood: {error}; there are list, snapshot, switch (rule, mode), add (given, mode), remove (rule, keep), stop"),
         )
     })
 }
@@ -186,6 +218,7 @@ mod tests {
             Just(Request::List),
             Just(Request::Snapshot),
             Just(Request::Stop),
+            ("\\PC{0,100}", any::<bool>()).prop_map(|(rule, keep)| Request::Remove { rule, keep }),
             ("\\PC{0,100}", mode).prop_map(|(rule, mode)| Request::Switch { rule, mode }),
         ]
     }

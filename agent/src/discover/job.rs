@@ -97,6 +97,28 @@ impl Member {
             .map(|module| module.file_name().to_owned())
     }
 
+    /// What it has mapped by now; none when that cannot be read any more.
+    pub fn space_now(&self, images: &Images) -> Option<AddressSpace> {
+        AddressSpace::read(&self.process, images).ok()
+    }
+
+    /// The modules that have a copy of a variable, as the process is now; one that is not named where there is one copy or none.
+    pub fn copies(&self, variable: &str, images: &Images) -> Vec<Option<String>> {
+        let now = self.space_now(images);
+        let space = now.as_ref().unwrap_or(&self.space);
+        match space.every_variable(&VariableName::from(variable)) {
+            Ok(locations) if locations.len() > 1 => {
+                let paths = locations.into_iter().map(|location| Some(location.module.path));
+                let mut modules: Vec<Option<String>> = paths.collect();
+                modules.sort();
+                modules.dedup();
+                modules
+            }
+            // Who writes finds the one, or says why there is none.
+            _ => vec![None],
+        }
+    }
+
     /// Where it has a variable.
     pub fn variable_address(&self, name: &str) -> Result<u64, VariableError> {
         Ok(self.space.variable(&VariableName::from(name))?.address.0)

@@ -32,17 +32,13 @@ impl CpuShare {
 /// A quota counts once for all processes of a cgroup. Where they sit in several with quotas of their own, the quotas add up,
 /// but never beyond one that stands above them.
 pub fn available(pids: &[i32]) -> Option<CpuShare> {
-    let mut allowed = BTreeSet::new();
+    let allowed = usable(pids);
     let mut quotas: Vec<(PathBuf, f64)> = Vec::new();
     let mut unlimited = false;
     for &pid in pids {
-        let Some(process) = Pid::from_raw(pid) else {
+        if mask(pid).is_none() {
             continue;
-        };
-        let Ok(mask) = sched_getaffinity(Some(process)) else {
-            continue;
-        };
-        allowed.extend((0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| mask.is_set(*cpu)));
+        }
         match tightest_quota(pid) {
             Some(quota) => quotas.push(quota),
             None => unlimited = true,
@@ -55,6 +51,17 @@ pub fn available(pids: &[i32]) -> Option<CpuShare> {
         allowed: allowed.len(),
         quota,
     })
+}
+
+/// The CPUs that at least one of the processes is bound to.
+pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
+    pids.iter().filter_map(|pid| mask(*pid)).flatten().collect()
+}
+
+fn mask(pid: i32) -> Option<Vec<usize>> {
+    let mask = sched_getaffinity(Some(Pid::from_raw(pid)?)).ok()?;
+    let cpus = 0..rustix::thread::CpuSet::MAX_CPU;
+    Some(cpus.filter(|cpu| mask.is_set(*cpu)).collect())
 }
 
 /// The smallest quota on the way from a process's cgroup to the root, and where it stands.

@@ -45,7 +45,15 @@ impl TracefsLink {
         let path = request.path.display();
         // From here on a failure drops `link`, which removes what was defined.
         for site in &request.sites {
-            link.command(&format!("{kind}:{GROUP}/{} {path}:{:#x}", link.name, site.offset))?;
+            let semaphore = match site.semaphore {
+                0 => String::new(),
+                semaphore => format!("({semaphore:#x})"),
+            };
+            let name = &link.name;
+            link.command(&format!(
+                "{kind}:{GROUP}/{name} {path}:{:#x}{semaphore}",
+                site.offset
+            ))?;
         }
         let id = fs::read_to_string(
             link.root

@@ -162,6 +162,14 @@ impl Records {
         self.word(index).map(armed).is_some()
     }
 
+    /// From now on the hit with this number is meant.
+    pub fn want(&self, index: u32, number: i64) {
+        const WANTED: usize = offset_of!(Hold, key_wanted) / size_of::<u64>();
+        if let Some(word) = self.cells.word(index as usize, WANTED) {
+            word.store(number.cast_unsigned(), Ordering::Release);
+        }
+    }
+
     /// The record is nobody's any more.
     pub fn clear(&self, index: u32) {
         if let Some(word) = self.word(index) {

@@ -20,6 +20,8 @@ pub struct Site {
     pub offset: u64,
     /// Index of the probe's spec.
     pub probe: u32,
+    /// Offset in the file of a counter that the kernel keeps above 0 while somebody probes here; 0 for none.
+    pub semaphore: u64,
 }
 
 /// Which moment of a function a site is.
@@ -79,8 +81,13 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
                 .map(|site| u64::from(site.probe) + 1)
                 .collect();
             let pid = request.pid.filter(|_| by_process).unwrap_or(0);
-            sys::link_uprobe_multi(program, &path, &offsets, &cookies, request.at == At::Return, pid)
-                .map(Link::Multi)
+            let semaphores: Vec<u64> = request.sites.iter().map(|site| site.semaphore).collect();
+            let places = sys::Places {
+                offsets: &offsets,
+                cookies: &cookies,
+                semaphores: &semaphores,
+            };
+            sys::link_uprobe_multi(program, &path, places, request.at == At::Return, pid).map(Link::Multi)
         }
         LinkKind::Tracefs => TracefsLink::attach(program, request, None).map(Link::Tracefs),
     }
@@ -101,7 +108,7 @@ pub(super) fn attach_one(kind: LinkKind, program: BorrowedFd<'_>, request: &Link
 pub(super) fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     const NO_PROCESS: u32 = u32::MAX;
     let refusal = |pid| {
-        let attempt = sys::link_uprobe_multi(program, c"/", &[0], &[1], false, pid);
+        let attempt = sys::link_uprobe_multi(program, c"/", sys::Places::ONE, false, pid);
         attempt.err().and_then(|error| error.raw_os_error())
     };
     match (refusal(0), refusal(NO_PROCESS)) {

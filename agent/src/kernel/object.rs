@@ -115,6 +115,11 @@ impl Kernel {
         })
     }
 
+    /// How many probes there is room for.
+    pub fn room(&self) -> usize {
+        self.options.probes as usize
+    }
+
     /// How probes are attached on this kernel.
     pub fn link_kind(&self) -> LinkKind {
         self.kind
@@ -134,7 +139,7 @@ impl Kernel {
         })
     }
 
-    /// Says what a probe does. Must precede attaching it.
+    /// Says what a probe does from now on. Must precede attaching it.
     pub fn set_spec(&mut self, probe: u32, spec: ProbeSpec) -> Result<(), KernelError> {
         Ok(self.array::<Spec>("PROBES")?.set(probe, Spec(spec), 0)?)
     }

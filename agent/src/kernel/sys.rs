@@ -277,26 +277,49 @@ pub(super) fn load_program(text: &Text<'_>) -> Result<OwnedFd, (io::Error, Strin
     }
 }
 
+/// Places of one file, each with its cookie and its semaphore; slices of one length.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'a> {
+    pub(super) offsets: &'a [u64],
+    pub(super) cookies: &'a [u64],
+    pub(super) semaphores: &'a [u64],
+}
+
+impl Places<'_> {
+    /// The first byte.
+    pub(super) const ONE: Places<'static> = Places {
+        offsets: &[0],
+        cookies: &[1],
+        semaphores: &[0],
+    };
+}
+
 /// Attaches a program to many places of one file with one link. `pid` 0 means every process that maps the file.
 pub(super) fn link_uprobe_multi(
     program: BorrowedFd<'_>,
     path: &CStr,
-    offsets: &[u64],
-    cookies: &[u64],
+    places: Places<'_>,
     returns: bool,
     pid: u32,
 ) -> io::Result<OwnedFd> {
-    assert_eq!(offsets.len(), cookies.len(), "one cookie for each offset");
+    let count = places.offsets.len();
+    assert_eq!(count, places.cookies.len(), "one cookie for each offset");
+    assert_eq!(count, places.semaphores.len(), "one semaphore for each offset");
+    let has_semaphore = places.semaphores.iter().any(|semaphore| *semaphore != 0);
     let attr = LinkCreateUprobeMulti {
         prog_fd: program.as_raw_fd() as u32,
         target_fd: 0,
         attach_type: BPF_TRACE_UPROBE_MULTI,
         flags: 0,
         path: address(path),
-        offsets: address(offsets),
-        ref_ctr_offsets: 0,
-        cookies: address(cookies),
-        count: u32::try_from(offsets.len()).map_err(io::Error::other)?,
+        offsets: address(places.offsets),
+        ref_ctr_offsets: if has_semaphore {
+            address(places.semaphores)
+        } else {
+            0
+        },
+        cookies: address(places.cookies),
+        count: u32::try_from(count).map_err(io::Error::other)?,
         multi_flags: if returns { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
         pid,
         zero: 0,

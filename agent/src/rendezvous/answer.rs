@@ -1,5 +1,6 @@
 //! The two threads that answer a probe which holds a thread of the program, each bound to a CPU of its own: the probe wakes the
-//! one that is not on its own CPU. While an action is pending they have real-time priority, so that a busy CPU is no reason to
+//! one that is not on its own CPU. A thread of the program that an action has stopped is looked after by the one that answered:
+//! the kernel takes requests from that one alone. While an action is pending they have real-time priority, so that a busy CPU is no reason to
 //! wait; they sleep all the time that nobody is held.
 
 use std::{
@@ -8,6 +9,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Sender, channel},
     },
     thread::JoinHandle,
@@ -16,17 +18,32 @@ use std::{
 use abi::HoldState;
 use aya::maps::{MapData, RingBuf};
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
-use tuner::sync::{Action, Held};
+use tuner::sync::{Action, Held, Meetings, Seen, Then, Ticket, Vigil, Watch};
 
 use crate::kernel::{Records, set_real_time};
+
+/// How often a thread that was asked to stop is looked after: it stops within microseconds, and is let go soon.
+const LOOK: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 30_000,
+};
 
 /// Where the actions lie, and the records that say when one is due.
 pub(super) struct Desk {
     records: Arc<Records>,
     actions: Vec<Mutex<Option<Action>>>,
+    /// What an action left to be looked after keeps it from being over.
+    watched: Vec<AtomicBool>,
+}
+
+/// What an action left to be looked after, by the thread that called it.
+struct Watched {
+    index: u32,
+    vigil: Box<dyn Vigil>,
+    is_over: bool,
 }
 
 impl Desk {
@@ -34,6 +51,7 @@ impl Desk {
         Desk {
             records,
             actions: (0..abi::MAX_HOLDS).map(|_| Mutex::new(None)).collect(),
+            watched: (0..abi::MAX_HOLDS).map(|_| AtomicBool::new(false)).collect(),
         }
     }
 
@@ -55,31 +73,89 @@ impl Desk {
         }
     }
 
-    /// No action of this number is being called.
+    /// No action of this number is being called or looked after.
     pub(super) fn is_free(&self, index: u32) -> bool {
         let place = self.actions.get(index as usize);
-        place.is_none_or(|place| !matches!(place.try_lock(), Err(TryLockError::WouldBlock)))
+        let is_called = place.is_some_and(|place| matches!(place.try_lock(), Err(TryLockError::WouldBlock)));
+        // In this order: who calls an action says that it is watched before it lets go of the lock.
+        !is_called && !self.is_watched(index)
     }
 
-    /// A thread is held: calls the action, unless the thread was let go in the meantime.
-    fn answer(&self, index: u32) {
-        let Some(place) = self.actions.get(index as usize) else {
-            return;
-        };
+    fn is_watched(&self, index: u32) -> bool {
+        let watched = self.watched.get(index as usize);
+        watched.is_some_and(|watched| watched.load(Ordering::Acquire))
+    }
+
+    fn set_watched(&self, index: u32, is_watched: bool) {
+        if let Some(watched) = self.watched.get(index as usize) {
+            watched.store(is_watched, Ordering::Release);
+        }
+    }
+
+    /// A thread is held: calls the action, unless the thread was let go in the meantime. What is to be looked after from now on.
+    fn answer(&self, index: u32) -> Option<Watched> {
+        let place = self.actions.get(index as usize)?;
         // The lock is kept until the state says that the action is over: a record is used again only when it is free.
         let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.records.step(index, HoldState::Held, HoldState::Writing) {
-            return;
+            return None;
         }
-        let thread = self.records.get(index).map_or(0, |hold| hold.thread);
-        if let Some(action) = place.take() {
-            let held = Held {
-                thread: u32::try_from(thread).unwrap_or(0),
-            };
-            // A panic must not leave the thread held to the bound, nor end the one that answers.
-            let _ = catch_unwind(AssertUnwindSafe(|| action(&held)));
+        let hold = self.records.get(index).unwrap_or_default();
+        let held = Held {
+            thread: u32::try_from(hold.thread).unwrap_or(0),
+            since_ns: hold.held_at_ns,
+        };
+        // A panic must not leave the thread held to the bound, nor end the one that answers.
+        let call = |action: Action| catch_unwind(AssertUnwindSafe(|| action(&held))).unwrap_or(Then::Nothing);
+        let then = place.take().map_or(Then::Nothing, call);
+        let vigil = match then {
+            Then::Nothing => None,
+            Then::Watch(vigil) => Some(vigil),
+        };
+        self.set_watched(index, vigil.is_some());
+        let in_time = self.records.step(index, HoldState::Writing, HoldState::Done);
+        let mut watched = vigil.map(|vigil| Watched {
+            index,
+            vigil,
+            is_over: false,
+        })?;
+        if !in_time {
+            let _ = catch_unwind(AssertUnwindSafe(|| watched.vigil.too_late()));
         }
-        self.records.step(index, HoldState::Writing, HoldState::Done);
+        Some(watched)
+    }
+
+    /// Whether it must be looked after still.
+    fn look_after(&self, watched: &mut Watched) -> bool {
+        let look = catch_unwind(AssertUnwindSafe(|| watched.vigil.look())).unwrap_or(Watch::Over);
+        if !watched.is_over && look != Watch::Waits {
+            watched.is_over = true;
+            self.set_watched(watched.index, false);
+        }
+        look != Watch::Over
+    }
+}
+
+impl Meetings for Desk {
+    fn want(&self, ticket: Ticket, number: i64) {
+        self.records.want(ticket.0, number);
+    }
+
+    fn seen(&self, ticket: Ticket) -> Seen {
+        let hold = self.records.get(ticket.0).unwrap_or_default();
+        let is_met = hold.state == HoldState::Done as u64;
+        Seen {
+            hits: hold.hits,
+            thread: u32::try_from(hold.thread).unwrap_or(0),
+            has_passed: hold.state == HoldState::GoneBy as u64,
+            met_at_ns: is_met.then_some(hold.held_at_ns),
+            last: hold.key_last.cast_signed(),
+            step: hold.key_step.cast_signed(),
+        }
+    }
+
+    fn forgo(&self, ticket: Ticket) -> bool {
+        self.records.step(ticket.0, HoldState::Armed, HoldState::Idle)
     }
 }
 
@@ -152,23 +228,27 @@ fn run(
     if started.send(bound).is_err() || failed {
         return;
     }
+    // The kernel lets go of what is stopped when this thread ends.
+    let mut watched: Vec<Watched> = Vec::new();
     loop {
         let is_over = {
+            let wait = (!watched.is_empty()).then_some(LOOK);
             let mut events = [
                 PollFd::new(&waker, PollFlags::IN),
                 PollFd::from_borrowed_fd(quit.as_fd(), PollFlags::IN),
             ];
             // An interrupted wait is none.
-            let _ = poll(&mut events, None);
+            let _ = poll(&mut events, wait.as_ref());
             !events[1].revents().is_empty()
         };
         while let Some(record) = waker.next() {
             let index = record.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
             drop(record);
             if let Some(index) = index.and_then(|index| u32::try_from(index).ok()) {
-                desk.answer(index);
+                watched.extend(desk.answer(index));
             }
         }
+        watched.retain_mut(|one| desk.look_after(one));
         if is_over {
             return;
         }

@@ -8,7 +8,10 @@ mod answer;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use abi::{Hold, HoldState, StoreResult};
-use tuner::sync::{Action, HoldRequest, Moment, Passage, Progress, Rendezvous, Store, Ticket};
+use tuner::sync::{
+    Action, HoldRequest, KeyPlace, MEETING_SIGNAL, Meetings, Moment, Passage, Progress, Rendezvous, Store,
+    Ticket,
+};
 
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
 use answer::{Answerers, Desk};
@@ -117,6 +120,7 @@ impl KernelRendezvous {
             Some(HoldState::Done) => (Progress::Done(passage), true),
             Some(HoldState::Late) => (Progress::Late(passage), true),
             Some(HoldState::Missed) => (Progress::Missed(passage), true),
+            Some(HoldState::GoneBy) => (Progress::GoneBy(passage), true),
             Some(HoldState::Stored) => {
                 let stored = Progress::Stored {
                     found: hold.found,
@@ -159,6 +163,7 @@ impl Rendezvous for KernelRendezvous {
                     .map(|offset| Site {
                         offset: offset.0,
                         probe: index,
+                        semaphore: 0,
                     })
                     .collect(),
                 at: match request.point.place().moment {
@@ -194,7 +199,9 @@ impl Rendezvous for KernelRendezvous {
         let looks = RELEASE_WAIT.as_micros() / RELEASE_LOOK.as_micros();
         for _ in 0..looks {
             // From here on no hit is held; one that was a moment ago is waited for.
-            if self.desk.records().step(index, HoldState::Armed, HoldState::Idle) {
+            let records = self.desk.records();
+            let is_idle = records.state(index) == Some(HoldState::Idle);
+            if is_idle || records.step(index, HoldState::Armed, HoldState::Idle) {
                 let (progress, _) = self.look(index);
                 self.release(index);
                 return progress;
@@ -216,6 +223,10 @@ impl Rendezvous for KernelRendezvous {
         )
     }
 
+    fn meetings(&self) -> Arc<dyn Meetings> {
+        Arc::clone(&self.desk) as Arc<dyn Meetings>
+    }
+
     fn store_refusal(&self) -> Option<&str> {
         self.holds.store_refusal()
     }
@@ -223,6 +234,11 @@ impl Rendezvous for KernelRendezvous {
 
 fn hold(request: &HoldRequest, process: u32) -> Hold {
     let (address, expected, value, width) = request.store.as_ref().map_or((0, 0, 0, 0), Store::parts);
+    let (key_source, key_address, key_width) = match request.key {
+        None => (0, 0, 0),
+        Some(KeyPlace::Argument { index, bytes }) => (u64::from(index) + 1, 0, u64::from(bytes)),
+        Some(KeyPlace::Memory { address, bytes }) => (abi::KEY_IN_MEMORY, address.0, u64::from(bytes)),
+    };
     Hold {
         process: u64::from(process),
         answer_ns_max: request.answer_ns_max.min(abi::MAX_HOLD_NS / 2),
@@ -232,6 +248,13 @@ fn hold(request: &HoldRequest, process: u32) -> Hold {
         expected,
         value,
         width,
+        signal: request
+            .key
+            .map_or(0, |_| u64::from(MEETING_SIGNAL.unsigned_abs())),
+        key_source,
+        key_address,
+        key_width,
+        key_wanted: abi::KEY_NONE_YET,
         ..Hold::default()
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum End {
     To,
 }
 
-/// Something that a rule asks to be probed. Its place among all is that of its [`Wanted`].
+/// Something that a rule asks to be probed. It goes by the number of its [`Wanted`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     pub(super) rule: RuleId,
@@ -27,19 +27,17 @@ pub(super) struct Ask {
     pub(super) end: End,
 }
 
-/// Everything that the rules of an engine ask for.
-pub(super) fn asks(engine: &Engine) -> Vec<Ask> {
+/// Everything that a rule asks for.
+pub(super) fn asks(rule: RuleId, checked: &CheckedRule) -> Vec<Ask> {
     let mut asks = Vec::new();
-    for (rule, checked, _) in engine.rules() {
-        for (place, planned) in checked.plan().probes.iter().enumerate() {
-            let ends: &[End] = match (planned.delivers, &planned.to) {
-                (Delivery::Nothing, _) => &[],
-                (_, None) => &[End::Whole],
-                (_, Some(_)) => &[End::From, End::To],
-            };
-            let probe = ProbeId(place);
-            asks.extend(ends.iter().map(|&end| Ask { rule, probe, end }));
-        }
+    for (place, planned) in checked.plan().probes.iter().enumerate() {
+        let ends: &[End] = match (planned.delivers, &planned.to) {
+            (Delivery::Nothing, _) => &[],
+            (_, None) => &[End::Whole],
+            (_, Some(_)) => &[End::From, End::To],
+        };
+        let probe = ProbeId(place);
+        asks.extend(ends.iter().map(|&end| Ask { rule, probe, end }));
     }
     asks
 }
@@ -51,8 +49,7 @@ impl Ask {
     }
 
     fn checked(self, engine: &Engine) -> Option<&CheckedRule> {
-        let (_, checked, _) = engine.rules().nth(self.rule.0)?;
-        Some(checked)
+        engine.rule(self.rule)
     }
 
     /// Whether it is asked for in a process with these facts.
@@ -114,6 +111,7 @@ fn sought(target: &Target) -> Sought {
         Target::Pattern(pattern) => Sought::Pattern(pattern.clone()),
         Target::Set(Set::Mpi(pattern)) => Sought::Mpi(pattern.clone()),
         Target::Set(Set::OpenmpRegion) => Sought::OpenmpRegion,
+        Target::Mark(name) => Sought::Mark(name.clone()),
     }
 }
 

@@ -1,35 +1,46 @@
-//! What of a decision this version can do: what it cannot is refused with a reason, never left out.
+//! What of a decision this version can do, and what it takes: what cannot be done is refused with a reason, never left out.
 
 use std::collections::BTreeSet;
 
-use rules::{Action, Scalar, Site, Source, SyncPoint, Target};
+use rules::{
+    Action, Affinity, Argument, Base, Boundary, Computed, Layout, Scalar, Site, SyncPoint, Target, Together,
+};
 
-use super::{Decision, Switch, Write};
+use super::{Change, Decision, Deed, Key, Meeting, Passed, Switch, Write};
+use crate::evidence::Cores;
+
+/// From here on whole numbers are no i64.
+const WHOLE_MAX: f64 = 9_223_372_036_854_775_808.0;
 
 /// One change, as the session makes it.
 enum Done {
-    Write(Write),
+    Deed(Deed),
     Switch(Switch),
 }
 
 /// A decision as the session carries it out; one of which a part cannot be done is refused as a whole.
 pub(super) fn decided(decision: rules::Decision) -> Decision {
-    let (mut writes, mut switches, mut refused) = (Vec::new(), Vec::new(), None);
+    let (mut changes, mut switches, mut refused) = (Vec::new(), Vec::new(), None);
     for change in &decision.changes {
         match done(change, decision.rule.0) {
-            Ok(Done::Write(write)) => writes.push(write),
+            Ok(Done::Deed(deed)) => changes.push(named(change, deed)),
             Ok(Done::Switch(switch)) => switches.push(switch),
             Err(reason) => refused = refused.or(Some(reason)),
         }
     }
     let at = decision.at.as_ref().map(place).transpose();
-    let refused = refused.or_else(|| at.as_ref().err().cloned()).or_else(|| {
-        // All or none needs every process stopped at its boundary before the first write: a bounded hold cannot promise that.
-        let window = decision.together.as_ref()?;
-        Some(format!(
-            "changes of all processes together at {window} need them stopped, which this version cannot, and does not do by halves"
-        ))
-    });
+    let together = decision.together.as_ref().map(meeting).transpose();
+    let refused = refused
+        .or_else(|| at.as_ref().err().cloned())
+        .or_else(|| {
+            let at = decision.at.as_ref()?;
+            decision
+                .changes
+                .iter()
+                .find_map(|change| nowhere(&change.action, at))
+        })
+        .or_else(|| together.as_ref().err().cloned())
+        .or_else(|| unlike_others(&decision));
     let asked = decision
         .changes
         .iter()
@@ -44,11 +55,46 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
             .map(|(name, value)| format!("{name}: {value}"))
             .collect(),
         asked: asked.collect(),
-        changes: writes,
+        expect: decision.expect,
+        changes,
         switches,
         at: at.ok().flatten(),
+        together: together.ok().flatten(),
         refused,
     }
+}
+
+fn named(change: &rules::Change, deed: Deed) -> Change {
+    let text = match &deed {
+        Deed::Write(write) => write.variable.clone(),
+        _ => change.action.to_string(),
+    };
+    Change {
+        slot: change.process.0,
+        keyword: change.action.keyword(),
+        label: change.action.label(),
+        text,
+        deed,
+    }
+}
+
+/// Why an action has no place in the program, if it has none.
+fn nowhere(action: &Action, at: &SyncPoint) -> Option<String> {
+    let why = match action {
+        Action::Set { .. } | Action::Call { .. } => return None,
+        Action::Load { .. } => "a library is loaded by whichever thread can",
+        Action::Replace { .. }
+        | Action::InsertCall { .. }
+        | Action::RemoveCall { .. }
+        | Action::SetArgument { .. } => "code is changed while no thread runs, wherever each stands",
+        Action::Affinity(_) => "threads are bound from outside, wherever they stand",
+        Action::Enable { .. } | Action::Disable { .. } => "a probe is switched by the session",
+    };
+    Some(format!(
+        "`{}` has no place such as {}: {why}",
+        action.label(),
+        at.target
+    ))
 }
 
 /// A sync point as it is typed: `entry:step`.
@@ -58,16 +104,68 @@ fn place(at: &SyncPoint) -> Result<String, String> {
         Site::Entry | Site::Span => "entry",
     };
     match &at.target {
-        Target::Function(_) if at.decide => Err(format!(
-            "that {} waits for a decision is not done by this version",
-            at.target
-        )),
+        // Refused when the rule is loaded; a recording may have it.
+        Target::Function(_) if at.decide => {
+            Err(format!("{} is not held until a decision is made", at.target))
+        }
         Target::Function(function) => Ok(format!("{moment}:{function}")),
-        Target::Pattern(_) | Target::Set(_) => Err(format!(
-            "changes at {} are not made by this version: that is more than one function",
+        Target::Pattern(_) | Target::Set(_) | Target::Mark(_) => Err(format!(
+            "changes at {} are not made by this version: that is not one function",
             at.target
         )),
     }
+}
+
+/// Where all processes meet for a change, as the tuner knows it.
+fn meeting(together: &Together) -> Result<Meeting, String> {
+    let Boundary { site, function, key } = together.boundary.clone()?;
+    let moment = match site {
+        Site::Return => "return",
+        Site::Entry | Site::Span => "entry",
+    };
+    let bytes = key.layout.map(bytes);
+    let key = match (&key.source.base, key.source.steps.as_slice()) {
+        (Base::Argument(number), []) => Key::Argument {
+            number: *number,
+            bytes,
+        },
+        (Base::NamedArgument(name), []) => Key::NamedArgument { name: name.clone() },
+        (Base::Global(name), []) => Key::Variable {
+            name: name.clone(),
+            bytes,
+        },
+        _ => {
+            return Err(format!(
+                "the key of `{}` is {}: processes meet by an argument or a global variable, a whole number",
+                together.window, key.source
+            ));
+        }
+    };
+    let place = format!("{moment}:{function}");
+    Ok(Meeting { place, key })
+}
+
+/// 0 for what is no whole number.
+fn bytes(layout: Layout) -> u8 {
+    match layout {
+        Layout::I32 | Layout::U32 => 4,
+        Layout::I64 | Layout::U64 => 8,
+        Layout::I8 | Layout::U8 | Layout::Char | Layout::Bool | Layout::I16 | Layout::U16 => 1,
+        Layout::F32 | Layout::F64 | Layout::Str(_) => 0,
+    }
+}
+
+/// Several processes can only be written together.
+fn unlike_others(decision: &rules::Decision) -> Option<String> {
+    decision.together.as_ref()?;
+    let other = decision
+        .changes
+        .iter()
+        .find(|change| !matches!(change.action, Action::Set { .. }))?;
+    Some(format!(
+        "`{}` of all processes together is not done: they are written together",
+        other.action.label()
+    ))
 }
 
 /// What each kind of action comes to: the one place that knows what the session and the tuner can do.
@@ -82,42 +180,114 @@ fn done(change: &rules::Change, rule: usize) -> Result<Done, String> {
             on,
         }))
     };
-    let not_yet = || Err(format!("`{}` is not done by this version", change.action.label()));
     match &change.action {
+        Action::Enable { probe } => switch(*probe, true),
+        Action::Disable { probe } => switch(*probe, false),
+        action => deed(action).map(Done::Deed),
+    }
+}
+
+fn deed(action: &Action) -> Result<Deed, String> {
+    Ok(match action.clone() {
         Action::Set {
             variable,
             everywhere,
             value,
-        } => written(variable, *everywhere, value, slot).map(Done::Write),
-        Action::Enable { probe } => switch(*probe, true),
-        Action::Disable { probe } => switch(*probe, false),
-        Action::Call { .. } => not_yet(),
-        Action::Load { .. } => not_yet(),
-        Action::Replace { .. } => not_yet(),
-        Action::InsertCall { .. } => not_yet(),
-        Action::RemoveCall { .. } => not_yet(),
-        Action::SetArgument { .. } => not_yet(),
-        Action::Affinity(_) => not_yet(),
+        } => Deed::Write(Write {
+            variable: variable.to_string(),
+            everywhere,
+            value: value.to_string(),
+            is_boolean: matches!(value, Scalar::Boolean(_)),
+        }),
+        Action::Call { function, arguments } => Deed::Call {
+            function,
+            arguments: arguments.iter().map(argument).collect::<Result<_, _>>()?,
+        },
+        Action::Load { library } => Deed::Load { library },
+        Action::Replace { function, with } => Deed::Replace { function, with },
+        Action::InsertCall {
+            function,
+            arguments,
+            inside,
+            place,
+        } => Deed::InsertCall {
+            function,
+            arguments: arguments.iter().map(constant).collect::<Result<_, _>>()?,
+            inside,
+            at_return: place == Site::Return,
+        },
+        Action::RemoveCall { function, inside } => Deed::RemoveCall { function, inside },
+        Action::SetArgument {
+            function,
+            argument,
+            value,
+        } => Deed::SetArgument {
+            function,
+            argument,
+            value: expression(&value)?,
+        },
+        Action::Affinity(Affinity::Spread) => Deed::Bind(Cores::Spread),
+        Action::Affinity(Affinity::Compact) => Deed::Bind(Cores::Compact),
+        Action::Enable { .. } | Action::Disable { .. } => {
+            return Err("a probe is switched by the session".to_owned());
+        }
+    })
+}
+
+/// What a function is called with. Where the debug information tells no type, a whole number is passed as one.
+fn argument(given: &Argument) -> Result<Passed, String> {
+    match given {
+        Argument::Variable(source) => Ok(Passed::Variable(source.to_string())),
+        Argument::Value(Scalar::Text(text)) => Ok(Passed::Text(text.clone())),
+        Argument::Value(value) => number(value),
     }
 }
 
-fn written(variable: &Source, everywhere: bool, value: &Scalar, slot: u32) -> Result<Write, String> {
-    if everywhere {
-        return Err(format!(
-            "every copy of {variable} at once is not written by this version"
-        ));
+/// What an inserted call passes, always the same.
+fn constant(given: &Argument) -> Result<Passed, String> {
+    match given {
+        Argument::Variable(source) => Err(format!(
+            "an inserted call passes constants, and {source} would have to be read at each call"
+        )),
+        Argument::Value(_) => argument(given),
     }
-    let Some(name) = variable.whole_global() else {
-        return Err(format!(
-            "a part of a variable ({variable}) is not written by this version"
-        ));
-    };
-    Ok(Write {
-        slot,
-        variable: name.to_owned(),
-        value: value.to_string(),
-        is_boolean: matches!(value, Scalar::Boolean(_)),
-    })
+}
+
+fn number(value: &Scalar) -> Result<Passed, String> {
+    match value {
+        Scalar::Boolean(value) => Ok(Passed::Whole(i64::from(*value))),
+        Scalar::Number(number) if !number.is_finite() => Err(format!("{number} cannot be passed")),
+        Scalar::Number(number) if number.fract() == 0.0 && number.abs() < WHOLE_MAX => {
+            Ok(Passed::Whole(*number as i64))
+        }
+        Scalar::Number(number) => Ok(Passed::Real(*number)),
+        Scalar::Text(text) => Err(format!("`{text}` is no number")),
+    }
+}
+
+/// As it is written by hand.
+fn expression(value: &Computed) -> Result<String, String> {
+    let both =
+        |sign, a: &Computed, b: &Computed| Ok(format!("({} {sign} {})", expression(a)?, expression(b)?));
+    match value {
+        Computed::Constant(value) => match number(value)? {
+            Passed::Whole(number) => Ok(number.to_string()),
+            Passed::Real(number) => Ok(number.to_string()),
+            Passed::Text(text) | Passed::Variable(text) => Err(format!("`{text}` is no number")),
+        },
+        Computed::Original => Ok("original".to_owned()),
+        Computed::Add(a, b) => both('+', a, b),
+        Computed::Subtract(a, b) => both('-', a, b),
+        Computed::Multiply(a, b) => both('*', a, b),
+        Computed::Divide(a, b) => both('/', a, b),
+        Computed::Min(parts) => best("min", parts),
+        Computed::Max(parts) => best("max", parts),
+    }
+}
+
+fn best(which: &str, parts: &[Computed]) -> Result<String, String> {
+    let parts: Vec<String> = parts.iter().map(expression).collect::<Result<_, _>>()?;
+    Ok(format!("{which}({})", parts.join(", ")))
 }
 
 /// The processes of which a verdict is said, by their slots.
@@ -128,40 +298,122 @@ pub(super) fn slots(verdict: &rules::Verdict) -> Option<BTreeSet<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use rules::{ProbeId, ProcessId, Step};
+    use rules::{ProbeId, ProcessId, Source, Step};
 
     use super::*;
 
-    fn refused(action: Action) -> Option<String> {
-        let process = ProcessId(3);
-        done(&rules::Change { process, action }, 1).err()
+    fn chunk() -> Source {
+        let mut part = Source::global("cfg");
+        part.steps.push(Step::Field("chunk".into()));
+        part
+    }
+
+    fn given(value: f64) -> Argument {
+        Argument::Value(Scalar::Number(value))
     }
 
     #[test]
-    fn what_this_version_cannot_do_is_refused_with_its_reason() {
-        let set = |variable, everywhere| Action::Set {
-            variable,
-            everywhere,
+    fn a_part_of_a_variable_and_every_copy_of_one_are_written() {
+        let set = Action::Set {
+            variable: chunk(),
+            everywhere: true,
             value: Scalar::Number(2.0),
         };
-        let mut part = Source::global("cfg");
-        part.steps.push(Step::Field("chunk".into()));
-        assert_eq!(refused(set(Source::global("n"), false)), None);
+        let expected = Write {
+            variable: "cfg.chunk".to_owned(),
+            everywhere: true,
+            value: "2".to_owned(),
+            is_boolean: false,
+        };
+        assert_eq!(deed(&set), Ok(Deed::Write(expected)));
+    }
+
+    #[test]
+    fn what_is_passed_is_a_whole_number_where_it_is_one() {
+        let arguments = vec![
+            given(2.0),
+            given(2.5),
+            Argument::Value(Scalar::Boolean(true)),
+            Argument::Variable(chunk()),
+        ];
+        let call = Action::Call {
+            function: "libm:f".into(),
+            arguments,
+        };
+        let expected = Deed::Call {
+            function: "libm:f".into(),
+            arguments: vec![
+                Passed::Whole(2),
+                Passed::Real(2.5),
+                Passed::Whole(1),
+                Passed::Variable("cfg.chunk".into()),
+            ],
+        };
+        assert_eq!(deed(&call), Ok(expected));
+    }
+
+    #[test]
+    fn what_an_argument_becomes_is_written_as_by_hand() {
+        let constant = |value| Computed::Constant(Scalar::Number(value));
+        let value = Computed::Max(vec![
+            Computed::Subtract(Box::new(Computed::Original), Box::new(constant(-1.0))),
+            constant(4.0),
+            Computed::Constant(Scalar::Boolean(true)),
+            constant(0.5),
+        ]);
         assert_eq!(
-            refused(set(part, false)).as_deref(),
-            Some("a part of a variable (cfg.chunk) is not written by this version")
+            expression(&value).as_deref(),
+            Ok("max((original - -1), 4, 1, 0.5)")
         );
-        assert_eq!(
-            refused(set(Source::global("n"), true)).as_deref(),
-            Some("every copy of n at once is not written by this version")
-        );
-        let load = Action::Load {
-            library: "libtuned.so".into(),
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_with_its_reason() {
+        let inserted = Action::InsertCall {
+            function: "log".into(),
+            arguments: vec![Argument::Variable(chunk())],
+            inside: "step".into(),
+            place: Site::Entry,
         };
         assert_eq!(
-            refused(load).as_deref(),
-            Some("`load libtuned.so` is not done by this version")
+            deed(&inserted),
+            Err("an inserted call passes constants, and cfg.chunk would have to be read at each call".into())
         );
-        assert_eq!(refused(Action::Enable { probe: ProbeId(0) }), None);
+        let call = Action::Call {
+            function: "f".into(),
+            arguments: vec![given(f64::INFINITY)],
+        };
+        assert_eq!(deed(&call), Err("inf cannot be passed".into()));
+        let at = SyncPoint {
+            site: Site::Entry,
+            target: Target::Function("step".into()),
+            decide: false,
+        };
+        let replace = Action::Replace {
+            function: "a".into(),
+            with: "b".into(),
+        };
+        assert_eq!(
+            nowhere(&replace, &at).as_deref(),
+            Some(
+                "`replace a` has no place such as step: code is changed while no thread runs, wherever each stands"
+            )
+        );
+        let call = Action::Call {
+            function: "f".into(),
+            arguments: Vec::new(),
+        };
+        assert_eq!(nowhere(&call, &at), None);
+        let enable = Action::Enable { probe: ProbeId(0) };
+        assert!(
+            done(
+                &rules::Change {
+                    process: ProcessId(3),
+                    action: enable
+                },
+                1
+            )
+            .is_ok()
+        );
     }
 }

@@ -66,7 +66,7 @@ impl RuleBook {
     /// The same once it is recorded, or from a recording.
     pub(super) fn hear(&mut self, hit: &Hit, texts: &Texts, probe: &Probe) {
         for index in &probe.wanted {
-            let Some(ask) = self.asks.get(*index).copied() else {
+            let Some(ask) = self.asks.get(index).copied() else {
                 continue;
             };
             let Some(planned) = ask.planned(&self.engine) else {
@@ -123,15 +123,15 @@ impl RuleBook {
 
     /// Whether a probe of a rule is switched on in a process.
     pub(super) fn is_on(&self, (rule, probe): (RuleId, ProbeId), slot: u32) -> bool {
-        let checked = self.engine.rules().nth(rule.0);
-        checked.is_some_and(|(_, checked, _)| self.switches.is_on((rule, probe, slot), checked.plan()))
+        let checked = self.engine.rule(rule);
+        checked.is_some_and(|checked| self.switches.is_on((rule, probe, slot), checked.plan()))
     }
 
     /// What a process has counted at one moment, for every rule that asked for it; `counted` is by probe.
     pub(super) fn hear_totals(&mut self, slot: u32, time: Time, probes: &[Probe], counted: &[Counted]) {
         self.hear_calls(slot, time, probes, counted);
         let mut told = Vec::new();
-        for (index, ask) in self.asks.iter().enumerate() {
+        for (&index, ask) in &self.asks {
             let Some(planned) = ask.planned(&self.engine) else {
                 continue;
             };

@@ -2,8 +2,10 @@
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
 mod asking;
+mod deed;
 mod doable;
 mod hearing;
+mod live;
 mod modes;
 mod pairs;
 mod recorder;
@@ -12,11 +14,13 @@ mod sources;
 mod switches;
 mod texts;
 
+pub use deed::{Change, Deed, Key, Passed, Write};
+pub use live::NotAdded;
 pub use modes::NotSwitched;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 pub use rules::fits;
-pub use sources::{Settings, beside, load};
+pub use sources::{Given, Settings, beside, given, load};
 pub use switches::Switch;
 
 use std::{
@@ -32,7 +36,7 @@ use crate::{
     evidence::CpuShare,
     exit::Failure,
     session::{
-        ledger::{KEPT, UNDONE},
+        ledger::{ENDED, KEPT, UNDONE},
         meter::{Reading, has_mpi},
         probes::{Probe, Wanted},
     },
@@ -82,12 +86,16 @@ pub struct Decision {
     pub rule: String,
     /// The numbers it was made from.
     pub because: Vec<String>,
+    /// What the rule promises of it.
+    pub expect: Option<String>,
     /// All that is to be done, in words.
     pub asked: Vec<String>,
-    /// What to write, by process.
-    pub changes: Vec<Write>,
+    /// What to do, by process.
+    pub changes: Vec<Change>,
     /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
     pub at: Option<String>,
+    /// Where all processes do it at once, or none does.
+    pub together: Option<Meeting>,
     /// Probes to switch, by process.
     pub switches: Vec<Switch>,
     /// Why it cannot be carried out.
@@ -96,24 +104,20 @@ pub struct Decision {
     pub window_ns: Option<(u64, u64)>,
 }
 
-/// One variable of one process.
+/// Where processes meet for a change.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Write {
-    /// The process's slot.
-    pub slot: u32,
-    /// The variable.
-    pub variable: String,
-    /// The value, as text.
-    pub value: String,
-    /// The rule writes a boolean: its type where the program has no debug information. A number has many.
-    pub is_boolean: bool,
+pub struct Meeting {
+    /// Where each begins an iteration: `entry:step`.
+    pub place: String,
+    /// Where it says which.
+    pub key: Key,
 }
 
 /// The rules of a session.
 pub struct RuleBook {
     engine: Engine,
-    /// What they ask to be probed; a [`Wanted`] has the place of its ask.
-    asks: Vec<Ask>,
+    /// What they ask to be probed, by the number of its [`Wanted`].
+    asks: BTreeMap<usize, Ask>,
     /// Processes that are there.
     slots: BTreeSet<u32>,
     texts: Waiting,
@@ -123,6 +127,10 @@ pub struct RuleBook {
     applying: Vec<String>,
     /// Rules that `--apply` named: no others ever change code or load libraries.
     named: Vec<String>,
+    /// What `--apply` said: nothing, everything (an empty list), or names.
+    apply: Option<Vec<String>>,
+    /// On a recording: rules that are not there yet.
+    held: Vec<CheckedRule>,
     recorder: Option<Recorder>,
     /// Windows that the last tick closed.
     closed: Vec<rules::ClosedWindow>,
@@ -143,8 +151,9 @@ impl RuleBook {
     fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
         let applying = sources::applying(&checked, apply)?;
         let engine = Engine::new(checked, Time(0)).map_err(Failure::not_there)?;
+        let asks = engine.rules().flat_map(|(id, rule, _)| asking::asks(id, rule));
         Ok(RuleBook {
-            asks: asking::asks(&engine),
+            asks: asks.enumerate().collect(),
             engine,
             slots: BTreeSet::new(),
             texts: Waiting::default(),
@@ -152,6 +161,8 @@ impl RuleBook {
             switches: Switches::default(),
             applying,
             named: apply.unwrap_or_default().to_vec(),
+            apply: apply.map(<[String]>::to_vec),
+            held: Vec::new(),
             recorder: None,
             closed: Vec::new(),
         })
@@ -181,6 +192,9 @@ impl RuleBook {
         if let Ok(engine) = Engine::new(rules, Time(now_ns)) {
             self.engine = engine;
         }
+        let rules = self.engine.rules();
+        let asks = rules.flat_map(|(id, rule, _)| asking::asks(id, rule));
+        self.asks = asks.enumerate().collect();
         let apply: Vec<_> = self
             .engine
             .rules()
@@ -196,16 +210,19 @@ impl RuleBook {
     /// What the rules need probed.
     pub fn wanted(&self) -> Vec<Wanted> {
         let planned = |ask: &Ask| Some(ask.wanted(ask.planned(&self.engine)?));
-        self.asks.iter().filter_map(planned).collect()
+        self.asks.values().filter_map(planned).collect()
     }
 
     /// Which of the wanted are asked for in a process: those of its roles.
     pub fn asked_in(&self, member: &Member) -> Vec<bool> {
         let facts = self.facts_of(member);
-        self.asks
-            .iter()
-            .map(|ask| ask.is_of(&facts, &self.engine))
-            .collect()
+        // Numbers that are nobody's any more, or were never a rule's, are asked for by none.
+        let count = self.asks.last_key_value().map_or(0, |(last, _)| last + 1);
+        let mut asked = vec![false; count];
+        for (number, ask) in &self.asks {
+            asked[*number] = ask.is_of(&facts, &self.engine);
+        }
+        asked
     }
 
     fn facts_of(&self, member: &Member) -> ProcessFacts {
@@ -220,15 +237,15 @@ impl RuleBook {
 
     /// Those of the wanted that are switched as the session goes, and whether any process has them on.
     pub fn switched(&self) -> Vec<(usize, bool)> {
-        let on = |(place, ask): (usize, &Ask)| {
-            let (_, checked, _) = self.engine.rules().nth(ask.rule.0)?;
+        let on = |(&place, ask): (&usize, &Ask)| {
+            let checked = self.engine.rule(ask.rule)?;
             let planned = ask.planned(&self.engine).filter(|planned| planned.is_switched);
             planned?;
             let of = (ask.rule, ask.probe);
             let slots = self.slots.iter().copied();
             Some((place, self.switches.is_on_in_any(of, slots, checked.plan())))
         };
-        self.asks.iter().enumerate().filter_map(on).collect()
+        self.asks.iter().filter_map(on).collect()
     }
 
     /// What was lost on the way from the kernel side to the rules, by kind.
@@ -406,7 +423,12 @@ impl RuleBook {
                     before: verdict.means.map(|(before, _)| before),
                     after: verdict.means.map(|(_, after)| after),
                     ratio: verdict.ratio,
-                    verdict: if verdict.keep { KEPT } else { UNDONE },
+                    verdict: match (verdict.keep, verdict.ended) {
+                        (true, _) => KEPT,
+                        (false, true) => ENDED,
+                        (false, false) => UNDONE,
+                    },
+                    reason: None,
                     text: verdict.text,
                 },
             },
@@ -414,10 +436,7 @@ impl RuleBook {
     }
 
     fn name_of(&self, rule: rules::RuleId) -> String {
-        let named = self.engine.rules().find(|(id, _, _)| *id == rule);
-        named
-            .map(|(_, rule, _)| rule.name().to_owned())
-            .unwrap_or_default()
+        self.engine.rule_name(rule).to_owned()
     }
 
     /// What came of a decision. False when the rules no longer wait for it: what was written for it must be undone.
@@ -428,6 +447,14 @@ impl RuleBook {
         };
         self.engine
             .receipt(rules::DecisionId(decision), outcome, Time(now_ns))
+    }
+
+    /// The decisions that are being judged, each after how many windows of how many.
+    pub fn on_trial(&self) -> Vec<(u64, usize, u32)> {
+        let trials = self.engine.on_trial().into_iter();
+        trials
+            .map(|(decision, seen, over)| (decision.0, seen, over))
+            .collect()
     }
 
     /// What each rule does and why not more.

@@ -1,6 +1,6 @@
 //! What a rule may do, switched while a session runs.
 
-use rules::Mode;
+use rules::{Mode, Time};
 
 use super::{Act, RuleBook, sources};
 use crate::control;
@@ -20,6 +20,7 @@ impl RuleBook {
         &mut self,
         name: &str,
         mode: control::Mode,
+        now_ns: u64,
     ) -> Result<(&'static str, Vec<Act>), NotSwitched> {
         let found = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
         let (id, rule, before) = found.ok_or(NotSwitched::NoSuchRule)?;
@@ -28,6 +29,9 @@ impl RuleBook {
             return Err(NotSwitched::NotNamed);
         }
         let outputs = self.engine.set_mode(id, engine_mode(mode));
+        if let Some(recorder) = &mut self.recorder {
+            recorder.ruled(Time(now_ns), name, mode.name());
+        }
         self.applying.retain(|applying| applying != name);
         if mode == control::Mode::Applying {
             self.applying.push(name.to_owned());
@@ -45,12 +49,27 @@ impl RuleBook {
     }
 }
 
-fn engine_mode(mode: control::Mode) -> Mode {
+pub(super) fn engine_mode(mode: control::Mode) -> Mode {
     match mode {
         control::Mode::Off => Mode::Off,
         control::Mode::Advising => Mode::Advising,
         control::Mode::Applying => Mode::Applying,
     }
+}
+
+/// In a recording, the mode of a rule that was not there before.
+pub(super) const ADDED: &str = "added";
+/// And that of a rule that was removed.
+pub(super) const REMOVED: &str = "removed";
+
+/// The mode that a recording has a word for.
+pub(super) fn recorded(word: &str) -> Option<control::Mode> {
+    let modes = [
+        control::Mode::Off,
+        control::Mode::Advising,
+        control::Mode::Applying,
+    ];
+    modes.into_iter().find(|mode| mode.name() == word)
 }
 
 /// The word for a mode.
@@ -95,14 +114,17 @@ mod tests {
                 can_be_switched,
                 "{tune}, {apply:?}"
             );
-            let switched = book.switch("a", control::Mode::Applying).map(|_| ());
+            let switched = book.switch("a", control::Mode::Applying, 1).map(|_| ());
             let expected = if can_be_switched {
                 Ok(())
             } else {
                 Err(NotSwitched::NotNamed)
             };
             assert_eq!(switched, expected, "{tune}, {apply:?}");
-            assert!(book.switch("a", control::Mode::Off).is_ok(), "{tune}, {apply:?}");
+            assert!(
+                book.switch("a", control::Mode::Off, 1).is_ok(),
+                "{tune}, {apply:?}"
+            );
         }
     }
 }

@@ -62,6 +62,12 @@ impl Pairs {
         self.open.retain(|(_, of, _), _| *of != process);
     }
 
+    /// A rule is gone.
+    pub(super) fn forget_rule(&mut self, rule: RuleId) {
+        self.open.retain(|((of, _), _, _), _| *of != rule);
+        self.totals.retain(|((of, _), _), _| *of != rule);
+    }
+
     /// Spans of a process so far, and the sum of their durations.
     pub(super) fn totals(&self, of: Of, process: u32) -> (u64, u64) {
         self.totals.get(&(of, process)).copied().unwrap_or_default()

@@ -30,9 +30,21 @@ const CHUNK_BYTES: usize = 1 << 16;
 pub struct Recorder {
     writer: Option<Writer>,
     file: File,
+    /// What the records say of the probes is so still.
     defined: bool,
+    probes: Vec<Defined>,
+    /// The number of the next definition.
+    next: u32,
     /// Records that were too large, and failed writes.
     failed: u64,
+}
+
+/// A probe as it was defined last.
+struct Defined {
+    captures: Vec<(String, CapturedType)>,
+    is_timed: bool,
+    entry: ProbeKey,
+    span: ProbeKey,
 }
 
 impl Recorder {
@@ -54,35 +66,57 @@ impl Recorder {
             writer: Some(writer),
             file,
             defined: false,
+            probes: Vec::new(),
+            next: 0,
             failed: 0,
         })
     }
 
-    /// Defines every probe twice: its entries, and its returns with their durations.
+    /// Functions, or what is read at them, are others from now on.
+    pub(super) fn redefine(&mut self) {
+        self.defined = false;
+    }
+
+    /// Defines every probe twice: its entries, and its returns with their durations. What is defined as it is keeps its number.
     fn define(&mut self, probes: &[Probe]) {
         if std::mem::replace(&mut self.defined, true) {
             return;
         }
         for (index, probe) in probes.iter().enumerate() {
-            let places = [(Place::Entry, entry_key(index)), (Place::Span, span_key(index))];
+            let captures = probe.captures.iter();
+            let captures = captures.map(|capture| (capture.label(), captured_type(capture.type_name)));
+            let defined = Defined {
+                captures: captures.collect(),
+                is_timed: probe.is_timed(),
+                entry: ProbeKey(self.next),
+                span: ProbeKey(self.next + 1),
+            };
+            let known = self.probes.get(index);
+            if known
+                .is_some_and(|known| known.captures == defined.captures && known.is_timed == defined.is_timed)
+            {
+                continue;
+            }
+            self.next += 2;
+            let places = [(Place::Entry, defined.entry), (Place::Span, defined.span)];
             for (place, key) in places
                 .into_iter()
-                .filter(|(place, _)| *place == Place::Entry || probe.is_timed())
+                .filter(|(place, _)| *place == Place::Entry || defined.is_timed)
             {
-                let captures = probe
-                    .captures
-                    .iter()
-                    .map(|capture| (capture.label(), captured_type(capture.type_name)));
                 let definition = ProbeDefinition {
                     name: probe.name.clone(),
                     function: probe.name.clone(),
                     place,
-                    captures: captures.collect(),
+                    captures: defined.captures.clone(),
                 };
                 self.put(&Record::ProbeDefined {
                     probe: key,
                     definition,
                 });
+            }
+            match self.probes.get_mut(index) {
+                Some(known) => *known = defined,
+                None => self.probes.push(defined),
             }
         }
     }
@@ -138,11 +172,14 @@ impl Recorder {
     pub(super) fn totals(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
         self.define(probes);
         let (process, time) = (ProcessId(slot), Time(reading.at_ns));
-        for (index, (probe, totals)) in probes.iter().zip(&reading.totals).enumerate() {
-            let of_entry = (entry_key(index), totals.calls, 0);
-            let of_span = probe
-                .is_timed()
-                .then_some((span_key(index), totals.timed, totals.time_ns));
+        for (index, totals) in reading.totals.iter().enumerate() {
+            let Some(defined) = self.probes.get(index) else {
+                return;
+            };
+            let of_entry = (defined.entry, totals.calls, 0);
+            let of_span = defined
+                .is_timed
+                .then_some((defined.span, totals.timed, totals.time_ns));
             for (probe, count, duration_sum_ns) in std::iter::once(of_entry).chain(of_span) {
                 self.put(&Record::ProbeTotals {
                     probe,
@@ -157,11 +194,12 @@ impl Recorder {
 
     pub(super) fn hit(&mut self, hit: &Hit, texts: &Texts, probes: &[Probe]) {
         self.define(probes);
-        let Some(probe) = probes.get(hit.probe as usize) else {
+        let index = hit.probe as usize;
+        let Some((probe, defined)) = probes.get(index).zip(self.probes.get(index)) else {
             return;
         };
+        let (entry, span) = (defined.entry, defined.span);
         let is_return = hit.kind == HitKind::Return as u16;
-        let index = hit.probe as usize;
         let captures = probe.captures.iter().enumerate();
         let captured = captures.map(|(place, capture)| match hit.valid & (1 << place) {
             0 => Captured::None(Reason::Unreadable),
@@ -175,11 +213,7 @@ impl Recorder {
             ),
         });
         self.put(&Record::Hit(rules::recording::Hit {
-            probe: if is_return {
-                span_key(index)
-            } else {
-                entry_key(index)
-            },
+            probe: if is_return { span } else { entry },
             process: ProcessId(hit.process),
             thread: hit.thread,
             time: Time(hit.time_ns),
@@ -190,6 +224,15 @@ impl Recorder {
 
     pub(super) fn ticked(&mut self, time: Time) {
         self.put(&Record::Tick { time });
+    }
+
+    /// What a rule may do from now on.
+    pub(super) fn ruled(&mut self, time: Time, rule: &str, mode: &str) {
+        self.put(&Record::RuleSet {
+            time,
+            rule: rule.to_owned(),
+            mode: mode.to_owned(),
+        });
     }
 
     fn put(&mut self, record: &Record) {
@@ -214,14 +257,6 @@ impl Recorder {
             )),
         }
     }
-}
-
-fn entry_key(index: usize) -> ProbeKey {
-    ProbeKey(2 * index as u32)
-}
-
-fn span_key(index: usize) -> ProbeKey {
-    ProbeKey(2 * index as u32 + 1)
 }
 
 fn captured_type(type_name: &str) -> CapturedType {

@@ -1,14 +1,16 @@
 //! Rules on a recording, without program, root or kernel: what they would have found and decided.
 
+use std::collections::BTreeMap;
+
 use abi::{Hit, HitKind, ProbeSpec, SpecFlags};
 use rules::{
     Observation, ProcessId, Reading, Time,
     recording::{self, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
 };
 
-use super::{Act, RuleBook, Switch, hearing::Counted, recorder, texts::Texts};
+use super::{Act, RuleBook, Switch, asking::Ask, hearing::Counted, modes, recorder, texts::Texts};
 use crate::{
-    mpi,
+    control, mpi,
     session::{
         ledger::UNDONE,
         probes::{Probe, ProbeCapture, Sought},
@@ -59,6 +61,7 @@ pub fn replay(
         .iter()
         .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
     let merge = Merge::new(readers.collect::<Result<_, _>>()?);
+    rules.hold(&merge);
     let mut functions = Functions::default();
     let mut start: Option<u64> = None;
     let mut broken = None;
@@ -77,6 +80,12 @@ pub fn replay(
             time.0.saturating_sub(*start.get_or_insert(time.0))
         });
         match record {
+            Record::RuleSet { time, rule, mode } => {
+                rules.take_totals(&mut functions);
+                for act in rules.set(&rule, &mode, time, &mut functions) {
+                    tell(since.unwrap_or_default(), Replayed::Act(act));
+                }
+            }
             Record::Tick { time } => {
                 rules.take_totals(&mut functions);
                 for act in rules.tick(time.0) {
@@ -154,8 +163,8 @@ impl RuleBook {
             } => {
                 functions.count(probe, process, time, (count, duration_sum_ns));
             }
-            // What of no process in particular was lost concerns no window; ticks are taken by the caller.
-            Record::Loss { .. } | Record::Tick { .. } => {}
+            // What of no process in particular was lost concerns no window; the others are taken by the caller.
+            Record::Loss { .. } | Record::Tick { .. } | Record::RuleSet { .. } => {}
         }
     }
 }
@@ -182,9 +191,82 @@ impl RuleBook {
         }
     }
 
-    fn sought(&self) -> Vec<Sought> {
-        let wanted = self.wanted().into_iter();
-        wanted.map(|wanted| wanted.sought).collect()
+    /// Rules that were added while the recording was made wait for their moment.
+    fn hold(&mut self, recording: &Merge<'_>) {
+        let records = recording.clone().filter_map(Result::ok);
+        let first = records.filter_map(|merged| match merged.record {
+            Record::RuleSet { rule, mode, .. } => Some((rule, mode)),
+            _ => None,
+        });
+        let mut told = BTreeMap::new();
+        for (rule, mode) in first {
+            told.entry(rule).or_insert(mode);
+        }
+        // One that was removed and came again was there at the start.
+        told.retain(|_, mode| mode == modes::ADDED);
+        let names: Vec<String> = self
+            .engine
+            .rules()
+            .map(|(_, rule, _)| rule.name().to_owned())
+            .collect();
+        for name in names.into_iter().filter(|name| told.contains_key(name)) {
+            let of = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
+            let Some(rule) = of.map(|(_, rule, _)| rule.clone()) else {
+                continue;
+            };
+            self.remove(&name, 0);
+            self.held.push(rule);
+        }
+    }
+
+    /// What was done to a rule while the recording was made. It applies only where `--apply` lets it.
+    fn set(&mut self, name: &str, mode: &str, time: Time, functions: &mut Functions) -> Vec<Act> {
+        if mode == modes::ADDED {
+            let Some(place) = self.held.iter().position(|rule| rule.name() == name) else {
+                return Vec::new();
+            };
+            let rule = self.held.remove(place);
+            let first = self.asks.last_key_value().map_or(0, |(last, _)| last + 1);
+            // It ran beside the others then.
+            if let Ok(added) = self.add(rule.clone(), first, time.0) {
+                functions.grow(first, added.wanted.iter().map(|wanted| &wanted.sought));
+                self.begin(&added, control::Mode::Advising, time.0);
+            }
+            return Vec::new();
+        }
+        if mode == modes::REMOVED {
+            let of = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
+            let rule = of.map(|(_, rule, _)| rule.clone());
+            let acts = self.remove(name, time.0).map(|(_, acts)| acts);
+            // It may come again.
+            self.held.extend(rule);
+            return acts.unwrap_or_default();
+        }
+        let may_apply = self
+            .apply
+            .as_ref()
+            .is_some_and(|names| names.is_empty() || names.iter().any(|of| of == name));
+        let Some(mode) = modes::recorded(mode) else {
+            return Vec::new();
+        };
+        let mode = match mode {
+            control::Mode::Applying if !may_apply => control::Mode::Advising,
+            mode => mode,
+        };
+        if mode == control::Mode::Applying {
+            self.named.push(name.to_owned());
+        }
+        self.switch(name, mode, time.0)
+            .map(|(_, acts)| acts)
+            .unwrap_or_default()
+    }
+
+    fn sought(&self) -> Vec<(usize, Sought)> {
+        let planned = |(number, ask): (&usize, &Ask)| {
+            let wanted = ask.wanted(ask.planned(&self.engine)?);
+            Some((*number, wanted.sought))
+        };
+        self.asks.iter().filter_map(planned).collect()
     }
 
     /// Hands in the totals that were recorded of one process at one moment.
@@ -223,33 +305,41 @@ impl Functions {
         }
     }
 
-    fn define(&mut self, key: ProbeKey, definition: &ProbeDefinition, sought: &[Sought]) {
+    /// A rule that was added asks for these too, the first of which has this number.
+    fn grow<'a>(&mut self, first: usize, sought: impl Iterator<Item = &'a Sought>) {
+        for (number, sought) in (first..).zip(sought) {
+            for probe in &mut self.probes {
+                if sought.means(&probe.name, probe.mpi.is_some()) {
+                    probe.wanted.push(number);
+                }
+            }
+        }
+    }
+
+    fn define(&mut self, key: ProbeKey, definition: &ProbeDefinition, sought: &[(usize, Sought)]) {
         let known = self
             .probes
             .iter()
             .position(|probe| probe.name == definition.function);
         let index = known.unwrap_or_else(|| {
             let (name, mpi) = (&definition.function, mpi::find(&definition.function));
-            let means = |(_, sought): &(usize, &Sought)| sought.means(name, mpi.is_some());
+            let means = |(_, sought): &&(usize, Sought)| sought.means(name, mpi.is_some());
             self.probes.push(Probe {
                 name: name.clone(),
                 mpi: mpi.map(|(function, _)| function),
                 spec: ProbeSpec::default(),
                 symbols: [].into(),
-                wanted: sought
-                    .iter()
-                    .enumerate()
-                    .filter(means)
-                    .map(|(index, _)| index)
-                    .collect(),
-                captures: definition
-                    .captures
-                    .iter()
-                    .filter_map(|(label, _)| ProbeCapture::from_label(label))
-                    .collect(),
+                mark: None,
+                wanted: sought.iter().filter(means).map(|(number, _)| *number).collect(),
+                captures: Vec::new(),
             });
             self.probes.len() - 1
         });
+        // What is read at a function may become more as rules are added.
+        let labels = definition.captures.iter();
+        self.probes[index].captures = labels
+            .filter_map(|(label, _)| ProbeCapture::from_label(label))
+            .collect();
         let is_span = definition.place != Place::Entry;
         if is_span {
             self.probes[index].spec.flags |= SpecFlags::SPAN;

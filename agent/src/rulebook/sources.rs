@@ -4,12 +4,14 @@
 //! that one alone. A bindings file among the rules says what the program calls the names of the rule it is for.
 
 use std::{
+    cell::RefCell,
     collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
 
 use rules::{Bindings, CheckedRule, RuleFile};
+use serde::{Deserialize, Serialize};
 
 use crate::{diagnostics, exit::Failure};
 
@@ -32,6 +34,12 @@ pub fn load(paths: &[String], settings: Settings<'_>) -> Result<Vec<CheckedRule>
         checked.retain(|known| known.name() != rule.name() || !source.replaces);
         checked.push(rule);
     }
+    all_used(settings, &used)?;
+    Ok(checked)
+}
+
+/// What no rule knows is a mistake.
+fn all_used(settings: Settings<'_>, used: &BTreeSet<(&'static str, &str)>) -> Result<(), Failure> {
     for (flag, what, set) in [
         ("--param", "parameter", settings.parameters),
         ("--bind", "name", settings.bindings),
@@ -45,7 +53,7 @@ pub fn load(paths: &[String], settings: Settings<'_>) -> Result<Vec<CheckedRule>
             )));
         }
     }
-    Ok(checked)
+    Ok(())
 }
 
 /// The names of the rules that may act. Those that change code or load libraries must be named.
@@ -74,6 +82,7 @@ pub(super) fn changes_code(rule: &CheckedRule) -> bool {
 }
 
 /// The text of a rule and where it is from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Source {
     name: String,
     text: String,
@@ -82,7 +91,71 @@ struct Source {
     instance: Option<String>,
     /// What a bindings file says.
     names: BTreeMap<String, String>,
+    /// The texts of the rules that it uses, where they are known already.
+    uses: Option<BTreeMap<String, String>>,
 }
+
+/// A rule as one process gives it to another: all texts that it is made of, and its settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    source: Source,
+    parameters: Vec<(String, String)>,
+    bindings: Vec<(String, String)>,
+}
+
+impl Given {
+    /// The rule, checked. Nothing else is read.
+    pub fn check(&self) -> Result<CheckedRule, Failure> {
+        let settings = Settings {
+            parameters: &self.parameters,
+            bindings: &self.bindings,
+        };
+        let mut used = BTreeSet::new();
+        let rule = self.source.check(settings, &mut used).map_err(not_added)?;
+        all_used(settings, &used)?;
+        Ok(rule)
+    }
+}
+
+/// The rule of a name or file, to be given to a session.
+pub fn given(path: &str, settings: Settings<'_>) -> Result<Given, Failure> {
+    let found = sources(&["none".to_owned(), path.to_owned()])?;
+    let [source] = found.as_slice() else {
+        let message = format!(
+            "{path}: one rule is added at a time, and there are {}",
+            found.len()
+        );
+        return Err(Failure::not_there(message));
+    };
+    let mut source = source.clone();
+    let uses = RefCell::new(BTreeMap::new());
+    let library = |name: &str| {
+        let text = beside(&source.name, name)?;
+        uses.borrow_mut().insert(name.to_owned(), text.clone());
+        Some(text)
+    };
+    // What is wrong with it is said by the check, below.
+    drop(RuleFile::parse(&source.text).and_then(|file| file.with_library(&library)));
+    source.uses = Some(uses.into_inner());
+    let given = Given {
+        source,
+        parameters: settings.parameters.to_vec(),
+        bindings: settings.bindings.to_vec(),
+    };
+    given.check()?;
+    Ok(given)
+}
+
+fn not_added(failure: Failure) -> Failure {
+    let message = failure.message.trim_start_matches(NOT_ATTACHED).trim_start();
+    Failure {
+        message: format!("the rule is not added\n{message}"),
+        ..failure
+    }
+}
+
+/// What a mistake in a rule means for a session that is about to begin.
+const NOT_ATTACHED: &str = "nothing was attached";
 
 impl Source {
     /// Checks the rule with those settings that it knows, and notes which these are.
@@ -93,9 +166,12 @@ impl Source {
     ) -> Result<CheckedRule, Failure> {
         let refuse = |wrong: Vec<rules::Diagnostic>| {
             let text = diagnostics::render(&self.name, &self.text, &wrong);
-            Failure::not_there(format!("nothing was attached\n{text}"))
+            Failure::not_there(format!("{NOT_ATTACHED}\n{text}"))
         };
-        let library = |name: &str| beside(&self.name, name);
+        let library = |name: &str| match &self.uses {
+            Some(known) => known.get(name).cloned(),
+            None => beside(&self.name, name),
+        };
         let file = RuleFile::parse(&self.text).and_then(|file| file.with_library(&library));
         let file = file.and_then(|file| match &self.instance {
             Some(instance) => file.instance(instance),
@@ -108,6 +184,10 @@ impl Source {
         bindings.extend(chosen("--bind", settings.bindings, (&names, instance), used));
         let file = file.bind(&bindings).map_err(refuse)?;
         let plain = file.check(&BTreeMap::new()).map_err(refuse)?;
+        let undoable = plain.held_decisions();
+        if !undoable.is_empty() {
+            return Err(refuse(undoable));
+        }
         let known: Vec<String> = plain.parameters().iter().map(|(name, _)| name.clone()).collect();
         let overrides = chosen("--param", settings.parameters, (&known, instance), used);
         if overrides.is_empty() {
@@ -209,8 +289,7 @@ fn from_file(name: String, text: String) -> Source {
         name,
         text,
         replaces: true,
-        instance: None,
-        names: BTreeMap::new(),
+        ..Source::default()
     }
 }
 
@@ -232,7 +311,7 @@ fn instance_of(path: &str) -> (&str, Option<String>) {
 fn bind(sources: &mut Vec<Source>, name: &str, text: &str) -> Result<(), Failure> {
     let refuse = |wrong: Vec<rules::Diagnostic>| {
         let text = diagnostics::render(name, text, &wrong);
-        Failure::not_there(format!("nothing was attached\n{text}"))
+        Failure::not_there(format!("{NOT_ATTACHED}\n{text}"))
     };
     let bindings = Bindings::parse(text).map_err(refuse)?;
     let is_for =

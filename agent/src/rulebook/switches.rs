@@ -79,6 +79,12 @@ impl Switches {
         self.counted.retain(|(_, _, of), _| *of != slot);
     }
 
+    /// A rule is gone.
+    pub(super) fn forget_rule(&mut self, rule: RuleId) {
+        self.state.retain(|(of, _, _), _| *of != rule);
+        self.counted.retain(|(of, _, _), _| *of != rule);
+    }
+
     /// The totals (count, sum) to be told of a probe, from those that were read; none while it is off.
     pub(super) fn totals(&mut self, of: Of, is_on: bool, read: (u64, u64)) -> Option<(u64, u64)> {
         let less = |a: (u64, u64), b: (u64, u64)| (a.0.saturating_sub(b.0), a.1.saturating_sub(b.1));

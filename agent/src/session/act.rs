@@ -3,23 +3,25 @@
 use std::collections::BTreeSet;
 
 use tuner::{
-    actuator::SetCommand,
+    action::{ActionOutcome, ActionReceipt},
+    actuator::ClientError,
     journal::{Outcome, RevertOutcome},
     process::Pid,
     sync::SyncPlace,
-    value::{Value, ValueType},
+    value::Value,
 };
 
 use super::{
     Session,
-    hands::{Order, Receipt},
-    ledger::{Carried, KEPT, REVERTED, WRITTEN},
+    hands::{Done, Order, Receipt},
+    ledger::{Carried, IN_FORCE, KEPT, REVERTED, WRITTEN},
+    orders::{Ordered, Part},
 };
 use crate::{
-    actuator::passage_text,
+    actuator::{hold_text, passage_text},
     clock::monotonic_ns,
     format::plural,
-    rulebook::{Act, Decision, Switch, Write},
+    rulebook::{Act, Decision, Deed, Switch},
     snapshot::{ChangeView, FindingView, GuardView, Reaction},
 };
 
@@ -51,7 +53,7 @@ impl Session {
         let begun_ns = monotonic_ns();
         let acts = self.rules.tick(begun_ns);
         let evaluated_ns = monotonic_ns();
-        for act in acts {
+        for act in newest_first(acts) {
             match act {
                 Act::Decided(decision) => {
                     let id = decision.id;
@@ -74,7 +76,7 @@ impl Session {
 
     /// The same at the end of the session, when nothing new is begun.
     pub(super) fn evaluate_last(&mut self) {
-        for act in self.rules.tick(monotonic_ns()) {
+        for act in newest_first(self.rules.tick(monotonic_ns())) {
             self.take_note_of(act);
         }
     }
@@ -142,60 +144,75 @@ impl Session {
                 let reason = refused
                     .or_else(|| at.err().map(|error| error.to_string()))
                     .unwrap_or_default();
-                let (time, rule) = (time_of_day(), &decision.rule);
-                self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
-                self.rules.receipt(decision.id, Err(reason), monotonic_ns());
-                return;
+                return self.refuse(&decision, reason);
             }
         };
         if !decision.switches.is_empty() {
             return self.carry_out_switches(decision);
         }
-        let target = |write: &Write| Some((self.pid_of(write.slot)?, write.clone()));
-        let targets: Vec<(Pid, Write)> = decision.changes.iter().filter_map(target).collect();
-        self.ledger.await_receipts(decision.id, targets.len());
+        if let Some(meeting) = decision.together.clone() {
+            return self.carry_out_together(decision, meeting);
+        }
+        let parts = match self.parts(&decision) {
+            Ok(parts) => parts,
+            Err(reason) => return self.refuse(&decision, reason),
+        };
+        self.ledger.await_receipts(decision.id, parts.len());
         let mut refused = Vec::new();
-        for (pid, write) in targets {
-            let command = SetCommand {
-                pid,
-                variable: write.variable.clone(),
-                module: None,
-                value: write.value.clone(),
-                value_type: write.is_boolean.then_some(ValueType::Bool),
-                expect_old: None,
-                why: decision.because.clone(),
-                rule: Some(decision.rule.clone()),
-            };
-            let order = Order::Set {
+        for (place, part) in parts.iter().enumerate() {
+            // The same code cannot be changed twice: what this rule did there before goes first.
+            let before = self.before(&decision, part);
+            let order = Order::Do {
                 decision: decision.id,
-                slot: write.slot,
-                command: Box::new(command),
+                part: place,
+                task: part.task.clone(),
                 at: at.clone(),
             };
-            if hands.order(order).is_err() {
-                refused.push((pid, write));
+            let undone = before
+                .into_iter()
+                .try_for_each(|(pid, change)| hands.order(Order::Undo(pid, change)));
+            if undone.and_then(|()| hands.order(order)).is_err() {
+                refused.push(part.clone());
             }
         }
-        for (pid, write) in refused {
+        let id = decision.id;
+        self.decisions.insert(id, Ordered { decision, parts });
+        for part in refused {
             let outcome = "too many orders wait".into();
-            let view = ChangeView {
-                outcome,
-                ..self.change_view(&decision.rule, pid, &write)
-            };
-            let carried = self.ledger.refused(decision.id, view, pid);
-            self.carried(decision.id, carried);
+            let view = ChangeView { outcome, ..part.view };
+            let carried = self.ledger.refused(id, view, part.pid);
+            self.carried(id, carried);
         }
-        self.decisions.insert(decision.id, decision);
+    }
+
+    /// What the same tune did to the same code of a process before, and is in force.
+    fn before(&self, decision: &Decision, part: &Part) -> Vec<(Pid, u64)> {
+        if !matches!(part.view.action, "set_arg" | "insert_call") {
+            return Vec::new();
+        }
+        let is_same = |known: &Part| known.pid == part.pid && known.label == part.label;
+        let earlier = self
+            .decisions
+            .iter()
+            .filter(|(_, known)| known.decision.rule == decision.rule && known.parts.iter().any(is_same));
+        let made = earlier.flat_map(|(id, _)| self.ledger.of_decision(*id));
+        made.filter(|(pid, _)| *pid == part.pid).collect()
+    }
+
+    pub(super) fn refuse(&mut self, decision: &Decision, reason: String) {
+        let (time, rule) = (time_of_day(), &decision.rule);
+        self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
+        self.rules.receipt(decision.id, Err(reason), monotonic_ns());
     }
 
     /// An answer of the actuator.
     pub(super) fn receive(&mut self, receipt: Receipt) {
         match receipt {
-            Receipt::Set {
+            Receipt::Done {
                 decision,
-                slot,
+                part,
                 result,
-            } => self.receive_set(decision, slot, result.map(|receipt| *receipt)),
+            } => self.receive_done(decision, part, result.map(|done| *done)),
             Receipt::Confirmed(pid, change, Err(error)) => {
                 tracing::warn!(%error, %pid, change, "a change could not be confirmed and will be put back at the end");
             }
@@ -214,70 +231,57 @@ impl Session {
         }
     }
 
-    fn receive_set(
-        &mut self,
-        decision: u64,
-        slot: u32,
-        result: Result<tuner::writer::Receipt, tuner::actuator::ClientError>,
-    ) {
+    fn receive_done(&mut self, decision: u64, part: usize, result: Result<Done, ClientError>) {
         let Some(known) = self.decisions.get(&decision) else {
             return;
         };
-        let Some(write) = known.changes.iter().find(|write| write.slot == slot) else {
+        let Some(Part { pid, mut view, .. }) = known.parts.get(part).cloned() else {
             return;
         };
-        let Some(pid) = self.pid_of(slot) else { return };
-        let mut view = self.change_view(&known.rule, pid, write);
-        let carried = match result {
-            Ok(receipt) => {
-                let show = |bytes| {
-                    Value::from_bytes(receipt.value_type, bytes)
-                        .map_or_else(|_| "?".into(), |v| v.to_string())
-                };
-                view.number = receipt.change.unwrap_or(0);
-                view.old = show(receipt.old);
-                view.new = show(receipt.new);
-                let place = known.at.as_deref().and_then(|place| place.parse().ok());
-                view.mechanism = match (place, &receipt.passage) {
-                    (Some(place), Some(passage)) => passage_text(&place, receipt.mechanism, passage),
-                    _ => "plain write".into(),
-                };
-                view.hold_ns = receipt.hold_ns;
-                view.reaction = self.paths.get(&decision).map(|path| path.until(receipt.done_ns));
-                view.outcome = match (&receipt.outcome, receipt.change) {
-                    (Outcome::Applied, Some(_)) => WRITTEN.into(),
-                    (Outcome::Applied, None) => "it was there already".into(),
-                    (Outcome::NotWritten(reason), _) => format!("not written: {reason}"),
-                    (Outcome::Overwritten(_), _) => "the program wrote it at the same time".into(),
-                };
-                match receipt.outcome {
-                    Outcome::Applied => self.ledger.written(decision, pid, view),
-                    Outcome::NotWritten(_) | Outcome::Overwritten(_) => {
-                        self.ledger.refused(decision, view, pid)
-                    }
-                }
+        let meeting = known.decision.together.as_ref();
+        let at = known.decision.at.as_deref();
+        let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
+        let at = at.and_then(|place| place.parse().ok());
+        let is_done = match result {
+            Ok(Done::Set(receipt)) => {
+                let path = self.paths.get(&decision);
+                view.reaction = path.map(|path| path.until(receipt.done_ns));
+                show_set(&mut view, at.as_ref(), &receipt)
+            }
+            Ok(Done::Acted(receipt)) => {
+                show_act(&mut view, at.as_ref(), &receipt);
+                true
             }
             Err(error) => {
                 view.outcome = error.to_string();
-                self.ledger.refused(decision, view, pid)
+                false
             }
+        };
+        let carried = match is_done {
+            true => self.ledger.written(decision, pid, view),
+            false => self.ledger.refused(decision, view, pid),
         };
         self.carried(decision, carried);
     }
 
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
-    fn carried(&mut self, decision: u64, carried: Option<Carried>) {
+    pub(super) fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
         self.paths.remove(&decision);
         let written = self.ledger.of_decision(decision);
         let rule = self
             .decisions
             .get(&decision)
-            .map(|decision| decision.rule.clone())
+            .map(|known| known.decision.rule.clone())
             .unwrap_or_default();
         match carried {
             Carried::Out => {
-                let text = format!("{} written and read back", plural(written.len(), "change"));
+                let promise = self
+                    .decisions
+                    .get(&decision)
+                    .and_then(|known| known.decision.expect.as_deref());
+                let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
+                let text = format!("{}{promise}", self.done_text(decision, written.len()));
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
                 if !self.rules.receipt(decision, Ok(()), monotonic_ns()) {
                     self.painter.say(&format!(
@@ -305,6 +309,14 @@ impl Session {
             changes.retain(|(pid, _)| pids.contains(pid));
         }
         self.ledger.judge(decision, rule, &guard);
+        if guard.verdict != KEPT {
+            for call in self.ledger.calls_of(decision) {
+                self.painter.say(&format!(
+                    "{}  {rule}   {call} cannot be taken back",
+                    time_of_day()
+                ));
+            }
+        }
         if guard.verdict == KEPT {
             self.order_each(changes, Order::Confirm);
         } else {
@@ -323,7 +335,8 @@ impl Session {
         self.painter
             .say(&format!("{}  {}   {said}", time_of_day(), decision.rule));
         self.rules.receipt(decision.id, outcome, monotonic_ns());
-        self.decisions.insert(decision.id, decision);
+        let (id, parts) = (decision.id, Vec::new());
+        self.decisions.insert(id, Ordered { decision, parts });
     }
 
     /// What is counted up to now belongs to the state before.
@@ -347,7 +360,7 @@ impl Session {
         let made = self
             .decisions
             .get(&decision)
-            .map(|decision| decision.switches.as_slice());
+            .map(|known| known.decision.switches.as_slice());
         let back = Switch::back(made.unwrap_or_default(), slots);
         if back.is_empty() {
             return;
@@ -360,7 +373,7 @@ impl Session {
         }
     }
 
-    fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
+    pub(super) fn order_each(&mut self, changes: Vec<(Pid, u64)>, order: impl Fn(Pid, u64) -> Order) {
         let Some(hands) = &self.hands else { return };
         for (pid, change) in changes {
             if hands.order(order(pid, change)).is_err() {
@@ -370,28 +383,70 @@ impl Session {
         }
     }
 
-    fn pid_of(&self, slot: u32) -> Option<Pid> {
-        self.job
-            .members
-            .get(slot as usize)
-            .map(|member| member.process.pid)
-    }
-
-    fn change_view(&self, rule: &str, pid: Pid, write: &Write) -> ChangeView {
-        let rank = self
-            .processes
-            .iter()
-            .find(|process| process.slot == write.slot)
-            .and_then(|process| process.rank);
-        ChangeView {
-            rule: rule.to_owned(),
-            pid: pid.number,
-            rank,
-            variable: write.variable.clone(),
-            new: write.value.clone(),
-            ..ChangeView::default()
+    /// What was done, in one line for all processes.
+    fn done_text(&self, decision: u64, written: usize) -> String {
+        let known = self.decisions.get(&decision);
+        let first = known.and_then(|known| known.decision.changes.first());
+        match (known, first.map(|change| &change.deed)) {
+            (None, _) | (_, None | Some(Deed::Write(_))) => {
+                format!("{} written and read back", plural(written, "change"))
+            }
+            (Some(known), Some(_)) => switched(&known.decision.asked),
         }
     }
+}
+
+/// What is to be taken back goes before all else, and what was done last before what it may rest on: a function of a library before
+/// the library.
+fn newest_first(acts: Vec<Act>) -> Vec<Act> {
+    let (mut judged, others): (Vec<Act>, Vec<Act>) = acts
+        .into_iter()
+        .partition(|act| matches!(act, Act::Judged { .. }));
+    judged.sort_by_key(|act| match act {
+        Act::Judged { decision, .. } => std::cmp::Reverse(*decision),
+        _ => std::cmp::Reverse(0),
+    });
+    judged.into_iter().chain(others).collect()
+}
+
+/// What a set did; false when the value is not there.
+fn show_set(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &tuner::writer::Receipt) -> bool {
+    let show =
+        |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
+    view.number = receipt.change.unwrap_or(0);
+    view.old = show(receipt.old);
+    view.new = show(receipt.new);
+    view.mechanism = match (at, &receipt.passage) {
+        (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
+        _ => "plain write".into(),
+    };
+    view.hold_ns = receipt.hold_ns;
+    view.outcome = match (&receipt.outcome, receipt.change) {
+        (Outcome::Applied, Some(_)) => WRITTEN.into(),
+        (Outcome::Applied, None) => "it was there already".into(),
+        (Outcome::NotWritten(reason), _) => format!("not written: {reason}"),
+        (Outcome::Overwritten(_), _) => "the program wrote it at the same time".into(),
+    };
+    matches!(receipt.outcome, Outcome::Applied)
+}
+
+/// What an action did.
+fn show_act(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &ActionReceipt) {
+    view.number = receipt.change;
+    view.variable.clone_from(&receipt.text);
+    view.mechanism = match (at, &receipt.passage) {
+        (Some(place), Some(passage)) => passage_text(place, receipt.mechanism, passage),
+        _ => hold_text(receipt.mechanism, receipt.hold_ns),
+    };
+    view.hold_ns = receipt.hold_ns;
+    view.outcome = match &receipt.outcome {
+        ActionOutcome::InForce => IN_FORCE.into(),
+        ActionOutcome::Returned { result, .. } => {
+            view.new.clone_from(result);
+            format!("returned {result}; a call cannot be taken back")
+        }
+        ActionOutcome::Running => "has not returned yet, and goes on; the journal tells later".into(),
+    };
 }
 
 /// What was switched, in one line for all processes.
@@ -402,7 +457,7 @@ fn switched(asked: &[String]) -> String {
 }
 
 /// The time of day (UTC, as in the journal), for lines that stay on the screen.
-fn time_of_day() -> String {
+pub(super) fn time_of_day() -> String {
     let now = tuner::clock::now().wall;
     // RFC 3339: the time stands between T and the fraction.
     now.split(['T', '.']).nth(1).unwrap_or(&now).to_owned()

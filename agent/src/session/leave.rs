@@ -6,9 +6,7 @@ use tuner::{
 };
 
 use super::{
-    Session,
-    hands::Hands,
-    kernel_failure,
+    Session, kernel_failure,
     ledger::{REVERTED, UNDONE},
 };
 use crate::{
@@ -37,7 +35,15 @@ impl Session {
         if let Err(error) = self.rules.finish_recording() {
             self.painter.say(&error);
         }
-        let farewell = self.hands.take().map(Hands::finish);
+        self.end_trials();
+        let farewell = match self.hands.take() {
+            None => None,
+            Some(hands) => {
+                let (last, farewell) = hands.finish().await;
+                last.into_iter().for_each(|receipt| self.receive(receipt));
+                Some(farewell)
+            }
+        };
         let mut code = Code::Done;
         if let Some(Ok(farewell)) = &farewell {
             code = self.take_note(farewell);

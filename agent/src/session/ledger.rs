@@ -15,6 +15,12 @@ struct Made {
     view: ChangeView,
 }
 
+impl Made {
+    fn is_in_force(&self) -> bool {
+        self.number != 0 && [WRITTEN, IN_FORCE].contains(&self.view.outcome.as_str())
+    }
+}
+
 /// A decision whose receipts are not all in.
 #[derive(Clone, Debug, Default)]
 struct Pending {
@@ -104,13 +110,43 @@ impl Ledger {
 
     /// The changes of a decision that are in force.
     pub fn of_decision(&self, decision: u64) -> Vec<(Pid, u64)> {
-        let of = self
-            .made
-            .iter()
-            .filter(|made| made.decision == decision && made.number != 0);
-        of.filter(|made| made.view.outcome == WRITTEN)
+        let of = self.made.iter().filter(|made| made.decision == decision);
+        of.filter(|made| made.is_in_force())
             .map(|made| (made.pid, made.number))
             .collect()
+    }
+
+    /// The functions that were called for a decision, in words.
+    pub fn calls_of(&self, decision: u64) -> Vec<String> {
+        let of = self.made.iter().filter(|made| made.decision == decision);
+        let calls = of.filter(|made| made.number != 0 && made.view.action == "call");
+        let texts: std::collections::BTreeSet<String> =
+            calls.map(|made| made.view.variable.clone()).collect();
+        texts.into_iter().collect()
+    }
+
+    /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
+    pub fn in_force_of(&self, rule: &str) -> Vec<(Pid, u64)> {
+        let is_judged_away = |made: &&Made| {
+            made.view
+                .guard
+                .as_ref()
+                .is_some_and(|guard| guard.verdict == UNDONE)
+        };
+        let is_in_force = |made: &&Made| {
+            made.view.rule == rule && [WRITTEN, IN_FORCE].contains(&made.view.outcome.as_str())
+        };
+        let left = self
+            .made
+            .iter()
+            .filter(is_in_force)
+            .filter(|made| made.number != 0 && !is_judged_away(made));
+        left.map(|made| (made.pid, made.number)).collect()
+    }
+
+    /// A rule is gone, and nothing of it is in force.
+    pub fn forget_findings(&mut self, rule: &str) {
+        self.findings.retain(|finding| finding.rule != rule);
     }
 
     /// What the guard says of a decision.
@@ -144,7 +180,7 @@ impl Ledger {
 
     /// Changes in force, and those of them that the guard confirmed.
     pub fn in_force(&self) -> (usize, usize) {
-        let in_force = || self.made.iter().filter(|made| made.view.outcome == WRITTEN);
+        let in_force = || self.made.iter().filter(|made| made.is_in_force());
         let confirmed = in_force().filter(|made| {
             made.view
                 .guard
@@ -164,20 +200,36 @@ impl Ledger {
         self.findings.clone()
     }
 
-    /// As shown.
-    pub fn changes(&self) -> Vec<ChangeView> {
-        self.made.iter().map(|made| made.view.clone()).collect()
+    /// As shown; those that are being judged with what is said of that.
+    pub fn changes(&self, trials: &BTreeMap<u64, GuardView>) -> Vec<ChangeView> {
+        let view = |made: &Made| {
+            let trial = trials.get(&made.decision).filter(|_| made.number != 0);
+            let guard = made.view.guard.clone().or_else(|| trial.cloned());
+            ChangeView {
+                guard,
+                ..made.view.clone()
+            }
+        };
+        self.made.iter().map(view).collect()
     }
 }
 
-/// The outcome of a change that is in force.
+/// The outcome of a value that is in force.
 pub const WRITTEN: &str = "written";
+/// The outcome of anything else that is in force.
+pub const IN_FORCE: &str = "in force";
 /// The outcome of a change that was taken back.
 pub const REVERTED: &str = "reverted";
 /// The guard's word for a change that did good.
 pub const KEPT: &str = "kept";
+/// The guard's word for one that is being judged.
+pub const ON_TRIAL: &str = "on trial";
+/// The guard's word for one that was not judged when the session ended.
+pub const NOT_JUDGED: &str = "not judged";
 /// The guard's word for one that did not.
 pub const UNDONE: &str = "undone";
+/// The word for one whose `while` no longer holds: nothing was judged.
+pub const ENDED: &str = "ended";
 
 #[cfg(test)]
 mod tests {

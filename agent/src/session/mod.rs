@@ -10,14 +10,20 @@ pub mod probes;
 pub mod signals;
 
 mod act;
+mod history;
 mod intake;
 mod leave;
+mod live;
+mod meant;
 mod newcomers;
+mod orders;
 mod requests;
+mod together;
 
 use std::{
     collections::BTreeMap,
     io,
+    ops::Range,
     os::fd::AsFd,
     sync::{Arc, PoisonError},
     time::Duration,
@@ -31,6 +37,7 @@ use self::{
     hands::{Hands, Receipt},
     ledger::Ledger,
     meter::Metered,
+    orders::Ordered,
     outputs::Outputs,
     probes::{ArmError, Probes, Wanted},
     signals::Signals,
@@ -45,8 +52,8 @@ use crate::{
     http::{self, Shared},
     kernel::{Kernel, KernelError},
     readable::Readable,
-    rulebook::{Decision, RuleBook},
-    snapshot::{JobView, Snapshot},
+    rulebook::RuleBook,
+    snapshot::{GuardView, JobView, Snapshot},
     view::{self, Painter},
 };
 
@@ -115,15 +122,19 @@ pub struct Session {
     rules: RuleBook,
     outputs: Outputs,
     probes: Probes,
+    /// Of what is probed, what the user named.
+    plain: Range<usize>,
     /// None in a session that may not probe.
     hits: Option<RingBuf<MapData>>,
     processes: Vec<Metered>,
     ledger: Ledger,
     hands: Option<Hands>,
     control: Option<Control>,
-    decisions: BTreeMap<u64, Decision>,
+    decisions: BTreeMap<u64, Ordered>,
     /// How the decisions got from their windows to the actuator.
     paths: BTreeMap<u64, act::Path>,
+    /// What is said of changes that no guard has judged, once the session is over.
+    unjudged: BTreeMap<u64, GuardView>,
     painter: Painter,
     shared: Option<Shared>,
     host: String,
@@ -153,19 +164,22 @@ impl Session {
         options: Options,
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
+        let plain = wanted.len()..wanted.len() + options.probe.len();
         wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
-        let asked = job
-            .members
-            .iter()
-            .map(|member| asked_in(&rules, &options, member));
+        let asked = job.members.iter().map(|member| asked_in(&rules, &plain, member));
         let asked = asked.collect();
+        let is_off = wanted.iter().any(|wanted| !wanted.is_on);
         let is_without = wanted.is_empty() && job.members.iter().all(|member| member.mpi.is_none());
         let mut probes = match &options.cannot_probe {
             Some(why) => Probes::none(&job, vec![why.clone()]),
-            None if is_without && options.asks_for_rules => Probes::none(&job, Vec::new()),
+            // There may be rules to come that want some.
+            None if is_without && options.asks_for_rules => {
+                let armed = Probes::arm(&job, wanted, asked, options.force_tracefs);
+                armed.unwrap_or_else(|_| Probes::none(&job, Vec::new()))
+            }
             None => Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
         };
-        if probes.site_count() == 0 && probes.kernel().is_some() {
+        if probes.site_count() == 0 && probes.kernel().is_some() && !is_without && !is_off {
             let missing = probes.missing().join("\n");
             return Err(Failure::not_there(format!(
                 "there is nothing to probe\n{missing}"
@@ -187,6 +201,7 @@ impl Session {
             rules,
             outputs,
             probes,
+            plain,
             hits,
             processes: Vec::new(),
             ledger: Ledger::default(),
@@ -194,6 +209,7 @@ impl Session {
             control: None,
             decisions: BTreeMap::new(),
             paths: BTreeMap::new(),
+            unjudged: BTreeMap::new(),
             painter,
             host: host(),
             hits_left: false,
@@ -253,11 +269,8 @@ impl Session {
         if let Some(listener) = self.control.as_mut().and_then(Control::take_listener) {
             tokio::spawn(control::serve(listener, asking.clone()));
         }
-        let tick = TICK
-            .min(self.rules.shortest_window())
-            .max(Duration::from_millis(50));
-        let mut ticker = tokio::time::interval(tick);
-        ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut tick = self.tick();
+        let mut ticker = ticker(tick);
         let deadline = self
             .options
             .duration
@@ -278,6 +291,11 @@ impl Session {
             };
             if let Some(reason) = self.wake(wake, &ends)? {
                 return self.leave(reason).await;
+            }
+            // A rule that was added or removed may have the shortest window.
+            if tick != self.tick() {
+                tick = self.tick();
+                ticker = self::ticker(tick);
             }
         }
     }
@@ -310,6 +328,12 @@ impl Session {
             }
         }
         Ok(None)
+    }
+
+    /// How often counters are read and windows of a length evaluated.
+    fn tick(&self) -> Duration {
+        let shortest = TICK.min(self.rules.shortest_window());
+        shortest.max(Duration::from_millis(50))
     }
 
     /// The ring's descriptor, to wait on.
@@ -439,7 +463,7 @@ impl Session {
                 .collect(),
             rules: self.rules.views(),
             findings: self.ledger.findings(),
-            changes: self.ledger.changes(),
+            changes: self.ledger.changes(&self.trials()),
             lost,
             under_way: kernel
                 .and_then(|kernel| kernel.under_way().ok())
@@ -480,16 +504,17 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
 }
 
 /// Which of the wanted are asked for in a process: what the user named is asked for in all.
-fn asked_in(rules: &RuleBook, options: &Options, member: &Member) -> Vec<bool> {
+fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool> {
     let mut asked = rules.asked_in(member);
-    asked.extend(options.probe.iter().map(|_| true));
+    asked.resize(asked.len().max(plain.end), false);
+    plain.clone().for_each(|number| asked[number] = true);
     asked
 }
 
 fn arm_failure(error: ArmError) -> Failure {
     match error {
         ArmError::Kernel(error) => kernel_failure(error),
-        error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. }) => {
+        error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. } | ArmError::NoMore(_)) => {
             Failure::not_there(format!("nothing was attached: {error}"))
         }
     }
@@ -500,6 +525,12 @@ fn kernel_failure(error: KernelError) -> Failure {
         KernelError::Permission(_) => Failure::not_permitted(error),
         other => Failure::not_there(other),
     }
+}
+
+fn ticker(period: Duration) -> tokio::time::Interval {
+    let mut ticker = tokio::time::interval(period);
+    ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticker
 }
 
 async fn until(deadline: Option<tokio::time::Instant>) {

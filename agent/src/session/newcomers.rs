@@ -27,7 +27,7 @@ impl Session {
             .into_iter()
             .filter(|member| user.is_none_or(|user| user == member.process.uid))
         {
-            let asked = super::asked_in(&self.rules, &self.options, &member);
+            let asked = super::asked_in(&self.rules, &self.plain, &member);
             let Some(slot) = self.probes.add(&member, asked).map_err(kernel_failure)? else {
                 return Ok(());
             };

@@ -1,9 +1,10 @@
-//! What comes in through the control socket: every request is answered, and only `switch` and `stop` change anything.
+//! What comes in through the control socket: every request is answered, and only `switch`, `add`, `remove` and `stop` change anything.
 
 use tokio::sync::oneshot;
 
 use super::{Session, leave};
 use crate::{
+    clock::monotonic_ns,
     control::{Answer, Mode, RefusalKind, Request, SessionView},
     report,
     rulebook::NotSwitched,
@@ -12,6 +13,10 @@ use crate::{
 /// Processes that are listed; the snapshot has all.
 const PIDS_MAX: usize = 4096;
 
+/// A session without hands never gets any: who was started to watch watches.
+pub(super) const CANNOT_WRITE: &str =
+    "this session was started without --apply and cannot write: start another one with it";
+
 impl Session {
     /// Answers a request; gives the reason when the session is over.
     pub(super) fn answer(&mut self, request: Request, to: oneshot::Sender<Answer>) -> Option<&'static str> {
@@ -19,6 +24,8 @@ impl Session {
             Request::List => (Answer::Session(Box::new(self.session_view())), None),
             Request::Snapshot => (self.report_now(), None),
             Request::Switch { rule, mode } => (self.switch(&rule, mode), None),
+            Request::Add { given, mode } => (self.add_rule(&given, mode), None),
+            Request::Remove { rule, keep } => (self.remove_rule(&rule, keep), None),
             Request::Stop => (Answer::Stopping, Some(leave::STOPPED)),
         };
         // Whoever asked may be gone; what was asked for is done.
@@ -54,15 +61,11 @@ impl Session {
         }
     }
 
-    /// A session without hands never gets any: who was started to watch watches.
     fn switch(&mut self, rule: &str, mode: Mode) -> Answer {
         if mode == Mode::Applying && !self.options.applies {
-            return Answer::refused(
-                RefusalKind::NotPermitted,
-                "this session was started without --apply and cannot write: start another one with it",
-            );
+            return Answer::refused(RefusalKind::NotPermitted, CANNOT_WRITE);
         }
-        let (before, acts) = match self.rules.switch(rule, mode) {
+        let (before, acts) = match self.rules.switch(rule, mode, monotonic_ns()) {
             Ok(switched) => switched,
             Err(NotSwitched::NoSuchRule) => {
                 return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {rule}"));

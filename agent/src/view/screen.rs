@@ -1,5 +1,6 @@
 //! The text of the screen, as a function of a snapshot.
 
+use super::history;
 use crate::{
     format::{bytes, count, duration, percent, plural},
     snapshot::{FindingView, FunctionTotals, ProcessView, Rates, Snapshot},
@@ -51,6 +52,7 @@ pub fn screen(snapshot: &Snapshot) -> Vec<String> {
     }
     lines.push(String::new());
     lines.extend(finding_lines(snapshot));
+    lines.extend(history::change_lines(snapshot));
     lines.extend(losses(snapshot));
     lines
 }
@@ -88,6 +90,7 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
     }
     lines.push(String::new());
     lines.extend(finding_lines(snapshot));
+    lines.extend(history::change_lines(snapshot));
     lines.extend(losses(snapshot));
     lines
 }

@@ -14,6 +14,13 @@ volatile long iteration, right, wrong, changed_at, longest_ns;
 static long seen;
 static int at_return;
 
+/* Called from outside; says what was there. */
+__attribute__((noinline, used)) int set_knob(int value) {
+    int before = knob;
+    knob = value;
+    return before;
+}
+
 static long now_ns(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

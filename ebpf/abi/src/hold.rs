@@ -26,19 +26,23 @@ pub enum HoldState {
     Storing = 7,
     /// The probe itself has written; `found` and `stored` tell what came of it.
     Stored = 8,
+    /// The iteration that was wanted has gone by without a hold. Never carried out.
+    GoneBy = 9,
 }
 
 impl HoldState {
     /// The state of this number.
     pub fn from_word(word: u64) -> Option<HoldState> {
-        use HoldState::{Armed, Done, Held, Idle, Late, Missed, Stored, Storing, Writing};
-        [Idle, Armed, Held, Writing, Done, Missed, Late, Storing, Stored]
-            .into_iter()
-            .find(|state| *state as u64 == word)
+        use HoldState::{Armed, Done, GoneBy, Held, Idle, Late, Missed, Stored, Storing, Writing};
+        [
+            Idle, Armed, Held, Writing, Done, Missed, Late, Storing, Stored, GoneBy,
+        ]
+        .into_iter()
+        .find(|state| *state as u64 == word)
     }
 }
 
-/// One pending action at one sync point of one process. Times are nanoseconds of CLOCK_MONOTONIC. Two cache lines.
+/// One pending action at one sync point of one process. Times are nanoseconds of CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -79,9 +83,29 @@ pub struct Hold {
     pub width: u64,
     /// What the probe itself did, a [`StoreResult`].
     pub stored: u64,
+    /// The thread is not held: it gets this signal, which a debugger of it (we) is told of before the thread; 0: it is held.
+    pub signal: u64,
+    /// Where the number of the iteration is: 0 when every hit is meant, the argument (the first is 1), or
+    /// [`KEY_IN_MEMORY`].
+    pub key_source: u64,
+    /// Its address, in memory.
+    pub key_address: u64,
+    /// Its size in bytes: 4 or 8. A signed number.
+    pub key_width: u64,
+    /// The hit with this number is held, an earlier one passes. The user side changes it while the action is armed.
+    pub key_wanted: u64,
+    /// The number at the last hit.
+    pub key_last: u64,
+    /// By how much it was greater than at the hit before.
+    pub key_step: u64,
     /// Zero.
-    pub zero: [u64; 6],
+    pub zero: [u64; 7],
 }
+
+/// A [`Hold::key_source`]: memory of the program.
+pub const KEY_IN_MEMORY: u64 = 7;
+/// A [`Hold::key_wanted`] of which no hit can be: they are only looked at.
+pub const KEY_NONE_YET: u64 = i64::MAX as u64;
 
 /// What came of a write by the probe itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,4 +117,4 @@ pub enum StoreResult {
     Unexpected = 2,
 }
 
-const _: () = assert!(size_of::<Hold>() == 192);
+const _: () = assert!(size_of::<Hold>() == 256);

@@ -13,7 +13,7 @@ mod limits;
 mod records;
 mod spec;
 
-pub use hold::{Hold, HoldState, StoreResult};
+pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
 pub use limits::*;
 pub use records::{Frame, Hit, HitKind, Loss, NO_DURATION, Text, Thread, Totals};
 pub use spec::{ByteRule, Capture, CaptureKind, ProbeSpec, SizeLayout, SpecFlags};

@@ -18,6 +18,10 @@ pub enum CaptureKind {
     VariableAtReturn = 4,
     /// The bytes that the call hands over, by the spec's [`ByteRule`].
     Bytes = 5,
+    /// A register as it is where the probe sits, by its number in the machine's code, or what that and a second one add up to.
+    Register = 6,
+    /// A number that is known beforehand: the low half in the first offset, the high half in the second.
+    Constant = 7,
 }
 
 /// One value that a probe reads at a hit: a register, or what a chain of reads leads to. The first read is at the register's
@@ -29,7 +33,7 @@ pub enum CaptureKind {
 pub struct Capture {
     /// A [`CaptureKind`].
     pub kind: u8,
-    /// Which argument.
+    /// Which argument, or which register.
     pub index: u8,
     /// Bytes that the last read finds: 1, 2, 4 or 8; of a text at most so many.
     pub width: u8,
@@ -37,10 +41,14 @@ pub struct Capture {
     pub reads: u8,
     /// 1 when the last read finds a text.
     pub is_text: u8,
+    /// One more than the number of a second register that is added to the first; 0 without one.
+    pub second: u8,
+    /// How far the second is shifted to the left.
+    pub shift: u8,
     /// Zero.
-    pub zero: [u8; 3],
+    pub zero: u8,
     /// What is added before each read.
-    pub offsets: [u32; MAX_READS],
+    pub offsets: [i32; MAX_READS],
 }
 
 /// How the size of an MPI datatype is found from the handle that was passed.

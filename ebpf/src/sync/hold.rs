@@ -5,7 +5,7 @@
 
 use abi::{Hold, HoldState};
 use aya_ebpf::{
-    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_loop},
+    helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns, bpf_loop, generated::bpf_send_signal_thread},
     programs::ProbeContext,
 };
 
@@ -34,6 +34,12 @@ struct Wait {
 pub fn run(ctx: &ProbeContext) -> Option<()> {
     let reached = Reached::now(ctx)?;
     let hold = reached.hold;
+    // SAFETY: the action is in the map; this word does not change while it is armed.
+    let signal = unsafe { (*hold).signal };
+    if signal != 0 {
+        send(&reached, signal as u32);
+        return None;
+    }
     let holder = HOLDER.get_ptr_mut(0)?;
     if !holds::compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
         // SAFETY: the action's own counter, in the map.
@@ -44,6 +50,22 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     // SAFETY: the word is ours until it is 0.
     unsafe { core::ptr::write_volatile(holder, 0) };
     Some(())
+}
+
+/// The thread takes the signal on its way back to the program, one instruction behind the probed one. Whoever debugs it is told
+/// instead, and the thread stands still until then.
+fn send(reached: &Reached, signal: u32) {
+    let hold = reached.hold;
+    // SAFETY: the action is in the map, and this is the one hit that is wanted.
+    unsafe { (*hold).held_at_ns = now_ns() };
+    if !holds::step(hold, HoldState::Armed, HoldState::Done) {
+        return;
+    }
+    // SAFETY: the helper has no preconditions.
+    if unsafe { bpf_send_signal_thread(signal) } != 0 {
+        holds::step(hold, HoldState::Done, HoldState::Missed);
+    }
+    holds::released(hold);
 }
 
 fn keep(reached: &Reached) {
@@ -83,8 +105,7 @@ fn keep(reached: &Reached) {
         wait.armed_again = u32::from(holds::step(hold, HoldState::Held, HoldState::Armed));
     }
     if wait.armed_again == 0 {
-        // SAFETY: the action is in the map, and over: its user waits for this word.
-        unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, now_ns()) };
+        holds::released(hold);
     }
 }
 

@@ -3,13 +3,13 @@
 use abi::{Hold, HoldState};
 use aya_ebpf::{
     EbpfContext,
-    helpers::bpf_get_attach_cookie,
+    helpers::{bpf_get_attach_cookie, bpf_ktime_get_ns},
     macros::map,
     maps::{Array, RingBuf},
     programs::ProbeContext,
 };
 
-use crate::namespace;
+use crate::{key, namespace};
 
 /// The pending actions; the index is the link's cookie less one. The user side works on them as shared memory.
 #[map]
@@ -52,11 +52,8 @@ impl Reached {
         }
         // SAFETY: as above.
         add(unsafe { &raw mut (*hold).hits }, 1);
-        Some(Reached {
-            index,
-            hold,
-            thread: key & u64::from(u32::MAX),
-        })
+        let thread = key & u64::from(u32::MAX);
+        key::is_wanted(ctx, hold, thread).then_some(Reached { index, hold, thread })
     }
 }
 
@@ -77,6 +74,12 @@ pub fn state(hold: *mut Hold) -> u64 {
 pub fn step(hold: *mut Hold, from: HoldState, to: HoldState) -> bool {
     // SAFETY: `hold` points to a `Hold` of the map.
     compare_and_swap(unsafe { &raw mut (*hold).state }, from as u64, to as u64)
+}
+
+/// The action is over, and whoever was held is not any more: its user waits for this word.
+pub fn released(hold: *mut Hold) {
+    // SAFETY: `hold` points to a `Hold` of the map, and the helper has no preconditions.
+    unsafe { core::ptr::write_volatile(&raw mut (*hold).released_at_ns, bpf_ktime_get_ns()) };
 }
 
 /// Adds to a counter that other threads of the process may be adding to.

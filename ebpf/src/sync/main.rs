@@ -11,6 +11,7 @@
 
 mod hold;
 mod holds;
+mod key;
 #[path = "../namespace.rs"]
 mod namespace;
 mod store;

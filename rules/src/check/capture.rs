@@ -2,7 +2,7 @@
 //! says that it is a boolean or a text; units come in as factors.
 
 use super::infer::{Infer, Place, ProbeNames};
-use super::source::source;
+use super::source::{ARGUMENTS, MARK_ARGUMENTS, source_of};
 use super::{Checker, infer::Reads};
 use crate::diag::{Diagnostic, Span, did_you_mean};
 use crate::file::Site;
@@ -46,6 +46,7 @@ impl Checker<'_> {
             let mut infer = self.infer(Place::Capture);
             infer.reads = Some(Reads {
                 site: probe.site,
+                is_mark: probe.target.is_mark(),
                 bindings: file.bindings.clone(),
                 planned: std::mem::take(&mut probe.reads),
             });
@@ -69,7 +70,7 @@ impl Checker<'_> {
     /// What every hit of a pattern or a set has: which function was called, and what else is known of it.
     fn known_of(&mut self, probe: &mut Probe) {
         let known: &[(&str, Known, Type)] = match &probe.target {
-            Target::Function(_) => &[],
+            Target::Function(_) | Target::Mark(_) => &[],
             Target::Pattern(_) => &[("function", Known::Function, Type::TEXT)],
             Target::Set(Set::Mpi(_)) => &[
                 ("function", Known::Function, Type::TEXT),
@@ -112,17 +113,25 @@ impl Checker<'_> {
 impl Infer<'_> {
     /// A read of the program in a capture.
     pub(super) fn read(&mut self, expr: &Expr, layout: Option<(&str, Span)>) -> Option<Typed> {
-        let (site, found) = {
+        let (site, is_mark, found) = {
             let reads = self.reads.as_ref()?;
-            (reads.site, source(expr, &reads.bindings))
+            let arguments = if reads.is_mark { MARK_ARGUMENTS } else { ARGUMENTS };
+            (
+                reads.site,
+                reads.is_mark,
+                source_of(expr, &reads.bindings, arguments),
+            )
         };
         let source = match found {
             Ok(source) => source,
             Err(wrong) => return self.report(wrong),
         };
-        self.known_at(site, &source, expr.span)?;
+        match is_mark {
+            true => self.known_at_mark(&source, expr.span)?,
+            false => self.known_at(site, &source, expr.span)?,
+        }
         let layout = match layout {
-            Some((name, span)) => Some(self.layout(name, span, &source)?),
+            Some((name, span)) => Some(self.layout(name, span, &source, is_mark)?),
             None => None,
         };
         let reads = self.reads.as_mut()?;
@@ -161,7 +170,24 @@ impl Infer<'_> {
         None
     }
 
-    fn layout(&mut self, name: &str, span: Span, source: &Source) -> Option<Layout> {
+    /// A mark hands over what it was given, by its place.
+    fn known_at_mark(&mut self, source: &Source, span: Span) -> Option<()> {
+        let (message, help) = match &source.base {
+            Base::ReturnValue => (
+                "a mark returns nothing",
+                "hand the value over to the mark: `arg(0)`",
+            ),
+            Base::NamedArgument(_) => (
+                "the arguments of a mark have no names",
+                "name it by its place: the first is `arg(0)`",
+            ),
+            _ => return Some(()),
+        };
+        self.report(Diagnostic::error("E0134", message).at(span, "").help(help));
+        None
+    }
+
+    fn layout(&mut self, name: &str, span: Span, source: &Source, is_mark: bool) -> Option<Layout> {
         let Some(layout) = Layout::named(name) else {
             let names: Vec<&str> = Layout::ALL.iter().map(|(name, _)| *name).collect();
             let near = did_you_mean(name, names.iter().copied());
@@ -171,7 +197,8 @@ impl Infer<'_> {
             return None;
         };
         let in_register = !matches!(source.base, Base::Global(_) | Base::Known(_)) && source.depth() == 0;
-        if in_register && matches!(layout, Layout::F32 | Layout::F64) {
+        // A mark hands over their bits.
+        if in_register && !is_mark && matches!(layout, Layout::F32 | Layout::F64) {
             let message = "a real number is passed in a register that a probe cannot read";
             let read = if source.base == Base::ReturnValue {
                 "ret".to_string()

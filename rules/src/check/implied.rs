@@ -27,6 +27,7 @@ impl RuleFile {
                 name: Text::elsewhere(MPI, self.name.span),
                 role: None,
                 site: Site::Span,
+                is_mark: false,
                 function: Text::elsewhere(MPI, self.name.span),
                 to: None,
                 implied: true,

@@ -33,6 +33,7 @@ pub(crate) enum Place {
 /// Where a capture is taken, and what is read there.
 pub(crate) struct Reads {
     pub(crate) site: Site,
+    pub(crate) is_mark: bool,
     pub(crate) bindings: BTreeMap<String, String>,
     pub(crate) planned: Vec<PlannedCapture>,
 }

@@ -152,6 +152,7 @@ impl Checker<'_> {
             name,
             about: file.about.clone(),
             source: file.source.clone(),
+            priority: file.priority,
             parameters,
             roles,
             probes,

@@ -71,7 +71,10 @@ impl Checker<'_> {
             None if entry.implied => Some(any_of(roles)),
             None => self.only_role(entry.name.span, "a probe", "in which processes it sits"),
         };
-        let target = self.target(&entry.function);
+        let target = match entry.is_mark {
+            true => self.mark(&entry.function),
+            false => self.target(&entry.function),
+        };
         let to = match &entry.to {
             Some(to) => Some(self.end_of_span(entry, to)?),
             None => None,
@@ -99,6 +102,17 @@ impl Checker<'_> {
             let message = format!("there is no set of functions `{bound}`");
             let help = format!("the sets are {}", SETS.join(", "));
             return self.report(Diagnostic::error("E0130", message).at(text.span, "").help(help));
+        }
+        found
+    }
+
+    fn mark(&mut self, text: &Text) -> Option<Target> {
+        let bound = self.file.bound(&text.raw);
+        let found = Target::mark(&bound).filter(|_| !bound.contains(char::is_whitespace));
+        if found.is_none() {
+            let message = format!("`{bound}` cannot be the name of a mark");
+            let wrong = Diagnostic::error("E0113", message).at(text.span, "");
+            return self.report(wrong.help("a mark is named with its provider: `mark: app:step`"));
         }
         found
     }

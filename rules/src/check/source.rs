@@ -8,6 +8,8 @@ use crate::read::{Base, Source, Step};
 
 /// Arguments that are passed in registers: the others are not read.
 pub(super) const ARGUMENTS: u8 = 6;
+/// As many arguments can a mark have.
+pub(super) const MARK_ARGUMENTS: u8 = 12;
 /// The greatest index of an element.
 const MOST_INDEX: u32 = 65_535;
 /// How many steps a way may have, and how many of them may follow a pointer.
@@ -28,9 +30,14 @@ pub(super) fn is_path(expr: &Expr) -> bool {
     }
 }
 
-/// The way that `expr` is.
+/// The way that `expr` is, at a function.
 pub(super) fn source(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
-    let found = walk(expr, bindings)?;
+    source_of(expr, bindings, ARGUMENTS)
+}
+
+/// The way that `expr` is, where there are so many arguments at most.
+pub(super) fn source_of(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, Diagnostic> {
+    let found = walk(expr, bindings, arguments_max)?;
     if found.steps.len() > MOST_STEPS || found.depth() > MOST_DEPTH {
         let message = format!("a value is read over at most {MOST_DEPTH} pointers and {MOST_STEPS} steps");
         let help = "let the program keep it in a global variable, and name that";
@@ -39,25 +46,25 @@ pub(super) fn source(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnos
     Ok(found)
 }
 
-fn walk(expr: &Expr, bindings: &Bindings) -> Result<Source, Diagnostic> {
+fn walk(expr: &Expr, bindings: &Bindings, arguments_max: u8) -> Result<Source, Diagnostic> {
     match &expr.node {
         Node::Name(name) => Ok(named(name, bindings)),
         Node::Call {
             function, arguments, ..
-        } if function == "arg" => argument(expr, arguments),
+        } if function == "arg" => argument(expr, arguments, arguments_max),
         Node::Pointed(of) => {
-            let mut source = walk(of, bindings)?;
+            let mut source = walk(of, bindings, arguments_max)?;
             source.steps.push(Step::Dereference);
             Ok(source)
         }
         Node::Member { of, field, arrow } => {
-            let mut source = walk(of, bindings)?;
+            let mut source = walk(of, bindings, arguments_max)?;
             source.steps.extend(arrow.then_some(Step::Dereference));
             source.steps.push(Step::Field(field.clone()));
             Ok(source)
         }
         Node::Index { of, index } => {
-            let mut source = walk(of, bindings)?;
+            let mut source = walk(of, bindings, arguments_max)?;
             source.steps.push(Step::Index(element(index)?));
             Ok(source)
         }
@@ -105,7 +112,7 @@ fn named(name: &str, bindings: &Bindings) -> Source {
 }
 
 /// `arg(0)`, `arg(count)`.
-fn argument(expr: &Expr, arguments: &[Expr]) -> Result<Source, Diagnostic> {
+fn argument(expr: &Expr, arguments: &[Expr], arguments_max: u8) -> Result<Source, Diagnostic> {
     let base = match arguments {
         [
             Expr {
@@ -119,7 +126,7 @@ fn argument(expr: &Expr, arguments: &[Expr]) -> Result<Source, Diagnostic> {
                 ..
             },
         ] => {
-            let number = digits.parse().ok().filter(|number| *number < ARGUMENTS);
+            let number = digits.parse().ok().filter(|number| *number < arguments_max);
             number.map(Base::Argument)
         }
         _ => None,
@@ -128,7 +135,7 @@ fn argument(expr: &Expr, arguments: &[Expr]) -> Result<Source, Diagnostic> {
     base.map(|base| Source { base, steps }).ok_or_else(|| {
         let message = format!(
             "an argument is named by its number, 0 to {}, or its name",
-            ARGUMENTS - 1
+            arguments_max - 1
         );
         Diagnostic::error("E0153", message)
             .at(expr.span, "")

@@ -100,6 +100,10 @@ impl Checker<'_> {
             expect: more.expect,
             stale: more.stale,
             after: more.after,
+            decide: more.at.as_ref().is_some_and(|at| at.decide).then(|| {
+                let decide = entry.at.as_ref().and_then(|at| at.decide.as_ref());
+                decide.map_or(entry.span, |decide| decide.span)
+            }),
             at: more.at,
             together: entry.together.as_ref().map(|window| window.raw.clone()),
             independent: more.independent,

@@ -1,5 +1,6 @@
 //! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are known.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -20,18 +21,30 @@ impl Engine {
     /// Closes the windows that end by `now`, and says what follows. Call it after the observations up to `now`.
     pub fn tick(&mut self, now: Time) -> Vec<super::Output> {
         // At most one change of a job is on trial at a time: two would be judged by each other's effect.
+        let on_trial = |running: &&Running| {
+            let mut tunes = running.tunes.iter().zip(&running.rule.tunes);
+            tunes.any(|(tune, checked)| checked.occupies_the_trial() && tune.is_busy())
+        };
         let busy = self
             .rules
             .iter()
-            .flat_map(|running| running.tunes.iter().zip(&running.rule.tunes))
-            .any(|(tune, checked)| checked.occupies_the_trial() && tune.is_busy());
+            .find(on_trial)
+            .map(|running| running.rule.name.clone());
         let mut decisions = self.decisions;
         let mut outbox = Outbox {
             busy,
+            claimed: self.claimed(),
             decisions: &mut decisions,
             outputs: Vec::new(),
         };
-        for index in 0..self.rules.len() {
+        // Who has the priority is asked first: what it wants, the others leave alone.
+        let mut order: Vec<usize> = (0..self.rules.len()).collect();
+        order.sort_by_key(|index| {
+            self.rules
+                .get(*index)
+                .map(|running| Reverse(running.rule.priority))
+        });
+        for index in order {
             for (place, due) in self.due(RuleId(index), now) {
                 // Made ready when those before it are evaluated: its formulas may look back at them.
                 let window = match due {

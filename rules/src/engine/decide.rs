@@ -66,13 +66,19 @@ impl TuneState {
         if turn.mode != Mode::Applying {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
+        if let Some(why) = outbox.claim(turn.rule, action) {
+            return self.stand(Standing::Waiting, why);
+        }
         // The trial that occupies the place may be its own.
         let on_trial = matches!(self.phase, Phase::Trial(_));
-        let busy = outbox.busy && tune.occupies_the_trial() && !on_trial;
+        let busy = outbox.busy.as_deref();
+        let busy = busy.filter(|_| tune.occupies_the_trial() && !on_trial);
         if let Some(why) = self.must_wait(turn, tune, busy) {
             return self.stand(Standing::Waiting, why);
         }
-        outbox.busy |= tune.occupies_the_trial();
+        if tune.occupies_the_trial() {
+            outbox.busy = Some(turn.rule.name.clone());
+        }
         *outbox.decisions += 1;
         let decision = DecisionId(*outbox.decisions);
         outbox.outputs.push(Output::Decision(Decision {
@@ -87,7 +93,7 @@ impl TuneState {
                 .as_ref()
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
-            together: tune.together.clone(),
+            together: turn.rule.together(tune),
             window: Some(turn.window.span),
         }));
         let trial = self.trial_of(turn, tune);
@@ -129,7 +135,7 @@ impl TuneState {
         (Standing::NoValue, why)
     }
 
-    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune, busy: bool) -> Option<String> {
+    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune, busy: Option<&str>) -> Option<String> {
         if let Some(first) = &turn.first {
             return Some(format!("after {first}, which has not been applied"));
         }
@@ -148,7 +154,7 @@ impl TuneState {
                 "the guard needs {objective} before the change: {known} of {wanted} windows"
             ));
         }
-        busy.then(|| "another change is on trial".to_string())
+        busy.map(|rule| format!("another change is on trial, of {rule}"))
     }
 
     /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so is one

@@ -116,7 +116,7 @@ impl Engine {
             changes,
             expect: None,
             at: tune.at.clone(),
-            together: tune.together.clone(),
+            together: running.rule.together(tune),
             window: None,
         }))
     }

@@ -15,6 +15,7 @@ mod initial;
 mod instance;
 mod join;
 mod ledger;
+mod live;
 mod nest;
 mod node;
 mod output;
@@ -33,13 +34,13 @@ mod turn;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use advance::{Awaiting, Inside};
 use capture::Captures;
 use desk::{ByKey, Desk};
 use join::Joiner;
+pub use live::Conflict;
 use nest::Nesting;
 pub use node::{Node, NodeId, Partial, Report, Schedule};
 pub use output::{
@@ -79,6 +80,9 @@ pub struct Engine {
 struct Running {
     rule: CheckedRule,
     mode: Mode,
+    /// Hits before this moment are not its.
+    since: Time,
+    is_removed: bool,
     /// For each window what of it is open.
     windows: Vec<Open>,
     nesting: Nesting,
@@ -138,88 +142,29 @@ struct Process {
 /// Closed windows kept for [`Engine::drain_windows`].
 const MOST_CLOSED: usize = 1024;
 
-/// Two rules that cannot run together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    /// What both claim: a name, or what they would change.
-    pub claim: String,
-    /// The names of the two rules.
-    pub rules: (String, String),
-}
-
-impl fmt::Display for Conflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, second) = &self.rules;
-        write!(
-            f,
-            "the rules {first} and {second} both claim {}; leave one of them out",
-            self.claim
-        )
-    }
-}
-
-impl std::error::Error for Conflict {}
-
 impl Engine {
     /// An engine for `rules`, all of them advising, whose first windows begin at `now`.
     ///
     /// # Errors
     /// When two rules have one name or change the same thing.
     pub fn new(rules: Vec<CheckedRule>, now: Time) -> Result<Engine, Conflict> {
-        let mut claims: BTreeMap<String, String> = BTreeMap::new();
-        for rule in &rules {
-            let changes = rule.tunes.iter().filter_map(|tune| tune.action.as_ref());
-            // The same twice in one rule is for its author to say.
-            let changed: BTreeSet<String> = changes.filter_map(|change| change.deed.claim()).collect();
-            for claim in changed.into_iter().chain([format!("the name {}", rule.name())]) {
-                if let Some(first) = claims.insert(claim.clone(), rule.name().to_string()) {
-                    return Err(Conflict {
-                        claim,
-                        rules: (first, rule.name().to_string()),
-                    });
-                }
-            }
-        }
-        let running = |rule: CheckedRule| Running {
-            mode: Mode::default(),
-            windows: rule
-                .windows
-                .iter()
-                .zip(&rule.folds)
-                .map(|(window, folds)| open(window, folds, now))
-                .collect(),
-            timed: rule.windows.iter().any(|window| window.borders().is_none()),
-            probed: rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty(),
-            nesting: Nesting::of(&rule),
-            stream: Stream::default(),
-            desk: Desk::default(),
-            by_key: ByKey::of(&rule),
-            captures: rule.probes.iter().map(Captures::of).collect(),
-            awaiting: VecDeque::new(),
-            contents: rule
-                .folds
-                .iter()
-                .map(|folds| Contents::new(Arc::clone(folds)))
-                .collect(),
-            history: vec![Vec::new(); rule.windows.len()],
-            inner: vec![Inside::default(); rule.windows.len()],
-            runs: rule.runs.iter().map(RunState::new).collect(),
-            joiners: vec![Joiner::default(); rule.joins.len()],
-            roles: vec![BTreeSet::new(); rule.roles.len()],
-            tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
-            metrics: Vec::new(),
-            left_out: Vec::new(),
-            rule,
-        };
-        let rules = rules.into_iter().map(running).collect();
-        Ok(Engine {
-            rules,
+        let mut engine = Engine {
+            rules: Vec::new(),
             processes: BTreeMap::new(),
             nodes: BTreeMap::new(),
             samples: Samples::default(),
             decisions: 0,
             closed: VecDeque::new(),
-        })
+        };
+        for rule in rules {
+            engine.add(rule, now)?;
+        }
+        // Nothing was observed before: whatever comes is theirs.
+        engine
+            .rules
+            .iter_mut()
+            .for_each(|running| running.since = Time(0));
+        Ok(engine)
     }
 
     /// A process of the job is there from `now` on. One with the number of an earlier one takes its place.
@@ -256,15 +201,9 @@ impl Engine {
     }
 
     fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
-        for running in &mut self.rules {
-            for (role, members) in running.rule.roles.iter().zip(&mut running.roles) {
-                if role.has(facts) {
-                    members.insert(process);
-                } else {
-                    members.remove(&process);
-                }
-            }
-        }
+        self.rules
+            .iter_mut()
+            .for_each(|running| running.assign(process, facts));
     }
 
     fn forget(&mut self, process: ProcessId) {
@@ -370,7 +309,7 @@ impl Engine {
         let (Some(running), Some(known)) = (self.rules.get_mut(rule.0), self.processes.get(&process)) else {
             return;
         };
-        let Some(made) = running.captures.get(probe.0) else {
+        let Some(made) = running.captures.get(probe.0).filter(|_| time >= running.since) else {
             return;
         };
         let hit = Hit {
@@ -455,6 +394,15 @@ impl Engine {
         out
     }
 
+    /// The decisions that are being judged, each after how many windows of how many.
+    pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
+        let tunes = |running: &'_ Running| -> Vec<_> {
+            let tunes = running.tunes.iter().zip(&running.rule.tunes);
+            tunes.flat_map(|(state, tune)| state.on_trial(tune)).collect()
+        };
+        self.rules.iter().flat_map(tunes).collect()
+    }
+
     /// The findings there are, with the numbers of the last window, or of the last before a change.
     pub fn findings(&self) -> Vec<Finding> {
         self.rules
@@ -464,12 +412,18 @@ impl Engine {
             .collect()
     }
 
-    /// The rules, in the order of their [`RuleId`]s.
+    /// The rules, in the order of their [`RuleId`]s, without those that were removed.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &CheckedRule, Mode)> {
-        self.rules
-            .iter()
-            .enumerate()
+        let rules = self.rules.iter().enumerate();
+        rules
+            .filter(|(_, running)| !running.is_removed)
             .map(|(index, running)| (RuleId(index), &running.rule, running.mode))
+    }
+
+    /// One of them; none if it was removed.
+    pub fn rule(&self, rule: RuleId) -> Option<&CheckedRule> {
+        let running = self.rules.get(rule.0).filter(|running| !running.is_removed);
+        running.map(|running| &running.rule)
     }
 
     /// The metrics of the window a rule closed last, each with its value as people read it or `none (reason)`.
@@ -526,6 +480,17 @@ impl Open {
 }
 
 impl Running {
+    /// Decides which roles a process has.
+    fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
+        for (role, members) in self.rule.roles.iter().zip(&mut self.roles) {
+            if role.has(facts) {
+                members.insert(process);
+            } else {
+                members.remove(&process);
+            }
+        }
+    }
+
     /// Puts a hit where windows from probe to probe look for it.
     fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool) {
         let by_key = self.by_key.has(probe);

@@ -20,7 +20,7 @@ use super::stream::Arrived;
 use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::partial::Content;
-use crate::rule::{CheckedRule, WindowKind};
+use crate::rule::{CheckedRule, Window, WindowKind};
 use crate::value::{ProcessId, Time};
 
 /// A node of the job, by the number the coordinator gave it.
@@ -47,8 +47,10 @@ struct Known {
 }
 
 /// What a node keeps of one rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Local {
+    /// Hits before this moment are not its.
+    since: Time,
     captures: Vec<Captures>,
     by_key: ByKey,
     /// It has a window of a length, whose hits are chosen by the coordinator.
@@ -136,30 +138,25 @@ impl Instances for Kept {
 impl Node {
     /// A node for the rules of the coordinator's engine, in the same order.
     pub fn new(id: NodeId, rules: Vec<CheckedRule>) -> Node {
-        let local = |rule: CheckedRule| Local {
-            captures: rule.probes.iter().map(Captures::of).collect(),
-            by_key: ByKey::of(&rule),
-            timed: rule
-                .windows
-                .iter()
-                .any(|window| matches!(window.kind, WindowKind::Timed(_))),
-            desk: Desk::default(),
-            ledgers: rule.windows.iter().map(|_| Ledger::default()).collect(),
-            reach: None,
-            kept: Kept {
-                folds: rule.folds.clone(),
-                ..Kept::default()
-            },
-            late: Vec::new(),
-            dropped: Dropped::default(),
-        };
         Node {
             id,
-            rules: rules.into_iter().map(local).collect(),
+            rules: rules.iter().map(|rule| Local::new(rule, Time(0))).collect(),
             processes: BTreeMap::new(),
             watermarks: BTreeMap::new(),
             observations: Vec::new(),
             reports: 0,
+        }
+    }
+
+    /// One more rule, in the order in which the coordinator's engine is given them, with the moment that it was given.
+    pub fn add(&mut self, rule: &CheckedRule, now: Time) {
+        self.rules.push(Local::new(rule, now));
+    }
+
+    /// A rule is there no longer.
+    pub fn remove(&mut self, rule: RuleId) {
+        if let Some(local) = self.rules.get_mut(rule.0) {
+            *local = Local::default();
         }
     }
 
@@ -259,6 +256,22 @@ impl Node {
 }
 
 impl Local {
+    fn new(rule: &CheckedRule, since: Time) -> Local {
+        let is_timed = |window: &Window| matches!(window.kind, WindowKind::Timed(_));
+        Local {
+            since,
+            captures: rule.probes.iter().map(Captures::of).collect(),
+            by_key: ByKey::of(rule),
+            timed: rule.windows.iter().any(is_timed),
+            ledgers: rule.windows.iter().map(|_| Ledger::default()).collect(),
+            kept: Kept {
+                folds: rule.folds.clone(),
+                ..Kept::default()
+            },
+            ..Local::default()
+        }
+    }
+
     fn take(&mut self, probe: usize, known: &Known, watermark: Option<Time>, observation: Observation) {
         let Observation::Hit {
             process,
@@ -271,6 +284,9 @@ impl Local {
         else {
             return;
         };
+        if time < self.since {
+            return;
+        }
         if self.reach.max(watermark) >= Some(time) {
             self.dropped.late += 1;
             self.late.push(time);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::action::{Action, SyncPoint};
+use crate::action::{Action, SyncPoint, Together};
 use crate::measure::Measure;
 use crate::unit::Dimension;
 use crate::value::{ProcessId, Scalar, Time};
@@ -236,7 +236,7 @@ pub struct Decision {
     /// Where each process takes the change.
     pub at: Option<SyncPoint>,
     /// The window at whose begin all processes take the change, all of them or none.
-    pub together: Option<String>,
+    pub together: Option<Together>,
     /// From where to where the window went that it was decided on; none of a first value.
     pub window: Option<(Time, Time)>,
 }
@@ -291,6 +291,8 @@ pub struct Verdict {
     pub tune: usize,
     /// Whether the change stays; if not, it is to be undone now.
     pub keep: bool,
+    /// It is undone because the `while` that it was in force for no longer holds: nothing was judged.
+    pub ended: bool,
     /// The processes of which that is said; none is all of the decision.
     pub processes: Option<BTreeSet<ProcessId>>,
     /// Mean of the objective before and after, in seconds, bytes or their powers; none if it could not be judged.

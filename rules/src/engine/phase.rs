@@ -142,6 +142,7 @@ impl Verdict {
             rule,
             tune,
             keep: false,
+            ended: false,
             processes: None,
             means: None,
             dimension,

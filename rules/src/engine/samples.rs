@@ -146,6 +146,11 @@ impl Samples {
         }
     }
 
+    /// Forgets the probes of a rule.
+    pub(crate) fn drop_rule(&mut self, rule: RuleId) {
+        self.probes.retain(|(of, _, _), _| *of != rule);
+    }
+
     /// Forgets a process.
     pub(crate) fn drop_process(&mut self, process: ProcessId) {
         self.counters.retain(|(of, _), _| *of != Some(process));

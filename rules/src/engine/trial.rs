@@ -1,9 +1,11 @@
 //! The guard's judgement: is the objective after the change not worse than before it?
 //!
-//! The means over the same number of windows are compared. A change is undone when the objective got worse by more
-//! than the margin, a share of the mean before, plus an allowance for noise: the standard error of the difference of
-//! the two means, √(s²ₐ/n + s²ᵦ/n), but never more than the margin again. The cap keeps a program whose pace jumps
-//! about from hiding a loss behind its own noise. How often this errs is measured in `rates` and told in docs/guard.md.
+//! Trimmed means over the same number of windows are compared: the least and the greatest fifth of the windows are left
+//! out, so that a rare window of twice the length decides nothing. A change is undone when the objective got worse by
+//! more than the margin, a share of the mean before, plus an allowance for noise: the standard error of the difference
+//! of the two means, but never more than the margin again. The cap keeps a program whose pace jumps about from hiding a
+//! loss behind its own noise. What a change does to few windows only is seen by the plain means: they may be worse by ten
+//! margins. How often this errs is measured in `rates` and told in docs/guard.md.
 
 use crate::rule::Guard;
 use crate::unit::human;
@@ -20,14 +22,13 @@ pub(crate) struct Judgement {
 
 /// Compares the windows before with those after; `maximize` says which way is better, `margin` is a share.
 pub(crate) fn judge(before: &[f64], after: &[f64], maximize: bool, margin: f64) -> Judgement {
-    let (mean_before, mean_after) = (mean(before), mean(after));
-    let worse = if maximize {
-        mean_before - mean_after
-    } else {
-        mean_after - mean_before
-    };
+    let (middle_before, middle_after) = (Middle::of(before), Middle::of(after));
+    let (mean_before, mean_after) = (middle_before.mean, middle_after.mean);
+    let worse = |before: f64, after: f64| if maximize { before - after } else { after - before };
     let allowed = margin * mean_before.abs();
-    let noise = (error_squared(before) + error_squared(after)).sqrt();
+    let noise = (middle_before.error_squared + middle_after.error_squared).sqrt();
+    // What is not a number is within no bound.
+    let within = worse(mean(before), mean(after)) <= OUTLIERS_MAY_COST * margin * mean(before).abs();
     let (better, poorer) = if maximize {
         (mean_after, mean_before)
     } else {
@@ -36,7 +37,7 @@ pub(crate) fn judge(before: &[f64], after: &[f64], maximize: bool, margin: f64) 
     let comparable = poorer != 0.0 && better != 0.0 && (poorer > 0.0) == (better > 0.0);
     Judgement {
         // A mean that is not a number is no ground for keeping anything.
-        keep: worse <= allowed + noise.min(allowed),
+        keep: worse(mean_before, mean_after) <= allowed + noise.min(allowed) && within,
         before: mean_before,
         after: mean_after,
         ratio: comparable.then(|| better / poorer),
@@ -78,14 +79,46 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Square of the standard error of the mean; a single value is taken to be without noise.
-fn error_squared(values: &[f64]) -> f64 {
-    if values.len() < 2 {
-        return 0.0;
+/// What windows that are left out of the means may cost, in margins.
+const OUTLIERS_MAY_COST: f64 = 10.0;
+/// Of so many windows one is left out at either end.
+const TRIMMED_OF: usize = 5;
+
+/// The mean of the values in the middle, and the square of its standard error.
+struct Middle {
+    mean: f64,
+    error_squared: f64,
+}
+
+impl Middle {
+    /// Tukey and McLaughlin (1963): the error follows from the values with the outermost drawn in to those that are left. A
+    /// single value is taken to be without noise.
+    fn of(values: &[f64]) -> Middle {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let trimmed = values.len() / TRIMMED_OF;
+        let left = sorted.get(trimmed..values.len() - trimmed).unwrap_or_default();
+        let (Some(least), Some(greatest)) = (left.first(), left.last()) else {
+            return Middle {
+                mean: f64::NAN,
+                error_squared: 0.0,
+            };
+        };
+        let drawn_in: Vec<f64> = sorted
+            .iter()
+            .map(|value| value.max(*least).min(*greatest))
+            .collect();
+        let centre = mean(&drawn_in);
+        let squares: f64 = drawn_in.iter().map(|value| (value - centre).powi(2)).sum();
+        let error_squared = match left.len() {
+            0 | 1 => 0.0,
+            many => squares / (many * (many - 1)) as f64,
+        };
+        Middle {
+            mean: mean(left),
+            error_squared,
+        }
     }
-    let mean = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    squares / (values.len() - 1) as f64 / values.len() as f64
 }
 
 #[cfg(test)]
@@ -129,6 +162,20 @@ mod tests {
     fn what_is_not_a_number_is_not_kept() {
         assert!(!judge(&[1.0], &[f64::NAN], true, 0.05).keep);
         assert!(!judge(&[], &[], true, 0.05).keep);
+        assert!(!judge(&[1.0; 5], &[1.0, 1.0, f64::NAN, 1.0, 1.0], true, 0.05).keep);
+    }
+
+    #[test]
+    fn a_rare_long_window_decides_nothing_unless_it_costs_ten_margins() {
+        let mut after = [1.0; 5];
+        after[2] = 2.0;
+        assert!(judge(&[1.0; 5], &after, false, 0.05).keep);
+        assert!(judge(&after, &[1.0; 5], false, 0.05).keep);
+        after[2] = 4.0;
+        assert!(!judge(&[1.0; 5], &after, false, 0.05).keep);
+        after[3] = 1.2;
+        after[2] = 1.2;
+        assert!(!judge(&[1.0; 5], &after.map(|value| value * 1.08), false, 0.05).keep);
     }
 
     proptest! {

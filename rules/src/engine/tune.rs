@@ -120,8 +120,25 @@ impl TuneState {
         matches!(self.phase, Phase::Trial(_)) || self.applied
     }
 
+    /// Its condition holds, or what it did is in force.
+    pub(super) fn has_claim(&self) -> bool {
+        self.is_busy() || self.applied || self.held.held() > 0
+    }
+
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.phase, Phase::Pending { .. } | Phase::Trial(_))
+    }
+
+    /// The changes that are being judged, after how many windows of how many.
+    pub(super) fn on_trial(&self, tune: &Tune) -> Vec<(DecisionId, usize, u32)> {
+        let over = tune.guard().map_or(0, |guard| guard.over);
+        let Phase::Trial(trial) = &self.phase else {
+            return Vec::new();
+        };
+        let decisions = trial.decisions.iter();
+        decisions
+            .map(|(decision, _)| (*decision, trial.after.len(), over))
+            .collect()
     }
 
     pub(super) fn finding(&self) -> Option<Finding> {
@@ -194,7 +211,7 @@ impl TuneState {
             (Phase::Trial(trial), Some((guard, objective))) => {
                 let was_disturbed = trial.disturbed;
                 let over = self.try_on(turn, guard, &objective, &mut outbox.outputs);
-                outbox.busy &= !over || !tune.occupies_the_trial();
+                outbox.end_trial(over && tune.occupies_the_trial());
                 // Every second window of a trial at least is judged.
                 if let (Some(condition), false, Some(_)) = (condition, over || was_disturbed, &guard.was) {
                     self.decide(turn, tune, change, condition, outbox);
@@ -202,7 +219,7 @@ impl TuneState {
             }
             (Phase::Pending { .. }, _) => {
                 let over = self.grow_stale(tune.stale);
-                outbox.busy &= !over || !tune.occupies_the_trial();
+                outbox.end_trial(over && tune.occupies_the_trial());
             }
             (Phase::OnHold { left: Some(left), .. }, _) => {
                 *left -= 1;
@@ -295,6 +312,7 @@ impl TuneState {
             let mut verdict = Verdict::undo(*decision, turn.id, turn.place, tune.guard());
             verdict.processes = (failed.len() < processes.len()).then(|| failed.clone());
             verdict.text = "its condition no longer holds; undone".to_string();
+            verdict.ended = true;
             out.push(Output::Verdict(verdict));
             processes.retain(|process| !failed.contains(process));
             undone.extend(failed);

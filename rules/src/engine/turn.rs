@@ -1,7 +1,10 @@
 //! What a tune is told when it is looked at, and where it puts what it has to say.
 
+use std::collections::BTreeMap;
+
 use super::output::{Mode, Output, RuleId};
 use crate::calls::Memory;
+use crate::deed::Change;
 use crate::eval::{Context, WindowData};
 use crate::explain::comparisons;
 use crate::rule::{CheckedRule, Guard, Tune};
@@ -24,11 +27,32 @@ pub(super) struct Turn<'a> {
 
 /// What the tunes of an engine say and share at one tick.
 pub(super) struct Outbox<'a> {
-    /// A change is on trial, or will be when its receipt comes.
-    pub(super) busy: bool,
+    /// The rule whose change is on trial, or will be when its receipt comes.
+    pub(super) busy: Option<String>,
+    /// What rules want or have in force, each with the highest priority that claims it so and that rule.
+    pub(super) claimed: BTreeMap<String, (i64, String)>,
     /// How many decisions were made so far.
     pub(super) decisions: &'a mut u64,
     pub(super) outputs: Vec<Output>,
+}
+
+impl Outbox<'_> {
+    /// A rule wants this, unless one of a higher priority does.
+    pub(super) fn claim(&mut self, rule: &CheckedRule, action: &Change) -> Option<String> {
+        let claim = action.deed.claim()?;
+        let mine = (rule.priority, rule.name.clone());
+        let known = self.claimed.entry(claim.clone()).or_insert(mine.clone());
+        if known.0 < mine.0 {
+            *known = mine;
+            return None;
+        }
+        let (priority, other) = known;
+        (*priority > mine.0).then(|| format!("{claim} is claimed by {other}, whose priority is {priority}"))
+    }
+
+    pub(super) fn end_trial(&mut self, is_over: bool) {
+        self.busy = self.busy.take().filter(|_| !is_over);
+    }
 }
 
 impl<'a> Turn<'a> {

@@ -100,6 +100,12 @@ pub(crate) const RULE: Keys = Keys {
         key("about", Shape::Text, "What the rule is for, in a sentence.").required(),
         key("source", Shape::Text, "Where the idea comes from."),
         key(
+            "priority",
+            Shape::Text,
+            "Of two rules that change the same, the one with the greater number goes first (0 where none is given); with \
+             equal ones they are not loaded together.",
+        ),
+        key(
             "use",
             Shape::List(&Shape::Name),
             "Other rules whose probes, windows and metrics this one speaks of.",
@@ -226,9 +232,14 @@ pub(crate) const PROBE: Keys = Keys {
             Shape::Either(&[Shape::Symbol, Shape::List(&Shape::Symbol)]),
             "The function that is timed from entry to return, or two: from the entry of the first to the return of the second.",
         ),
+        key(
+            "mark",
+            Shape::Symbol,
+            "The mark that the program has in its source, as `provider:name`.",
+        ),
     ],
-    one_of: &[&["entry", "return", "span"]],
-    later: &["mark"],
+    one_of: &[&["entry", "return", "span", "mark"]],
+    later: &[],
 };
 
 pub(crate) const WINDOW: Keys = Keys {

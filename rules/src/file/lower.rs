@@ -20,6 +20,16 @@ pub(super) const MOST_ENTRIES: usize = 256;
 
 pub(super) type Wrong<'a> = &'a mut Vec<Diagnostic>;
 
+fn priority(value: &Tree, wrong: Wrong<'_>) -> Option<i64> {
+    let text = text(value, wrong)?;
+    let number = text.raw.trim().parse::<i32>().ok();
+    if number.is_none() {
+        let message = format!("`{}` is no priority, which is a whole number", text.raw.trim());
+        wrong.push(Diagnostic::error("E0145", message).at(text.span, ""));
+    }
+    number.map(i64::from)
+}
+
 pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
     let fields = Fields::of(tree, &keys::RULE, wrong)?;
     let name = fields
@@ -29,6 +39,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         .required("about", tree.span, wrong)
         .and_then(|value| text(value, wrong));
     let source = fields.get("source").and_then(|value| text(value, wrong));
+    let priority = fields.get("priority").and_then(|value| priority(value, wrong));
     let uses = fields
         .get("use")
         .map(|value| texts(value, wrong))
@@ -63,6 +74,7 @@ pub(crate) fn lower(tree: &Tree, wrong: Wrong<'_>) -> Option<RuleFile> {
         instance: None,
         about,
         source,
+        priority: priority.unwrap_or_default(),
         uses,
         assumptions,
         corrections,

@@ -28,6 +28,7 @@ pub struct RuleFile {
     pub(crate) instance: Option<String>,
     pub(crate) about: String,
     pub(crate) source: Option<String>,
+    pub(crate) priority: i64,
     /// The rules whose definitions it uses; empty once they are there.
     pub(crate) uses: Vec<Text>,
     pub(crate) assumptions: Vec<String>,
@@ -91,6 +92,8 @@ pub(crate) struct ProbeEntry {
     /// Without it the only one there is.
     pub(crate) role: Option<Text>,
     pub(crate) site: Site,
+    /// `function` is a mark, as `provider:name`.
+    pub(crate) is_mark: bool,
     pub(crate) function: Text,
     /// Where a span between two functions ends.
     pub(crate) to: Option<Text>,

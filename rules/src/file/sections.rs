@@ -86,13 +86,14 @@ pub(super) fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeE
         ("entry", Site::Entry),
         ("return", Site::Return),
         ("span", Site::Span),
+        ("mark", Site::Entry),
     ];
     let given: Vec<_> = sites
         .iter()
         .filter_map(|(key, site)| Some((*site, fields.get(key)?)))
         .collect();
     let [(site, function)] = given.as_slice() else {
-        let message = "a probe must have one of `entry`, `return` and `span`";
+        let message = "a probe must have one of `entry`, `return`, `span` and `mark`";
         wrong
             .push(Diagnostic::error("E0111", message).at(name.span, format!("this one has {}", given.len())));
         return None;
@@ -117,6 +118,7 @@ pub(super) fn probe(name: &Text, tree: &Tree, wrong: Wrong<'_>) -> Option<ProbeE
         name: name.clone(),
         role: fields.text("role", wrong),
         site: *site,
+        is_mark: fields.get("mark").is_some(),
         function,
         to,
         implied: false,

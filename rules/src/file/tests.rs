@@ -49,10 +49,14 @@ const WRONG: &[(&str, &str)] = &[
     ("not_closed", "rule: a\nabout: b\nwindows: {pulse: {every: 1s}\n"),
     ("tabs", "rule: a\nroles:\n\tx: rank == 0\n"),
     ("a_list_as_the_file", "- rule: a\n- rule: b\n"),
+    (
+        "priority_that_is_no_number",
+        "rule: a\nabout: b\npriority: first\n",
+    ),
     ("unknown_keys", "rule: a\nabuot: b\nmetric: {}\nxyz: 1\n"),
     (
         "keys_of_later_versions",
-        "rule: a\nabout: b\nprobes:\n  p: {mark: m}\nwindows:\n  i: {detect: period}\n",
+        "rule: a\nabout: b\nwindows:\n  i: {detect: period}\n",
     ),
     (
         "numbers_of_other_readers",

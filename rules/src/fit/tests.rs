@@ -67,6 +67,7 @@ fn program() -> Vec<SeenProcess> {
             ("is_fast".to_string(), variable("bool", "false")),
         ]
         .into(),
+        ..SeenProcess::default()
     };
     (0..3).map(rank).collect()
 }
@@ -79,6 +80,7 @@ fn compared(program: &[SeenProcess]) -> (String, Vec<String>) {
     let names = AllNames {
         functions: ["do_steps", "main", "send_tasks"].map(String::from).into(),
         variables: ["length", "thread"].map(String::from).into(),
+        ..AllNames::default()
     };
     let fit = fit(&file, &rule, program, &names);
     (render("rule.yaml", RULE, &fit.diagnostics), fit.effects)
@@ -153,4 +155,43 @@ fn what_does_not_fit_is_shown_at_its_place_with_what_to_do() {
     for (name, program) in cases {
         insta::assert_snapshot!(name, compared(&program).0);
     }
+}
+
+#[test]
+fn a_mark_is_looked_for_with_its_arguments() {
+    let source = "rule: a\nabout: b\nprobes:\n  hit: {mark: app:step}\ncapture:\n  hit.x: arg(0)\n  hit.y: arg(1) as f64\n  \
+                  hit.z: arg(2)\nwindows:\n  i: {from: hit}\nmetrics:\n  x: sum(hit.x + hit.y + hit.z)\n";
+    let (file, rule) = (
+        RuleFile::parse(source).unwrap(),
+        CheckedRule::from_source(source).unwrap(),
+    );
+    let names = AllNames {
+        marks: vec!["app:stop".into(), "app:steps".into()],
+        ..AllNames::default()
+    };
+    let mark = SeenMark {
+        files: vec!["/usr/bin/app".into()],
+        arguments: ["i32", "u64", "u64"].map(|of| Ok(of.to_string())).into(),
+    };
+    let told = |mark: Option<SeenMark>| {
+        let process = SeenProcess {
+            name: "process 7".into(),
+            marks: mark
+                .into_iter()
+                .map(|mark| ("app:step".to_string(), mark))
+                .collect(),
+            ..SeenProcess::default()
+        };
+        let fit = fit(&file, &rule, &[process], &names);
+        (render("rule.yaml", source, &fit.diagnostics), fit.effects)
+    };
+    let (wrong, effects) = told(Some(mark.clone()));
+    assert_eq!(wrong, "");
+    assert_eq!(effects, ["probes the mark app:step in /usr/bin/app, process 7"]);
+    let mut other = mark;
+    other.arguments = vec![
+        Ok("i32".into()),
+        Err("it lies in the variable dt: capture that by its name".into()),
+    ];
+    insta::assert_snapshot!("marks", format!("{}\n{}", told(None).0, told(Some(other)).0));
 }

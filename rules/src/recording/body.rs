@@ -26,6 +26,7 @@ pub(super) mod kind {
     pub(in super::super) const LOSS: u64 = 11;
     pub(in super::super) const HITS_LOST: u64 = 12;
     pub(in super::super) const TICK: u64 = 13;
+    pub(in super::super) const RULE: u64 = 14;
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLarge> {
@@ -97,6 +98,12 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             put_difference(out, time.0, before);
             kind::TICK
         }
+        Record::RuleSet { time, rule, mode } => {
+            put_number(out, time.0);
+            put_text(out, "the name of a rule", rule)?;
+            put_text(out, "the mode of a rule", mode)?;
+            kind::RULE
+        }
         Record::Loss { time, kind, count } => {
             put_difference(out, time.0, before);
             put_text(out, "the name of a loss", kind)?;
@@ -157,6 +164,12 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
             *clock = body.difference(*clock)?;
             Record::Tick { time: Time(*clock) }
         }
+        // A reader that does not know it goes on with the clock as it was: so does everyone.
+        kind::RULE => Record::RuleSet {
+            time: Time(body.number()?),
+            rule: body.text()?.to_string(),
+            mode: body.text()?.to_string(),
+        },
         kind::LOSS => {
             *clock = body.difference(*clock)?;
             Record::Loss {

@@ -119,6 +119,15 @@ pub enum Record {
         /// When.
         time: Time,
     },
+    /// From here on a rule may do this.
+    RuleSet {
+        /// When.
+        time: Time,
+        /// Its name.
+        rule: String,
+        /// `off`, `advising`, `applying`; `added` before the first of these for a rule that was not there at the start; `removed`.
+        mode: String,
+    },
     /// Something was lost, of no process in particular.
     Loss {
         /// When it was noticed.
@@ -235,6 +244,7 @@ impl Record {
             | Record::Watermark { time, .. }
             | Record::HitsLost { to: time, .. }
             | Record::Tick { time }
+            | Record::RuleSet { time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
     }
@@ -257,7 +267,9 @@ impl Record {
             Record::Counter { process, time, .. } | Record::Gauge { process, time, .. } => {
                 (Some(time), process.as_mut(), None)
             }
-            Record::Tick { time } | Record::Loss { time, .. } => (Some(time), None, None),
+            Record::Tick { time } | Record::RuleSet { time, .. } | Record::Loss { time, .. } => {
+                (Some(time), None, None)
+            }
         }
     }
 }

@@ -106,7 +106,11 @@ impl Writer {
                 let mut bytes = Vec::new();
                 if let Some(kind) = body::put_single(&mut bytes, single, self.memory.time)? {
                     self.put(kind, &bytes)?;
-                    self.memory.time = single.time().map_or(self.memory.time, |time| time.0);
+                    // A reader that passes over a newer kind does not know its time.
+                    let time = single
+                        .time()
+                        .filter(|_| !matches!(single, Record::RuleSet { .. }));
+                    self.memory.time = time.map_or(self.memory.time, |time| time.0);
                 }
                 Ok(())
             }

@@ -42,16 +42,16 @@ impl Writer {
             symbol: "affinity".to_owned(),
             cpus: list(&wanted),
             threads: had
-                .into_iter()
+                .iter()
                 .map(|(tid, had)| ThreadCpus {
-                    tid,
-                    cpus: list(&had),
+                    tid: *tid,
+                    cpus: list(had),
                 })
                 .collect(),
         };
         let text = Deed::Affinity(deed.clone()).to_string();
         let change = self.announce(Deed::Affinity(deed), reason, at.clone())?;
-        let bound = bind_all(pid, |_| wanted.clone());
+        let bound = bind_all(pid, |_| wanted.clone()).inspect_err(|_| give_back(&had));
         (self.hooks.after_write)();
         let mechanism = Mechanism::Plain;
         let outcome = match &bound {
@@ -66,6 +66,7 @@ impl Writer {
             outcome: ActionOutcome::InForce,
             mechanism,
             hold_ns: 0,
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })
@@ -192,6 +193,13 @@ fn bind_all(pid: Pid, wanted: impl Fn(i32) -> BTreeSet<usize>) -> Result<(), Act
         cpus: "?".to_owned(),
         why: "it starts threads faster than they can be bound".to_owned(),
     })
+}
+
+/// All or none: those that were bound before one could not be.
+fn give_back(had: &[(i32, BTreeSet<usize>)]) {
+    for (tid, had) in had {
+        let _ = sched_setaffinity(RawPid::from_raw(*tid), &set(had));
+    }
 }
 
 fn error(pid: Pid, cpus: &str, errno: Errno) -> ActionError {

@@ -5,39 +5,38 @@
 
 use std::time::{Duration, Instant};
 
+use super::arguments::{self, Given};
 use super::function::{self, Found};
 use super::worker::{self, Machinery};
 use super::{
     ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, FunctionName, Reason, ReturnType,
 };
 use crate::address::Address;
-use crate::arch::x86_64::assemble::{FLOATS_MAX, INTEGERS_MAX, Passed};
+use crate::arch::x86_64::assemble::Passed;
 use crate::arch::x86_64::stub::{self, Stub};
-use crate::arena::{Arena, PAGE};
+use crate::arena::Arena;
 use crate::clock;
-use crate::dwarf::{self, Kind, VariableType};
-use crate::journal::{Call, Change, Deed, Hold, Outcome, RevertOutcome, Status};
+use crate::journal::{Call, Change, Deed, Hold, Outcome, Status};
 use crate::place::Ground;
-
+use crate::process::Process;
 use crate::ptrace;
+use crate::remote::Worker;
 use crate::space::AddressSpace;
 use crate::value::{Bytes, Value, ValueType};
 use crate::writer::{Mechanism, Writer, WriterError};
 
 /// The stub is shorter.
 const STUB_BYTES: usize = 1024;
-/// Texts of one call, all together.
-const TEXT_BYTES_MAX: usize = (PAGE - stub::DATA_BYTES) as usize;
 const LOOKS_AT_ONCE: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// A call, found and checked.
 pub(super) struct Plan {
     pub(super) function: Found,
-    arguments: Vec<Argument>,
+    arguments: Vec<Given>,
     returns: ReturnType,
     pub(super) text: String,
-    wait: Duration,
+    pub(super) wait: Duration,
     thread: Option<i32>,
 }
 
@@ -74,6 +73,7 @@ impl Writer {
             outcome,
             mechanism: Mechanism::HoldThread,
             hold_ns: nanoseconds(called.hold),
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })
@@ -114,6 +114,7 @@ impl Writer {
             address: target,
             returns: plan.returns,
             arena,
+            sync: None,
         };
         Ok((deed, machinery, ground))
     }
@@ -147,7 +148,6 @@ impl Writer {
     ) -> Result<Called, ActionError> {
         let process = self.process();
         let underway = self.hooks.underway;
-        let passed = plan.passed(&deed.arena)?;
         let entered = ptrace::apart(|| {
             let unsuitable = |view: &_| machinery.keeps_from_calling(view, ground);
             worker::with_thread(
@@ -156,34 +156,7 @@ impl Writer {
                 &machinery.gate,
                 plan.thread,
                 unsuitable,
-                |mut thread| {
-                    thread.map(&deed.arena)?;
-                    underway();
-                    let mut ground = ground.clone();
-                    ground.refresh()?;
-                    let code = Stub {
-                        function: deed.address,
-                        passed: &passed.0,
-                        data: deed.arena.data(),
-                        resume: thread.resumes_at(),
-                        extended_bytes: thread.extended_bytes,
-                    };
-                    let code = code.assemble(deed.arena.code());
-                    let code = code.map_err(|error| plan.function.refused("called", error.to_string()))?;
-                    let mut page = deed.arena.head();
-                    page.extend(code);
-                    worker::fill(&ground, &deed.arena, deed.arena.address, &page, thread.thread())?;
-                    worker::fill(
-                        &ground,
-                        &deed.arena,
-                        deed.arena.data(),
-                        &passed.1,
-                        thread.thread(),
-                    )?;
-                    thread.enter(deed.arena.code())?;
-                    underway();
-                    Ok(())
-                },
+                |thread| enter(thread, process, ground, deed, plan, underway),
             )
         })?;
         let result = await_result(ground, deed, plan.wait)?;
@@ -214,32 +187,36 @@ impl Writer {
 
     /// Finds out what came of a call whose writer ended, or did not wait.
     pub(crate) fn settle_call(&mut self, known: &Change, deed: &Call) -> Result<(), WriterError> {
-        let change = known.intent.change;
-        let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
         if known.status == Status::RevertPending {
-            let why = "the writer ended while it was being unloaded; whether it was is not known".to_owned();
-            return self.record_revert(change, RevertOutcome::Failed(why), true, None);
+            return self.settle_unload(known, deed);
         }
-        if !worker::is_ours(&ground, &deed.arena) {
-            let why = "the writer ended before the call began".to_owned();
-            return self.recover_outcome(change, Outcome::NotWritten(why));
-        }
-        let state = match result(&ground, deed) {
-            // It was killed before the data was mapped.
-            Err(crate::memory::MemoryError::Unmapped { .. }) => State::NotEntered,
-            state => state.map_err(ActionError::from)?,
-        };
-        match state {
+        let change = known.intent.change;
+        match self.came_of(deed)? {
             State::Returned(word, result) => self.record_returned(change, word, &result, None),
             // It goes on; the next look may tell.
             State::Entered => Ok(()),
             State::NotEntered => {
-                if self.is_somebody_in(&deed.arena, &ground)? {
-                    return Ok(());
-                }
                 let why = "the writer ended before the call began".to_owned();
                 self.recover_outcome(change, Outcome::NotWritten(why))
             }
+        }
+    }
+
+    /// How a call stands whose writer ended, or did not wait, by the memory that was mapped for it.
+    pub(super) fn came_of(&mut self, deed: &Call) -> Result<State, WriterError> {
+        let ground = Ground::open(self.process().pid).map_err(ActionError::from)?;
+        if !worker::is_ours(&ground, &deed.arena) {
+            return Ok(State::NotEntered);
+        }
+        match result(&ground, deed) {
+            // It was killed before the data was mapped.
+            Ok(State::NotEntered) | Err(crate::memory::MemoryError::Unmapped { .. }) => {
+                Ok(match self.is_somebody_in(&deed.arena, &ground)? {
+                    true => State::Entered,
+                    false => State::NotEntered,
+                })
+            }
+            state => Ok(state.map_err(ActionError::from)?),
         }
     }
 
@@ -261,125 +238,83 @@ impl Plan {
     pub(super) fn new(space: &AddressSpace, request: CallRequest) -> Result<Plan, ActionError> {
         let function = function::find(space, &request.function)?;
         function::refuse_indirect(&function, "called")?;
-        let (arguments, known_type) = typed(&function, request.arguments)?;
-        let shown: Vec<String> = arguments.iter().map(Argument::to_string).collect();
+        let (arguments, known_type) = arguments::given(space, &function, request.arguments)?;
+        let shown: Vec<String> = arguments.iter().map(Given::to_string).collect();
         let text = format!("{}({})", function.name, shown.join(", "));
-        let default = ReturnType::Value(ValueType::I64);
+        let returns = match request.returns {
+            Some(ReturnType::IfKnown) => known_type.unwrap_or(ReturnType::Nothing),
+            Some(stated) => stated,
+            None => known_type.unwrap_or(ReturnType::Value(ValueType::I64)),
+        };
         Ok(Plan {
             function,
             arguments,
-            returns: request.returns.or(known_type).unwrap_or(default),
+            returns,
             text,
             wait: Duration::from_millis(request.wait_ms),
             thread: request.thread,
         })
     }
 
-    /// What is passed, and the data page that it needs.
-    fn passed(&self, arena: &Arena) -> Result<(Passed, Vec<u8>), ActionError> {
+    /// What is passed, with what variables hold now, and the data page that it needs.
+    pub(super) fn passed(&self, process: &Process, arena: &Arena) -> Result<(Passed, Vec<u8>), ActionError> {
         let mut data = vec![0; stub::DATA_BYTES as usize];
-        let passed = pass(&self.function.name, &self.arguments, &mut data, arena.data())?;
+        let name = &self.function.name;
+        let now = arguments::now(name, process, &self.arguments)?;
+        let passed = arguments::pass(name, &now, &mut data, arena.data())?;
         Ok((passed, data))
     }
 }
 
-/// Arguments as the debug information wants them, where there is any, and what the function returns.
-pub(super) fn typed(
-    found: &Found,
-    arguments: Vec<Argument>,
-) -> Result<(Vec<Argument>, Option<ReturnType>), ActionError> {
-    let error = |why: String| ActionError::Arguments {
-        function: found.name.clone(),
-        why,
+/// Sends a thread to call.
+pub(super) fn enter(
+    mut thread: Worker<'_>,
+    process: &Process,
+    ground: &Ground,
+    deed: &Call,
+    plan: &Plan,
+    underway: fn(),
+) -> Result<(), ActionError> {
+    let (passed, data) = plan.passed(process, &deed.arena)?;
+    thread.map(&deed.arena)?;
+    underway();
+    let mut ground = ground.clone();
+    ground.refresh()?;
+    let code = Stub {
+        function: deed.address,
+        passed: &passed,
+        data: deed.arena.data(),
+        resume: thread.resumes_at(),
+        extended_bytes: thread.extended_bytes,
     };
-    let image = &found.module.image;
-    let damaged = |source| {
-        ActionError::Module(crate::module::ModuleError::Image {
-            path: found.module.path.clone(),
-            source,
-        })
-    };
-    let Some(parameters) = dwarf::parameters(image, found.function.address).map_err(damaged)? else {
-        return Ok((arguments, None));
-    };
-    if arguments.len() < parameters.len() {
-        let (given, wanted) = (arguments.len(), parameters.len());
-        return Err(error(format!("it takes {wanted} arguments, {given} are given")));
-    }
-    let mut typed = Vec::new();
-    for (index, argument) in arguments.into_iter().enumerate() {
-        let of = parameters.get(index).map(|parameter| parameter.of);
-        typed.push(match (of.map(|of| (of.kind, of.size)), argument) {
-            (Some((Kind::Float, 4)), Argument::Integer(number)) => Argument::Float(number as f32),
-            (Some((Kind::Float, 4)), Argument::Double(number)) => Argument::Float(number as f32),
-            (Some((Kind::Float, 8)), Argument::Integer(number)) => Argument::Double(number as f64),
-            (Some((Kind::Float, 8)), Argument::Float(number)) => Argument::Double(f64::from(number)),
-            (Some((Kind::Float, _)), Argument::Text(_)) => {
-                return Err(error(format!("argument {index} is a number, not a text")));
-            }
-            (Some((Kind::Float, size)), _) if size > 8 => {
-                return Err(error(format!(
-                    "argument {index} is a long double, which cannot be passed"
-                )));
-            }
-            (Some((kind, _)), Argument::Double(_) | Argument::Float(_)) if kind != Kind::Float => {
-                return Err(error(format!("argument {index} is no floating-point number")));
-            }
-            (_, argument) => argument,
-        });
-    }
-    let returned = dwarf::return_type(image, found.function.address).map_err(damaged)?;
-    Ok((typed, returned.map(return_type)))
+    let code = code.assemble(deed.arena.code());
+    let code = code.map_err(|error| plan.function.refused("called", error.to_string()))?;
+    let mut page = deed.arena.head();
+    page.extend(code);
+    let arena = &deed.arena;
+    worker::fill(&ground, arena, arena.address, &page, thread.thread())?;
+    worker::fill(&ground, arena, arena.data(), &data, thread.thread())?;
+    thread.enter(arena.code())?;
+    underway();
+    Ok(())
 }
 
-fn return_type(known: Option<VariableType>) -> ReturnType {
-    match known {
-        None => ReturnType::Nothing,
-        Some(of) if of.kind == Kind::Pointer => ReturnType::Pointer,
-        Some(of) if of.kind == Kind::Enum => ReturnType::Value(ValueType::I32),
-        Some(of) => of
-            .value_type()
-            .map_or(ReturnType::Value(ValueType::I64), ReturnType::Value),
-    }
-}
-
-/// Puts arguments into registers, and texts behind what is in `data`, which will lie at `at`.
-pub(super) fn pass(
-    function: &str,
-    arguments: &[Argument],
-    data: &mut Vec<u8>,
-    at: Address,
-) -> Result<Passed, ActionError> {
-    let mut passed = Passed::default();
-    for argument in arguments {
-        match argument {
-            Argument::Integer(number) => passed.integers.push(number.cast_unsigned()),
-            Argument::Double(number) => passed.floats.push(number.to_bits()),
-            Argument::Float(number) => passed.floats.push(u64::from(number.to_bits())),
-            Argument::Text(text) => {
-                passed.integers.push(at.0 + data.len() as u64);
-                data.extend(text.as_bytes());
-                data.push(0);
-            }
-        }
-    }
-    let why = match () {
-        () if passed.integers.len() > INTEGERS_MAX => {
-            format!("more than {INTEGERS_MAX} numbers, addresses and texts")
-        }
-        () if passed.floats.len() > FLOATS_MAX => format!("more than {FLOATS_MAX} floating-point numbers"),
-        () if data.len() > TEXT_BYTES_MAX => format!("texts of more than {TEXT_BYTES_MAX} bytes"),
-        () => return Ok(passed),
-    };
-    Err(ActionError::Arguments {
-        function: function.to_owned(),
-        why: format!("{why} cannot be passed"),
+/// What a call has returned, if it has.
+pub(super) fn look(
+    ground: &Ground,
+    deed: &Call,
+) -> Result<Option<(u64, String)>, crate::memory::MemoryError> {
+    Ok(match result(ground, deed)? {
+        State::Returned(word, text) => Some((word, text)),
+        State::NotEntered | State::Entered => None,
     })
 }
 
-enum State {
+/// How a call stands.
+pub(super) enum State {
     NotEntered,
     Entered,
+    /// The word that it returned, and what that means.
     Returned(u64, String),
 }
 
@@ -402,8 +337,8 @@ fn await_result(ground: &Ground, deed: &Call, wait: Duration) -> Result<Option<(
     let began = Instant::now();
     let mut looks = 0;
     loop {
-        if let State::Returned(word, text) = result(ground, deed)? {
-            return Ok(Some((word, text)));
+        if let Some(returned) = look(ground, deed)? {
+            return Ok(Some(returned));
         }
         if began.elapsed() > wait {
             return Ok(None);
@@ -420,7 +355,7 @@ fn await_result(ground: &Ground, deed: &Call, wait: Duration) -> Result<Option<(
 /// What a returned word means.
 fn shown(returns: ReturnType, word: u64) -> String {
     match returns {
-        ReturnType::Nothing => "nothing".to_owned(),
+        ReturnType::Nothing | ReturnType::IfKnown => "nothing".to_owned(),
         ReturnType::Pointer => format!("{word:#x}"),
         ReturnType::Value(ValueType::Bool) => (word & 0xff != 0).to_string(),
         ReturnType::Value(of) => {

@@ -2,9 +2,27 @@
 
 use super::{ActionError, ActionReceipt, CallRequest, PatchRequest, Reason};
 use crate::arch::Unsupported;
-use crate::journal::{Call, Change, Patch, RevertOutcome};
+use crate::journal::{Call, Change, Hold, Patch, RevertOutcome};
 use crate::space::AddressSpace;
+use crate::sync::{Action, Passage, SyncPlace};
 use crate::writer::{Writer, WriterError};
+
+/// A call at a sync point: there is none here.
+pub(crate) enum CallThere {}
+
+impl CallThere {
+    pub(crate) fn action(&self) -> Action {
+        match *self {}
+    }
+}
+
+/// How such a call stands.
+pub(crate) enum Reached {
+    /// As on x86-64.
+    UnderWay,
+    /// As on x86-64.
+    Over(Result<ActionReceipt, WriterError>),
+}
 
 fn unsupported<T>(action: &'static str) -> Result<T, WriterError> {
     Err(ActionError::from(Unsupported { action }).into())
@@ -24,6 +42,28 @@ impl Writer {
     /// Refused.
     pub fn patch(&mut self, _: &PatchRequest, _: Reason) -> Result<ActionReceipt, WriterError> {
         unsupported("changing code")
+    }
+
+    pub(crate) fn announce_call(
+        &mut self,
+        _: CallRequest,
+        _: Reason,
+        _: SyncPlace,
+    ) -> Result<CallThere, WriterError> {
+        unsupported("a call")
+    }
+
+    pub(crate) fn abandon_call(
+        &mut self,
+        call: &CallThere,
+        _: &str,
+        _: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        match *call {}
+    }
+
+    pub(crate) fn look_at_call(&mut self, call: &mut CallThere, _: Passage) -> Reached {
+        match *call {}
     }
 
     pub(crate) fn unload(

@@ -3,12 +3,12 @@
 use std::fs::File;
 use std::path::Path;
 
-use super::call::{self, Plan};
+use super::call::{self, Plan, State};
 use super::{ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
 use crate::address::Address;
 use crate::clock;
 use crate::image::{Image, ImageError};
-use crate::journal::{Call, Deed, Outcome, RevertOutcome, Status};
+use crate::journal::{Call, Change, Deed, Outcome, RevertOutcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::space::AddressSpace;
@@ -20,6 +20,7 @@ const RTLD_NOW: i64 = 2;
 /// So long the dynamic linker may take to unload, or to tell what went wrong.
 const WAIT_MS: u64 = 5_000;
 const MESSAGE_BYTES_MAX: usize = 512;
+const UNLOAD_RETURNS: ReturnType = ReturnType::Value(ValueType::I32);
 
 impl Writer {
     /// Loads a library.
@@ -58,12 +59,14 @@ impl Writer {
             outcome,
             mechanism: Mechanism::HoldThread,
             hold_ns: call::nanoseconds(called.hold),
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })
     }
 
-    /// Unloads a library, unless a change in force needs it.
+    /// Unloads a library, unless a change in force needs it. What came of it is written down here, before the memory of the call
+    /// goes: as long as nothing is written down, that memory tells.
     pub(crate) fn unload(
         &mut self,
         space: &AddressSpace,
@@ -76,12 +79,13 @@ impl Writer {
                 "what dlopen returned is not known".to_owned(),
             ));
         };
+        let path = path_of(self.process(), space, handle).unwrap_or_else(|| deed.symbol.clone());
         let uses = |other: &&crate::journal::Change| {
             let in_force = matches!(
                 other.status,
                 Status::Applied | Status::Superseded { .. } | Status::RevertPending
             );
-            in_force && matches!(&other.intent.deed, Deed::Patch(patch) if patch.uses.contains(&deed.symbol))
+            in_force && matches!(&other.intent.deed, Deed::Patch(patch) if patch.uses.contains(&path))
         };
         if let Some(user) = self.changes().iter().find(uses) {
             return Err(ActionError::AlreadyChanged {
@@ -90,26 +94,45 @@ impl Writer {
             .into());
         }
         let arguments = vec![Argument::Integer(handle.cast_signed())];
-        let returns = ReturnType::Value(ValueType::I32);
-        let plan = linker_function(space, call::request("dlclose", arguments, returns, WAIT_MS))?;
+        let plan = linker_function(
+            space,
+            call::request("dlclose", arguments, UNLOAD_RETURNS, WAIT_MS),
+        )?;
         let (call, machinery, ground) = self.prepare(space, &plan)?;
         self.announce_revert(change, Some(call.arena))?;
         let called = self.enter_and_wait(&call, &plan, &machinery, &ground);
         (self.hooks.after_write)();
-        Ok(match called {
-            Ok(called) => {
-                let outcome = match &called.result {
-                    Some((word, _)) if *word as u32 == 0 => RevertOutcome::Reverted,
-                    Some(_) => RevertOutcome::Failed("dlclose refused".to_owned()),
-                    None => RevertOutcome::Failed("dlclose has not returned yet".to_owned()),
-                };
-                if called.result.is_some() {
-                    self.leave(&call.arena, called.tid(), &machinery);
-                }
-                outcome
-            }
+        let outcome = match &called {
+            Ok(called) => match &called.result {
+                Some((word, _)) => unloaded(*word),
+                // It goes on: undecided, until a later look finds out.
+                None => return Ok(RevertOutcome::Failed("dlclose has not returned yet".to_owned())),
+            },
             Err(error) => RevertOutcome::Failed(error.to_string()),
-        })
+        };
+        self.record_revert(change, outcome.clone(), false, None)?;
+        if let Ok(called) = called {
+            self.leave(&call.arena, called.tid(), &machinery);
+        }
+        Ok(outcome)
+    }
+
+    /// Finds out what came of an unloading whose writer ended, or did not wait: by the memory of the call, as of any call.
+    pub(super) fn settle_unload(&mut self, known: &Change, deed: &Call) -> Result<(), WriterError> {
+        let change = known.intent.change;
+        let ended = || RevertOutcome::Failed("the writer ended before it was unloaded".to_owned());
+        let call = known.revert_arena.map(|arena| Call {
+            arena,
+            returns: UNLOAD_RETURNS,
+            ..deed.clone()
+        });
+        let came_of_it = call.map(|call| self.came_of(&call)).transpose()?;
+        let outcome = match came_of_it {
+            Some(State::Entered) => return Ok(()),
+            Some(State::Returned(word, _)) => unloaded(word),
+            Some(State::NotEntered) | None => ended(),
+        };
+        self.record_revert(change, outcome, true, None)
     }
 
     /// What the dynamic linker says about its last failure. The memory of the failed call is used again.
@@ -144,6 +167,23 @@ impl Writer {
     }
 }
 
+/// The file behind what dlopen returned, which may have another name than was asked for: the dynamic linker keeps its own record
+/// of each file (`struct link_map`), whose third word is where the file's dynamic section lies.
+fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<String> {
+    let ground = Ground::open(process.pid).ok()?;
+    let section = Address(ground.word(Address(handle.wrapping_add(16))).ok()?);
+    let module = space.modules.iter().find(|module| module.contains(section))?;
+    Some(module.path.clone())
+}
+
+/// What dlclose says, in words.
+fn unloaded(word: u64) -> RevertOutcome {
+    match word as u32 {
+        0 => RevertOutcome::Reverted,
+        _ => RevertOutcome::Failed("dlclose refused".to_owned()),
+    }
+}
+
 /// A text of the program, as far as it can be read.
 fn text(ground: &Ground, address: Address) -> String {
     let mut bytes = Vec::new();
@@ -169,12 +209,15 @@ fn linker_function(space: &AddressSpace, request: CallRequest) -> Result<Plan, A
     })
 }
 
-/// The file is a library, under this name, where the program lives.
+/// The file is a library, under this name, where the program lives. A name without a slash is for the dynamic linker to find.
 fn check(process: &Process, path: &str) -> Result<(), ActionError> {
     let not = |why: String| ActionError::NotLoaded {
         path: path.to_owned(),
         why,
     };
+    if !path.is_empty() && !path.contains(['/', '\0']) {
+        return Ok(());
+    }
     if !Path::new(path).is_absolute() {
         return Err(not(
             "its path must be absolute: the program may be in another directory".to_owned(),

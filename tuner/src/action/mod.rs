@@ -4,7 +4,8 @@
 //! - `text`: `f(1, 2.5)` as people write it
 //! - `function`: which code a name means, and its bytes
 //! - `worker`: which thread can do something for us
-//! - `call`: a function is called once; `load`: a library, by calling dlopen
+//! - `arguments`: what a function is called with
+//! - `call`: a function is called once, `there`: by the thread at a sync point; `load`: a library, by calling dlopen
 //! - `plan`: which bytes a change of code needs (`words`: those through which functions are called;
 //!   `calls`: of calls that are removed); `patch`: how they get there and away again
 //! - `affinity`: threads and CPUs
@@ -27,6 +28,8 @@
 
 mod affinity;
 #[cfg(target_arch = "x86_64")]
+mod arguments;
+#[cfg(target_arch = "x86_64")]
 mod call;
 #[cfg(target_arch = "x86_64")]
 mod calls;
@@ -43,6 +46,8 @@ mod patch;
 mod plan;
 mod text;
 #[cfg(target_arch = "x86_64")]
+mod there;
+#[cfg(target_arch = "x86_64")]
 mod words;
 #[cfg(target_arch = "x86_64")]
 mod worker;
@@ -51,8 +56,12 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) use elsewhere::{CallThere, Reached};
 pub use error::ActionError;
 pub use text::{Invocation, TextError};
+#[cfg(target_arch = "x86_64")]
+pub(crate) use there::{CallThere, Reached};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use worker::Machinery;
 
@@ -60,6 +69,7 @@ use crate::clock::Instant;
 use crate::expression::Expression;
 use crate::journal::{Change, Deed, RevertOutcome};
 use crate::space::AddressSpace;
+use crate::sync::Passage;
 use crate::value::ValueType;
 use crate::writer::{Mechanism, Writer, WriterError};
 
@@ -112,6 +122,8 @@ pub enum Argument {
     /// A text that ends in a zero byte. It is there until the call has returned, or the inserted call is taken back: a
     /// function that keeps the address is not for this.
     Text(String),
+    /// What a variable of the program holds when the call is made; only of a call once.
+    Variable(String),
 }
 
 impl fmt::Display for Argument {
@@ -121,6 +133,7 @@ impl fmt::Display for Argument {
             Argument::Double(number) => write!(f, "{number:?}"),
             Argument::Float(number) => write!(f, "{number:?}f"),
             Argument::Text(text) => write!(f, "{text:?}"),
+            Argument::Variable(name) => f.write_str(name),
         }
     }
 }
@@ -135,6 +148,8 @@ pub enum ReturnType {
     Value(ValueType),
     /// An address.
     Pointer,
+    /// What the debug information says, and nothing where it is silent.
+    IfKnown,
 }
 
 /// Call a function once.
@@ -211,9 +226,9 @@ pub enum InsertPlace {
 pub enum Action {
     /// Call a function once.
     Call(CallRequest),
-    /// Load a library, by its absolute path.
+    /// Load a library.
     Load {
-        /// As the program sees it.
+        /// Its absolute path, as the program sees it, or a name that its dynamic linker finds.
         path: String,
         /// As in [`CallRequest`].
         wait_ms: u64,
@@ -266,6 +281,9 @@ pub struct ActionReceipt {
     pub mechanism: Mechanism,
     /// For how long threads of the program were held: the longest hold.
     pub hold_ns: u64,
+    /// How it met its sync point, if it was to.
+    #[serde(default)]
+    pub passage: Option<Passage>,
     /// When.
     pub at: Instant,
     /// From the first look to the last record.

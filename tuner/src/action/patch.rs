@@ -1,13 +1,15 @@
 //! How a change of code gets into the program and away again: journal, memory of our own, all threads held, bytes, read back.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::call::nanoseconds;
 use super::function::Context;
 use super::plan::{self, Plan};
 use super::worker::{self, Machinery, STOP_WAIT};
 use super::{ActionError, ActionOutcome, ActionReceipt, PatchRequest, Reason};
+use crate::arena::Arena;
 use crate::clock;
 use crate::journal::{Change, Deed, Hold, Outcome, Patch, RevertOutcome, Site, Status};
 use crate::place::{Ground, Place};
@@ -17,10 +19,6 @@ use crate::space::AddressSpace;
 use crate::value::Bytes;
 use crate::write;
 use crate::writer::{Mechanism, Writer, WriterError};
-
-/// So long threads are waited for that stand where code is to change.
-const TRY_WAIT: Duration = Duration::from_secs(2);
-const TRY_PAUSE: Duration = Duration::from_micros(200);
 
 impl Writer {
     /// Changes code, or the tables through which functions are called.
@@ -39,9 +37,14 @@ impl Writer {
         let plan = plan::make(&context, request, extended_bytes)?;
         let change = self.announce(Deed::Patch(plan.patch.clone()), reason, at.clone())?;
         let (process, underway) = (self.process(), self.hooks.underway);
-        let applied = ptrace::apart(|| prepare(process, &ground, &machinery, &plan, underway));
-        let applied = applied
-            .and_then(|()| worker::insist(|| apply(process, &space, &ground, &machinery, &plan, underway)));
+        let is_prepared = AtomicBool::new(plan.patch.arena.is_none());
+        let applied = worker::insist(|| {
+            if !is_prepared.load(Ordering::Relaxed) {
+                prepare(process, &ground, &machinery, &plan, underway)?;
+                is_prepared.store(true, Ordering::Relaxed);
+            }
+            apply(process, &space, &ground, &machinery, &plan, underway)
+        });
         (self.hooks.after_write)();
         let (mechanism, held) = match applied {
             Ok(applied) => applied,
@@ -59,6 +62,7 @@ impl Writer {
             outcome: ActionOutcome::InForce,
             mechanism,
             hold_ns: hold.hold_ns,
+            passage: None,
             at,
             duration_ns: clock::monotonic_ns().saturating_sub(started),
         })
@@ -76,14 +80,24 @@ impl Writer {
         let places = places(space, &ground, change, patch)?;
         self.announce_revert(change, None)?;
         let (process, underway) = (self.process(), self.hooks.underway);
-        let reverted = worker::insist(|| revert(process, &places, underway));
+        let arena = patch.arena.filter(|arena| worker::is_ours(&ground, arena));
+        let back = Back {
+            process,
+            ground: &ground,
+            machinery: &machinery,
+            places: &places,
+            arena,
+        };
+        let reverted = worker::insist(|| back.revert(underway));
         (self.hooks.after_write)();
         Ok(match reverted {
-            Ok(None) => {
-                self.sweep_arena(patch.arena.as_ref(), &machinery);
+            Ok(Reverted { other: None, left }) => {
+                self.sweep_arena(left.as_ref(), &machinery);
                 RevertOutcome::Reverted
             }
-            Ok(Some(found)) => RevertOutcome::ChangedSince(found),
+            Ok(Reverted {
+                other: Some(found), ..
+            }) => RevertOutcome::ChangedSince(found),
             Err(error) => RevertOutcome::Failed(error.to_string()),
         })
     }
@@ -141,13 +155,13 @@ impl Writer {
     }
 
     /// What is in use is left for the next time.
-    fn sweep_arena(&self, arena: Option<&crate::arena::Arena>, machinery: &Arc<Machinery>) {
+    fn sweep_arena(&self, arena: Option<&Arena>, machinery: &Arc<Machinery>) {
         let Some(arena) = arena else { return };
         let process = self.process();
         let _: Result<(), ActionError> = worker::insist(|| {
             let ground = Ground::open(process.pid)?;
             match worker::is_ours(&ground, arena) {
-                true => worker::unmap(process, &ground, &machinery.gate, arena).map(|_| ()),
+                true => worker::unmap(process, &ground, &machinery.gate, arena),
                 false => Ok(()),
             }
         });
@@ -214,27 +228,13 @@ fn apply(
         write_all(&places, underway, None)?;
         return Ok((Mechanism::Plain, Duration::ZERO));
     }
-    let began = Instant::now();
-    loop {
-        let stopped = Stopped::all(process, STOP_WAIT)?;
-        let why = match keeps_from_changing(&stopped, ground, machinery, plan)? {
-            Some(why) => why,
-            None => {
-                let written = write_all(&places, underway, stopped.threads().first());
-                let held = stopped.held();
-                drop(stopped);
-                return written.map(|()| (Mechanism::HoldAll, held));
-            }
-        };
-        drop(stopped);
-        if began.elapsed() > TRY_WAIT {
-            return Err(ActionError::InTheWay {
-                waited_ms: began.elapsed().as_millis(),
-                why,
-            });
+    let written = worker::with_all(process, |stopped| {
+        match keeps_from_changing(stopped, ground, machinery, plan)? {
+            Some(why) => Ok(Err(why)),
+            None => write_all(&places, underway, stopped.threads().first()).map(Ok),
         }
-        std::thread::sleep(TRY_PAUSE);
-    }
+    });
+    written.map(|((), held)| (Mechanism::HoldAll, held))
 }
 
 fn keeps_from_changing(
@@ -284,30 +284,62 @@ fn write_all(
     Ok(())
 }
 
-/// Puts back what is still ours, in reverse; tells what else was found.
-fn revert(
-    process: &Process,
-    places: &[(Place, &Site)],
-    underway: fn(),
-) -> Result<Option<Bytes>, ActionError> {
-    // Whoever stands at a jump of ours finds the old first instruction there, whole; behind it nobody can stand.
-    let holds = places
-        .iter()
-        .any(|(place, site)| site.is_code || !place.may_override());
-    let stopped = holds.then(|| Stopped::all(process, STOP_WAIT)).transpose()?;
-    let held = stopped.as_ref().and_then(|stopped| stopped.threads().first());
-    let mut other = None;
-    for (place, site) in places.iter().rev() {
-        let found = place.read()?;
-        if found == site.new.0 {
-            write::commit_bytes(place, Some(&site.new.0), &site.old.0, held)?;
-        } else if found != site.old.0 {
-            other = Bytes::new(&found[..found.len().min(Bytes::MAX)]);
+/// What taking a change of code back needs.
+struct Back<'a> {
+    process: &'a Process,
+    ground: &'a Ground,
+    machinery: &'a Machinery,
+    places: &'a [(Place, &'a Site)],
+    /// Still mapped.
+    arena: Option<Arena>,
+}
+
+/// What taking a change of code back came to.
+struct Reverted {
+    /// What was found in place of ours.
+    other: Option<Bytes>,
+    /// Memory that is still to be unmapped.
+    left: Option<Arena>,
+}
+
+impl Back<'_> {
+    /// Puts back what is still ours, in reverse.
+    fn revert(&self, underway: fn()) -> Result<Reverted, ActionError> {
+        // Whoever stands at a jump of ours finds the old first instruction there, whole; behind it nobody can stand.
+        let holds = self
+            .places
+            .iter()
+            .any(|(place, site)| site.is_code || !place.may_override());
+        let mut left = self.arena;
+        if !holds {
+            let other = self.write(underway, None)?;
+            return Ok(Reverted { other, left });
         }
-        underway();
+        let mut stopped = Stopped::all(self.process, STOP_WAIT)?;
+        let other = self.write(underway, stopped.threads().first())?;
+        if let (Some(arena), None) = (&self.arena, other) {
+            // While all are held anyway. Where one is in it, or it fails, it is done later.
+            let gate = &self.machinery.gate;
+            if let Ok(Ok(())) = worker::unmap_held(&mut stopped, self.ground, gate, arena) {
+                left = None;
+            }
+        }
+        Ok(Reverted { other, left })
     }
-    drop(stopped);
-    Ok(other)
+
+    fn write(&self, underway: fn(), held: Option<&HeldThread>) -> Result<Option<Bytes>, ActionError> {
+        let mut other = None;
+        for (place, site) in self.places.iter().rev() {
+            let found = place.read()?;
+            if found == site.new.0 {
+                write::commit_bytes(place, Some(&site.new.0), &site.old.0, held)?;
+            } else if found != site.old.0 {
+                other = Bytes::new(&found[..found.len().min(Bytes::MAX)]);
+            }
+            underway();
+        }
+        Ok(other)
+    }
 }
 
 /// The places of a change, if the same files are still loaded at the same addresses.

@@ -130,7 +130,7 @@ pub(super) fn make(
             refuse_indirect(&called, "called from elsewhere")?;
             let into = context.find(into)?;
             refuse_indirect(&into, "changed")?;
-            let (arguments, _) = super::call::typed(&called, arguments.clone())?;
+            let (arguments, _) = super::arguments::typed(&called, arguments.clone())?;
             let insertion = Insertion {
                 called,
                 arguments,
@@ -249,7 +249,7 @@ impl Insertion {
     fn pass(&self, plan: &mut Plan, arena: &Arena) -> Result<Passed, ActionError> {
         let name = &self.called.name;
         let mut texts = std::mem::take(&mut plan.code);
-        let passed = super::call::pass(name, &self.arguments, &mut texts, arena.address)?;
+        let passed = super::arguments::pass(name, &self.arguments, &mut texts, arena.address)?;
         texts.resize(texts.len().next_multiple_of(16), 0);
         plan.code = texts;
         Ok(passed)
@@ -395,14 +395,9 @@ impl Insertion {
 /// How many bytes behind a function do nothing and belong to nobody.
 fn padding_behind(found: &Found, body: &Body) -> usize {
     let end = LinkAddress(found.function.address.0 + found.function.size);
-    let next = found.module.image.defined_symbols().unwrap_or_default();
-    let next = next
-        .iter()
-        .map(|symbol| symbol.address.0)
-        .filter(|at| *at >= end.0)
-        .min();
+    let next = found.module.image.next_symbol(end).ok().flatten();
     let free = next
-        .map_or(PADDING_MAX, |next| (next - end.0) as usize)
+        .map_or(PADDING_MAX, |next| (next.0 - end.0) as usize)
         .min(PADDING_MAX);
     let bytes = found
         .file_bytes(found.function.size, free, "read")

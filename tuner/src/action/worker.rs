@@ -20,8 +20,8 @@ pub(super) const STOP_WAIT: Duration = Duration::from_secs(1);
 /// So often it is tried, with all let go in between.
 const STOP_TRIES: usize = 4;
 /// So long another thread, or the same a little later, is tried.
-pub(super) const TRY_WAIT: Duration = Duration::from_secs(2);
-const TRY_PAUSE: Duration = Duration::from_millis(1);
+const TRY_WAIT: Duration = Duration::from_secs(2);
+const TRY_PAUSE: Duration = Duration::from_micros(200);
 
 /// Functions of the memory allocator, whoever provides it.
 const ALLOCATOR: [&str; 12] = [
@@ -224,28 +224,19 @@ pub(super) fn insist<T: Send>(
     ptrace::apart(act)
 }
 
-/// Unmaps an arena once no thread is in it, or comes back to it.
-pub(super) fn unmap(
+/// Holds all threads and does `act`, which gives back either what it did or what was in its way; then all are let go, and it is
+/// tried again a little later. Called in a thread of its own ([`ptrace::apart`]).
+pub(super) fn with_all<T>(
     process: &Process,
-    ground: &Ground,
-    gate: &Gate,
-    arena: &Arena,
-) -> Result<Duration, ActionError> {
-    let range = arena.address.0..arena.address.0 + arena.size();
+    mut act: impl FnMut(&mut Stopped) -> Result<Result<T, String>, ActionError>,
+) -> Result<(T, Duration), ActionError> {
     let began = Instant::now();
     loop {
         let mut stopped = Stopped::all(process, STOP_WAIT)?;
-        let why = match in_the_way(&stopped, ground, gate, &range)? {
-            Some(why) => why,
-            None => {
-                let worked = unmap_held(&mut stopped, ground, gate, arena);
-                let hold = stopped.held();
-                match worked {
-                    Ok(()) => return Ok(hold),
-                    Err(ActionError::NoThread { why, .. }) => why,
-                    Err(error) => return Err(error),
-                }
-            }
+        let why = match act(&mut stopped) {
+            Ok(Ok(done)) => return Ok((done, stopped.held())),
+            Ok(Err(why)) | Err(ActionError::NoThread { why, .. }) => why,
+            Err(error) => return Err(error),
         };
         drop(stopped);
         if began.elapsed() > TRY_WAIT {
@@ -256,6 +247,41 @@ pub(super) fn unmap(
         }
         std::thread::sleep(TRY_PAUSE);
     }
+}
+
+/// Unmaps an arena once no thread is in it, or comes back to it.
+pub(super) fn unmap(
+    process: &Process,
+    ground: &Ground,
+    gate: &Gate,
+    arena: &Arena,
+) -> Result<(), ActionError> {
+    with_all(process, |stopped| unmap_held(stopped, ground, gate, arena)).map(|_| ())
+}
+
+/// Unmaps an arena while all threads are held; or tells which one is in it.
+pub(super) fn unmap_held(
+    stopped: &mut Stopped,
+    ground: &Ground,
+    gate: &Gate,
+    arena: &Arena,
+) -> Result<Result<(), String>, ActionError> {
+    let range = arena.address.0..arena.address.0 + arena.size();
+    if let Some(why) = in_the_way(stopped, ground, gate, &range)? {
+        return Ok(Err(why));
+    }
+    let mut last = None;
+    for thread in stopped.threads_mut() {
+        match Worker::begin(thread, ground, gate) {
+            Ok(mut worker) => {
+                worker.unmap(arena)?;
+                return worker.end().map(Ok);
+            }
+            Err(ActionError::NoThread { why, .. }) => last = Some(why),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Err(last.unwrap_or_else(|| "it has no thread".to_owned())))
 }
 
 /// What keeps the code in `range` from being changed, among threads that are all held.
@@ -272,25 +298,6 @@ pub(super) fn in_the_way(
         }
     }
     Ok(None)
-}
-
-fn unmap_held(stopped: &mut Stopped, ground: &Ground, gate: &Gate, arena: &Arena) -> Result<(), ActionError> {
-    let mut last = None;
-    for thread in stopped.threads_mut() {
-        match Worker::begin(thread, ground, gate) {
-            Ok(mut worker) => {
-                worker.unmap(arena)?;
-                return worker.end();
-            }
-            Err(error @ ActionError::NoThread { .. }) => last = Some(error),
-            Err(error) => return Err(error),
-        }
-    }
-    Err(last.unwrap_or(ActionError::NoThread {
-        pid: ground.pid(),
-        waited_ms: 0,
-        why: "it has none".to_owned(),
-    }))
 }
 
 /// An arena is still mapped: exactly as it was, and its head is there, or, after a crash in the first instant, nothing at all

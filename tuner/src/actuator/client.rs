@@ -6,8 +6,9 @@ use std::os::unix::net::UnixStream;
 use thiserror::Error;
 
 use super::{
-    ActCommand, Answer, ArmCommand, ChangeNumber, Collected, Command, Farewell, GetCommand, Hello,
-    REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request, SetCommand, line,
+    ActCommand, Answer, ArmActCommand, ArmCommand, ChangeNumber, Collected, Command, Farewell, GetCommand,
+    Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request, SetCommand, TogetherCommand,
+    line,
 };
 use crate::action::ActionReceipt;
 use crate::journal::Change;
@@ -75,6 +76,17 @@ impl ActuatorClient {
     /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it is collected.
     pub fn arm(&mut self, command: ArmCommand) -> Result<u64, ClientError> {
         expect!(self.ask(Command::Arm(Box::new(command)))?, Answer::Armed { ticket } => ticket)
+    }
+
+    /// Has a function called when the program reaches a sync point. The answer is a ticket, as of [`ActuatorClient::arm`].
+    pub fn arm_act(&mut self, command: ArmActCommand) -> Result<u64, ClientError> {
+        expect!(self.ask(Command::ArmAct(Box::new(command)))?, Answer::Armed { ticket } => ticket)
+    }
+
+    /// Has a variable of each of several processes written at the same iteration, or of none. A ticket for each.
+    pub fn together(&mut self, command: TogetherCommand) -> Result<Vec<u64>, ClientError> {
+        let command = Command::Together(Box::new(command));
+        expect!(self.ask(command)?, Answer::ArmedTogether { tickets } => tickets)
     }
 
     /// What became of the changes that waited.

@@ -9,13 +9,16 @@
 //! program. Taking such a change back waits for the point too, within a bound.
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
-//! wait.
+//! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once.
 
+mod armed;
+mod calling;
 mod client;
 mod line;
 mod refusal;
 mod serve;
 mod session;
+mod together;
 mod waiting;
 
 use std::path::PathBuf;
@@ -29,7 +32,7 @@ use crate::action::{Action, ActionReceipt, Reason};
 use crate::address::Address;
 use crate::journal::Change;
 use crate::process::Pid;
-use crate::sync::SyncPlace;
+use crate::sync::{KeyName, SyncPlace};
 use crate::value::{Bytes, ValueType};
 use crate::who::Who;
 use crate::writer::{Receipt, Undone};
@@ -58,6 +61,10 @@ pub enum Command {
     Set(Box<SetCommand>),
     /// Writes a variable when the program reaches a sync point.
     Arm(Box<ArmCommand>),
+    /// Has a function called by the thread that reaches a sync point, there.
+    ArmAct(Box<ArmActCommand>),
+    /// Writes a variable of each of several processes when all are at the same iteration, or of none.
+    Together(Box<TogetherCommand>),
     /// What became of the changes that waited.
     Collect,
     /// A change is to wait no longer.
@@ -130,6 +137,35 @@ pub struct ArmCommand {
     pub within_ms: u64,
     /// How long a thread is held until it is answered; [`crate::sync::ANSWER_NS_MAX`] when none is given.
     pub answer_ns_max: Option<u64>,
+    /// Stop the thread even where holding it would do.
+    #[serde(default)]
+    pub by_stop: bool,
+}
+
+/// Call a function at a sync point, or not at all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArmActCommand {
+    /// What: a call; nothing else has a place.
+    pub act: ActCommand,
+    /// Where.
+    pub at: SyncPlace,
+    /// Given up after this time.
+    pub within_ms: u64,
+    /// As in [`ArmCommand`].
+    pub answer_ns_max: Option<u64>,
+}
+
+/// Write a variable of each of several processes at the same iteration, or of none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TogetherCommand {
+    /// What, in each process.
+    pub sets: Vec<SetCommand>,
+    /// Where each of them begins an iteration.
+    pub at: SyncPlace,
+    /// Where it says which.
+    pub key: KeyName,
+    /// Given up after this time.
+    pub within_ms: u64,
 }
 
 /// Take an action.
@@ -190,6 +226,11 @@ pub enum Answer {
         /// Its ticket.
         ticket: u64,
     },
+    /// To together: one for each process, in their order.
+    ArmedTogether {
+        /// Their tickets.
+        tickets: Vec<u64>,
+    },
     /// To collect.
     Collected(Collected),
     /// To disarm. Its receipt, that it was not written or that it just had been, is collected as any other.
@@ -218,8 +259,11 @@ pub enum Answer {
 /// What became of the changes that waited for a sync point.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Collected {
-    /// By ticket. Told once.
+    /// By ticket, those that were to write. Told once.
     pub finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    /// By ticket, those that were to call. Told once.
+    #[serde(default)]
+    pub acted: Vec<(u64, Result<ActionReceipt, Refusal>)>,
     /// How many wait still, or did not fit into this reply.
     pub left: usize,
 }

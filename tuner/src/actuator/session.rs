@@ -61,6 +61,11 @@ impl Session {
         match command {
             Command::Set(set) => self.set(*set),
             Command::Arm(arm) => self.arm(*arm).map(|ticket| Answer::Armed { ticket }),
+            Command::ArmAct(arm) => self.arm_act(*arm).map(|ticket| Answer::Armed { ticket }),
+            Command::Together(together) => {
+                let tickets = self.arm_together(*together)?;
+                Ok(Answer::ArmedTogether { tickets })
+            }
             Command::Collect => Ok(Answer::Collected(self.collect())),
             Command::Disarm { ticket } => {
                 self.disarm(ticket);

@@ -1,43 +1,48 @@
 //! The changes that wait for their sync points, and the taking back of such changes, which waits for the same points.
 //!
-//! What holds the program is behind [`Rendezvous`]; what is written, by [`write::commit`], is decided before anything is armed.
+//! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before anything is armed.
 //! Nothing here waits for the program, except taking back, within [`UNDO_WAIT`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::armed::{Armed, How, Over};
+use super::calling::WaitingCall;
 use super::session::{Session, keep_newest};
+use super::together::WaitingGroup;
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
-use crate::journal::{Change, Deed, Hold, RevertOutcome, Status};
+use crate::action::ActionReceipt;
+use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, HoldRequest, MISSES_MAX, Passage, Progress, Rendezvous, Store, SyncPlace,
-    SyncPoint, Ticket,
-};
+use crate::sync::{ANSWER_NS_MAX, Passage, Progress, Rendezvous, SyncPlace, SyncPoint};
 use crate::value::Bytes;
-use crate::write::{self, WriteError};
-use crate::writer::{Announced, Attempt, Back, Hooks, Mechanism, Receipt, Returning, Undone, reverted};
+use crate::write::WriteError;
+use crate::writer::{Announced, Attempt, Back, Receipt, Returning, Undone, reverted};
 
 /// Changes that wait at once.
-const WAITING_MAX: usize = 256;
+pub(super) const WAITING_MAX: usize = 256;
 /// How often a change is announced anew because the program had written the variable before the sync point was reached.
 const RENEWALS_MAX: u32 = 3;
 /// The longest time that a change may wait.
-const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
+pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long taking back waits for sync points, all together.
-const UNDO_WAIT: Duration = Duration::from_secs(5);
+pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks whether they were reached.
-const UNDO_LOOK: Duration = Duration::from_millis(1);
+pub(super) const UNDO_LOOK: Duration = Duration::from_millis(1);
 
 /// What waits, and what can hold the program.
 pub(super) struct Waiting {
-    options: ServeOptions,
+    pub(super) options: ServeOptions,
     rendezvous: Option<Box<dyn Rendezvous>>,
     sets: BTreeMap<u64, WaitingSet>,
-    finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    pub(super) groups: Vec<WaitingGroup>,
+    pub(super) finished: Vec<(u64, Result<Receipt, Refusal>)>,
+    pub(super) calls: BTreeMap<u64, WaitingCall>,
+    /// What came of calls and was not told yet.
+    pub(super) called: Vec<(u64, Result<ActionReceipt, Refusal>)>,
     newest: u64,
 }
 
@@ -50,43 +55,21 @@ struct WaitingSet {
     renewals: u32,
 }
 
-/// A write that waits.
-struct Armed {
-    point: SyncPoint,
-    slot: Arc<Slot>,
-    /// What is expected there, and what is to be there.
-    change: (Bytes, Bytes),
-    answer_ns_max: u64,
-    ticket: Ticket,
-    stores: bool,
-    written: Arc<Written>,
-}
-
-/// What the action has to say, once it was called.
-type Written = Mutex<Option<Result<Bytes, WriteError>>>;
-
-/// How a write that waited is over.
-enum Over {
-    /// It was carried out at the sync point.
-    There(Result<Bytes, WriteError>, Hold),
-    /// It was carried out, but the program had gone on: at which instant is not known.
-    Late(Hold),
-    /// It was not carried out.
-    Never(Hold),
-}
-
 impl Waiting {
     pub(super) fn new(options: ServeOptions) -> Waiting {
         Waiting {
             options,
             rendezvous: None,
             sets: BTreeMap::new(),
+            groups: Vec::new(),
             finished: Vec::new(),
+            calls: BTreeMap::new(),
+            called: Vec::new(),
             newest: 0,
         }
     }
 
-    fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
+    pub(super) fn rendezvous(&mut self) -> Result<&mut dyn Rendezvous, Refusal> {
         if self.rendezvous.is_none() {
             let make = self.options.rendezvous;
             let made = make.map_or_else(|| Err("no rule of this session asked for a place when it began, so it gave up the right to probe".to_owned()), |make| make());
@@ -99,25 +82,25 @@ impl Waiting {
         }
     }
 
+    pub(super) fn next_ticket(&mut self) -> u64 {
+        self.newest += 1;
+        self.newest
+    }
+
+    /// Changes that wait, those of a group each for itself.
+    pub(super) fn count(&self) -> usize {
+        self.sets.len() + self.calls.len() + self.groups.iter().map(WaitingGroup::len).sum::<usize>()
+    }
+
     fn arm(
         &mut self,
         point: SyncPoint,
         slot: Arc<Slot>,
         change: (Bytes, Bytes),
-        answer_ns_max: u64,
+        how: How,
     ) -> Result<Armed, Refusal> {
         let hooks = self.options.hooks;
-        let mut armed = Armed {
-            point,
-            slot,
-            change,
-            answer_ns_max,
-            ticket: Ticket(0),
-            stores: true,
-            written: Arc::default(),
-        };
-        armed.arm(self.rendezvous()?, hooks).map_err(refused)?;
-        Ok(armed)
+        Armed::new(point, slot, change, how, self.rendezvous()?, hooks).map_err(refused)
     }
 
     fn poll(&mut self, armed: &mut Armed) -> Option<Over> {
@@ -127,94 +110,8 @@ impl Waiting {
 
     fn stop(&mut self, armed: &Armed) -> Over {
         match self.rendezvous() {
-            Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket)),
+            Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket())),
             Err(_) => armed.over(Progress::Missed(Passage::default())),
-        }
-    }
-}
-
-impl Armed {
-    /// The probe writes by itself where it can and the value is one that it stores in one piece; else a thread is held.
-    fn arm(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Result<(), String> {
-        let (expected, new) = self.change;
-        let width = new.as_slice().len() as u64;
-        // A probe cannot look whether a library is still where it was; the program itself is there as long as it runs.
-        let stays = self.slot.stays();
-        self.stores = self.stores && stays && rendezvous.store_refusal().is_none() && matches!(width, 1 | 8);
-        let store = self.stores.then(|| Store {
-            address: self.slot.location().address,
-            expected: expected.word(),
-            value: new.word(),
-            width,
-        });
-        let request = HoldRequest {
-            point: self.point.clone(),
-            answer_ns_max: self.answer_ns_max,
-            action_ns_max: ACTION_NS_MAX,
-            misses_max: MISSES_MAX,
-            store,
-        };
-        let (slot, written) = (Arc::clone(&self.slot), Arc::clone(&self.written));
-        let action = move |_: &_| {
-            let result = hooks.around(|| {
-                slot.check_again()?;
-                write::commit(&slot, expected, new)
-            });
-            *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-        };
-        self.ticket = rendezvous.arm(&request, Box::new(action))?;
-        Ok(())
-    }
-
-    fn poll(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Option<Over> {
-        let progress = rendezvous.progress(self.ticket);
-        match progress {
-            Progress::Pending(_) => None,
-            // The page cannot be written by a probe (not resident, or shared until the first write): hold the thread instead.
-            Progress::Missed(_) if self.stores => {
-                self.stores = false;
-                match self.arm(rendezvous, hooks) {
-                    Ok(()) => None,
-                    Err(_) => Some(self.over(progress)),
-                }
-            }
-            progress => Some(self.over(progress)),
-        }
-    }
-
-    fn over(&self, progress: Progress) -> Over {
-        match progress {
-            Progress::Pending(passage) | Progress::Missed(passage) => {
-                Over::Never(Hold::at(Mechanism::Rendezvous, passage))
-            }
-            Progress::Late(passage) => Over::Late(Hold::at(Mechanism::Rendezvous, passage)),
-            Progress::Done(passage) => {
-                let hold = Hold::at(Mechanism::Rendezvous, passage);
-                let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
-                match written {
-                    Some(written) => Over::There(written, hold),
-                    // The action did not get as far as to write: it panicked.
-                    None => Over::Never(hold),
-                }
-            }
-            Progress::Stored {
-                found,
-                written,
-                passage,
-            } => {
-                let size = self.change.1.as_slice().len();
-                let found = Bytes::new(&found.to_le_bytes()[..size]).unwrap_or(self.change.0);
-                let result = match written {
-                    true => Ok(found),
-                    false => Err(WriteError::Unexpected {
-                        pid: self.slot.pid(),
-                        symbol: self.slot.location().symbol.clone(),
-                        found,
-                        expected: self.change.0,
-                    }),
-                };
-                Over::There(result, Hold::at(Mechanism::Store, passage))
-            }
         }
     }
 }
@@ -222,14 +119,13 @@ impl Armed {
 impl Session {
     /// Announces a set and arms it. The answer is its ticket.
     pub(super) fn arm(&mut self, command: ArmCommand) -> Result<u64, Refusal> {
-        if self.waiting.sets.len() >= WAITING_MAX {
+        if self.waiting.count() >= WAITING_MAX {
             return Err(refused(format!(
                 "{WAITING_MAX} changes wait for their sync points already"
             )));
         }
         let result = self.arm_until(command, None, 0)?;
-        self.waiting.newest += 1;
-        let ticket = self.waiting.newest;
+        let ticket = self.waiting.next_ticket();
         match result {
             Ok(set) => drop(self.waiting.sets.insert(ticket, set)),
             Err(receipt) => self.waiting.finished.push((ticket, Ok(receipt))),
@@ -249,15 +145,18 @@ impl Session {
         let point = self.point(pid, &command.at)?;
         let announced = self
             .writer(pid)?
-            .announce_set(&slot, request, Some(command.at.clone()))?;
+            .announce_set(&slot, request, Some(command.at.clone()), None)?;
         if announced.change.is_none() {
             let there = Ok(announced.new);
             return Ok(Err(self.writer(pid)?.conclude(&announced, there, None)?));
         }
-        let answer_ns_max = command.answer_ns_max.unwrap_or(ANSWER_NS_MAX);
+        let how = How {
+            answer_ns_max: command.answer_ns_max.unwrap_or(ANSWER_NS_MAX),
+            by_stop: command.by_stop,
+        };
         let change = (announced.old, announced.new);
         let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
-        match self.waiting.arm(point, Arc::new(slot), change, answer_ns_max) {
+        match self.waiting.arm(point, Arc::new(slot), change, how) {
             Ok(armed) => Ok(Ok(WaitingSet {
                 until: until.unwrap_or_else(|| Instant::now() + within),
                 command,
@@ -272,7 +171,7 @@ impl Session {
         }
     }
 
-    fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
+    pub(super) fn point(&self, pid: Pid, place: &SyncPlace) -> Result<SyncPoint, Refusal> {
         let space = AddressSpace::read(&self.open(pid)?, &self.images())?;
         Ok(SyncPoint::resolve(&space, place)?)
     }
@@ -295,6 +194,7 @@ impl Session {
                 Some(over) => self.finish_set(ticket, set, over),
             }
         }
+        self.collect_groups();
         let mut finished = std::mem::take(&mut self.waiting.finished);
         // The oldest go first; what does not fit is told next time.
         finished.reverse();
@@ -304,9 +204,11 @@ impl Session {
         rest.reverse();
         finished.reverse();
         self.waiting.finished = rest;
+        let acted = self.collect_calls();
         Collected {
-            left: self.waiting.sets.len() + self.waiting.finished.len(),
+            left: self.waiting.count() + self.waiting.finished.len(),
             finished,
+            acted,
         }
     }
 
@@ -336,7 +238,7 @@ impl Session {
         match over {
             Over::There(written, hold) => Ok(writer.conclude(&set.announced, written, Some(hold))?),
             Over::Late(hold) => {
-                let found = set.armed.slot.read().map_err(WriteError::from);
+                let found = set.armed.slot().read().map_err(WriteError::from);
                 let receipt = writer.conclude(&set.announced, found, Some(hold))?;
                 let undone = receipt.change.map(|change| writer.undo(change));
                 let now = match undone {
@@ -365,10 +267,15 @@ impl Session {
             let over = self.waiting.stop(&set.armed);
             let result = self.conclude(set, over);
             self.waiting.finished.push((ticket, result));
+        } else {
+            self.disarm_call(ticket);
         }
+        self.disarm_groups(|group| group.has_ticket(ticket));
     }
 
     pub(super) fn disarm_all(&mut self, of: impl Fn(Pid) -> bool) {
+        self.disarm_calls(&of);
+        self.disarm_groups(|group| group.pids().any(&of));
         let is_it = |(ticket, set): (&u64, &WaitingSet)| of(set.command.set.pid).then_some(*ticket);
         let tickets: Vec<u64> = self.waiting.sets.iter().filter_map(is_it).collect();
         tickets.into_iter().for_each(|ticket| self.disarm(ticket));
@@ -376,7 +283,11 @@ impl Session {
 
     /// Takes one change back: at its sync point, if it has one.
     pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
-        let has_point = |known: &Change| known.intent.change == change && known.intent.deed.sync().is_some();
+        if let Some(undone) = self.undo_bonded(pid, change)? {
+            return Ok(undone);
+        }
+        let is_at_point = |deed: &Deed| matches!(deed, Deed::Set(set) if set.sync.is_some());
+        let has_point = |known: &Change| known.intent.change == change && is_at_point(&known.intent.deed);
         if !self.writer(pid)?.changes().iter().any(has_point) {
             return Ok(self.writer(pid)?.undo(change)?);
         }
@@ -394,7 +305,11 @@ impl Session {
     ) -> BTreeMap<Pid, Result<Vec<Attempt>, Refusal>> {
         let until = Instant::now() + UNDO_WAIT;
         let mut tried = BTreeSet::new();
-        let mut done: BTreeMap<Pid, Vec<Attempt>> = BTreeMap::new();
+        // All or none: these are taken back first, in all their processes.
+        let mut done: BTreeMap<Pid, Vec<Attempt>> = self.undo_groups(&pids, wanted);
+        for (pid, attempts) in &done {
+            tried.extend(attempts.iter().map(|attempt| (*pid, attempt.change)));
+        }
         let mut broken = BTreeMap::new();
         while !pids.is_empty() {
             let mut armed = Vec::new();
@@ -441,6 +356,7 @@ impl Session {
         loop {
             let is_left = |change: &Change| {
                 change.status == Status::Applied
+                    && change.intent.deed.together().is_none()
                     && wanted(pid, change)
                     && !tried.contains(&(pid, change.intent.change))
             };
@@ -476,7 +392,7 @@ impl Session {
         let values = (returning.set.new, returning.set.old);
         let armed = SyncPoint::resolve(&space, &sync)
             .map_err(Refusal::from)
-            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, ANSWER_NS_MAX));
+            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, How::default()));
         match armed {
             Ok(armed) => Ok(ArmedUndo { returning, armed }),
             Err(refusal) => {
@@ -491,7 +407,7 @@ impl Session {
         loop {
             match self.waiting.poll(&mut back.armed) {
                 Some(over) => return over,
-                None if Instant::now() >= until || !back.armed.slot.pid().is_alive() => {
+                None if Instant::now() >= until || !back.armed.slot().pid().is_alive() => {
                     return self.waiting.stop(&back.armed);
                 }
                 None => std::thread::sleep(UNDO_LOOK),
@@ -505,11 +421,11 @@ impl Session {
             Over::There(written, hold) => (reverted(&returning.set, written), hold),
             // At which instant is not known, but what is there can be read.
             Over::Late(hold) => (
-                reverted(&returning.set, armed.slot.read().map_err(WriteError::from)),
+                reverted(&returning.set, armed.slot().read().map_err(WriteError::from)),
                 hold,
             ),
             Over::Never(hold) => {
-                let why = not_reached(armed.point.place(), &hold.passage.unwrap_or_default());
+                let why = not_reached(armed.place(), &hold.passage.unwrap_or_default());
                 (RevertOutcome::Failed(why), hold)
             }
         };
@@ -517,7 +433,7 @@ impl Session {
     }
 }
 
-fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
+pub(super) fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
     Attempt {
         change,
         result: Ok(Undone {
@@ -534,7 +450,7 @@ struct ArmedUndo {
     armed: Armed,
 }
 
-fn refused(message: String) -> Refusal {
+pub(super) fn refused(message: String) -> Refusal {
     Refusal {
         kind: RefusalKind::Refused,
         message,
@@ -542,10 +458,15 @@ fn refused(message: String) -> Refusal {
 }
 
 fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
+    format!("{}: nothing was written", in_vain(place, passage))
+}
+
+/// How the program passed a place at which nothing was done.
+pub(super) fn in_vain(place: &SyncPlace, passage: &Passage) -> String {
     match (passage.hits, passage.misses) {
-        (0, _) => format!("the program did not reach {place} in time: nothing was written"),
-        (hits, misses) => format!(
-            "the program reached {place} {hits} times, and {misses} times was held in vain: nothing was written"
-        ),
+        (0, _) => format!("the program did not reach {place} in time"),
+        (hits, misses) => {
+            format!("the program reached {place} {hits} times, and {misses} times was held in vain")
+        }
     }
 }

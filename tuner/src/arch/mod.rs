@@ -25,3 +25,15 @@ pub struct Unsupported {
     /// What was asked for.
     pub action: &'static str,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_machine_cannot_do_is_named_with_the_machine_that_can() {
+        let said = Unsupported { action: "a call" }.to_string();
+        assert!(said.starts_with("a call needs machine code for "), "{said}");
+        assert!(said.ends_with("it works on x86-64 only"), "{said}");
+    }
+}

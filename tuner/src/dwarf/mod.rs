@@ -32,6 +32,7 @@ pub use files::Origin;
 pub(crate) use files::separate;
 pub use inlined::{Inlined, inlined};
 pub(crate) use load::{DebugInfo, Kept};
+pub(crate) use parameters::Signatures;
 pub use parameters::{Argument, ArgumentError, ArgumentValue, Parameter, argument, parameters, return_type};
 pub use walk::{Leaf, Trail, WalkError};
 

@@ -1,6 +1,8 @@
 //! The parameters of a function: in which register each is, and where fields of what they point to lie.
 
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::{Mutex, PoisonError};
 
 use gimli::{AttributeValue, Operation};
 use thiserror::Error;
@@ -14,6 +16,8 @@ use crate::path::Step;
 
 /// Parameters that are written out.
 const WRITTEN_MAX: usize = 8;
+/// Functions of one file whose answers are remembered; more begin anew.
+const REMEMBERED_MAX: usize = 1_024;
 
 /// A parameter of a function.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +87,43 @@ pub enum ArgumentError {
     Step(#[from] StepError),
 }
 
+/// What was found out about the functions of one file: an action that is taken again need not read its debug information again.
+#[derive(Debug, Default)]
+pub(crate) struct Signatures {
+    parameters: Remembered<Option<Vec<Parameter>>>,
+    returns: Remembered<Option<Option<VariableType>>>,
+}
+
+/// Answers by the address of a function.
+#[derive(Debug)]
+struct Remembered<T>(Mutex<HashMap<LinkAddress, T>>);
+
+impl<T> Default for Remembered<T> {
+    fn default() -> Remembered<T> {
+        Remembered(Mutex::default())
+    }
+}
+
+impl<T: Clone> Remembered<T> {
+    fn get(
+        &self,
+        address: LinkAddress,
+        find: impl FnOnce() -> Result<T, ImageError>,
+    ) -> Result<T, ImageError> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = known().get(&address) {
+            return Ok(answer.clone());
+        }
+        let answer = find()?;
+        let mut known = known();
+        if known.len() >= REMEMBERED_MAX {
+            known.clear();
+        }
+        known.insert(address, answer.clone());
+        Ok(answer)
+    }
+}
+
 /// A parameter with what is needed to walk on from it.
 struct Known<'a> {
     parameter: Parameter,
@@ -94,22 +135,26 @@ struct Known<'a> {
 /// floating-point number; those behind a struct are left out, for how that is passed depends on what it holds. `None` when
 /// there is no debug information on the function.
 pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Parameter>>, ImageError> {
-    with_parameters(image, address, |_, known| {
-        Ok(known.into_iter().map(|known| known.parameter).collect())
+    image.signatures.parameters.get(address, || {
+        with_parameters(image, address, |_, known| {
+            Ok(known.into_iter().map(|known| known.parameter).collect())
+        })
     })
 }
 
 /// What the function at `address` returns: a type, or nothing (`Some(None)`). `None` when there is no debug information on the
 /// function, or none on its type.
 pub fn return_type(image: &Image, address: LinkAddress) -> Result<Option<Option<VariableType>>, ImageError> {
-    let found = with_function(image, address, |view, function| {
-        let entry = function.entry()?;
-        match view.type_of(&function.unit, &entry)? {
-            None => Ok(Some(None)),
-            Some(place) => Ok(leaf_type(view, &place)?.map(Some)),
-        }
-    })?;
-    Ok(found.flatten())
+    image.signatures.returns.get(address, || {
+        let found = with_function(image, address, |view, function| {
+            let entry = function.entry()?;
+            match view.type_of(&function.unit, &entry)? {
+                None => Ok(Some(None)),
+                Some(place) => Ok(leaf_type(view, &place)?.map(Some)),
+            }
+        })?;
+        Ok(found.flatten())
+    })
 }
 
 /// How a probe at the entry of the function at `address` gets at an argument, or at what the steps lead to from it: `arg(0)->count`,

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::address::{FileOffset, LinkAddress};
-use crate::dwarf::{DebugInfo, Kept, Origin, separate};
+use crate::dwarf::{DebugInfo, Kept, Origin, Signatures, separate};
+use crate::mark::{self, Mark};
 use crate::symbol::{Symbol, SymbolTable};
 
 mod read;
@@ -165,9 +166,11 @@ pub struct Image {
     build_id: Option<(BuildId, Option<LinkAddress>)>,
     dynamic_symbols: OnceLock<SymbolTable>,
     static_symbols: OnceLock<SymbolTable>,
+    marks: OnceLock<Vec<Mark>>,
     pub(crate) origin: Origin,
     separate: OnceLock<Option<Box<Image>>>,
     debug_info: Kept,
+    pub(crate) signatures: Signatures,
 }
 
 impl Image {
@@ -201,9 +204,11 @@ impl Image {
             dynamic: Dynamic::default(),
             dynamic_symbols: OnceLock::new(),
             static_symbols: OnceLock::new(),
+            marks: OnceLock::new(),
             origin: Origin::default(),
             separate: OnceLock::new(),
             debug_info: Kept::default(),
+            signatures: Signatures::default(),
             file_size,
             file,
         };
@@ -289,6 +294,15 @@ impl Image {
         let from = if has_own { None } else { self.separate() };
         from.unwrap_or(self)
             .symbols(&self.static_symbols, elf::SHT_SYMTAB)
+    }
+
+    /// The places that its source names for probes.
+    pub fn marks(&self) -> Result<&[Mark], ImageError> {
+        if self.marks.get().is_none() {
+            let found = mark::marks(self)?;
+            return Ok(self.marks.get_or_init(|| found));
+        }
+        Ok(self.marks.get().map_or(&[], Vec::as_slice))
     }
 
     /// The file that its debug information and symbols were moved to, if one is to be found.

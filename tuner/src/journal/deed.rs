@@ -8,7 +8,8 @@ use crate::action::ReturnType;
 use crate::address::{Address, LinkAddress};
 use crate::arena::Arena;
 use crate::image::BuildId;
-use crate::sync::SyncPlace;
+use crate::process::Pid;
+use crate::sync::{KeyName, SyncPlace};
 use crate::value::{Bytes, Value, ValueType};
 use crate::variable::Chain;
 
@@ -54,6 +55,20 @@ pub struct Assignment {
     /// The sync point at which it is to take effect, and at which alone it may be taken back; none when any instant will do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPlace>,
+    /// The processes that take it, and may take it back, at the same iteration only, all of them or none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Bond>,
+}
+
+/// Changes of several processes that are in force in all of them or in none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bond {
+    /// The same in all of them, and in no others.
+    pub group: String,
+    /// All of them.
+    pub with: Vec<Pid>,
+    /// Where each says which iteration it begins.
+    pub key: KeyName,
 }
 
 /// A call.
@@ -69,6 +84,9 @@ pub struct Call {
     pub returns: ReturnType,
     /// The memory that is mapped for it.
     pub arena: Arena,
+    /// The sync point whose thread is to make it; none when any thread may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncPlace>,
 }
 
 /// A change of code.
@@ -141,6 +159,15 @@ impl Deed {
     pub fn sync(&self) -> Option<&SyncPlace> {
         match self {
             Deed::Set(set) => set.sync.as_ref(),
+            Deed::Call(call) => call.sync.as_ref(),
+            Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+        }
+    }
+
+    /// The changes of other processes that it goes with, if any.
+    pub fn together(&self) -> Option<&Bond> {
+        match self {
+            Deed::Set(set) => set.together.as_ref(),
             Deed::Call(_) | Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
         }
     }

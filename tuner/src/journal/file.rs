@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statfs};
 use thiserror::Error;
 
 use super::history::{Change, History};
@@ -35,6 +35,18 @@ pub enum JournalError {
     Unsafe {
         /// The directory.
         path: PathBuf,
+    },
+    /// Another machine keeps it.
+    #[error(
+        "journal directory {} is on {kind}, a file system of the network: what is written there may come late, or never; set \
+         TUNEAGENT_STATE_DIR to a directory of this machine",
+        path.display()
+    )]
+    Remote {
+        /// The directory.
+        path: PathBuf,
+        /// What it is called.
+        kind: &'static str,
     },
     /// The disk is full, or the file too long.
     #[error("journal {} is full: make room there, or set TUNEAGENT_STATE_DIR to another place", path.display())]
@@ -138,9 +150,32 @@ impl StateDir {
             if !is_ours || meta.permissions().mode() & 0o022 != 0 {
                 return Err(JournalError::Unsafe { path: directory });
             }
+            let system = statfs(&directory).map_err(|errno| io_error(&directory)(errno.into()))?;
+            if let Some(kind) = network(system.f_type as u32) {
+                return Err(JournalError::Remote {
+                    path: directory,
+                    kind,
+                });
+            }
         }
         Ok(())
     }
+}
+
+/// The name of a file system that other machines keep. Those of user space (FUSE) do not say what they are.
+fn network(kind: u32) -> Option<&'static str> {
+    Some(match kind {
+        0x6969 => "NFS",
+        0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
+        0x00c3_6400 => "CephFS",
+        0x0bd0_0bd0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x1983_0326 => "BeeGFS",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x2003_0528 => "OrangeFS",
+        0xaad7_aaea => "PanFS",
+        _ => return None,
+    })
 }
 
 pub(crate) fn boot_id() -> String {
@@ -275,5 +310,28 @@ impl Journal {
             return Err(full());
         }
         self.catch_up()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_of_the_network_is_told_from_one_of_this_machine() {
+        let (ext, tmpfs, overlay, xfs, btrfs) = (0xef53, 0x0102_1994, 0x794c_7630, 0x5846_5342, 0x9123_683e);
+        for kind in [ext, tmpfs, overlay, xfs, btrfs] {
+            assert_eq!(network(kind), None, "{kind:#x}");
+        }
+        assert_eq!(network(0x6969), Some("NFS"));
+        assert_eq!(network(0x0bd0_0bd0), Some("Lustre"));
+        let error = JournalError::Remote {
+            path: PathBuf::from("/home/ana/.local/state/tuneagent"),
+            kind: "NFS",
+        };
+        assert!(error.to_string().contains("is on NFS"), "{error}");
+        assert!(error.to_string().contains("TUNEAGENT_STATE_DIR"), "{error}");
+        let here = tempfile::tempdir().unwrap();
+        StateDir::at(here.path().join("state")).create().unwrap();
     }
 }

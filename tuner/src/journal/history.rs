@@ -300,6 +300,7 @@ mod tests {
                 old: Value::I32(1).to_bytes(),
                 new: Value::I32(2).to_bytes(),
                 sync: None,
+                together: None,
             }),
         }))
     }

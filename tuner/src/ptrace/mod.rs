@@ -26,8 +26,11 @@ use sys::Event;
 
 /// More threads than any program is run with: listing them goes on until none is new.
 const THREADS_MAX: usize = 65_536;
-/// Looks without a pause, for a thread that runs stops within microseconds.
-const LOOKS_AT_ONCE: u32 = 200;
+/// Looks without giving the CPU away, for a thread that runs on another stops within microseconds, and who has given a busy CPU
+/// away gets it back after milliseconds.
+const LOOKS_AT_ONCE: u32 = 100;
+/// Looks without a pause, where it may be waiting for our CPU.
+const LOOKS_BETWEEN: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Why threads were not stopped. None is held then.
@@ -70,6 +73,14 @@ pub enum PtraceError {
     /// The thread is gone.
     #[error("thread {tid} of process {pid} has ended")]
     ThreadEnded {
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: i32,
+    },
+    /// The hold ended before the thread was asked to stop.
+    #[error("thread {tid} of process {pid} had to be let go before it was stopped")]
+    LetGo {
         /// The process.
         pid: Pid,
         /// The thread.
@@ -126,15 +137,51 @@ impl HeldThread {
         Ok(thread)
     }
 
-    /// Seizes it and asks it to stop.
-    fn ask(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
+    /// Debugs it without stopping it.
+    pub(crate) fn seize(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
         sys::seize(tid).map_err(|source| seize_error(pid, tid, source))?;
-        let thread = HeldThread {
+        Ok(HeldThread {
             pid,
             tid,
             state: State::Running,
             _stays_here: PhantomData,
-        };
+        })
+    }
+
+    /// The signal for which it has stopped since the last look, before it gets it; does not wait.
+    pub(crate) fn signal(&mut self) -> Result<Option<i32>, PtraceError> {
+        let (pid, tid) = (self.pid, self.tid);
+        match sys::poll(tid) {
+            Ok(Some(Event::Signal(signal))) => {
+                self.state = State::Stopped;
+                Ok(Some(signal))
+            }
+            Ok(Some(Event::GroupStop)) => sys::listen(tid)
+                .map(|()| None)
+                .map_err(|source| self.error("resume", source)),
+            Ok(Some(Event::Interrupted | Event::SystemCall | Event::Other)) => self.pass(0).map(|()| None),
+            Ok(None) => Ok(None),
+            Ok(Some(Event::Ended)) => {
+                self.state = State::Ended;
+                Err(PtraceError::ThreadEnded { pid, tid })
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                self.state = State::Ended;
+                Err(PtraceError::ThreadEnded { pid, tid })
+            }
+            Err(source) => Err(self.error("wait for", source)),
+        }
+    }
+
+    /// Lets it go on with the signal for which it has stopped.
+    pub(crate) fn pass(&mut self, signal: i32) -> Result<(), PtraceError> {
+        self.state = State::Running;
+        sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))
+    }
+
+    /// Seizes it and asks it to stop.
+    pub(crate) fn ask(pid: Pid, tid: i32) -> Result<HeldThread, PtraceError> {
+        let thread = HeldThread::seize(pid, tid)?;
         sys::interrupt(tid).map_err(|source| thread.error("interrupt", source))?;
         Ok(thread)
     }
@@ -142,6 +189,48 @@ impl HeldThread {
     /// Its number.
     pub fn tid(&self) -> i32 {
         self.tid
+    }
+
+    /// Whether one that was asked to stop has; does not wait. Signals that come first are passed on.
+    pub(crate) fn look(&mut self) -> Result<bool, PtraceError> {
+        loop {
+            let event = match sys::poll(self.tid) {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(matches!(self.state, State::Stopped | State::StoppedBySignal)),
+                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Event::Ended,
+                Err(source) => return Err(self.error("wait for", source)),
+            };
+            let signal = match event {
+                Event::Ended => {
+                    self.state = State::Ended;
+                    let (pid, tid) = (self.pid, self.tid);
+                    return Err(PtraceError::ThreadEnded { pid, tid });
+                }
+                Event::Interrupted => {
+                    self.state = State::Stopped;
+                    return Ok(true);
+                }
+                Event::GroupStop => {
+                    self.state = State::StoppedBySignal;
+                    return Ok(true);
+                }
+                Event::Signal(signal) => signal,
+                Event::SystemCall | Event::Other => 0,
+            };
+            sys::go_on(self.tid, signal).map_err(|source| self.error("resume", source))?;
+        }
+    }
+
+    /// The error of a thread that was waited for in vain.
+    pub(crate) fn not_stopped(&self, waited: Duration) -> PtraceError {
+        let (pid, tid) = (self.pid, self.tid);
+        let state = thread_state(pid, tid).unwrap_or('?');
+        PtraceError::NotStopped {
+            pid,
+            tid,
+            state,
+            waited,
+        }
     }
 
     /// A signal has stopped the whole process (SIGSTOP, Ctrl-Z): it executes nothing until SIGCONT.
@@ -226,15 +315,7 @@ impl HeldThread {
                     return Err(PtraceError::ThreadEnded { pid, tid });
                 }
                 Ok(Some(event)) => return Ok(event),
-                Ok(None) if began.elapsed() > wait => {
-                    let state = thread_state(pid, tid).unwrap_or('?');
-                    return Err(PtraceError::NotStopped {
-                        pid,
-                        tid,
-                        state,
-                        waited: wait,
-                    });
-                }
+                Ok(None) if began.elapsed() > wait => return Err(self.not_stopped(wait)),
                 Ok(None) => looks += 1,
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
                     self.state = State::Ended;
@@ -243,6 +324,8 @@ impl HeldThread {
                 Err(source) => return Err(self.error("wait for", source)),
             }
             if looks < LOOKS_AT_ONCE {
+                std::hint::spin_loop();
+            } else if looks < LOOKS_BETWEEN {
                 std::thread::yield_now();
             } else {
                 std::thread::sleep(PAUSE);

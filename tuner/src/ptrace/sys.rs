@@ -83,6 +83,11 @@ pub(super) fn go_on(tid: pid_t, signal: c_int) -> io::Result<()> {
     )
 }
 
+/// Leaves it stopped by a signal as it would be without us, until it is continued.
+pub(super) fn listen(tid: pid_t) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, tid, null_mut(), null_mut())
+}
+
 /// Lets it run to the begin or the end of a system call.
 pub(super) fn go_to_system_call(tid: pid_t, signal: c_int) -> io::Result<()> {
     request(

@@ -147,7 +147,15 @@ impl Writer {
             Deed::Set(set) => self.take_back_value(space, change, set)?,
             deed => self.take_back_action(space, change, deed, returned)?,
         };
-        self.reverted(change, symbol, outcome, None)
+        match &intent.deed {
+            // Written down already, or not decided yet.
+            Deed::Load(_) => Ok(Undone {
+                change,
+                symbol,
+                outcome,
+            }),
+            _ => self.reverted(change, symbol, outcome, None),
+        }
     }
 
     fn take_back_value(

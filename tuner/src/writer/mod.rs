@@ -17,7 +17,9 @@ pub use error::WriterError;
 
 use crate::action::Reason;
 use crate::clock::{self, Instant};
-use crate::journal::{Assignment, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target};
+use crate::journal::{
+    Assignment, Bond, Change, Deed, Hold, Intent, Journal, Outcome, Record, StateDir, Target,
+};
 use crate::lock::WriterLock;
 use crate::module::Images;
 use crate::process::Process;
@@ -51,6 +53,8 @@ pub enum Mechanism {
     Rendezvous,
     /// The probe at the sync point wrote by itself; nobody was held.
     Store,
+    /// The thread at the sync point was stopped, one instruction behind it.
+    Stop,
     /// One thread was held.
     HoldThread,
     /// All threads were held.
@@ -194,7 +198,7 @@ impl Writer {
 
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
-        let announced = self.announce_set(slot, request, None)?;
+        let announced = self.announce_set(slot, request, None, None)?;
         if announced.change.is_none() {
             return self.conclude(&announced, Ok(announced.new), None);
         }
@@ -209,6 +213,7 @@ impl Writer {
         slot: &Slot,
         request: SetRequest,
         sync: Option<SyncPlace>,
+        together: Option<Bond>,
     ) -> Result<Announced, WriterError> {
         let started_ns = clock::monotonic_ns();
         self.check(slot, &request)?;
@@ -231,6 +236,7 @@ impl Writer {
                 let SetRequest { why, rule, .. } = request;
                 let mut set = self.assignment(slot, old, new);
                 set.sync = sync;
+                set.together = together;
                 Some(self.write_down(Deed::Set(set), Reason { why, rule }, at.clone())?)
             }
         };
@@ -342,6 +348,7 @@ impl Writer {
             old,
             new,
             sync: None,
+            together: None,
         }
     }
 

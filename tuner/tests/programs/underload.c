@@ -1,7 +1,8 @@
 /* A program of many threads that check their own results: what is done to it from outside must show where it is meant to, and
-   nowhere else. `run` lets every working thread make some more steps and prints what happened in them. At its end it says whether
-   anything was wrong. `handler` stays in a signal handler until the next line.
-   Argument `signals`: with a handler that runs often. */
+   nowhere else. `run` lets every working thread make some more steps and prints what happened in them; `ticks` prints how often
+   `tick` was called, which the program never does itself. At its end it says whether anything was wrong. `handler` stays in a
+   signal handler until the next line.
+   Argument `signals`: with a handler that runs often; `alone`: one thread that makes steps until its input ends. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@ long part_other(long);
 long part_outer(long);
 
 int knob = 1;
-static atomic_long errors, sorted_a, sorted_b, logged, noted, last_size, last_weight, sleeps, polls, waits, alarms;
+static atomic_long errors, sorted_a, sorted_b, logged, noted, last_size, last_weight, sleeps, polls, waits, alarms, ticks;
 static atomic_long steps[WORKERS];
 static atomic_int stopping;
 
@@ -68,6 +69,7 @@ KEEP void nothing(void) { HERE; }
 KEEP long slow(int ms) { struct timespec t = {ms / 1000, ms % 1000 * 1000000L}; while (nanosleep(&t, &t)) ; return ms; }
 KEEP long allocate(long n) { char *p = malloc(n); if (!p) return -1; memset(p, 1, n); free(p); return n; }
 KEEP void leave(int code) { _exit(code); }
+KEEP long tick(void) { return atomic_fetch_add(&ticks, 1) + 1; }
 
 /* Vector, x87 and integer state that a careless visitor would spoil. */
 KEEP double chain(long i)
@@ -190,9 +192,20 @@ static void more(long count)
     for (int i = 0; i < WORKERS; i++) while (steps[i] < target[i]) usleep(100);
 }
 
+static int alone(void)
+{
+    struct pollfd input = {.fd = 0, .events = POLLIN};
+    step(0);
+    printf("ready\n");
+    fflush(stdout);
+    for (long i = 1; poll(&input, 1, 0) == 0; i++) step(i);
+    return errors != 0;
+}
+
 int main(int argc, char **argv)
 {
     char line[64];
+    if (argc > 1 && !strcmp(argv[1], "alone")) return alone();
     pthread_t threads[WORKERS + 4];
     if (pipe(pipes)) return 1;
     if (argc > 1 && !strcmp(argv[1], "signals")) {
@@ -213,6 +226,11 @@ int main(int argc, char **argv)
             signal(SIGUSR1, on_user);
             raise(SIGUSR1);
             printf("left\n");
+            fflush(stdout);
+            continue;
+        }
+        if (!strcmp(line, "ticks\n")) {
+            printf("ticks=%ld\n", ticks);
             fflush(stdout);
             continue;
         }

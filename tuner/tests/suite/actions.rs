@@ -334,6 +334,74 @@ fn a_library_is_loaded_used_and_unloaded_again() {
 }
 
 #[test]
+fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let link = load.workshop.directory.path().join("by-another-name.so");
+    std::os::unix::fs::symlink("libtuned.so", &link).unwrap();
+    let loaded = writer
+        .load(link.to_str().unwrap(), 20_000, Reason::default())
+        .unwrap();
+    let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
+    let error = writer.undo(loaded.change).unwrap_err().to_string();
+    assert!(error.contains("is in force in the same code"), "{error}");
+    assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
+    writer.undo(replaced.change).unwrap();
+    assert_eq!(
+        writer.undo(loaded.change).unwrap().outcome,
+        RevertOutcome::Reverted
+    );
+    // By its name alone the dynamic linker finds it.
+    let loaded = writer.load("libtuned.so", 20_000, Reason::default()).unwrap();
+    assert_eq!(
+        writer.undo(loaded.change).unwrap().outcome,
+        RevertOutcome::Reverted
+    );
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_call_passes_what_variables_hold_when_it_is_made() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let with = |function: &str, variable: &str| CallRequest {
+        arguments: vec![Argument::Variable(variable.to_owned())],
+        ..call(function, None)
+    };
+    let receipt = writer.call(with("back_i64", "knob"), Reason::default()).unwrap();
+    assert_eq!(
+        (receipt.text.as_str(), result(&receipt).as_str()),
+        ("call back_i64(knob)", "1")
+    );
+    let receipt = writer.call(with("back_f64", "knob"), Reason::default()).unwrap();
+    assert_eq!(result(&receipt), "2", "as the parameter wants it");
+    for (variable, wanted) in [
+        ("nobody", "has no variable `nobody`"),
+        ("steps", "is no number that could be passed"),
+    ] {
+        let error = writer
+            .call(with("back_i64", variable), Reason::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(wanted), "{variable}: {error}");
+    }
+    let inserted = PatchRequest::InsertCall {
+        function: "nothing".into(),
+        arguments: vec![Argument::Variable("knob".to_owned())],
+        into: "log_state".into(),
+        place: InsertPlace::Entry,
+    };
+    let error = writer
+        .patch(&inserted, Reason::default())
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("only constants can be passed here"), "{error}");
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
 fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
     let Some(mut load) = Load::start() else { return };
     let code = load.code();
@@ -344,10 +412,15 @@ fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
             .unwrap_err()
             .to_string()
     };
-    assert!(told(&mut writer, "libtuned.so").contains("its path must be absolute"));
+    assert!(told(&mut writer, "./libtuned.so").contains("its path must be absolute"));
     assert!(told(&mut writer, "/nowhere/libx.so").contains("No such file"));
     assert!(told(&mut writer, "/etc/passwd").ends_with("not an ELF file"));
     assert!(writer.changes().is_empty(), "nothing was announced");
+    let error = told(&mut writer, "libnowhere.so");
+    assert!(
+        error.contains("libnowhere.so was not loaded: libnowhere.so: cannot open shared object file"),
+        "{error}"
+    );
     let broken = load.workshop.directory.path().join("broken.so");
     let mut bytes = std::fs::read(load.library()).unwrap();
     bytes.truncate(5000);

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tuner::action::{Action, InsertPlace, Reason};
-use tuner::actuator::{ActCommand, ActuatorClient, ClientError, Hello};
+use tuner::actuator::{ActCommand, ActuatorClient, ClientError, Hello, SetCommand};
+use tuner::address::Address;
 use tuner::journal::{Deed, Status};
 use tuner::who::Who;
 
@@ -35,6 +36,7 @@ fn actions(load: &Load) -> Vec<Action> {
     vec![
         Action::Call(call("back_i32(7)", None)),
         Action::Call(call("allocate(5000)", None)),
+        Action::Call(call("tick()", None)),
         Action::Load {
             path: load.library(),
             wait_ms: 20_000,
@@ -53,15 +55,46 @@ fn actions(load: &Load) -> Vec<Action> {
     ]
 }
 
-fn act(session: &mut ActuatorClient, load: &Load, action: &Action) -> Result<u64, ClientError> {
+/// Without an action the variable is set.
+fn act(session: &mut ActuatorClient, load: &Load, action: Option<&Action>) -> Result<u64, ClientError> {
     let pid = load.program.process().pid;
+    let Some(action) = action.cloned() else {
+        let set = SetCommand {
+            pid,
+            variable: "knob".to_owned(),
+            module: None,
+            value: "2".to_owned(),
+            value_type: None,
+            expect_old: Some("1".to_owned()),
+            why: Vec::new(),
+            rule: None,
+        };
+        return Ok(session.set(set)?.change.unwrap_or_default());
+    };
     let reason = Reason::default();
-    let receipt = session.act(ActCommand {
-        pid,
-        action: action.clone(),
-        reason,
-    })?;
+    let receipt = session.act(ActCommand { pid, action, reason })?;
     Ok(receipt.change)
+}
+
+/// What the program holds of a change, in part at least; none where that cannot be seen.
+fn is_held(load: &Load, deed: &Deed) -> Option<bool> {
+    let has = |address: Address, new: &[u8]| {
+        let mut found = vec![0; new.len()];
+        load.program.space().memory().read(address, &mut found).unwrap();
+        found == new
+    };
+    match deed {
+        Deed::Set(set) => Some(has(set.address, set.new.as_slice())),
+        Deed::Patch(patch) => {
+            let mut sites = patch.sites.iter();
+            Some(sites.any(|site| has(site.address, &site.new.0)))
+        }
+        Deed::Load(library) => {
+            let space = load.program.space();
+            Some(space.modules.iter().any(|module| module.path == library.symbol))
+        }
+        Deed::Affinity(_) | Deed::Call(_) => None,
+    }
 }
 
 /// What the next writer finds, and that it leaves no trace.
@@ -79,6 +112,12 @@ fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
         };
         assert!(settled, "{what}: {change:?}");
     }
+    // Of earlier ones nothing is in force: later ones may be in the same bytes.
+    if let Some(last) = writer.changes().last()
+        && let Some(held) = is_held(load, &last.intent.deed)
+    {
+        assert_eq!(last.status == Status::Applied, held, "{what}: {last:?}");
+    }
     for attempt in writer.undo_all(|_| true).unwrap() {
         attempt.result.unwrap_or_else(|error| panic!("{what}: {error}"));
     }
@@ -94,12 +133,13 @@ fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
 fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
     let Some(mut load) = Load::start() else { return };
     let code = load.code();
-    for action in actions(&load) {
+    let actions = actions(&load);
+    for action in actions.iter().map(Some).chain([None]) {
         for instant in ["after-intent", "underway", "after-write"] {
             // The second time is that of the undo, or a later step.
             for count in 1..=4 {
                 let (mut session, mut process) = session(&load, &[instant, &count.to_string()]);
-                let changed = act(&mut session, &load, &action);
+                let changed = act(&mut session, &load, action);
                 if let Ok(change) = changed {
                     let _ = session.undo(load.program.process().pid, change);
                 }
@@ -126,14 +166,14 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let action = &actions[round % actions.len()];
+        let action = actions.get(round % (actions.len() + 1));
         let (mut session, mut process) = session(&load, &[]);
         let delay = Duration::from_micros(random % 60_000);
         let pid = load.program.process().pid;
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while let Ok(change) = act(&mut session, &load, action) {
-                    if session.undo(pid, change).is_err() && !matches!(action, Action::Call(_)) {
+                    if session.undo(pid, change).is_err() && !matches!(action, Some(Action::Call(_))) {
                         break;
                     }
                 }

@@ -4,6 +4,7 @@
 //! - `looking`: processes, modules, functions, types
 //! - `binding`: which bytes a name means
 //! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
+//! - `describing`: what the debug information of one file tells
 //! - `writing`: what is written, what is refused, what is taken back
 //! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
 //! - `actions`: calls, libraries, code, threads, on a program under load
@@ -11,6 +12,7 @@
 //! - `crashes`: the actuator is killed in the middle of actions
 //! - `obstacles`: processes that must be left alone
 //! - `sequences`: random series of changes and undos
+//! - `calling`: calls that wait for a sync point
 //! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `tidy`: promises that the sources keep
 //!
@@ -21,7 +23,9 @@
 mod actions;
 mod actuator;
 mod binding;
+mod calling;
 mod crashes;
+mod describing;
 mod finding;
 mod looking;
 mod obstacles;

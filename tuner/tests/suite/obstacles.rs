@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tuner::action::{ActionError, InsertPlace, Reason};
-use tuner::process::{Process, ProcessError};
+use tuner::journal::{Deed, RevertOutcome, Status};
 use tuner::ptrace::{PtraceError, Stopped};
 use tuner::writer::{Writer, WriterError};
 
@@ -33,7 +33,7 @@ fn all_refused(writer: &mut Writer, library: &str, is_it: impl Fn(&ActionError) 
     let in_force = writer
         .changes()
         .iter()
-        .any(|change| change.status == tuner::journal::Status::Applied);
+        .any(|change| change.status == Status::Applied);
     assert!(!in_force);
 }
 
@@ -97,22 +97,6 @@ fn a_program_under_strace_is_left_alone() {
 }
 
 #[test]
-fn a_zombie_is_told() {
-    let mut child = Command::new("true").spawn().unwrap();
-    let pid = child.id().cast_signed();
-    let error = loop {
-        match Process::open(pid) {
-            Ok(_) => std::thread::yield_now(),
-            // On its way from the one to the other.
-            Err(ProcessError::Ended { .. } | ProcessError::NotFound { .. }) => {}
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, ProcessError::Zombie { .. }), "{error}");
-    child.wait().unwrap();
-}
-
-#[test]
 fn a_process_that_ends_in_a_call_is_told_and_the_journal_is_closed() {
     let Some(load) = Load::start() else { return };
     let mut writer = load.writer();
@@ -142,7 +126,7 @@ fn a_process_that_is_killed_during_actions_is_told() {
                 Reason::default(),
             ) {
                 Ok(receipt) => match writer.undo(receipt.change) {
-                    Ok(undone) if undone.outcome == tuner::journal::RevertOutcome::Reverted => {}
+                    Ok(undone) if undone.outcome == RevertOutcome::Reverted => {}
                     Ok(undone) => break format!("{undone:?}"),
                     Err(error) => break error.to_string(),
                 },
@@ -199,6 +183,51 @@ fn all_threads_are_stopped_and_let_go_again() {
         assert!(load.program.process().tracer().unwrap().is_none());
     }
     assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn code_that_somebody_changed_since_is_left_alone_and_said() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let change = writer
+        .patch(&replace("sort_a", "sort_b"), Reason::default())
+        .unwrap()
+        .change;
+    let Deed::Patch(patch) = writer.changes().remove(0).intent.deed else {
+        panic!("not a patch")
+    };
+    let site = &patch.sites[0];
+    let place = site.address.0 + site.new.0.len() as u64 - 1;
+    // The last byte of what does nothing behind the jump.
+    let memory = std::fs::OpenOptions::new()
+        .write(true)
+        .open(format!("/proc/{}/mem", load.program.pid()));
+    let memory = memory.unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&memory, &[1], place).unwrap();
+    let code = load.code();
+    let outcome = writer.undo(change).unwrap().outcome;
+    assert!(matches!(outcome, RevertOutcome::ChangedSince(_)), "{outcome:?}");
+    assert_eq!(writer.changes()[0].status, Status::ChangedSince);
+    assert!(load.code() == code, "nothing was put back");
+    assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn threads_that_somebody_bound_since_are_left_alone_and_it_is_said() {
+    let Some(load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let bound = writer.affinity("0", Reason::default()).unwrap().change;
+    let pid = load.program.pid().to_string();
+    let others = Command::new("taskset").args(["-acp", "1", &pid]).output();
+    if !others.is_ok_and(|output| output.status.success()) {
+        return skip("there is no taskset, or no second CPU");
+    }
+    let outcome = writer.undo(bound).unwrap().outcome;
+    assert!(matches!(outcome, RevertOutcome::ChangedSince(_)), "{outcome:?}");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(status.contains("Cpus_allowed_list:\t1\n"), "{status}");
     assert_eq!(load.ends(), FINE);
 }
 

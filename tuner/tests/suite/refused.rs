@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tuner::action::{InsertPlace, Reason};
 use tuner::journal::{JournalError, RevertOutcome, StateDir, Status};
 use tuner::memory::MemoryError;
 use tuner::process::{Process, ProcessError};
@@ -17,6 +18,7 @@ use tuner::value::Value;
 use tuner::who::Who;
 use tuner::writer::{Hooks, Writer, WriterError};
 
+use crate::actions::{Load, QUIET, call, insert, remove, replace};
 use crate::programs::{Program, Workshop, skip, to};
 
 fn variables() -> Option<(Workshop, Program)> {
@@ -195,18 +197,46 @@ fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
 }
 
 #[test]
-fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles_as_root() {
-    thread_local! {
-        static PLACE: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
+fn on_a_full_disk_no_action_is_taken_and_none_is_taken_back_as_root() {
+    let Some(mut load) = Load::start() else { return };
+    let Some(disk) = SmallDisk::mount(&load.workshop.directory.path().join("small")) else {
+        return;
+    };
+    let code = load.code();
+    let mut writer = load.program.writer(&disk.0).unwrap();
+    let reason = Reason::default;
+    writer.patch(&replace("sort_a", "sort_b"), reason()).unwrap();
+    pad(&StateDir::at(&disk.0).journal_path(load.program.process().pid));
+    SmallDisk::fill(&disk.0);
+    let outcomes = [
+        writer.call(call("tick()", None), reason()).map(drop),
+        writer.load(&load.library(), 20_000, reason()).map(drop),
+        writer
+            .patch(&remove("log_state", Some("step")), reason())
+            .map(drop),
+        writer.affinity("0", reason()).map(drop),
+        writer.undo(1).map(drop),
+    ];
+    for outcome in outcomes {
+        let error = outcome.unwrap_err();
+        let is_full = matches!(error, WriterError::Journal(JournalError::Full { .. }));
+        assert!(is_full, "{error:?}");
     }
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
-    let place = workshop.directory.path().join("small");
-    let Some(disk) = SmallDisk::mount(&place) else {
-        return;
-    };
-    let slot = program.slot("knob", None).unwrap();
+    assert_eq!(load.runs(), QUIET.replace("a=1 b=0", "a=0 b=1"));
+    assert_eq!(load.program.say("ticks"), "ticks=0");
+    fs::remove_file(disk.0.join("filler")).unwrap();
+    assert_eq!(writer.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    drop(writer);
+    assert_eq!(load.runs(), QUIET);
+    assert!(load.code() == code, "nothing was left of what was refused");
+}
+
+thread_local! {
+    static PLACE: RefCell<PathBuf> = RefCell::new(PathBuf::new());
+}
+
+/// A writer whose disk is full once something is written.
+fn writer_on_a_filling_disk(program: &Program, disk: &SmallDisk) -> Writer {
     let (state, images) = (StateDir::at(&disk.0), Arc::clone(&program.images));
     let process = program.process();
     PLACE.set(state.journal_path(process.pid));
@@ -219,7 +249,44 @@ fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_sett
         },
         ..Hooks::default()
     };
-    let mut writer = Writer::open(process, &state, Who::current(), images, hooks).unwrap();
+    Writer::open(process, &state, Who::current(), images, hooks).unwrap()
+}
+
+#[test]
+fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_as_root() {
+    let Some(mut load) = Load::start() else { return };
+    let Some(disk) = SmallDisk::mount(&load.workshop.directory.path().join("small")) else {
+        return;
+    };
+    let code = load.code();
+    let inserted = insert("note(5, 0.5, \"noted\")", "step", InsertPlace::Entry);
+    let mut writer = writer_on_a_filling_disk(&load.program, &disk);
+    let error = writer.patch(&inserted, Reason::default()).unwrap_err();
+    let is_full = matches!(error, WriterError::Journal(JournalError::Full { .. }));
+    assert!(is_full, "{error:?}");
+    assert_eq!(writer.changes()[0].status, Status::Pending);
+    drop(writer);
+    assert_eq!(load.runs(), QUIET.replace("noted=0", "noted=1"));
+    fs::remove_file(disk.0.join("journal/filler")).unwrap();
+    let mut next = load.program.writer(&disk.0).unwrap();
+    assert_eq!(next.changes()[0].status, Status::Applied, "the memory told");
+    assert_eq!(next.undo(1).unwrap().outcome, RevertOutcome::Reverted);
+    drop(next);
+    assert_eq!(load.runs(), QUIET);
+    assert!(load.code() == code);
+}
+
+#[test]
+fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles_as_root() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let place = workshop.directory.path().join("small");
+    let Some(disk) = SmallDisk::mount(&place) else {
+        return;
+    };
+    let slot = program.slot("knob", None).unwrap();
+    let mut writer = writer_on_a_filling_disk(&program, &disk);
     let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
     assert!(
         matches!(error, WriterError::Journal(JournalError::Full { .. })),

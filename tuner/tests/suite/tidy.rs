@@ -80,3 +80,42 @@ fn no_file_is_longer_than_600_lines() {
         assert!(text.lines().count() <= 600, "{}", path.display());
     }
 }
+
+/// The heads of a file's functions, from the name to the result, on one line.
+fn heads(text: &str) -> Vec<String> {
+    let heads = text.split("    pub").skip(1).filter_map(|rest| {
+        let head = rest.split(" {\n").next()?;
+        let (_, head) = head.split_once("fn ")?;
+        let kinds: Vec<&str> = head
+            .split_once(')')
+            .map_or(head, |(head, _)| head)
+            .split([',', '('])
+            .map(|part| part.rsplit(": ").next().unwrap_or(part).trim())
+            .filter(|part| !part.is_empty())
+            .collect();
+        Some(kinds.join(" "))
+    });
+    heads.collect()
+}
+
+#[test]
+fn other_machines_refuse_every_action_that_needs_machine_code_under_the_same_names() {
+    let actions = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/action");
+    let elsewhere = fs::read_to_string(actions.join("elsewhere.rs")).unwrap();
+    for action in [
+        "\"a call\"",
+        "\"loading a library\"",
+        "\"changing code\"",
+        "\"unloading a library\"",
+    ] {
+        assert!(elsewhere.contains(&format!("unsupported({action})")), "{action}");
+    }
+    let here =
+        ["call", "load", "patch"].map(|name| fs::read_to_string(actions.join(format!("{name}.rs"))).unwrap());
+    let here: Vec<String> = here.iter().flat_map(|text| heads(text)).collect();
+    let there = heads(&elsewhere);
+    assert!(there.len() >= 8, "{there:?}");
+    for head in there {
+        assert!(here.contains(&head), "{head} is not one of {here:#?}");
+    }
+}

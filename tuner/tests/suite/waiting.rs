@@ -19,6 +19,7 @@ fn at_main(set: SetCommand) -> ArmCommand {
         at: "entry:main".parse().unwrap(),
         within_ms: 30_000,
         answer_ns_max: None,
+        by_stop: false,
     }
 }
 
@@ -73,7 +74,7 @@ fn a_change_that_nobody_answered_for_is_never_written() {
     assert_eq!(
         collect(&mut session),
         Err(
-            "the program reached entry:main 3 times, and 2 times was held in vain: nothing was written"
+            "the program reached entry:main 6 times, and 4 times was held in vain: nothing was written"
                 .to_owned()
         )
     );

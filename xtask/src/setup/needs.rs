@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 24] = {
+const NEEDS: [Need; 25] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -113,6 +113,11 @@ const NEEDS: [Need; 24] = {
         package(
             "strace",
             "a program under it is refused; its record shows the order of writes",
+            &[Test],
+        ),
+        package(
+            "libomp5",
+            "LLVM's OpenMP: its regions are probed as GNU's are",
             &[Test],
         ),
         package("gdb", "a program under it is refused", &[Test]),

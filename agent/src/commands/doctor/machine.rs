@@ -44,6 +44,7 @@ pub(super) fn checks() -> Vec<Check> {
         attach_to_ourselves("tracefs fallback", true),
         reading(),
         writing(),
+        holding(),
         priority(),
         lockdown(),
         yama(),
@@ -129,6 +130,7 @@ fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
         let site = |function: &tuner::symbol::Function| Site {
             offset: function.offset.0,
             probe: 0,
+            semaphore: 0,
         };
         let sites: Vec<Site> = functions.iter().map(site).collect();
         if sites.is_empty() {
@@ -244,6 +246,28 @@ fn write_into_child(folder: &Path) -> Result<&'static str, String> {
         writer.undo(change).map_err(|error| error.to_string())?;
     }
     Ok("a plain write")
+}
+
+/// Holds a child of ours at a sync point, and stops it there.
+fn holding() -> Check {
+    let name = "sync points";
+    let folder = std::env::temp_dir().join(format!("tuneagent-doctor-{}-sync", std::process::id()));
+    let held = Testee::start()
+        .map_err(|error| error.to_string())
+        .and_then(|mut testee| {
+            let pid = testee.space(&Images::new())?.process.pid;
+            super::holding::try_on(&mut testee.0, pid, UNUSED, &folder)
+        });
+    // It holds the journal of a process that has ended.
+    let _ = fs::remove_dir_all(&folder);
+    match held {
+        Ok(text) => Check::works(name, text),
+        Err(error) => Check::lacks(
+            name,
+            format!("rules that change a program at one cannot: {error}"),
+        )
+        .by(as_root()),
+    }
 }
 
 fn priority() -> Check {

@@ -1,6 +1,7 @@
 //! `tuneagent doctor`: tries what a session does, one thing after the other, and says what works, what does not, and the one
 //! command that would change it. Leaves nothing behind. `machine` tries what needs no program, `target` looks at one.
 
+mod holding;
 mod machine;
 mod target;
 

@@ -112,6 +112,7 @@ fn probed(member: &Member) -> Check {
             sites: vec![Site {
                 offset: first.offset.0,
                 probe: 0,
+                semaphore: 0,
             }],
             at: At::Entry,
             pid: Some(member.process.pid.number.unsigned_abs()),

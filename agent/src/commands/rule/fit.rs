@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rules::{AllNames, CheckedRule, NoVariable, Refusal, SeenProcess, SeenVariable, Sought};
+use rules::{AllNames, CheckedRule, NoVariable, Refusal, SeenMark, SeenProcess, SeenVariable, Sought};
 use tuner::{
     slot::{Slot, SlotError},
     symbol::SymbolKind,
@@ -36,6 +36,11 @@ fn process(member: &Member, rule: &CheckedRule, sought: &Sought) -> SeenProcess 
             seen.functions.insert(name.clone(), files);
         }
     }
+    for name in &sought.marks {
+        if let Some(mark) = mark(member, name) {
+            seen.marks.insert(name.clone(), mark);
+        }
+    }
     for (function, number) in &sought.parameters {
         if let Some((_, of)) = member.parameter(function, *number) {
             seen.parameters.insert((function.clone(), *number), of.to_owned());
@@ -60,6 +65,32 @@ fn functions(member: &Member, name: &str) -> Vec<String> {
     }
     let found = member.space.functions(&[name]).unwrap_or_default();
     found.into_iter().map(|(module, _)| module.path.clone()).collect()
+}
+
+/// All its places together: an argument that cannot be read in one of them is told.
+fn mark(member: &Member, name: &str) -> Option<SeenMark> {
+    let mut seen: Option<SeenMark> = None;
+    for module in &member.space.modules {
+        let marks = module.image.marks().unwrap_or_default();
+        for mark in marks.iter().filter(|mark| mark.name == name) {
+            let arguments = mark.arguments().into_iter().map(|argument| match argument {
+                Ok(argument) => Ok(argument.type_name.to_owned()),
+                Err(why) => Err(why.to_string()),
+            });
+            let seen = seen.get_or_insert_with(SeenMark::default);
+            if !seen.files.contains(&module.path) {
+                seen.files.push(module.path.clone());
+            }
+            for (place, argument) in arguments.enumerate() {
+                match seen.arguments.get_mut(place) {
+                    None => seen.arguments.push(argument),
+                    Some(known) if argument.is_err() => *known = argument,
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+    seen
 }
 
 /// `written` says whether a boolean is to be written, if anything is.
@@ -106,6 +137,7 @@ pub(super) fn all_names(job: &Job, seen: &[SeenProcess], sought: &Sought) -> All
             .functions
             .iter()
             .any(|name| !process.functions.contains_key(name))
+            || sought.marks.iter().any(|name| !process.marks.contains_key(name))
             || process.variables.values().any(|variable| variable.is_err())
     };
     let mut names = AllNames::default();
@@ -115,6 +147,8 @@ pub(super) fn all_names(job: &Job, seen: &[SeenProcess], sought: &Sought) -> All
             if !known.insert((format!("{:?}", module.device), module.inode)) {
                 continue;
             }
+            let marks = module.image.marks().unwrap_or_default();
+            names.marks.extend(marks.iter().map(|mark| mark.name.clone()));
             for symbol in module.image.defined_symbols().unwrap_or_default() {
                 match symbol.kind {
                     SymbolKind::Function => names.functions.push(symbol.name),

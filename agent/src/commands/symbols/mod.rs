@@ -209,10 +209,16 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
     // What compilers and C libraries add for themselves comes last.
     entries.sort_by_key(|entry| entry.name.starts_with(['_', '.']));
     let mut symbols = Vec::new();
-    let omitted = entries.len().saturating_sub(room);
+    let mut omitted = entries.len().saturating_sub(room);
     entries.truncate(room);
     let known = catalog::describe(image, &entries)?;
     symbols.extend(entries.iter().map(|entry| row(entry, &known)));
+    if wanted.functions {
+        let marks = mark_rows(image, wanted)?;
+        let left = room.saturating_sub(symbols.len());
+        omitted += marks.len().saturating_sub(left);
+        symbols.extend(marks.into_iter().take(left));
+    }
     if let Some((name, _)) = wanted.spelling.as_ref().filter(|_| wanted.functions) {
         let (places, total) = dwarf::inlined(image, name)?;
         let left = room.saturating_sub(symbols.len());
@@ -229,6 +235,32 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
         symbols,
         omitted,
     })
+}
+
+/// Each mark once for what it hands over, however many places it has.
+fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::image::ImageError> {
+    let mut places: BTreeMap<(&str, String), usize> = BTreeMap::new();
+    for mark in image.marks()?.iter().filter(|mark| wanted.takes_name(&mark.name)) {
+        let arguments = mark.arguments().into_iter();
+        let types: Vec<&str> = arguments
+            .map(|argument| argument.map_or("?", |known| known.type_name))
+            .collect();
+        *places.entry((&mark.name, types.join(", "))).or_default() += 1;
+    }
+    let row = |((name, types), count): ((&str, String), usize)| Row {
+        name: name.to_owned(),
+        symbol: String::new(),
+        kind: "mark",
+        type_name: Some(format!("({types})")),
+        size: 0,
+        section: None,
+        unit: None,
+        can: match count {
+            1 => "probe".to_owned(),
+            count => format!("probe ({count} places)"),
+        },
+    };
+    Ok(places.into_iter().map(row).collect())
 }
 
 const INLINED: &str = "inlined";

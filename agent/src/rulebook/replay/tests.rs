@@ -131,10 +131,20 @@ impl Host {
 
 /// Two hosts, the clocks of which began a long time apart: rank 0 here, ranks 1 and 2 there.
 fn hosts() -> [Vec<u8>; 2] {
+    hosts_with(&[])
+}
+
+/// The same in a session in which the rule was told so before these iterations.
+fn hosts_with(told: &[(i64, &str)]) -> [Vec<u8>; 2] {
     let mut here = Host::new("node1", 5_000 * MS, &[0]);
     let mut there = Host::new("node2", 900_000 * MS, &[1, 2]);
     for iteration in 0..4_i64 {
         let start = iteration as u64 * 100;
+        for (_, mode) in told.iter().filter(|(at, _)| *at == iteration) {
+            let time = here.at(start + 5);
+            let (rule, mode) = ("joined".to_owned(), (*mode).to_owned());
+            here.put(Record::RuleSet { time, rule, mode });
+        }
         here.hit(0, 0, start + 10, None, Some(iteration));
         for worker in 0..2_u64 {
             let took = 10 + worker + 10 * iteration as u64;
@@ -216,6 +226,32 @@ fn recordings_of_several_hosts_are_one_session_whatever_their_clocks_and_their_o
         "{lines:#?}"
     );
     assert_eq!(told(&[there.clone(), here.clone()]).0, lines);
+}
+
+#[test]
+fn a_replay_adds_switches_and_removes_rules_as_the_session_did() {
+    // In which iterations the rule sees how long the workers were busy.
+    let seen = |modes: &[(i64, &str)]| {
+        let (lines, result) = told(&hosts_with(modes));
+        assert_eq!(result, Ok(()));
+        let seen = |iteration: &i64| {
+            let busy = 21 + 20 * iteration;
+            lines
+                .iter()
+                .any(|line| line.starts_with("iteration ") && line.ends_with(&format!("busy {busy} ms")))
+        };
+        (0..4).filter(seen).collect::<Vec<i64>>()
+    };
+    assert_eq!(seen(&[]), [0, 1, 2, 3]);
+    assert_eq!(seen(&[(2, "added"), (2, "advising")]), [2, 3]);
+    assert_eq!(seen(&[(1, "removed")]), [0]);
+    assert_eq!(seen(&[(1, "removed"), (3, "added"), (3, "advising")]), [0, 3]);
+    let found = |modes: &[(i64, &str)]| {
+        let (lines, _) = told(&hosts_with(modes));
+        lines.iter().any(|line| line.contains("ms: workers are busy"))
+    };
+    assert!(found(&[]) && found(&[(0, "off"), (2, "advising")]));
+    assert!(!found(&[(0, "off")]));
 }
 
 #[test]

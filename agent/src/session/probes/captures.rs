@@ -2,6 +2,7 @@
 //! which type each is.
 
 use abi::{Capture, CaptureKind};
+use tuner::mark::MarkPlace;
 
 use super::{Probe, Wanted, ways::Way};
 use crate::discover::Job;
@@ -189,11 +190,12 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
         let (function, what) = function();
         return Err(CaptureError::TypeUnknown { function, what });
     };
-    let in_register = way.reads.is_empty();
+    // A mark hands over the bits of a number with a fraction.
+    let in_register = way.reads.is_empty() && way.mark.is_none();
     // Numbers with a fraction are passed in registers that a probe cannot read, and a text is no number.
     let is_readable = match width(type_name) {
         Some(_) => !(in_register && type_name.starts_with('f')),
-        None => length > 0 && !in_register,
+        None => length > 0 && !way.reads.is_empty(),
     };
     if !is_readable || way.reads.len() > abi::MAX_READS {
         let (function, what) = function();
@@ -212,22 +214,43 @@ fn resolve(probe: &Probe, want: &WantedCapture, job: &Job) -> Result<ProbeCaptur
     };
     let mut offsets = [0; abi::MAX_READS];
     offsets[..way.reads.len()].copy_from_slice(&way.reads);
+    let mut spec = Capture {
+        kind: kind as u8,
+        index: way.register,
+        width: width(type_name).unwrap_or(length),
+        reads: way.reads.len() as u8,
+        is_text: u8::from(length > 0),
+        offsets,
+        ..Capture::default()
+    };
+    if let Some(place) = way.mark {
+        of_mark(&mut spec, place);
+    }
     Ok(ProbeCapture {
         what: want.what.clone(),
         at_return: want.at_return,
         type_name,
         length,
         read: want.read.clone(),
-        spec: Capture {
-            kind: kind as u8,
-            index: way.register,
-            width: width(type_name).unwrap_or(length),
-            reads: way.reads.len() as u8,
-            is_text: u8::from(length > 0),
-            zero: [0; 3],
-            offsets,
-        },
+        spec,
     })
+}
+
+/// Begins where the mark has the value.
+fn of_mark(spec: &mut Capture, place: MarkPlace) {
+    spec.kind = CaptureKind::Register as u8;
+    match place {
+        MarkPlace::Register(number) => spec.index = number,
+        MarkPlace::Memory { base, index, .. } => {
+            spec.index = base;
+            (spec.second, spec.shift) = index.map_or((0, 0), |(number, shift)| (number + 1, shift));
+        }
+        MarkPlace::Constant(value) => {
+            spec.kind = CaptureKind::Constant as u8;
+            spec.offsets[0] = value as i32;
+            spec.offsets[1] = (value >> 32) as i32;
+        }
+    }
 }
 
 /// What a text's type is called.
@@ -238,7 +261,7 @@ const TYPES: [&str; 12] = [
     "bool", "char", "i8", "u8", "i16", "u16", "i32", "u32", "f32", "i64", "u64", "f64",
 ];
 
-fn width(type_name: &str) -> Option<u8> {
+pub(super) fn width(type_name: &str) -> Option<u8> {
     Some(match type_name {
         "bool" | "char" | "i8" | "u8" => 1,
         "i16" | "u16" => 2,

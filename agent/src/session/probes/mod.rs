@@ -1,27 +1,25 @@
 //! What is probed, in which processes: gives every function a number, loads the kernel side, attaches, and adds processes
 //! that come later. Reads no metric and decides nothing.
 
+mod attach;
 mod captures;
+mod live;
 mod number;
 mod places;
-mod sought;
+pub(super) mod sought;
 mod ways;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{ProbeSpec, SpecFlags};
-use tuner::module::Module;
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
-use self::places::{KnownFiles, Place, address_of};
-use self::sought::Seen;
+use self::number::Numbers;
+use self::places::{KnownFiles, Place};
 pub use self::sought::{PATTERN_MAX, Sought, team_size_argument};
 use crate::{
     discover::{Job, Member},
-    kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, LoadOptions, Site},
+    kernel::{Kernel, KernelError, Link, LinkKind, LoadOptions},
     mpi::{self, BytesKind},
 };
 
@@ -31,6 +29,8 @@ const OWN_LINKS_MAX: usize = 8;
 
 /// Room for processes that join later.
 const SPARE_PROCESSES: u32 = 64;
+/// Room for functions that rules ask for which are added later.
+const SPARE_PROBES: u32 = 64;
 
 /// A probe as someone asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,9 @@ pub enum ArmError {
         /// How many there may be.
         most: usize,
     },
+    /// A rule that is added asks for probes, and there is no way to attach them any more.
+    #[error("it needs probes, and {0}")]
+    NoMore(String),
 }
 
 /// A function that is probed.
@@ -94,6 +97,8 @@ pub struct Probe {
     pub captures: Vec<ProbeCapture>,
     /// What the linker calls it, where it is none of MPI's.
     pub symbols: BTreeSet<String>,
+    /// Of a mark, what it hands over, as the note in the file says it.
+    pub mark: Option<String>,
     /// Those of the wanted that ask for it.
     pub wanted: Vec<usize>,
 }
@@ -108,6 +113,11 @@ impl Probe {
             .map(|bytes| bytes.kind)
     }
 
+    /// The mark it is of, as rules write it.
+    pub fn mark_name(&self) -> Option<&str> {
+        self.mark.as_ref().map(|_| sought::mark_of(&self.name))
+    }
+
     /// Whether its calls are timed.
     pub fn is_timed(&self) -> bool {
         self.spec.flags & SpecFlags::SPAN != 0
@@ -116,18 +126,17 @@ impl Probe {
 
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
-    links: Vec<(Group, Link)>,
+    links: Vec<Linked>,
     /// None in a session that may not probe.
     kernel: Option<Kernel>,
-    probes: Vec<Probe>,
+    numbers: Numbers,
     wanted: Vec<Wanted>,
     /// Which of the wanted are switched on.
     on: Vec<bool>,
     /// Which of the wanted are asked for in each process, by slot.
     asked: Vec<Vec<bool>>,
-    attached: BTreeMap<(String, u64), BTreeSet<Place>>,
+    attached: BTreeMap<Target, BTreeSet<Place>>,
     files: KnownFiles,
-    seen: Seen,
     /// The members of the job at the start are attached to.
     is_armed: bool,
     room: u32,
@@ -135,9 +144,19 @@ pub struct Probes {
     missing: Missing,
 }
 
-/// What is attached and detached together: the probes that are asked for by these alone, all of which are switched; what always
-/// stays is asked for by none of them.
-type Group = Vec<usize>;
+/// A file (device, inode), and the process that has a link of its own to it.
+type Target = (String, u64, Option<u32>);
+
+/// What is attached and detached together: a function that is asked for by its name goes alone, those of patterns go by who
+/// asks for them, and MPI's by nobody, for they stay.
+type Group = (Vec<usize>, Option<u32>);
+
+/// A link, and the probes that it serves.
+struct Linked {
+    probes: BTreeSet<u32>,
+    to: Target,
+    link: Link,
+}
 
 /// What could not be probed, in words; each thing once, however many processes lack it.
 #[derive(Default)]
@@ -163,8 +182,9 @@ impl Probes {
         asked: Vec<Vec<bool>>,
         force_tracefs: bool,
     ) -> Result<Probes, ArmError> {
-        let probes = number::number(job, &wanted, &asked)?;
-        let count = u32::try_from(probes.len()).unwrap_or(abi::MAX_PROBES);
+        let numbers = Numbers::of(job, &wanted, &asked)?;
+        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
+        let count = (count + SPARE_PROBES).min(abi::MAX_PROBES);
         let members = job.members.len() as u32;
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
         let processes = (2 * members + SPARE_PROCESSES).min(room);
@@ -173,7 +193,7 @@ impl Probes {
             processes,
             force_tracefs,
         })?;
-        for (index, probe) in probes.iter().enumerate() {
+        for (index, probe) in numbers.probes.iter().enumerate() {
             kernel.set_spec(index as u32, probe.spec)?;
         }
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
@@ -183,13 +203,12 @@ impl Probes {
             links: Vec::new(),
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
             kernel: Some(kernel),
-            probes,
+            numbers,
             on: wanted.iter().map(|want| want.is_on || all_on).collect(),
             wanted,
             asked: Vec::new(),
             attached: BTreeMap::new(),
             files: KnownFiles::new(),
-            seen: Seen::default(),
             is_armed: false,
             room: processes,
             missing: Missing::default(),
@@ -207,7 +226,7 @@ impl Probes {
         Probes {
             links: Vec::new(),
             kernel: None,
-            probes: Vec::new(),
+            numbers: Numbers::default(),
             wanted: Vec::new(),
             on: Vec::new(),
             asked: vec![Vec::new(); job.members.len()],
@@ -219,7 +238,6 @@ impl Probes {
                 texts: why,
                 ..Missing::default()
             },
-            seen: Seen::default(),
             is_armed: true,
         }
     }
@@ -228,7 +246,11 @@ impl Probes {
     fn tell_of_nothing(&mut self, asked: &[Vec<bool>]) {
         for (index, want) in self.wanted.iter().enumerate() {
             let is_asked = asked.iter().any(|asked| asked.get(index) == Some(&true));
-            let is_there = self.probes.iter().any(|probe| probe.wanted.contains(&index));
+            let is_there = self
+                .numbers
+                .probes
+                .iter()
+                .any(|probe| probe.wanted.contains(&index));
             if is_asked && !is_there {
                 let text = || format!("no function of the program fits {}", want.sought);
                 self.missing.tell(want.sought.to_string(), text);
@@ -269,7 +291,12 @@ impl Probes {
 
     /// What a process that came later has beyond what was numbered at the start.
     fn tell_of_unnumbered(&mut self, member: &Member, slot: u32) {
-        let numbered: BTreeSet<&String> = self.probes.iter().flat_map(|probe| &probe.symbols).collect();
+        let numbered: BTreeSet<&String> = self
+            .numbers
+            .probes
+            .iter()
+            .flat_map(|probe| &probe.symbols)
+            .collect();
         let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
         for (want, _) in self.wanted.iter().zip(asked).filter(|(_, asked)| *asked) {
             if !matches!(want.sought, Sought::Pattern(_) | Sought::OpenmpRegion) {
@@ -277,7 +304,7 @@ impl Probes {
             }
             let mut count = 0;
             for module in &member.space.modules {
-                let functions = self.seen.functions(module, &want.sought);
+                let functions = self.numbers.seen.functions(module, &want.sought);
                 // MPI's are numbered by the names that users know.
                 let is_new = |meant: &&sought::Meant| {
                     !numbered.contains(&meant.symbol)
@@ -304,14 +331,15 @@ impl Probes {
         let pid = member.process.pid;
         let mut files = std::mem::take(&mut self.files);
         let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, slot);
-        let found = places::find(&self.probes, member, &mut files, is_needed);
+        let found = places::find(&self.numbers.probes, member, &mut files, is_needed);
         self.files = files;
         for index in found.undefined {
-            let probe = &self.probes[index as usize];
+            let probe = &self.numbers.probes[index as usize];
             // What a pattern means one program may have and another not.
-            let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
+            let is_named =
+                |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_) | Sought::Mark(_));
             if probe.wanted.iter().any(is_named) {
-                let text = || places::undefined(member, &probe.name);
+                let text = || places::undefined(member, probe);
                 self.missing.tell(format!("function {}", probe.name), text);
             }
         }
@@ -343,66 +371,68 @@ impl Probes {
     }
 
     fn group(&self, probe: u32) -> Group {
-        let of = self.probes.get(probe as usize);
-        let is_switched = |want: &usize| self.wanted[*want].is_switched;
-        match of {
-            Some(probe) if probe.mpi.is_none() && probe.wanted.iter().all(is_switched) => {
-                probe.wanted.clone()
-            }
-            _ => Group::new(),
+        let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
+        match self.numbers.probes.get(probe as usize) {
+            Some(of) if of.mpi.is_some() => (Vec::new(), None),
+            Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
+            Some(of) => (of.wanted.clone(), None),
+            None => (Vec::new(), Some(places::SHARED)),
+        }
+    }
+
+    /// The probes that something attached for this one serves: a return that several functions share serves them all.
+    fn served(&self, probe: u32) -> Vec<u32> {
+        let teams = self.numbers.probes.iter().zip(0..);
+        let mut teams = teams.filter(|(of, _)| sought::starts_team(&of.name));
+        match probe {
+            places::SHARED => teams.by_ref().map(|(_, probe)| probe).collect(),
+            probe => vec![probe],
         }
     }
 
     /// Switches one of the wanted on or off, in all processes; `members` are those that live, each with its slot.
     pub fn switch(&mut self, want: usize, on: bool, members: &[(u32, &Member)]) -> Result<(), KernelError> {
-        if self.on.get(want).is_none_or(|known| *known == on)
-            || self
-                .kernel
-                .as_ref()
-                .is_none_or(|kernel| kernel.link_kind() == LinkKind::Tracefs)
-        {
+        if self.on.get(want).is_none_or(|known| *known == on) || self.is_fixed() {
             return Ok(());
         }
-        if on {
-            // What is attached already stays as it is.
-            let needed = |slot: u32| {
-                self.probes
-                    .iter()
-                    .map(|probe| self.is_needed(probe, slot))
-                    .collect()
-            };
-            let before: Vec<Vec<bool>> = members.iter().map(|(slot, _)| needed(*slot)).collect();
-            self.on[want] = true;
-            for ((slot, member), before) in members.iter().zip(before) {
-                let known: BTreeMap<&str, bool> = self
-                    .probes
-                    .iter()
-                    .map(|probe| probe.name.as_str())
-                    .zip(before)
-                    .collect();
-                let fresh: BTreeSet<String> = known
-                    .into_iter()
-                    .filter(|(_, was)| !was)
-                    .map(|(name, _)| name.to_owned())
-                    .collect();
-                self.place(member, *slot, &|probe| fresh.contains(&probe.name))?;
-            }
+        self.on[want] = on;
+        if !on {
+            self.detach_unneeded();
             return Ok(());
         }
-        self.on[want] = false;
-        let is_over = |group: &Group| !group.is_empty() && group.iter().all(|want| !self.on[*want]);
-        let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links)
+        for (slot, member) in members {
+            self.place(member, *slot, &|probe| probe.wanted.contains(&want))?;
+        }
+        Ok(())
+    }
+
+    /// What is attached stays as it is: there is nothing, or nothing can be attached after the start.
+    fn is_fixed(&self) -> bool {
+        let kernel = self.kernel.as_ref();
+        kernel.is_none_or(|kernel| kernel.link_kind() == LinkKind::Tracefs)
+    }
+
+    /// Detaches what nobody asks for who has it switched on.
+    fn detach_unneeded(&mut self) {
+        let is_needed = |probe: &u32| {
+            let probe = self.numbers.probes.get(*probe as usize);
+            probe.is_some_and(|probe| probe.mpi.is_some() || probe.wanted.iter().any(|want| self.on[*want]))
+        };
+        let needed: BTreeSet<u32> = (0..self.numbers.probes.len() as u32).filter(is_needed).collect();
+        let (left, over): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links)
             .into_iter()
-            .partition(|(group, _)| is_over(group));
-        let gone: BTreeSet<u32> = (0..self.probes.len() as u32)
-            .filter(|probe| is_over(&self.group(*probe)))
-            .collect();
+            .partition(|linked| !linked.probes.is_disjoint(&needed));
         self.links = left;
-        for places in self.attached.values_mut() {
-            places.retain(|place| !gone.contains(&place.site.probe));
+        for linked in &over {
+            let served = |place: &Place| match place.site.probe {
+                places::SHARED => linked.probes.len() > 1,
+                probe => linked.probes.contains(&probe),
+            };
+            if let Some(places) = self.attached.get_mut(&linked.to) {
+                places.retain(|place| !served(place));
+            }
         }
         close(over);
-        Ok(())
     }
 
     /// Stops counting a process. Its cells stay readable.
@@ -414,7 +444,7 @@ impl Probes {
 
     /// The probes, by number.
     pub fn list(&self) -> &[Probe] {
-        &self.probes
+        &self.numbers.probes
     }
 
     /// Processes that have a slot.
@@ -447,100 +477,13 @@ impl Probes {
     pub fn strangers_pay(&self) -> bool {
         !self.own_links
     }
-
-    /// Tells the kernel side where the process has the variables that are captured.
-    fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
-        let Some(kernel) = &mut self.kernel else {
-            return Ok(());
-        };
-        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
-        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| asked.get(*want) == Some(&true));
-        for (probe, known) in self
-            .probes
-            .iter()
-            .enumerate()
-            .filter(|(_, probe)| is_asked(probe))
-        {
-            for (place, capture) in known.captures.iter().enumerate() {
-                let Read::Variable(name) = &capture.read else {
-                    continue;
-                };
-                match member.variable_address(name) {
-                    Ok(address) => kernel.set_variable(slot, probe as u32, place as u32, address)?,
-                    Err(error) => self.missing.tell(format!("{name} at {}", known.name), || {
-                        format!("{} is not captured at {}: {error}", capture.what, known.name)
-                    }),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
-    fn set_addresses(&mut self, pid: u32, module: &Module, places: &[Place]) -> Result<(), KernelError> {
-        let Some(kernel) = self
-            .kernel
-            .as_mut()
-            .filter(|kernel| kernel.link_kind() == LinkKind::Tracefs)
-        else {
-            return Ok(());
-        };
-        for place in places.iter().filter(|place| place.site.probe != places::SHARED) {
-            if let Some(address) = address_of(module, place.site.offset) {
-                kernel.set_address(pid, address, place.site.probe)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Attaches to what is not attached yet. A link of a process's own is made for each process.
-    fn attach(
-        &mut self,
-        module: &Module,
-        path: PathBuf,
-        places: &[Place],
-        pid: i32,
-    ) -> Result<(), KernelError> {
-        let Some(kernel) = &self.kernel else { return Ok(()) };
-        let key = (format!("{:?}", module.device), module.inode);
-        let known = self.attached.entry(key).or_default();
-        let is_new = |place: &&Place| self.own_links || !known.contains(place);
-        let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
-        known.extend(&new);
-        let pid = self.own_links.then_some(pid as u32);
-        let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
-        for place in new {
-            groups
-                .entry(self.group(place.site.probe))
-                .or_default()
-                .push(place);
-        }
-        for (group, places) in groups {
-            // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
-            // loss, and not the other way round.
-            for at in [At::Return, At::ReturnInstruction, At::Entry] {
-                let here = places.iter().filter(|place| place.at == at);
-                let sites: Vec<Site> = here.map(|place| place.site).collect();
-                if !sites.is_empty() {
-                    let request = LinkRequest {
-                        path: path.clone(),
-                        sites,
-                        at,
-                        pid,
-                    };
-                    self.links.push((group.clone(), kernel.attach(&request)?));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Closing a link waits for the kernel to be sure that no hit is under way. Closed side by side, all wait at once.
-fn close(links: Vec<(Group, Link)>) {
+fn close(links: Vec<Linked>) {
     std::thread::scope(|scope| {
-        for (_, link) in links {
-            scope.spawn(move || drop(link));
+        for linked in links {
+            scope.spawn(move || drop(linked.link));
         }
     });
 }

@@ -7,7 +7,7 @@ use tuner::module::Module;
 
 use super::{
     ArmError, Probe, Wanted, captures,
-    sought::{Meant, PATTERN_MAX, Seen, Sought},
+    sought::{ANOTHER, Meant, PATTERN_MAX, Seen, Sought},
 };
 use crate::{
     discover::{Job, Member},
@@ -18,47 +18,83 @@ use crate::{
 /// be two.
 type Spot = (String, u64, u64);
 
-/// Numbers the functions: those of MPI in the order of the table, then the others as asked for. `asked` says for each member
-/// which of the wanted are asked for in it.
-pub(super) fn number(job: &Job, wanted: &[Wanted], asked: &[Vec<bool>]) -> Result<Vec<Probe>, ArmError> {
-    let mut numbers = Numbers::default();
-    for member in &job.members {
-        numbers.add_mpi(member);
-    }
-    for (index, want) in wanted.iter().enumerate() {
-        let is_asked = |(_, asked): &(&Member, &Vec<bool>)| asked.get(index).copied().unwrap_or_default();
-        let members = job.members.iter().zip(asked).filter(is_asked);
-        let members: Vec<&Member> = members.map(|(member, _)| member).collect();
-        numbers.add(index, &want.sought, &members)?;
-    }
-    let mut probes = numbers.probes;
-    for probe in &mut probes {
-        for want in probe.wanted.iter().filter_map(|index| wanted.get(*index)) {
-            probe.spec.flags |= want.flags;
-        }
-        probe.captures = captures::of_probe(probe, wanted, job)?;
-        for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
-            *place = capture.spec;
-        }
-    }
-    if probes.len() > abi::MAX_PROBES as usize {
-        return Err(ArmError::TooManyFunctions {
-            wanted: "the rules together".into(),
-            found: probes.len(),
-            most: abi::MAX_PROBES as usize,
-        });
-    }
-    Ok(probes)
-}
-
-#[derive(Default)]
-struct Numbers {
-    probes: Vec<Probe>,
+/// The functions by their numbers, which stay theirs.
+#[derive(Clone, Default)]
+pub(super) struct Numbers {
+    pub(super) probes: Vec<Probe>,
     spots: BTreeMap<Spot, usize>,
-    seen: Seen,
+    pub(super) seen: Seen,
 }
 
 impl Numbers {
+    /// Numbers the functions: those of MPI in the order of the table, then the others as asked for. `asked` says for each member
+    /// which of the wanted are asked for in it.
+    pub(super) fn of(job: &Job, wanted: &[Wanted], asked: &[Vec<bool>]) -> Result<Numbers, ArmError> {
+        let mut numbers = Numbers::default();
+        for member in &job.members {
+            numbers.add_mpi(member);
+        }
+        let members: Vec<(&Member, &Vec<bool>)> = job.members.iter().zip(asked).collect();
+        numbers.grow(job, wanted, 0, &members)?;
+        Ok(numbers)
+    }
+
+    /// Numbers what the wanted from `first` on ask for; `asked` says in which of these members which of all the wanted are.
+    pub(super) fn grow(
+        &mut self,
+        job: &Job,
+        wanted: &[Wanted],
+        first: usize,
+        asked: &[(&Member, &Vec<bool>)],
+    ) -> Result<(), ArmError> {
+        for (index, want) in wanted.iter().enumerate().skip(first) {
+            let is_asked =
+                |(_, asked): &&(&Member, &Vec<bool>)| asked.get(index).copied().unwrap_or_default();
+            let members = asked.iter().filter(is_asked).map(|(member, _)| *member);
+            self.add(index, &want.sought, &members.collect::<Vec<_>>())?;
+        }
+        let is_asked = |probe: &&mut Probe| first == 0 || probe.wanted.iter().any(|want| *want >= first);
+        for probe in self.probes.iter_mut().filter(is_asked) {
+            for want in probe.wanted.iter().filter_map(|index| wanted.get(*index)) {
+                probe.spec.flags |= want.flags;
+            }
+            probe.captures = captures::of_probe(probe, wanted, job)?;
+            for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
+                *place = capture.spec;
+            }
+        }
+        if self.probes.len() > abi::MAX_PROBES as usize {
+            return Err(ArmError::TooManyFunctions {
+                wanted: "the rules together".into(),
+                found: self.probes.len(),
+                most: abi::MAX_PROBES as usize,
+            });
+        }
+        Ok(())
+    }
+
+    /// Forgets that these of the wanted ask for anything: nothing is sent for them any more. What is counted and timed for
+    /// somebody else goes on as it is.
+    pub(super) fn shrink(&mut self, gone: &[usize], wanted: &[Wanted]) -> Vec<u32> {
+        let mut changed = Vec::new();
+        for (probe, index) in self.probes.iter_mut().zip(0..) {
+            let before = probe.wanted.len();
+            probe.wanted.retain(|want| !gone.contains(want));
+            if probe.wanted.len() == before {
+                continue;
+            }
+            let asked = probe.wanted.iter().filter_map(|index| wanted.get(*index));
+            let sent = asked.fold(0, |flags, want| flags | want.flags);
+            probe.spec.flags &= !(SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) | sent;
+            if probe.wanted.is_empty() {
+                probe.captures.clear();
+                probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
+            }
+            changed.push(index);
+        }
+        changed
+    }
+
     fn add_mpi(&mut self, member: &Member) {
         let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) else {
             return;
@@ -85,6 +121,10 @@ impl Numbers {
             {
                 probe.wanted.push(want);
             }
+            return Ok(());
+        }
+        if let Sought::Mark(name) = sought {
+            self.add_mark(want, name, members);
             return Ok(());
         }
         // MPI's functions go by the names that users know; their probes sit at the profiling names.
@@ -124,6 +164,35 @@ impl Numbers {
         Ok(())
     }
 
+    /// A mark is a probe for each way in which it hands over its values: copies of its place, as compilers make them, have them in
+    /// other registers. One that nobody has yet keeps its number.
+    fn add_mark(&mut self, want: usize, name: &str, members: &[&Member]) {
+        let modules = members.iter().flat_map(|member| &member.space.modules);
+        let marks = modules.flat_map(|module| module.image.marks().unwrap_or_default());
+        let mut ways: Vec<&str> = marks
+            .filter(|mark| mark.name == name)
+            .map(|mark| mark.text.as_str())
+            .collect();
+        ways.sort_unstable();
+        ways.dedup();
+        if ways.is_empty() {
+            ways.push("");
+        }
+        for (place, way) in ways.into_iter().enumerate() {
+            let is_it = |probe: &Probe| probe.mark_name() == Some(name) && probe.mark.as_deref() == Some(way);
+            let known = self.probes.iter().position(is_it);
+            let index = known.unwrap_or_else(|| {
+                let shown = match place {
+                    0 => name.to_owned(),
+                    place => format!("{name}{ANOTHER}{}", place + 1),
+                };
+                self.push(&shown, None, ProbeSpec::default())
+            });
+            self.probes[index].mark = Some(way.to_owned());
+            self.probes[index].wanted.push(want);
+        }
+    }
+
     /// The functions of these processes that are meant: all that fit, or those that fit a name best.
     fn found(&mut self, sought: &Sought, members: &[&Member]) -> Vec<(Spot, Meant)> {
         let mut found: Vec<(Spot, Meant)> = Vec::new();
@@ -147,6 +216,7 @@ impl Numbers {
             spec,
             captures: Vec::new(),
             symbols: BTreeSet::new(),
+            mark: None,
             wanted: Vec::new(),
         });
         self.probes.len() - 1

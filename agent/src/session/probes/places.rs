@@ -1,8 +1,8 @@
 //! Where the probed functions stand in the modules of a process. Attaches nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use tuner::{code, module::Module, symbol::Function};
+use tuner::{code, mark::Mark, module::Module, symbol::Function};
 
 use super::{Probe, sought};
 use crate::{
@@ -48,7 +48,8 @@ pub(super) fn find<'a>(
             found.add_mpi(probes, module, site, &is_needed);
         }
     }
-    let others = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
+    let mpi_apart = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
+    let others = || mpi_apart().filter(|(_, probe)| probe.mark.is_none());
     let names: Vec<&str> = others()
         .flat_map(|(_, probe)| &probe.symbols)
         .map(String::as_str)
@@ -56,8 +57,14 @@ pub(super) fn find<'a>(
     let unseen = others().filter(|(_, probe)| probe.symbols.is_empty());
     let unseen: Vec<&str> = unseen.map(|(_, probe)| probe.name.as_str()).collect();
     let needed = || others().filter(|(_, probe)| is_needed(probe));
-    let mut missing: BTreeMap<u32, &Probe> = needed().map(|(index, probe)| (index as u32, probe)).collect();
+    let marks = || mpi_apart().filter(|(_, probe)| probe.mark.is_some() && is_needed(probe));
+    let mut missing: BTreeSet<u32> = needed().chain(marks()).map(|(index, _)| index as u32).collect();
     for module in &member.space.modules {
+        for (probe, wanted) in marks() {
+            if found.add_mark(probe as u32, wanted, module) {
+                missing.remove(&(probe as u32));
+            }
+        }
         let key = (format!("{:?}", module.device), module.inode);
         let functions = known
             .entry(key)
@@ -74,7 +81,7 @@ pub(super) fn find<'a>(
             }
         }
     }
-    found.undefined = missing.into_keys().collect();
+    found.undefined = missing.into_iter().collect();
     found
 }
 
@@ -92,8 +99,16 @@ fn functions(module: &Module, names: &[&str], unseen: &[&str]) -> Vec<Function> 
     found
 }
 
-/// Why a function is not probed in a process, with what it may be called instead.
-pub(super) fn undefined(member: &Member, name: &str) -> String {
+/// Why a function or a mark is not probed in a process, with what it may be called instead.
+pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
+    let name = probe.name.as_str();
+    if probe.mark.is_some() {
+        let why = format!("process {} has no mark {name}", member.process.pid);
+        return match sought::nearest_mark(member, name) {
+            Some(near) => format!("{why}; there is {near}"),
+            None => why,
+        };
+    }
     let why = match member.space.every_function(name) {
         Err(error) => error.to_string(),
         Ok(_) => format!("no code of process {} is known to be {name}", member.process.pid),
@@ -117,6 +132,7 @@ impl<'a> Found<'a> {
             let site = Site {
                 offset: site.offset.0,
                 probe: probe as u32,
+                semaphore: 0,
             };
             // C functions that nothing unwinds through: the cheap way to their returns is safe.
             for at in [At::Return, At::Entry] {
@@ -125,10 +141,43 @@ impl<'a> Found<'a> {
         }
     }
 
+    /// The places of a mark in a module that hand over what the probe reads; false where there is none.
+    fn add_mark(&mut self, probe: u32, wanted: &Probe, module: &'a Module) -> bool {
+        let marks = module.image.marks().unwrap_or_default();
+        let is_it =
+            |mark: &&Mark| wanted.mark_name() == Some(&mark.name) && wanted.mark.as_ref() == Some(&mark.text);
+        let mut is_there = false;
+        for mark in marks.iter().filter(is_it) {
+            is_there = true;
+            let (name, address) = (&mark.name, mark.address);
+            let Some(offset) = mark
+                .offset(&module.image)
+                .filter(|_| !mark.is_long_nop(&module.image))
+            else {
+                self.missing.push(format!(
+                    "the mark {name} at {address} of {} is not probed: it is no instruction of one byte, and the kernel could make a call of it that destroys what its function keeps below the stack",
+                    module.path
+                ));
+                continue;
+            };
+            let semaphore = mark
+                .semaphore
+                .and_then(|semaphore| module.image.file_offset(semaphore));
+            let site = Site {
+                offset: offset.0,
+                probe,
+                semaphore: semaphore.map_or(0, |offset| offset.0),
+            };
+            self.add(module, Place { site, at: At::Entry });
+        }
+        is_there
+    }
+
     fn add_named(&mut self, probe: u32, wanted: &Probe, module: &'a Module, function: &Function) {
         let entry = Site {
             offset: function.offset.0,
             probe,
+            semaphore: 0,
         };
         self.add(
             module,
@@ -146,6 +195,7 @@ impl<'a> Found<'a> {
                     let site = Site {
                         offset: offset.0,
                         probe,
+                        semaphore: 0,
                     };
                     self.add(
                         module,
@@ -164,6 +214,7 @@ impl<'a> Found<'a> {
                         let site = Site {
                             offset: offset.0,
                             probe: SHARED,
+                            semaphore: 0,
                         };
                         self.add(
                             module,

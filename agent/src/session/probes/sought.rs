@@ -30,6 +30,8 @@ pub enum Sought {
     Mpi(String),
     /// What starts a team of threads in an OpenMP library.
     OpenmpRegion,
+    /// The mark of this provider and name.
+    Mark(String),
 }
 
 impl Sought {
@@ -40,6 +42,7 @@ impl Sought {
             Sought::Pattern(pattern) => fits(pattern, name),
             Sought::Mpi(pattern) => is_mpi && fits(pattern, name),
             Sought::OpenmpRegion => starts_team(name),
+            Sought::Mark(mark) => mark_of(name) == mark,
         }
     }
 }
@@ -51,8 +54,17 @@ impl fmt::Display for Sought {
             Sought::Function(name) | Sought::Pattern(name) => f.write_str(name),
             Sought::Mpi(pattern) => write!(f, "mpi.{pattern}"),
             Sought::OpenmpRegion => f.write_str("openmp.region"),
+            Sought::Mark(name) => f.write_str(name),
         }
     }
+}
+
+/// Where a mark hands over its values in several ways, each is a probe with a number behind its name.
+pub(super) const ANOTHER: char = '#';
+
+/// The mark that a probe is of, by the probe's name.
+pub(super) fn mark_of(name: &str) -> &str {
+    name.split(ANOTHER).next().unwrap_or(name)
 }
 
 /// The entry points of libgomp (which libomp has too) and of libomp that start a team, whatever the file is called.
@@ -67,12 +79,12 @@ pub fn team_size_argument(name: &str) -> Option<u8> {
 }
 
 /// What each file (device, inode) has of what was asked for: the ranks of a job share their files.
-#[derive(Debug, Default)]
-pub(super) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
+#[derive(Clone, Debug, Default)]
+pub(in crate::session) struct Seen(BTreeMap<(String, u64, Sought), Vec<Meant>>);
 
 /// A function that is meant.
 #[derive(Clone, Debug)]
-pub(super) struct Meant {
+pub(in crate::session) struct Meant {
     /// The name by which it is shown.
     pub name: String,
     /// What the linker calls it.
@@ -85,13 +97,17 @@ pub(super) struct Meant {
 
 impl Seen {
     /// The functions of a module that are meant, each once.
-    pub(super) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
+    pub(in crate::session) fn functions(&mut self, module: &Module, sought: &Sought) -> &[Meant] {
         let key = (format!("{:?}", module.device), module.inode, sought.clone());
         self.0.entry(key).or_insert_with(|| functions(module, sought))
     }
 }
 
 fn functions(module: &Module, sought: &Sought) -> Vec<Meant> {
+    // A mark is no function.
+    if let Sought::Mark(_) = sought {
+        return Vec::new();
+    }
     if let Sought::Function(name) = sought {
         let Ok(Some((fit, functions))) = module.image.functions_spelled(name) else {
             return Vec::new();
@@ -148,11 +164,24 @@ fn symbols(module: &Module) -> impl Iterator<Item = String> + '_ {
 
 /// The function of the process whose name is nearest to one that it has not.
 pub(super) fn nearest(member: &Member, name: &str) -> Option<String> {
+    nearest_of(member.space.modules.iter().flat_map(symbols), name)
+}
+
+/// The same of its marks.
+pub(super) fn nearest_mark(member: &Member, name: &str) -> Option<String> {
+    let marks = member
+        .space
+        .modules
+        .iter()
+        .flat_map(|module| module.image.marks().unwrap_or_default());
+    nearest_of(marks.map(|mark| mark.name.clone()), name)
+}
+
+fn nearest_of(all: impl Iterator<Item = String>, name: &str) -> Option<String> {
     let near = |known: &String| {
         let difference = known.len().abs_diff(name.len());
         (difference <= NEAR).then(|| strsim::damerau_levenshtein(known, name))
     };
-    let all = member.space.modules.iter().flat_map(symbols);
     let rated = all.filter_map(|known| Some((near(&known)?, known)));
     let (distance, nearest) = rated.min()?;
     (distance <= NEAR.min(name.len() / 3).max(1)).then_some(nearest)

@@ -3,6 +3,7 @@
 
 use tuner::{
     dwarf::{self, Argument, ArgumentError, Kind, Leaf},
+    mark::{self, MarkArgument, MarkPlace, NoArgument},
     path,
     variable::VariableName,
 };
@@ -19,7 +20,9 @@ pub(super) struct Way {
     /// Which of the registers for integers it begins in, of an argument.
     pub(super) register: u8,
     /// What is added before each read; without any the register is the value.
-    pub(super) reads: Vec<u32>,
+    pub(super) reads: Vec<i32>,
+    /// Of an argument of a mark, where it is.
+    pub(super) mark: Option<MarkPlace>,
     /// What is there, if it is known.
     leaf: Option<Leaf>,
     /// A number of this type, where no debug information is needed to know it.
@@ -30,6 +33,9 @@ impl Way {
     /// The way to a value in the first process that has it. Without debug information only pointers can be followed, and no
     /// type is known.
     pub(super) fn to(want: &WantedCapture, probe: &Probe, job: &Job) -> Result<Way, String> {
+        if let (Some(text), Read::Argument(number)) = (&probe.mark, &want.read) {
+            return Way::of_mark(want, &mark::arguments(text), *number);
+        }
         let mut why = None;
         for member in &job.members {
             match Way::by_types(want, probe, member) {
@@ -76,6 +82,45 @@ impl Way {
         }
     }
 
+    /// What a mark hands over has a size, and no parts that anybody knows.
+    fn of_mark(
+        want: &WantedCapture,
+        arguments: &[Result<MarkArgument, NoArgument>],
+        number: u8,
+    ) -> Result<Way, String> {
+        let argument = match arguments.get(usize::from(number)) {
+            Some(Ok(argument)) => argument,
+            Some(Err(why)) => return Err(why.to_string()),
+            None => return Err(format!("the mark hands over {} values", arguments.len())),
+        };
+        let of = argument.type_name;
+        let is_text = want.stated.is_some_and(|(_, length)| length > 0);
+        let follows = want.steps.len() + usize::from(is_text);
+        if want.steps.iter().any(|step| *step != Step::Dereference) {
+            return Err("nothing tells where the parts of what a mark hands over are".to_owned());
+        }
+        let width = super::captures::width;
+        if follows > 0 && width(of) != Some(8) {
+            return Err(format!("it is {of}, and no pointer"));
+        }
+        let is_wider = |(stated, _): (&str, u8)| width(stated) > width(of);
+        if follows == 0 && want.stated.is_some_and(is_wider) {
+            return Err(format!("the mark hands over only {of}"));
+        }
+        let first = match argument.place {
+            MarkPlace::Memory { offset, .. } => Some(offset),
+            MarkPlace::Register(_) => None,
+            MarkPlace::Constant(_) if follows > 0 => return Err("it is a constant".to_owned()),
+            MarkPlace::Constant(_) => None,
+        };
+        Ok(Way {
+            reads: first.into_iter().chain(vec![0; follows]).collect(),
+            mark: Some(argument.place),
+            of: (follows == 0).then_some(of),
+            ..Way::default()
+        })
+    }
+
     fn by_pointers(want: &WantedCapture) -> Result<Way, String> {
         if want.steps.iter().any(|step| *step != Step::Dereference) {
             return Err(
@@ -101,6 +146,7 @@ impl Way {
                 _ => 0,
             },
             reads: vec![0; want.steps.len() + more],
+            mark: None,
             leaf: None,
             of: (want.read == Read::Bytes).then_some("u64"),
         })
@@ -133,6 +179,7 @@ fn of_argument(
                 return Ok(Some(Way {
                     register: value.register,
                     reads: offsets(value.reads)?,
+                    mark: None,
                     leaf: Some(value.leaf),
                     of: None,
                 }));
@@ -156,13 +203,14 @@ fn of_variable(name: &str, steps: &[path::Step], member: &Member) -> Result<Opti
     Ok(Some(Way {
         register: 0,
         reads: offsets(trail.hops.into_iter().chain([trail.offset]).collect())?,
+        mark: None,
         leaf: Some(trail.leaf),
         of: None,
     }))
 }
 
-fn offsets(reads: Vec<u64>) -> Result<Vec<u32>, String> {
-    let offsets = reads.into_iter().map(u32::try_from);
-    let offsets: Result<Vec<u32>, _> = offsets.collect();
-    offsets.map_err(|_| "it lies more than 4 GiB behind what it is a part of".to_owned())
+fn offsets(reads: Vec<u64>) -> Result<Vec<i32>, String> {
+    let offsets = reads.into_iter().map(i32::try_from);
+    let offsets: Result<Vec<i32>, _> = offsets.collect();
+    offsets.map_err(|_| "it lies more than 2 GiB behind what it is a part of".to_owned())
 }

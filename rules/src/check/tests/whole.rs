@@ -226,6 +226,61 @@ fn measures_of_some_calls_are_kept_by_function_in_windows_of_time() {
     assert_eq!(found, 1);
 }
 
+/// A rule with marks and these captures of them.
+fn with_marks(probe: &str, captures: &str) -> String {
+    format!(
+        "rule: a\nabout: b\nnames:\n  turn: one step\nprobes:\n  hit: {probe}\ncapture:\n{captures}windows:\n  i: {{from: hit}}\n\
+         metrics:\n  x: sum(hit.x)\n"
+    )
+}
+
+#[test]
+fn a_mark_is_probed_with_what_it_hands_over() {
+    let source = with_marks(
+        "{mark: app:step}",
+        "  hit.x: arg(11) as f64 + *arg(1) as f64 * level\n",
+    );
+    let plan = checked(&source).plan().clone();
+    let [probe] = plan.probes.as_slice() else {
+        panic!("{} probes", plan.probes.len())
+    };
+    assert_eq!(
+        (probe.site, &probe.target),
+        (crate::Site::Entry, &Target::Mark("app:step".into()))
+    );
+    let sources: Vec<String> = probe
+        .captures
+        .iter()
+        .map(|capture| capture.source.to_string())
+        .collect();
+    assert_eq!(sources, ["arg(11)", "*arg(1)", "level"]);
+    assert_eq!(
+        plan.effects,
+        ["probes mark app:step in every process, reads arg(11), *arg(1), level"]
+    );
+    let sought = checked(&source).sought();
+    assert!(
+        sought.marks.contains("app:step")
+            && sought.functions.is_empty()
+            && sought.variables.contains("level")
+    );
+}
+
+#[test]
+fn what_a_mark_has_not_is_told() {
+    let wrong = [
+        with_marks("{mark: turn}", "  hit.x: arg(0)\n"),
+        with_marks("{mark: 'app:st*p'}", "  hit.x: arg(0)\n"),
+        with_marks("{mark: app:step, entry: f}", "  hit.x: arg(0)\n"),
+        with_marks("{mark: app:step}", "  hit.x: ret\n"),
+        with_marks("{mark: app:step}", "  hit.x: arg(count)\n"),
+        with_marks("{mark: app:step}", "  hit.x: arg(12)\n"),
+        with_marks("{mark: app:step}", "  hit.x: arg(0)\n")
+            .replace("sum(hit.x)", "sum(hit.duration * hit.x)"),
+    ];
+    insta::assert_snapshot!("marks", wrong.map(|source| errors(&source)).join("\n"));
+}
+
 #[test]
 fn captures_say_the_way_to_a_value() {
     let captures = [

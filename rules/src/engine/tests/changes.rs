@@ -232,9 +232,19 @@ fn two_rules_that_change_the_same_are_not_run_together() {
     };
     let together = |a: &str, b: &str| Engine::new(vec![rule("a", a), rule("b", b)], Time(0)).err();
     let replace = "  - {replace: f, with: g}\n";
-    assert_eq!(together(replace, replace).unwrap().claim, "the function f");
+    assert!(
+        together(replace, replace)
+            .unwrap()
+            .to_string()
+            .contains("claim the function f;")
+    );
     let argument = "  - {set_arg: f(1), value: 2}\n";
-    assert_eq!(together(argument, argument).unwrap().claim, "argument 1 of f");
+    assert!(
+        together(argument, argument)
+            .unwrap()
+            .to_string()
+            .contains("claim argument 1 of f;")
+    );
     assert!(together(argument, "  - {set_arg: f(2), value: 2}\n").is_none());
     assert!(together("  - {call: f()}\n", "  - {call: f()}\n").is_none());
 }

@@ -69,7 +69,10 @@ fn a_decision_carries_what_it_promises_and_where_it_takes_effect() {
     let [_, Output::Decision(decision)] = outputs.as_slice() else {
         panic!("{outputs:?}")
     };
-    assert_eq!(decision.together.as_deref(), Some("w"));
+    let together = decision.together.as_ref().unwrap();
+    assert_eq!(together.window, "w");
+    let why = "`w` is a time: processes have no place in the program in common there";
+    assert_eq!(together.boundary, Err(why.to_string()));
 }
 
 #[test]

@@ -125,6 +125,18 @@ fn with_little_noise_the_guard_hardly_errs() {
 }
 
 #[test]
+fn spikes_hardly_make_the_guard_err() {
+    for (deviation, over) in [(0.01, 5), (0.01, 20), (0.05, 10), (0.05, 20)] {
+        let false_undo = undone(Noise::Spiky, deviation, over, 0.0);
+        let missed = 1.0 - undone(Noise::Spiky, deviation, over, 0.2);
+        assert!(
+            false_undo < 0.04 && missed < 0.04,
+            "{deviation} {over}: {false_undo} {missed}"
+        );
+    }
+}
+
+#[test]
 fn noise_makes_the_guard_undo_rather_than_keep_a_loss() {
     for deviation in [0.1, 0.2] {
         let (false_undo, missed) = (

@@ -158,6 +158,7 @@ fn record() -> impl Strategy<Value = Record> {
         1 => time().prop_map(|time| Record::Tick { time }),
         1 => (process(), time(), time())
             .prop_map(|(process, from, to)| Record::HitsLost { process, from, to }),
+        1 => (time(), text(), text()).prop_map(|(time, rule, mode)| Record::RuleSet { time, rule, mode }),
         1 => (time(), text(), number()).prop_map(|(time, kind, count)| Record::Loss { time, kind, count }),
     ]
 }

@@ -62,6 +62,87 @@ pub(super) fn shuffled(hits: &[Sent], delivery: &Delivery) -> Vec<Sent> {
     out
 }
 
+/// For each probe and process how many hits there were, and the sum of their durations.
+pub(super) type Totals = BTreeMap<(usize, u32), (u64, u64)>;
+
+/// Counts hits, each once.
+pub(super) fn add_up(totals: &mut Totals, hits: &[Sent]) {
+    for (place, hit) in hits.iter().enumerate() {
+        if !hits[..place].contains(hit) {
+            let total = totals.entry((hit.probe, hit.process)).or_default();
+            *total = (total.0 + 1, total.1 + hit.duration * MS);
+        }
+    }
+}
+
+/// What is counted of every process by then.
+pub(super) fn measured(rule: &CheckedRule, ms: u64) -> Vec<(Option<u32>, Observation)> {
+    let (time, mut out) = (Time(ms * MS), Vec::new());
+    for &measure in &rule.plan().measures {
+        let everyone = (0..PROCESSES).map(Some);
+        let of: Vec<Option<u32>> = match measure.scope() {
+            Scope::Process => everyone.collect(),
+            Scope::Node => vec![None],
+        };
+        for of in of {
+            let pace = u64::from(of.unwrap_or(0)) + 3;
+            let process = of.map(ProcessId);
+            let observation = match measure.kind() {
+                Kind::Counter => Observation::Counter {
+                    process,
+                    measure,
+                    time,
+                    total: ms * pace * 137_713,
+                },
+                Kind::Gauge => Observation::Gauge {
+                    process,
+                    measure,
+                    time,
+                    value: ((ms / 300 + pace) % 5 + 1) as f64,
+                },
+            };
+            out.push((of, observation));
+        }
+    }
+    for &measure in &rule.plan().calls {
+        for process in 0..PROCESSES {
+            for (place, call) in (1..).zip(["MPI_Send", "MPI_Recv", "MPI_Barrier"]) {
+                let observation = Observation::CallCounter {
+                    process: ProcessId(process),
+                    measure,
+                    call: call.to_string(),
+                    time,
+                    total: ms * place * u64::from(process + 1) * 1009,
+                };
+                out.push((Some(process), observation));
+            }
+        }
+    }
+    out
+}
+
+/// The totals of every probe by then.
+pub(super) fn counted(
+    (id, rule): (RuleId, &CheckedRule),
+    ms: u64,
+    totals: &Totals,
+) -> Vec<(u32, Observation)> {
+    let all = (0..rule.probes.len()).flat_map(|probe| (0..PROCESSES).map(move |of| (probe, of)));
+    let one = |(probe, process): (usize, u32)| {
+        let (count, duration_sum_ns) = totals.get(&(probe, process)).copied().unwrap_or_default();
+        let observation = Observation::ProbeTotals {
+            rule: id,
+            probe: ProbeId(probe),
+            process: ProcessId(process),
+            time: Time(ms * MS),
+            count,
+            duration_sum_ns,
+        };
+        (process, observation)
+    };
+    all.map(one).collect()
+}
+
 struct Job {
     engine: Engine,
     nodes: Vec<Node>,
@@ -114,64 +195,14 @@ impl Job {
         self.observe(Some(sent.process), observation(sent));
     }
 
-    /// What is counted of every process by then.
     fn measure(&mut self, rule: &CheckedRule, ms: u64) {
-        let time = Time(ms * MS);
-        for &measure in &rule.plan().measures {
-            let everyone = (0..PROCESSES).map(Some);
-            let of: Vec<Option<u32>> = match measure.scope() {
-                Scope::Process => everyone.collect(),
-                Scope::Node => vec![None],
-            };
-            for process in of {
-                let pace = u64::from(process.unwrap_or(0)) + 3;
-                let id = process.map(ProcessId);
-                let observation = match measure.kind() {
-                    Kind::Counter => Observation::Counter {
-                        process: id,
-                        measure,
-                        time,
-                        total: ms * pace * 137_713,
-                    },
-                    Kind::Gauge => Observation::Gauge {
-                        process: id,
-                        measure,
-                        time,
-                        value: ((ms / 300 + pace) % 5 + 1) as f64,
-                    },
-                };
-                self.observe(process, observation);
-            }
-        }
-        for &measure in &rule.plan().calls {
-            for process in 0..PROCESSES {
-                for (place, call) in (1..).zip(["MPI_Send", "MPI_Recv", "MPI_Barrier"]) {
-                    let observation = Observation::CallCounter {
-                        process: ProcessId(process),
-                        measure,
-                        call: call.to_string(),
-                        time,
-                        total: ms * place * u64::from(process + 1) * 1009,
-                    };
-                    self.observe(Some(process), observation);
-                }
-            }
+        for (process, observation) in measured(rule, ms) {
+            self.observe(process, observation);
         }
     }
 
-    fn totals(&mut self, rule: &CheckedRule, ms: u64, totals: &BTreeMap<(usize, u32), (u64, u64)>) {
-        for (probe, process) in
-            (0..rule.probes.len()).flat_map(|probe| (0..PROCESSES).map(move |of| (probe, of)))
-        {
-            let (count, duration_sum_ns) = totals.get(&(probe, process)).copied().unwrap_or_default();
-            let observation = Observation::ProbeTotals {
-                rule: RuleId(0),
-                probe: ProbeId(probe),
-                process: ProcessId(process),
-                time: Time(ms * MS),
-                count,
-                duration_sum_ns,
-            };
+    fn totals(&mut self, rule: &CheckedRule, ms: u64, totals: &Totals) {
+        for (process, observation) in counted((RuleId(0), rule), ms, totals) {
             self.observe(Some(process), observation);
         }
     }
@@ -252,19 +283,14 @@ pub(super) fn delivered(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) 
 /// and known to be all at the tick behind them.
 fn in_step(rule: &CheckedRule, hits: &[Sent], delivery: &Delivery) -> Told {
     let mut job = Job::new(rule, &delivery.nodes);
-    let mut totals: BTreeMap<(usize, u32), (u64, u64)> = BTreeMap::new();
+    let mut totals = Totals::new();
     for ms in (0..last(hits).max(1000) + 1500).step_by(250) {
         let segment = hits.iter().filter(|hit| hit.end <= ms && ms < hit.end + 250);
         let segment: Vec<Sent> = segment.cloned().collect();
         for hit in shuffled(&segment, delivery) {
             job.hit(&hit);
         }
-        for (place, hit) in segment.iter().enumerate() {
-            if !segment[..place].contains(hit) {
-                let total = totals.entry((hit.probe, hit.process)).or_default();
-                *total = (total.0 + 1, total.1 + hit.duration * MS);
-            }
-        }
+        add_up(&mut totals, &segment);
         job.totals(rule, ms, &totals);
         job.measure(rule, ms);
         (0..PROCESSES).for_each(|process| job.watermark(process, ms));

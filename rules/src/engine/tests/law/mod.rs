@@ -7,6 +7,7 @@ mod features;
 mod formulas;
 mod generated;
 mod job;
+mod live;
 mod streams;
 mod windows;
 

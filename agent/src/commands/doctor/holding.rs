@@ -1,0 +1,82 @@
+//! Tries on a child of ours whether a thread can be held, and stopped, at a sync point.
+
+use std::{
+    io::{Read, Write},
+    path::Path,
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use tuner::{
+    actuator::{ArmCommand, Collected, SetCommand},
+    process::Pid,
+    sync::SyncPlace,
+    value::ValueType,
+    writer::Receipt,
+};
+
+use crate::actuator::{Actuator, passage_text};
+
+/// What `cat` calls for each line.
+const PLACE: &str = "entry:libc.so.6:write";
+const WAIT: Duration = Duration::from_secs(20);
+
+/// Sets a variable of the child, which is about to end, twice when it writes what it has read: while it is held, and while it is stopped. How that went.
+pub(super) fn try_on(child: &mut Child, pid: Pid, variable: &str, state: &Path) -> Result<String, String> {
+    let mut actuator =
+        Actuator::start_in(state.to_owned(), false, true).map_err(|error| error.to_string())?;
+    let place: SyncPlace = PLACE
+        .parse()
+        .map_err(|error: tuner::sync::PlaceError| error.to_string())?;
+    let mut said = Vec::new();
+    for (value, by_stop) in [("4711", false), ("4712", true)] {
+        let command = ArmCommand {
+            set: SetCommand {
+                pid,
+                variable: variable.to_owned(),
+                module: None,
+                value: value.to_owned(),
+                value_type: Some(ValueType::I32),
+                expect_old: None,
+                why: vec!["tuneagent doctor".to_owned()],
+                rule: None,
+            },
+            at: place.clone(),
+            within_ms: WAIT.as_millis() as u64,
+            answer_ns_max: None,
+            by_stop,
+        };
+        let receipt = at_its_next_write(child, &mut actuator, command)?;
+        let passage = receipt.passage.unwrap_or_default();
+        said.push(passage_text(&place, receipt.mechanism, &passage));
+    }
+    actuator
+        .client
+        .undo_all(pid)
+        .map_err(|error| error.to_string())
+        .ok();
+    Ok(said.join("\n"))
+}
+
+fn at_its_next_write(
+    child: &mut Child,
+    actuator: &mut Actuator,
+    command: ArmCommand,
+) -> Result<Receipt, String> {
+    let ticket = actuator.client.arm(command).map_err(|error| error.to_string())?;
+    let nobody = || "the child ended".to_owned();
+    let input = child.stdin.as_mut().ok_or_else(nobody)?;
+    input.write_all(b"y").map_err(|error| error.to_string())?;
+    let output = child.stdout.as_mut().ok_or_else(nobody)?;
+    output.read_exact(&mut [0]).map_err(|error| error.to_string())?;
+    let until = Instant::now() + WAIT + WAIT;
+    while Instant::now() < until {
+        let collected = actuator.client.collect().map_err(|error| error.to_string())?;
+        let Collected { finished, .. } = collected;
+        if let Some((_, result)) = finished.into_iter().find(|(of, _)| *of == ticket) {
+            return result.map_err(|refusal| refusal.message);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err("the actuator did not answer".to_owned())
+}

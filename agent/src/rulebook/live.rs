@@ -1,0 +1,95 @@
+//! Rules that are added and removed while a session runs. What is probed for them the session sees to.
+
+use rules::{CheckedRule, RuleId, Time};
+
+use super::{Act, RuleBook, asking, modes};
+use crate::{control, discover::Member, session::probes::Wanted};
+
+/// Why a rule is not added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAdded {
+    /// Another rule has its name, or changes the same.
+    Conflict(String),
+}
+
+/// A rule on its way in: it is there, and looks at nothing until its probes are.
+#[derive(Clone, Debug)]
+pub struct Added {
+    id: RuleId,
+    /// What it asks to be probed.
+    pub wanted: Vec<Wanted>,
+    numbers: std::ops::Range<usize>,
+}
+
+impl RuleBook {
+    /// Takes a rule in beside the others; `first` is the number that the first of its wanted will have.
+    pub fn add(&mut self, rule: CheckedRule, first: usize, now_ns: u64) -> Result<Added, NotAdded> {
+        let name = rule.name().to_owned();
+        let id = self
+            .engine
+            .add(rule, Time(now_ns))
+            .map_err(|conflict| NotAdded::Conflict(conflict.to_string()))?;
+        tracing::debug!(rule = name, "added");
+        let asks = self.engine.rule(id).map(|rule| asking::asks(id, rule));
+        let asks = asks.unwrap_or_default();
+        let wanted: Vec<Wanted> = asks
+            .iter()
+            .filter_map(|ask| Some(ask.wanted(ask.planned(&self.engine)?)))
+            .collect();
+        let numbers = first..first + asks.len();
+        self.asks.extend(numbers.clone().zip(asks));
+        Ok(Added { id, wanted, numbers })
+    }
+
+    /// Which of the wanted of a rule are asked for in a process.
+    pub fn added_in(&self, added: &Added, member: &Member) -> Vec<bool> {
+        let facts = self.facts_of(member);
+        let asks = self.asks.range(added.numbers.clone());
+        asks.map(|(_, ask)| ask.is_of(&facts, &self.engine)).collect()
+    }
+
+    /// Its probes are there: its windows begin.
+    pub fn begin(&mut self, added: &Added, mode: control::Mode, now_ns: u64) {
+        let name = self.name_of(added.id);
+        self.engine.begin(added.id, Time(now_ns));
+        self.engine.set_mode(added.id, modes::engine_mode(mode));
+        if mode == control::Mode::Applying {
+            // Whoever adds a rule so has named it.
+            self.named.push(name.clone());
+            self.applying.push(name.clone());
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.redefine();
+            recorder.ruled(Time(now_ns), &name, modes::ADDED);
+            recorder.ruled(Time(now_ns), &name, mode.name());
+        }
+    }
+
+    /// It could not be probed for.
+    pub fn give_up(&mut self, added: &Added) {
+        self.take_out(added.id);
+    }
+
+    /// Removes a rule: which of the wanted were its, and what follows. None without such a rule.
+    pub fn remove(&mut self, name: &str, now_ns: u64) -> Option<(Vec<usize>, Vec<Act>)> {
+        let (id, _, _) = self.engine.rules().find(|(_, rule, _)| rule.name() == name)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.redefine();
+            recorder.ruled(Time(now_ns), name, modes::REMOVED);
+        }
+        self.applying.retain(|applying| applying != name);
+        self.named.retain(|named| named != name);
+        Some(self.take_out(id))
+    }
+
+    fn take_out(&mut self, id: RuleId) -> (Vec<usize>, Vec<Act>) {
+        let outputs = self.engine.remove(id);
+        let acts = outputs.into_iter().map(|output| self.act(output)).collect();
+        let gone = self.asks.iter().filter(|(_, ask)| ask.rule == id);
+        let gone: Vec<usize> = gone.map(|(number, _)| *number).collect();
+        self.asks.retain(|_, ask| ask.rule != id);
+        self.pairs.forget_rule(id);
+        self.switches.forget_rule(id);
+        (gone, acts)
+    }
+}

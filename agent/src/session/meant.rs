@@ -1,0 +1,159 @@
+//! Which one function a pattern means in a process: libraries rename what they bring along (`scipy_openblas_set_num_threads64_`), and
+//! a file of bindings may then say `*openblas_set_num_threads*` or `libgomp*.so*:omp_set_num_threads`. Names without a pattern are
+//! for the tuner to find.
+
+use std::collections::BTreeSet;
+
+use tuner::{
+    action::{Action, FunctionName, PatchRequest},
+    process::Pid,
+    space::AddressSpace,
+};
+
+use super::probes::sought::{Seen, Sought};
+use crate::rulebook::fits;
+
+/// Functions that a message lists.
+const LISTED_MAX: usize = 6;
+
+/// Why nothing is done with a pattern.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NotOne {
+    /// Nothing fits.
+    #[error("no function of process {pid} fits `{pattern}`")]
+    Nothing {
+        /// The process.
+        pid: Pid,
+        /// What was asked for.
+        pattern: String,
+    },
+    /// Several do.
+    #[error("`{pattern}` fits {} functions of process {pid}: {}; say which", .found.len(), listed(.found))]
+    Several {
+        /// The process.
+        pid: Pid,
+        /// What was asked for.
+        pattern: String,
+        /// What fits, with its file.
+        found: Vec<String>,
+    },
+}
+
+fn listed(found: &[String]) -> String {
+    let mut shown: Vec<String> = found.iter().take(LISTED_MAX).cloned().collect();
+    if found.len() > LISTED_MAX {
+        shown.push(format!("and {} more", found.len() - LISTED_MAX));
+    }
+    shown.join(", ")
+}
+
+/// The action with every pattern in the place of a function resolved.
+pub(super) fn resolved(action: &Action, space: &AddressSpace) -> Result<Action, NotOne> {
+    let mut action = action.clone();
+    let names: Vec<&mut FunctionName> = match &mut action {
+        Action::Call(request) => vec![&mut request.function],
+        Action::Patch(PatchRequest::Replace { function, with }) => vec![function, with],
+        Action::Patch(PatchRequest::InsertCall { function, into, .. }) => vec![function, into],
+        Action::Patch(PatchRequest::RemoveCall { function, within }) => {
+            std::iter::once(function).chain(within).collect()
+        }
+        Action::Patch(PatchRequest::SetArgument { function, .. }) => vec![function],
+        Action::Load { .. } | Action::Affinity { .. } => Vec::new(),
+    };
+    for name in names {
+        if is_pattern(&name.name) || name.module.as_deref().is_some_and(is_pattern) {
+            *name = the_one(name, space)?;
+        }
+    }
+    Ok(action)
+}
+
+/// C++ has a name with a star in it.
+fn is_pattern(text: &str) -> bool {
+    text.contains(['*', '?']) && !text.contains("operator")
+}
+
+fn the_one(wanted: &FunctionName, space: &AddressSpace) -> Result<FunctionName, NotOne> {
+    let (pid, pattern) = (space.process.pid, || wanted.to_string());
+    let sought = Sought::Pattern(wanted.name.clone());
+    let is_meant = |file: &str| wanted.module.as_deref().is_none_or(|module| fits(module, file));
+    let mut found = BTreeSet::new();
+    let modules = space.modules.iter();
+    for module in modules.filter(|module| is_meant(module.file_name())) {
+        for meant in Seen::default().functions(module, &sought) {
+            found.insert((module.path.clone(), meant.symbol.clone()));
+        }
+    }
+    let mut found = found.into_iter();
+    match (found.next(), found.len()) {
+        (None, _) => Err(NotOne::Nothing {
+            pid,
+            pattern: pattern(),
+        }),
+        (Some((path, name)), 0) => Ok(FunctionName {
+            name,
+            module: Some(path),
+        }),
+        (Some(first), _) => Err(NotOne::Several {
+            pid,
+            pattern: pattern(),
+            found: std::iter::once(first)
+                .chain(found)
+                .map(|(path, name)| format!("{name} in {path}"))
+                .collect(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+    use crate::discover::Scout;
+
+    fn call(function: &str) -> Action {
+        let invocation = tuner::action::Invocation::parse(function).unwrap();
+        Action::Call(tuner::action::CallRequest {
+            function: invocation.function,
+            arguments: Vec::new(),
+            returns: None,
+            wait_ms: 0,
+            thread: None,
+        })
+    }
+
+    #[test]
+    fn a_pattern_means_one_function_or_none_at_all() {
+        let mut child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Once it has answered, its libraries are there.
+        child.stdin.as_mut().unwrap().write_all(b"a").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let job = Scout::default().job_of(child.id() as i32).unwrap();
+        let space = &job.members[0].space;
+        let resolved = |function: &str| {
+            let resolved = resolved(&call(function), space)?;
+            match resolved {
+                Action::Call(request) => Ok(request.function),
+                other => panic!("{other:?}"),
+            }
+        };
+        let found = resolved("libc.so*:mall?c_trim").unwrap();
+        assert_eq!(found.name, "malloc_trim");
+        assert!(found.module.unwrap().contains("libc.so"), "the file that has it");
+        assert_eq!(resolved("no_pattern").unwrap(), FunctionName::from("no_pattern"));
+        assert!(matches!(resolved("no_such_*_here"), Err(NotOne::Nothing { .. })));
+        let several = resolved("libc.so*:str*").unwrap_err();
+        assert!(matches!(&several, NotOne::Several { found, .. } if found.len() > 10));
+        assert!(several.to_string().ends_with(" more; say which"), "{several}");
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+}

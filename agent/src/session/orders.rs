@@ -1,0 +1,233 @@
+//! From a decision to orders: what each process is to do, and how that is shown. Orders nothing.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tuner::{
+    action::{Action, Argument, CallRequest, InsertPlace, PatchRequest, Reason, ReturnType},
+    actuator::{ActCommand, SetCommand},
+    expression::Expression,
+    process::Pid,
+    value::ValueType,
+};
+
+use super::{Session, hands::Task, meant};
+use crate::{
+    clock::monotonic_ns,
+    evidence::{self, Cores},
+    rulebook::{Change, Decision, Deed, Passed, Write},
+    snapshot::ChangeView,
+};
+
+/// So long a function that a rule calls is waited for; one that takes longer goes on, and its result is in the journal later.
+const CALL_WAIT_MS: u64 = 2_000;
+/// So long the dynamic linker is waited for.
+const LOAD_WAIT_MS: u64 = 8_000;
+
+/// A decision that was ordered, with what was ordered for it.
+#[derive(Debug)]
+pub(super) struct Ordered {
+    pub(super) decision: Decision,
+    /// By the place of each order.
+    pub(super) parts: Vec<Part>,
+}
+
+/// One order, as it is shown as long as nothing is known of it.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) pid: Pid,
+    /// What it acts on: `set_arg send(2)`.
+    pub(super) label: String,
+    pub(super) view: ChangeView,
+    pub(super) task: Task,
+}
+
+impl Session {
+    /// What a decision comes to, process by process; the error is why it cannot be ordered.
+    pub(super) fn parts(&self, decision: &Decision) -> Result<Vec<Part>, String> {
+        let mut parts = Vec::new();
+        for change in &decision.changes {
+            // A process that has ended needs nothing any more.
+            let Some(pid) = self.pid_of(change.slot) else {
+                continue;
+            };
+            for (text, task) in self.tasks(decision, change, pid)? {
+                parts.push(Part {
+                    pid,
+                    label: change.label.clone(),
+                    view: self.change_view(decision, change, pid, text),
+                    task,
+                });
+            }
+        }
+        match parts.is_empty() {
+            true => Err("no process is left to be changed".to_owned()),
+            false => Ok(parts),
+        }
+    }
+
+    fn tasks(&self, decision: &Decision, change: &Change, pid: Pid) -> Result<Vec<(String, Task)>, String> {
+        if let Deed::Write(write) = &change.deed {
+            return Ok(self.writes(decision, change.slot, pid, write));
+        }
+        let action = match &change.deed {
+            Deed::Bind(how) => Action::Affinity {
+                cpus: self.cores_of(change.slot, *how)?,
+            },
+            deed => self.resolved(&action(deed)?, change.slot)?,
+        };
+        let reason = Reason {
+            why: decision.because.clone(),
+            rule: Some(decision.rule.clone()),
+        };
+        let command = ActCommand { pid, action, reason };
+        Ok(vec![(change.text.clone(), Task::Act(Box::new(command)))])
+    }
+
+    fn resolved(&self, action: &Action, slot: u32) -> Result<Action, String> {
+        let Some(member) = self.job.members.get(slot as usize) else {
+            return Ok(action.clone());
+        };
+        // What it has loaded since the session began is meant, too.
+        let now = member.space_now(self.scout.images());
+        let resolved = meant::resolved(action, now.as_ref().unwrap_or(&member.space));
+        resolved.map_err(|error| error.to_string())
+    }
+
+    fn writes(&self, decision: &Decision, slot: u32, pid: Pid, write: &Write) -> Vec<(String, Task)> {
+        let member = self.job.members.get(slot as usize);
+        let copies = member.filter(|_| write.everywhere).map_or(vec![None], |member| {
+            // A library that came since the session began has a copy, too.
+            member.copies(&write.variable, self.scout.images())
+        });
+        let command = |module: &Option<String>| SetCommand {
+            pid,
+            variable: write.variable.clone(),
+            module: module.clone(),
+            value: write.value.clone(),
+            value_type: write.is_boolean.then_some(ValueType::Bool),
+            expect_old: None,
+            why: decision.because.clone(),
+            rule: Some(decision.rule.clone()),
+        };
+        let shown = |module: &Option<String>| match module {
+            Some(module) => format!("{}:{}", file_name(module), write.variable),
+            None => write.variable.clone(),
+        };
+        let tasks = copies.iter();
+        tasks
+            .map(|module| (shown(module), Task::Set(Box::new(command(module)))))
+            .collect()
+    }
+
+    /// The CPUs that one process gets when all of the job have cores of their own, in the order of their ranks.
+    fn cores_of(&self, slot: u32, how: Cores) -> Result<String, String> {
+        let mut living: Vec<_> = self.processes.iter().filter(|process| !process.ended).collect();
+        living.sort_by_key(|process| (process.rank, process.slot));
+        let pids: Vec<i32> = living.iter().map(|process| process.pid).collect();
+        let launcher = self.job.launcher.iter().map(|launcher| launcher.pid.number);
+        // Ranks may be bound already, to less than the job was given.
+        let all: Vec<i32> = pids.iter().copied().chain(launcher).collect();
+        let cpus: BTreeSet<usize> = evidence::usable(&all);
+        let dealt = how.dealt(&pids, &cpus)?;
+        let place = living.iter().position(|process| process.slot == slot);
+        let own = place.and_then(|place| dealt.into_iter().nth(place));
+        own.ok_or_else(|| "the process has ended".to_owned())
+    }
+
+    pub(super) fn pid_of(&self, slot: u32) -> Option<Pid> {
+        self.job
+            .members
+            .get(slot as usize)
+            .map(|member| member.process.pid)
+    }
+
+    fn change_view(&self, decision: &Decision, change: &Change, pid: Pid, variable: String) -> ChangeView {
+        let rank = self
+            .processes
+            .iter()
+            .find(|process| process.slot == change.slot)
+            .and_then(|process| process.rank);
+        let new = match &change.deed {
+            Deed::Write(write) => write.value.clone(),
+            _ => String::new(),
+        };
+        ChangeView {
+            rule: decision.rule.clone(),
+            pid: pid.number,
+            rank,
+            decision: decision.id,
+            at: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
+            expect: decision.expect.clone(),
+            because: decision.because.clone(),
+            action: change.keyword,
+            variable,
+            new,
+            ..ChangeView::default()
+        }
+    }
+}
+
+/// What the tuner is asked for.
+fn action(deed: &Deed) -> Result<Action, String> {
+    let name = |text: &String| text.as_str().into();
+    let given = |arguments: &[Passed]| arguments.iter().cloned().map(argument).collect();
+    Ok(match deed {
+        Deed::Call { function, arguments } => Action::Call(CallRequest {
+            function: name(function),
+            arguments: given(arguments),
+            returns: Some(ReturnType::IfKnown),
+            wait_ms: CALL_WAIT_MS,
+            thread: None,
+        }),
+        Deed::Load { library } => Action::Load {
+            path: library.clone(),
+            wait_ms: LOAD_WAIT_MS,
+        },
+        Deed::Replace { function, with } => Action::Patch(PatchRequest::Replace {
+            function: name(function),
+            with: name(with),
+        }),
+        Deed::InsertCall {
+            function,
+            arguments,
+            inside,
+            at_return,
+        } => Action::Patch(PatchRequest::InsertCall {
+            function: name(function),
+            arguments: given(arguments),
+            into: name(inside),
+            place: match at_return {
+                true => InsertPlace::Return,
+                false => InsertPlace::Entry,
+            },
+        }),
+        Deed::RemoveCall { function, inside } => Action::Patch(PatchRequest::RemoveCall {
+            function: name(function),
+            within: inside.as_ref().map(name),
+        }),
+        Deed::SetArgument {
+            function,
+            argument,
+            value,
+        } => Action::Patch(PatchRequest::SetArgument {
+            function: name(function),
+            index: usize::from(*argument),
+            value_type: None,
+            value: Expression::parse(value).map_err(|error| error.to_string())?,
+        }),
+        Deed::Write(_) | Deed::Bind(_) => return Err("it is no action of its own".to_owned()),
+    })
+}
+
+fn argument(given: Passed) -> Argument {
+    match given {
+        Passed::Whole(number) => Argument::Integer(number),
+        Passed::Real(number) => Argument::Double(number),
+        Passed::Text(text) => Argument::Text(text),
+        Passed::Variable(name) => Argument::Variable(name),
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}

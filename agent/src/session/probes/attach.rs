@@ -1,0 +1,132 @@
+//! What is chosen becomes links of the kernel, and the kernel side learns where a process has what is read. Chooses nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use tuner::module::Module;
+
+use super::{
+    Group, Linked, Probe, Probes, Read, Target,
+    places::{self, Place, address_of},
+};
+use crate::{
+    discover::Member,
+    kernel::{At, KernelError, LinkKind, LinkRequest, Site},
+};
+
+impl Probes {
+    /// Tells the kernel side where the process has the variables that are captured.
+    pub(super) fn set_variables(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
+        let Some(kernel) = &mut self.kernel else {
+            return Ok(());
+        };
+        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
+        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| asked.get(*want) == Some(&true));
+        for (probe, known) in self
+            .numbers
+            .probes
+            .iter()
+            .enumerate()
+            .filter(|(_, probe)| is_asked(probe))
+        {
+            for (place, capture) in known.captures.iter().enumerate() {
+                let Read::Variable(name) = &capture.read else {
+                    continue;
+                };
+                match member.variable_address(name) {
+                    Ok(address) => kernel.set_variable(slot, probe as u32, place as u32, address)?,
+                    Err(error) => self.missing.tell(format!("{name} at {}", known.name), || {
+                        format!("{} is not captured at {}: {error}", capture.what, known.name)
+                    }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the kernel side at which addresses a process has the sites, for links without cookies.
+    pub(super) fn set_addresses(
+        &mut self,
+        pid: u32,
+        module: &Module,
+        places: &[Place],
+    ) -> Result<(), KernelError> {
+        let Some(kernel) = self
+            .kernel
+            .as_mut()
+            .filter(|kernel| kernel.link_kind() == LinkKind::Tracefs)
+        else {
+            return Ok(());
+        };
+        for place in places.iter().filter(|place| place.site.probe != places::SHARED) {
+            // A mark may be the first instruction of its function.
+            let is_taken = |other: &&Place| {
+                other.site.offset == place.site.offset && other.site.probe < place.site.probe
+            };
+            if let Some(other) = places.iter().find(is_taken) {
+                let [other, name] =
+                    [other, place].map(|place| self.numbers.probes[place.site.probe as usize].name.clone());
+                self.missing.tell(format!("{name} at {other}"), || {
+                    format!("{name} is not probed: {other} begins at the same instruction, and this kernel tells them not apart")
+                });
+                continue;
+            }
+            if let Some(address) = address_of(module, place.site.offset) {
+                kernel.set_address(pid, address, place.site.probe)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Attaches to what is not attached yet. A link of a process's own is made for each process.
+    pub(super) fn attach(
+        &mut self,
+        module: &Module,
+        path: PathBuf,
+        places: &[Place],
+        pid: i32,
+    ) -> Result<(), KernelError> {
+        let Some(kernel) = &self.kernel else { return Ok(()) };
+        let pid = self.own_links.then_some(pid as u32);
+        let to: Target = (format!("{:?}", module.device), module.inode, pid);
+        let known = self.attached.entry(to.clone()).or_default();
+        let new: Vec<Place> = places
+            .iter()
+            .copied()
+            .filter(|place| known.insert(*place))
+            .collect();
+        let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
+        for place in new {
+            groups
+                .entry(self.group(place.site.probe))
+                .or_default()
+                .push(place);
+        }
+        for places in groups.into_values() {
+            // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
+            // loss, and not the other way round.
+            for at in [At::Return, At::ReturnInstruction, At::Entry] {
+                let here = places.iter().filter(|place| place.at == at);
+                let sites: Vec<Site> = here.map(|place| place.site).collect();
+                let serves = sites.iter().flat_map(|site| self.served(site.probe));
+                let probes: BTreeSet<u32> = serves.collect();
+                if !sites.is_empty() {
+                    let request = LinkRequest {
+                        path: path.clone(),
+                        sites,
+                        at,
+                        pid,
+                    };
+                    self.links.push(Linked {
+                        probes,
+                        to: to.clone(),
+                        link: kernel.attach(&request)?,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}

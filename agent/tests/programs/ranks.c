@@ -1,0 +1,84 @@
+/* Several processes that take the same iteration together, and rely on having the same `block` in it, as both sides of a message do.
+ *
+ * usage: ranks COUNT even|odd|absent|drifting
+ *
+ * Each publishes its block, waits for all, and compares. When they differ it says so and ends everything: a change was half-applied.
+ * odd: the numbers of the iterations go up by 10. absent: the last rank never begins one, and nobody waits for it. drifting: nobody waits for anybody, and
+ * each has numbers of its own. `restless` is written by the last rank in every iteration. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 64 };
+struct shared { atomic_long arrived, round; volatile int block[MOST]; };
+
+volatile int block, restless;
+volatile long iteration, seen;
+static struct shared *shared;
+static int rank, count, takers, waits;
+
+static void barrier(void) {
+    if (!waits) return;
+    long round = atomic_load(&shared->round);
+    if (atomic_fetch_add(&shared->arrived, 1) == takers - 1) {
+        atomic_store(&shared->arrived, 0);
+        atomic_fetch_add(&shared->round, 1);
+    } else
+        while (atomic_load(&shared->round) == round) sched_yield();
+}
+
+__attribute__((noinline)) void iterate(int number) {
+    static int last;
+    int mine = block;
+    shared->block[rank] = mine;
+    barrier();
+    for (int other = 0; waits && other < takers; other++)
+        if (shared->block[other] != mine) {
+            fprintf(stderr, "half-applied in iteration %d: rank %d has %d, rank %d has %d\n", number, rank, mine, other,
+                    shared->block[other]);
+            kill(getppid(), SIGKILL);
+            _exit(3);
+        }
+    barrier();
+    if (mine != last) seen++;
+    last = mine;
+}
+
+static void run(const char *how) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int by = strcmp(how, "odd") ? 1 : 10, number = strcmp(how, "drifting") ? 7 : 100000 * rank;
+    if (!strcmp(how, "absent") && rank == count - 1)
+        for (;;) pause();
+    for (;;) {
+        iteration++;
+        if (rank == count - 1) restless++;
+        for (volatile int work = 0; work < 20000; work++) {}
+        iterate(number += by);
+    }
+}
+
+int main(int arguments, char **argument) {
+    if (arguments < 3) return 2;
+    count = atoi(argument[1]);
+    if (count < 1 || count > MOST) return 2;
+    waits = strcmp(argument[2], "drifting");
+    takers = count - !strcmp(argument[2], "absent");
+    shared = mmap(0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    for (rank = 0; rank < count; rank++) {
+        pid_t child = fork();
+        if (!child) run(argument[2]);
+        printf("%d ", child);
+    }
+    puts("");
+    fflush(stdout);
+    while (wait(0) > 0) {}
+    return 0;
+}

@@ -1,0 +1,139 @@
+//! Functions called at a sync point, by the thread that is there.
+
+use std::{io::Write as _, time::Duration};
+
+use tuner::{
+    action::{Action, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason},
+    actuator::{ActCommand, ArmActCommand},
+    journal::{StateDir, Status},
+    process::Pid,
+    writer::Mechanism,
+};
+
+use crate::target::{Actuator, Busy, Target, alone, changes, is_root, percentile, wait_until};
+
+fn call(pid: Pid, place: &str, value: i64) -> ArmActCommand {
+    let request = CallRequest {
+        function: "set_knob".into(),
+        arguments: vec![Argument::Integer(value)],
+        returns: None,
+        wait_ms: 20_000,
+        thread: None,
+    };
+    ArmActCommand {
+        act: ActCommand {
+            pid,
+            action: Action::Call(request),
+            reason: Reason::default(),
+        },
+        at: place.parse().unwrap(),
+        within_ms: 60_000,
+        answer_ns_max: None,
+    }
+}
+
+fn called(actuator: &mut Actuator, command: ArmActCommand) -> Result<ActionReceipt, String> {
+    let ticket = actuator
+        .client()
+        .arm_act(command)
+        .map_err(|error| error.to_string())?;
+    let mut result = None;
+    wait_until("the call is over", || {
+        let acted = actuator.client().collect().unwrap().acted;
+        result = acted.into_iter().find(|(of, _)| *of == ticket);
+        result.is_some()
+    });
+    result.unwrap().1.map_err(|refusal| refusal.to_string())
+}
+
+/// Every call must be seen first right behind the point at which it was to be made.
+fn all_at_the_right_iteration(case: &str, moment: &str, pace: &str, place: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let target = Target::start(directory.path(), moment, pace);
+    let mut actuator = Actuator::start(directory.path(), true);
+    let mut holds = Vec::new();
+    let count = changes() / 4;
+    for value in 1..=count {
+        let receipt = called(&mut actuator, call(target.pid(), place, value)).unwrap();
+        let ActionOutcome::Returned { result, .. } = &receipt.outcome else {
+            panic!("{receipt:?}");
+        };
+        assert_eq!(
+            *result,
+            (value - 1).to_string(),
+            "it found what the call before had left"
+        );
+        let passage = receipt.passage.unwrap();
+        assert_eq!(
+            (receipt.mechanism, passage.thread),
+            (Mechanism::Stop, target.child.id())
+        );
+        holds.push(passage.hold_ns);
+        wait_until("the change is seen", || {
+            target.reads("right") + target.reads("wrong") >= value
+        });
+    }
+    holds.sort_unstable();
+    let _ = writeln!(
+        std::io::stderr(),
+        "{case}: {count} calls, {} at a wrong iteration; stopped p50 {} us, most {} us",
+        target.reads("wrong"),
+        percentile(&holds, 50) / 1000,
+        holds[holds.len() - 1] / 1000,
+    );
+    assert_eq!((target.reads("right"), target.reads("wrong")), (count, 0));
+    let journal = StateDir::at(directory.path().to_owned())
+        .history(target.pid())
+        .unwrap();
+    let last = journal.changes().pop().unwrap();
+    assert_eq!(
+        (last.status, last.intent.deed.sync().unwrap().to_string().as_str()),
+        (Status::Done, place)
+    );
+    target.goes_on();
+}
+
+#[test]
+fn a_call_at_an_entry_is_made_at_the_right_iteration_as_root() {
+    if is_root() {
+        let _alone = alone();
+        all_at_the_right_iteration("busy program", "entry", "busy", "entry:step");
+        all_at_the_right_iteration("sleeping program", "entry", "sleep", "entry:step");
+    }
+}
+
+#[test]
+fn a_call_at_a_return_is_made_at_the_right_iteration_of_a_busy_machine_as_root() {
+    if is_root() {
+        let _alone = alone();
+        let _busy = Busy::machine();
+        all_at_the_right_iteration("busy machine, at a return", "return", "busy", "return:leave");
+    }
+}
+
+#[test]
+fn the_program_goes_on_whenever_we_are_killed_while_it_calls_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let target = Target::start(directory.path(), "entry", "busy");
+    for round in 0..changes() / 4 {
+        let mut actuator = Actuator::start(directory.path(), true);
+        actuator
+            .client()
+            .arm_act(call(target.pid(), "entry:step", round + 1))
+            .unwrap();
+        // Anywhere between the first hit and the last word of it.
+        std::thread::sleep(Duration::from_micros(round.unsigned_abs() * 137 % 5_000));
+        actuator.signal(rustix::process::Signal::KILL);
+        drop(actuator);
+        target.goes_on();
+    }
+    // Whoever comes next settles what was left, and can call.
+    let mut actuator = Actuator::start(directory.path(), true);
+    called(&mut actuator, call(target.pid(), "entry:step", -1)).unwrap();
+    wait_until("the last one is seen", || target.reads("knob") as i32 == -1);
+    target.goes_on();
+}

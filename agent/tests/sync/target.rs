@@ -1,0 +1,271 @@
+//! The program that is changed, the actuator that changes it, and what else the tests share.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::MetadataExt, net::UnixStream},
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tuner::{
+    actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand},
+    module::Images,
+    process::{Pid, Process},
+    space::AddressSpace,
+    sync::{SyncPlace, SyncPoint},
+    variable::VariableName,
+    who::Who,
+    writer::Receipt,
+};
+
+/// One at a time: these tests measure, and one of them keeps every CPU busy.
+static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+pub(crate) struct Target {
+    pub(crate) child: Child,
+    pub(crate) space: AddressSpace,
+}
+
+impl Target {
+    pub(crate) fn start(directory: &Path, moment: &str, pace: &str) -> Target {
+        let program = built(directory, "steps");
+        let mut child = Command::new(program)
+            .args([moment, pace])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "ready\n");
+        let process = Process::open(child.id().cast_signed()).unwrap();
+        let space = AddressSpace::read(&process, &Images::new()).unwrap();
+        Target { child, space }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        self.space.process.pid
+    }
+
+    pub(crate) fn reads(&self, variable: &str) -> i64 {
+        let location = self.space.variable(&VariableName::from(variable)).unwrap();
+        let bytes = location.read(self.space.memory()).unwrap();
+        match *bytes.as_slice() {
+            [a, b, c, d] => i64::from(i32::from_ne_bytes([a, b, c, d])),
+            ref eight => i64::from_ne_bytes(eight.try_into().unwrap()),
+        }
+    }
+
+    pub(crate) fn point(&self, place: &str) -> SyncPoint {
+        SyncPoint::resolve(&self.space, &place.parse().unwrap()).unwrap()
+    }
+
+    /// No iteration is held any more, of very many.
+    pub(crate) fn runs_freely(&self) {
+        let before = self.reads("iteration");
+        wait_until("the program runs freely", || {
+            self.reads("iteration") > before + 1000
+        });
+    }
+
+    /// It goes on: its iterations count up.
+    pub(crate) fn goes_on(&self) {
+        let before = self.reads("iteration");
+        wait_until("the program goes on", || self.reads("iteration") > before + 3);
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
+    // Machines without a compiler bring the programs along.
+    if let Some(programs) = std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
+        return Path::new(&programs).join(name);
+    }
+    let program = directory.join(name);
+    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let done = Command::new("cc")
+        .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(done.unwrap().success());
+    program
+}
+
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "in vain: {what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// The actuator as the agent starts it.
+pub(crate) struct Actuator {
+    pub(crate) client: Option<ActuatorClient>,
+    pub(crate) child: Child,
+}
+
+impl Actuator {
+    pub(crate) fn start(state: &Path, keep: bool) -> Actuator {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_tuneagent"))
+            .args(["actuator", "--sync"])
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .spawn()
+            .unwrap();
+        let hello = Hello {
+            keep,
+            state_dir: state.to_owned(),
+            who: Who::current(),
+        };
+        let client = ActuatorClient::begin(ours, hello).unwrap();
+        Actuator {
+            client: Some(client),
+            child,
+        }
+    }
+
+    pub(crate) fn client(&mut self) -> &mut ActuatorClient {
+        self.client.as_mut().unwrap()
+    }
+
+    pub(crate) fn result(&mut self, ticket: u64) -> Result<Receipt, String> {
+        let mut result = None;
+        wait_until("the change is over", || {
+            let finished = self.client().collect().unwrap().finished;
+            result = finished.into_iter().find(|(of, _)| *of == ticket);
+            result.is_some()
+        });
+        result.unwrap().1.map_err(|refusal| refusal.to_string())
+    }
+
+    pub(crate) fn set(&mut self, command: ArmCommand) -> Result<Receipt, String> {
+        match self.client().arm(command) {
+            Ok(ticket) => self.result(ticket),
+            Err(ClientError::Refused(refusal)) => Err(refusal.to_string()),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
+    }
+}
+
+impl Drop for Actuator {
+    fn drop(&mut self) {
+        drop(self.client.take());
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn set(pid: Pid, variable: &str, value: impl ToString) -> SetCommand {
+    SetCommand {
+        pid,
+        variable: variable.to_owned(),
+        module: None,
+        value: value.to_string(),
+        value_type: None,
+        expect_old: None,
+        why: vec!["a test".to_owned()],
+        rule: None,
+    }
+}
+
+pub(crate) fn at(place: &str, set: SetCommand) -> ArmCommand {
+    ArmCommand {
+        set,
+        at: place.parse::<SyncPlace>().unwrap(),
+        within_ms: 60_000,
+        answer_ns_max: std::env::var("TUNEAGENT_SYNC_ANSWER_US")
+            .ok()
+            .map(|us| us.parse::<u64>().unwrap() * 1000),
+        by_stop: false,
+    }
+}
+
+pub(crate) fn is_root() -> bool {
+    let is_there = std::fs::metadata("/proc/self").unwrap().uid() == 0;
+    if !is_there {
+        assert!(
+            std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(),
+            "this test needs root"
+        );
+        let _ = writeln!(std::io::stderr(), "skipped: needs root");
+    }
+    is_there
+}
+
+/// As many loops as keep every CPU busy twice.
+pub(crate) struct Busy {
+    stop: Arc<AtomicBool>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Busy {
+    pub(crate) fn machine() -> Busy {
+        let stop = Arc::new(AtomicBool::new(false));
+        let cpus = std::thread::available_parallelism().unwrap().get();
+        let spin = |_| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
+        };
+        let threads = (0..2 * cpus).map(spin).collect();
+        Busy { stop, threads }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+pub(crate) fn changes() -> i64 {
+    if std::env::var_os("TUNEAGENT_LONG").is_some() {
+        1000
+    } else {
+        100
+    }
+}
+
+pub(crate) fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
+}
+
+/// Runs the product; its exit code and what it said.
+pub(crate) fn tuneagent(state: &Path, arguments: &[&str]) -> (i32, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_tuneagent"))
+        .args(arguments)
+        .env("TUNEAGENT_STATE_DIR", state)
+        .output()
+        .unwrap();
+    let text = [done.stdout, done.stderr].concat();
+    (
+        done.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&text).into_owned(),
+    )
+}

@@ -1,0 +1,322 @@
+//! Changes of several processes together: at the same iteration of all, or of none. The program itself ends when it finds that
+//! one was half-applied.
+
+use std::{
+    io::{BufRead, BufReader, Write as _},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::{Pid as Number, Signal, kill_process};
+use tuner::{
+    actuator::TogetherCommand,
+    journal::{StateDir, Status},
+    module::Images,
+    process::{Pid, Process},
+    space::AddressSpace,
+    sync::KeyName,
+    variable::VariableName,
+    writer::{Mechanism, Receipt},
+};
+
+use crate::target::{Actuator, alone, built, is_root, percentile, set, wait_until};
+
+const RANKS: usize = 4;
+
+struct Ranks {
+    child: Child,
+    spaces: Vec<AddressSpace>,
+}
+
+impl Ranks {
+    fn start(directory: &Path, how: &str) -> Ranks {
+        let mut child = Command::new(built(directory, "ranks"))
+            .args([RANKS.to_string().as_str(), how])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let space = |pid: &str| {
+            let process = Process::open(pid.parse().unwrap()).unwrap();
+            AddressSpace::read(&process, &Images::new()).unwrap()
+        };
+        let spaces: Vec<AddressSpace> = line.split_whitespace().map(space).collect();
+        assert_eq!(spaces.len(), RANKS);
+        Ranks { child, spaces }
+    }
+
+    fn pids(&self) -> Vec<Pid> {
+        self.spaces.iter().map(|space| space.process.pid).collect()
+    }
+
+    fn read(&self, rank: usize, variable: &str) -> i64 {
+        let space = &self.spaces[rank];
+        let location = space.variable(&VariableName::from(variable)).unwrap();
+        let bytes = location.read(space.memory()).unwrap();
+        match *bytes.as_slice() {
+            [a, b, c, d] => i64::from(i32::from_ne_bytes([a, b, c, d])),
+            ref eight => i64::from_ne_bytes(eight.try_into().unwrap()),
+        }
+    }
+
+    fn all(&self, variable: &str) -> Vec<i64> {
+        (0..RANKS).map(|rank| self.read(rank, variable)).collect()
+    }
+
+    /// Nobody found a half-applied change, and the first ranks begin iterations still.
+    fn go_on(&mut self, ranks: usize) {
+        for rank in 0..ranks {
+            let before = self.read(rank, "iteration");
+            wait_until("the rank goes on", || self.read(rank, "iteration") > before + 3);
+        }
+        assert!(
+            self.child.try_wait().unwrap().is_none(),
+            "a change was half-applied"
+        );
+    }
+
+    fn change(&self, variable: &str, value: i64) -> TogetherCommand {
+        TogetherCommand {
+            sets: self
+                .pids()
+                .into_iter()
+                .map(|pid| set(pid, variable, value))
+                .collect(),
+            at: "entry:iterate".parse().unwrap(),
+            key: KeyName::NamedArgument {
+                name: "number".to_owned(),
+            },
+            within_ms: 60_000,
+        }
+    }
+
+    fn kill(&self, rank: usize) {
+        let number = Number::from_raw(self.pids()[rank].number).unwrap();
+        kill_process(number, Signal::KILL).unwrap();
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn receipts(actuator: &mut Actuator, command: TogetherCommand) -> Vec<Result<Receipt, String>> {
+    let tickets = actuator.client().together(command).unwrap();
+    collected(actuator, tickets)
+}
+
+fn collected(actuator: &mut Actuator, mut tickets: Vec<u64>) -> Vec<Result<Receipt, String>> {
+    let mut receipts = Vec::new();
+    wait_until("all have a receipt", || {
+        for (ticket, result) in actuator.client().collect().unwrap().finished {
+            tickets.retain(|known| *known != ticket);
+            receipts.push(result.map_err(|refusal| refusal.to_string()));
+        }
+        tickets.is_empty()
+    });
+    receipts
+}
+
+/// The same reason for all.
+fn refusal(actuator: &mut Actuator, command: TogetherCommand) -> String {
+    let mut reasons: Vec<String> = receipts(actuator, command)
+        .into_iter()
+        .map(|receipt| receipt.unwrap_err())
+        .collect();
+    reasons.dedup();
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    reasons.remove(0)
+}
+
+#[test]
+fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let count = if std::env::var_os("TUNEAGENT_LONG").is_some() {
+        200
+    } else {
+        20
+    };
+    for how in ["even", "odd"] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut ranks = Ranks::start(directory.path(), how);
+        let mut actuator = Actuator::start(directory.path(), false);
+        let mut holds = Vec::new();
+        for value in 1..=count {
+            for receipt in receipts(&mut actuator, ranks.change("block", value)) {
+                let receipt = receipt.unwrap();
+                assert_eq!(receipt.mechanism, Mechanism::Stop);
+                holds.push(receipt.hold_ns);
+            }
+            wait_until("all ranks see it", || ranks.all("seen") == [value; RANKS]);
+        }
+        holds.sort_unstable();
+        let _ = writeln!(
+            std::io::stderr(),
+            "{count} changes of {RANKS} ranks together ({how}): a rank was stopped p50 {} us, p99 {} us, most {} us",
+            percentile(&holds, 50) / 1000,
+            percentile(&holds, 99) / 1000,
+            holds[holds.len() - 1] / 1000,
+        );
+        ranks.go_on(RANKS);
+        // The end of the session takes all of them back, one after the other, each within a bound; on a machine that is too busy for
+        // that it stops at one, in all ranks, and whoever comes next goes on.
+        drop(actuator);
+        let mut next = Actuator::start(directory.path(), true);
+        let mut left = ranks.all("block");
+        while left[0] != 0 {
+            assert_eq!(left, [left[0]; RANKS]);
+            assert!(!next.client().undo_all(ranks.pids()[0]).unwrap().undone.is_empty());
+            let now = ranks.all("block");
+            assert!(now[0] < left[0], "none could be taken back: {now:?}");
+            left = now;
+        }
+        assert_eq!(left, [0; RANKS]);
+        ranks.go_on(RANKS);
+        let history = StateDir::at(directory.path()).history(ranks.pids()[0]).unwrap();
+        assert!(
+            history
+                .changes()
+                .iter()
+                .all(|change| change.status == Status::Reverted)
+        );
+    }
+}
+
+#[test]
+fn a_rank_that_never_arrives_leaves_all_ranks_unwritten_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut ranks = Ranks::start(directory.path(), "absent");
+    let mut actuator = Actuator::start(directory.path(), true);
+    let mut command = ranks.change("block", 7);
+    command.within_ms = 300;
+    let why = refusal(&mut actuator, command);
+    let absent = ranks.pids()[RANKS - 1];
+    assert!(
+        why.contains(&format!(
+            "entry:iterate was not reached in time by process {absent}"
+        )),
+        "{why}"
+    );
+    assert_eq!(ranks.all("block"), [0; RANKS]);
+    ranks.go_on(RANKS - 1);
+}
+
+#[test]
+fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut ranks = Ranks::start(directory.path(), "even");
+    let mut actuator = Actuator::start(directory.path(), true);
+    // The last rank writes it in every iteration, so that it does not hold what it held when the change was announced.
+    let command = ranks.change("restless", -7);
+    let why = refusal(&mut actuator, command);
+    assert!(
+        why.starts_with("written in no process") && why.contains("as expected: left alone"),
+        "{why}"
+    );
+    assert_eq!(ranks.all("restless")[..RANKS - 1], [0; RANKS - 1]);
+    ranks.go_on(RANKS);
+    let history = StateDir::at(directory.path()).history(ranks.pids()[0]).unwrap();
+    assert_eq!(history.changes()[0].status, Status::Failed);
+}
+
+#[test]
+fn ranks_whose_iterations_do_not_count_alike_are_refused_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut ranks = Ranks::start(directory.path(), "drifting");
+    let mut actuator = Actuator::start(directory.path(), true);
+    let mut command = ranks.change("block", 7);
+    command.within_ms = 20_000;
+    let why = refusal(&mut actuator, command);
+    assert!(why.starts_with("written in no process"), "{why}");
+    let _ = writeln!(std::io::stderr(), "drifting ranks: {why}");
+    assert_eq!(ranks.all("block"), [0; RANKS]);
+    ranks.go_on(RANKS);
+    // Nor are numbers that nobody can read.
+    let mut command = ranks.change("block", 7);
+    command.key = KeyName::NamedArgument {
+        name: "nowhere".to_owned(),
+    };
+    let refusal = actuator.client().together(command).unwrap_err().to_string();
+    assert!(
+        refusal.contains("which iteration it is cannot be read in process"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let mut ranks = Ranks::start(directory.path(), "absent");
+    let mut actuator = Actuator::start(directory.path(), true);
+    let command = ranks.change("block", 7);
+    let tickets = actuator.client().together(command).unwrap();
+    assert!(actuator.client().collect().unwrap().finished.is_empty());
+    ranks.kill(RANKS - 1);
+    for receipt in collected(&mut actuator, tickets) {
+        let why = receipt.unwrap_err();
+        assert!(why.contains("has ended"), "{why}");
+    }
+    ranks.spaces.truncate(RANKS - 1);
+    assert_eq!(
+        (0..RANKS - 1).map(|rank| ranks.read(rank, "block")).sum::<i64>(),
+        0
+    );
+    ranks.go_on(RANKS - 1);
+}
+
+#[test]
+fn an_actuator_killed_while_ranks_are_stopped_leaves_all_unwritten_and_running_as_root() {
+    if !is_root() {
+        return;
+    }
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    // These are at no common iteration, so that those who come first wait for the others.
+    let mut ranks = Ranks::start(directory.path(), "drifting");
+    let mut actuator = Actuator::start(directory.path(), true);
+    let command = ranks.change("block", 7);
+    actuator.client().together(command).unwrap();
+    wait_until("a rank is stopped", || {
+        let _ = actuator.client().collect().unwrap();
+        let is_stopped = |space: &AddressSpace| space.process.state().unwrap() == 't';
+        ranks.spaces.iter().any(is_stopped)
+    });
+    actuator.signal(Signal::KILL);
+    ranks.go_on(RANKS);
+    assert_eq!(ranks.all("block"), [0; RANKS]);
+    // Whoever comes next finds that nothing was written.
+    let mut next = Actuator::start(directory.path(), true);
+    for pid in ranks.pids() {
+        let farewell = next.client().undo_all(pid).unwrap();
+        assert!(
+            farewell.undone.is_empty() && farewell.failed.is_empty(),
+            "{farewell:?}"
+        );
+    }
+    ranks.go_on(RANKS);
+}

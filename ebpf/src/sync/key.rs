@@ -1,0 +1,55 @@
+//! The number of the iteration that a hit begins, as the program counts it: where several processes act at the same one.
+
+use abi::{Hold, HoldState, KEY_IN_MEMORY};
+use aya_ebpf::{helpers::bpf_probe_read_user, programs::ProbeContext};
+
+use crate::holds;
+
+/// Whether this hit is the one that is wanted. Takes note of its number; when a later one than that comes, the action is over.
+pub fn is_wanted(ctx: &ProbeContext, hold: *mut Hold, thread: u64) -> bool {
+    // SAFETY: the action is in the map; these words do not change while it is armed.
+    let source = unsafe { (*hold).key_source };
+    if source == 0 {
+        return true;
+    }
+    // SAFETY: as above.
+    let (address, width) = unsafe { ((*hold).key_address, (*hold).key_width) };
+    let Some(number) = number(ctx, source, address, width) else {
+        return false;
+    };
+    // SAFETY: as above; the last two words are written here alone, and the wanted one is read in one piece.
+    let wanted = unsafe {
+        let before = (*hold).key_last;
+        (*hold).thread = thread;
+        (*hold).key_step = number.wrapping_sub(before as i64) as u64;
+        core::ptr::write_volatile(&raw mut (*hold).key_last, number as u64);
+        core::ptr::read_volatile(&raw const (*hold).key_wanted) as i64
+    };
+    if number > wanted && holds::step(hold, HoldState::Armed, HoldState::GoneBy) {
+        holds::released(hold);
+    }
+    number == wanted
+}
+
+fn number(ctx: &ProbeContext, source: u64, address: u64, width: u64) -> Option<i64> {
+    let word: u64 = match source {
+        1 => ctx.arg(0)?,
+        2 => ctx.arg(1)?,
+        3 => ctx.arg(2)?,
+        4 => ctx.arg(3)?,
+        5 => ctx.arg(4)?,
+        6 => ctx.arg(5)?,
+        KEY_IN_MEMORY if width == 4 => {
+            // SAFETY: the helper checks the address; a bad one is an error, not a fault.
+            u64::from(unsafe { bpf_probe_read_user(address as *const u32) }.ok()?)
+        }
+        // SAFETY: as above.
+        KEY_IN_MEMORY => unsafe { bpf_probe_read_user(address as *const u64) }.ok()?,
+        _ => return None,
+    };
+    Some(if width == 4 {
+        i64::from(word as i32)
+    } else {
+        word as i64
+    })
+}

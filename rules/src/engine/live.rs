@@ -1,0 +1,199 @@
+//! Rules that come and go while others are evaluated: what two of them may not both claim, and what is left of one that
+//! was removed, which is its number and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use super::advance::Inside;
+use super::capture::Captures;
+use super::desk::{ByKey, Desk};
+use super::join::Joiner;
+use super::nest::Nesting;
+use super::output::{Mode, Output, RuleId};
+use super::stream::Stream;
+use super::tune::TuneState;
+use super::{Engine, Running, open};
+use crate::partial::Past as Contents;
+use crate::rule::CheckedRule;
+use crate::run::RunState;
+use crate::value::Time;
+
+/// Rules that an engine can be given one after the other: the numbers of those that were removed are not used again.
+const MOST_RULES: usize = 4096;
+
+/// A rule that cannot run beside the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// Two rules claim the same.
+    Claimed {
+        /// What both claim: a name, or what they would change.
+        claim: String,
+        /// The names of the two rules.
+        rules: (String, String),
+    },
+    /// There were too many.
+    TooMany,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Conflict::Claimed {
+                claim,
+                rules: (first, second),
+            } => write!(
+                f,
+                "the rules {first} and {second} both claim {claim}; leave one of them out, or give them priorities"
+            ),
+            Conflict::TooMany => write!(f, "an engine takes {MOST_RULES} rules in its life"),
+        }
+    }
+}
+
+impl std::error::Error for Conflict {}
+
+impl Engine {
+    /// One more rule, advising, whose first windows begin at `now`: what was observed before is not its. The others do not
+    /// notice.
+    ///
+    /// # Errors
+    /// When another rule has its name or changes the same thing.
+    pub fn add(&mut self, rule: CheckedRule, now: Time) -> Result<RuleId, Conflict> {
+        if self.rules.len() >= MOST_RULES {
+            return Err(Conflict::TooMany);
+        }
+        let both = self
+            .rules()
+            .find_map(|(_, known, _)| Some((known, in_conflict(known, &rule)?)));
+        if let Some((known, claim)) = both {
+            let rules = (known.name.clone(), rule.name);
+            return Err(Conflict::Claimed { claim, rules });
+        }
+        let id = RuleId(self.rules.len());
+        self.rules.push(Running::new(rule, now));
+        let known: Vec<_> = self
+            .processes
+            .iter()
+            .map(|(id, known)| (*id, known.facts.clone()))
+            .collect();
+        if let Some(running) = self.rules.last_mut() {
+            known
+                .into_iter()
+                .for_each(|(process, facts)| running.assign(process, &facts));
+        }
+        Ok(id)
+    }
+
+    /// What rules that apply want or have in force, by priority.
+    pub(super) fn claimed(&self) -> BTreeMap<String, (i64, String)> {
+        let mut claimed: BTreeMap<String, (i64, String)> = BTreeMap::new();
+        for running in self.rules.iter().filter(|running| running.mode == Mode::Applying) {
+            let priority = running.rule.priority;
+            for (state, tune) in running.tunes.iter().zip(&running.rule.tunes) {
+                let claim = tune.action.as_ref().and_then(|change| change.deed.claim());
+                let Some(claim) = claim.filter(|_| state.has_claim()) else {
+                    continue;
+                };
+                let known = claimed
+                    .entry(claim)
+                    .or_insert((priority, running.rule.name.clone()));
+                if known.0 < priority {
+                    *known = (priority, running.rule.name.clone());
+                }
+            }
+        }
+        claimed
+    }
+
+    /// The windows of a rule begin now, as if it had just been added; what it may do stays.
+    pub fn begin(&mut self, rule: RuleId, now: Time) {
+        let Some(running) = self.rules.get_mut(rule.0) else {
+            return;
+        };
+        let (mode, roles) = (running.mode, std::mem::take(&mut running.roles));
+        *running = Running {
+            mode,
+            roles,
+            ..Running::new(running.rule.clone(), now)
+        };
+        self.samples.drop_rule(rule);
+    }
+
+    /// The name of a rule, of one that was removed too.
+    pub fn rule_name(&self, rule: RuleId) -> &str {
+        self.rules.get(rule.0).map_or("", |running| running.rule.name())
+    }
+
+    /// A rule is there no longer: a change of it that is still on trial is given up, what it found is closed, and whatever
+    /// it has in force is for the caller to take back. The others do not notice, but that a trial may begin.
+    pub fn remove(&mut self, rule: RuleId) -> Vec<Output> {
+        let out = self.set_mode(rule, Mode::Off);
+        let findings = self.findings();
+        let applied = findings.into_iter().filter(|finding| finding.rule == rule);
+        let closed = applied.map(|finding| Output::FindingClosed {
+            rule,
+            tune: finding.tune,
+        });
+        let out = out.into_iter().chain(closed).collect();
+        self.samples.drop_rule(rule);
+        self.closed.retain(|window| window.rule != rule);
+        if let Some(running) = self.rules.get_mut(rule.0) {
+            let rule = running.rule.emptied();
+            *running = Running {
+                is_removed: true,
+                mode: Mode::Off,
+                ..Running::new(rule, running.since)
+            };
+        }
+        out
+    }
+}
+
+/// What two rules both claim and neither gives way in.
+fn in_conflict(known: &CheckedRule, new: &CheckedRule) -> Option<String> {
+    if known.name == new.name {
+        return Some(format!("the name {}", new.name));
+    }
+    let mut both = claims(known)
+        .into_iter()
+        .filter(|claim| claims(new).contains(claim));
+    both.next().filter(|_| known.priority == new.priority)
+}
+
+/// What it would change. The same twice in one rule is for its author to say.
+fn claims(rule: &CheckedRule) -> BTreeSet<String> {
+    let changes = rule.tunes.iter().filter_map(|tune| tune.action.as_ref());
+    changes.filter_map(|change| change.deed.claim()).collect()
+}
+
+impl Running {
+    fn new(rule: CheckedRule, now: Time) -> Running {
+        let windows = rule.windows.iter().zip(&rule.folds);
+        let contents = rule.folds.iter().map(|folds| Contents::new(Arc::clone(folds)));
+        Running {
+            mode: Mode::default(),
+            since: now,
+            is_removed: false,
+            windows: windows.map(|(window, folds)| open(window, folds, now)).collect(),
+            timed: rule.windows.iter().any(|window| window.borders().is_none()),
+            probed: rule.windows.iter().any(|window| window.borders().is_some()) || !rule.joins.is_empty(),
+            nesting: Nesting::of(&rule),
+            stream: Stream::default(),
+            desk: Desk::default(),
+            by_key: ByKey::of(&rule),
+            captures: rule.probes.iter().map(Captures::of).collect(),
+            awaiting: VecDeque::new(),
+            contents: contents.collect(),
+            history: vec![Vec::new(); rule.windows.len()],
+            inner: vec![Inside::default(); rule.windows.len()],
+            runs: rule.runs.iter().map(RunState::new).collect(),
+            joiners: vec![Joiner::default(); rule.joins.len()],
+            roles: vec![BTreeSet::new(); rule.roles.len()],
+            tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
+            metrics: Vec::new(),
+            left_out: Vec::new(),
+            rule,
+        }
+    }
+}

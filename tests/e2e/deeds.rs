@@ -1,0 +1,478 @@
+//! What rules do to a program: each action on a program with threads, seen in what the program itself prints, undone when its
+//! condition ends or with the session; and what cannot be done, with its reason.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+
+/// A program under a rule that acts.
+struct Acting {
+    job: Job,
+    agent: Agent,
+    /// Libraries and rules that must stay.
+    _folder: TempDir,
+}
+
+const HEAD: &str = "about: for a test
+probes: {step: {entry: step}}
+capture: {step.heavy: heavy, step.wish: wish}
+windows: {pulse: {every: 100ms}}
+metrics: {load: max(step.heavy), wished: max(step.wish)}
+tune:
+";
+
+/// The rule named `acting` with these tunes, in a file.
+fn rule(folder: &TempDir, head: &str, tunes: &str) -> Outcome<String> {
+    let file = folder.path().join("acting.yaml");
+    fs::write(&file, format!("rule: acting\n{head}{tunes}"))?;
+    Ok(file.to_string_lossy().into_owned())
+}
+
+impl Acting {
+    /// Starts `levers` with the libraries, and the agent with a rule of these tunes.
+    fn start(libraries: &[&Path], tunes: &str) -> Outcome<Acting> {
+        let libraries: Vec<String> = libraries
+            .iter()
+            .map(|file| file.to_string_lossy().into_owned())
+            .collect();
+        let program = programs::threads("levers")?;
+        Acting::of(&program, HEAD, tunes, libraries)
+    }
+
+    fn of(program: &Path, head: &str, tunes: &str, arguments: Vec<String>) -> Outcome<Acting> {
+        let folder = tempfile::tempdir()?;
+        let rule = rule(&folder, head, tunes)?;
+        let job = Job::alone(program, |folder| with_folder(folder, arguments))?;
+        job.events("ready", 1, SOON)?;
+        job.open("go")?;
+        let agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply=acting"])?;
+        Ok(Acting {
+            job,
+            agent,
+            _folder: folder,
+        })
+    }
+
+    /// Waits until a round was such, after `from` such lines.
+    fn sees(&self, what: &str, from: usize, is_it: impl Fn(&Value) -> bool) -> Outcome<usize> {
+        let agent = || {
+            format!(
+                "a round with {what}; the agent said:\n{}",
+                self.agent.lines.text()
+            )
+        };
+        let place = self.job.lines.wait_for(&agent(), SOON, |lines| {
+            let views = lines
+                .iter()
+                .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok())
+                .filter(|value| value["event"] == "view" || value["event"] == "team");
+            views
+                .enumerate()
+                .skip(from)
+                .find(|(_, view)| is_it(view))
+                .map(|(place, _)| place + 1)
+        });
+        place.map_err(|error| tuneagent_e2e::Problem::new(format!("{error}\n{}", agent())))
+    }
+
+    /// Ends the session, then the program, whose sums must all be right; the report.
+    fn end(mut self) -> Outcome<(Value, Vec<Value>)> {
+        let report = self.agent.stop()?;
+        // It goes round once more, with everything as it is now.
+        self.job.open("end")?;
+        let result = self.job.events("result", 1, SOON)?.remove(0);
+        assert_eq!(result["wrong"], 0, "{result}");
+        let views = self.job.events("view", 1, SOON)?;
+        self.job.finish(SOON)?;
+        Ok((report, views))
+    }
+}
+
+/// The changes of a report by action.
+fn changes<'a>(report: &'a Value, action: &str) -> Vec<&'a Value> {
+    let all = report["changes"].as_array().map_or(&[][..], Vec::as_slice);
+    all.iter().filter(|change| change["action"] == action).collect()
+}
+
+/// One tune in force while the program is heavy: `there` tells a round with it from one without. The change as it is reported.
+fn while_heavy(
+    libraries: &[&Path],
+    tune: &str,
+    action: &str,
+    there: impl Fn(&Value) -> bool,
+) -> Outcome<Value> {
+    let acting = Acting::start(libraries, &format!("{tune}    while: load > 0\n"))?;
+    let done = acting.sees(tune, 0, &there)?;
+    acting.job.open("calm")?;
+    acting.sees(&format!("it undone: {tune}"), done, |view| !there(view))?;
+    acting
+        .agent
+        .lines
+        .wait_for_line("its condition no longer holds; undone", SOON)?;
+    let (report, views) = acting.end()?;
+    assert!(!there(views.last().ok_or("no view")?), "{views:?}");
+    let made = changes(&report, action);
+    assert!(!made.is_empty(), "{report}");
+    for change in &made {
+        assert_eq!(
+            (&change["outcome"], &change["guard"]["verdict"]),
+            (&"reverted".into(), &"ended".into()),
+            "{report}"
+        );
+        assert_eq!(change["rule"], "acting");
+        assert_ne!(change["change"], 0, "the journal has it: {report}");
+    }
+    Ok(made[0].clone())
+}
+
+#[test]
+fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
+    let tunes = "  - set: cfg.solver.chunk
+    value: 128
+    range: value >= 1
+    when: load > 0
+  - set: limits[2]
+    value: 31
+    while: load > 0
+  - set: tuned_level
+    in: all
+    value: 5
+    when: load > 0
+";
+    let acting = Acting::start(&[&one, &two], tunes)?;
+    let both = serde_json::json!([5, 5]);
+    let done = acting.sees("all of it", 0, |view| {
+        (view["chunk"] == 128) & (view["limit"] == 31) & (view["levels"] == both)
+    })?;
+    acting.job.open("calm")?;
+    acting.sees("the limit as it was", done, |view| view["limit"] == 30)?;
+    let (report, views) = acting.end()?;
+    let last = views.last().ok_or("no view")?;
+    assert_eq!(
+        (&last["chunk"], &last["limit"], &last["levels"]),
+        (&64.into(), &30.into(), &serde_json::json!([1, 1])),
+        "{last}"
+    );
+    let made = changes(&report, "set");
+    assert_eq!(made.len(), 4, "one for each copy: {report}");
+    let is_copy = |change: &&&Value| {
+        let variable = change["variable"].as_str();
+        variable.is_some_and(|variable| variable.ends_with(":tuned_level"))
+    };
+    assert_eq!(made.iter().filter(is_copy).count(), 2, "{report}");
+    for change in &made {
+        assert_eq!(change["outcome"], "reverted", "{report}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let tunes = "  - set: cfg.solver.chunk
+    value: 0.5
+    when: load > 0
+  - set: cfg.solver
+    value: 1
+    when: load > 0
+  - set: fixed
+    value: 1
+    when: load > 0
+  - set: limits[3]
+    value: 1
+    when: load > 0
+  - call: nobody_has_this()
+    when: load > 0
+  - call: flush_level(1)
+    when: load > 0
+    at: {entry: nobody_has_this}
+  - replace: sort_a
+    with: sort_b
+    when: load > 0
+    at: {entry: step}
+";
+    let acting = Acting::start(&[], tunes)?;
+    let said = [
+        "`0.5` is not a whole number",
+        "the type of `cfg.solver` (4 bytes) is not known",
+        "is read-only",
+        "element 3 is outside of int[3]",
+        "has no function `nobody_has_this`",
+        "defines a function nobody_has_this",
+        "`replace sort_a` has no place such as step",
+    ];
+    for reason in said {
+        acting.agent.lines.wait_for_line(reason, SOON)?;
+    }
+    let (report, views) = acting.end()?;
+    assert_eq!(views.len(), 1, "nothing has changed: {views:?}");
+    let text = report.to_string();
+    for reason in said {
+        assert!(text.contains(reason), "{reason} is not in {report:#}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_function_is_called_by_a_rule_and_the_report_says_that_it_cannot_be_taken_back_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let tunes = "  - call: flush_level(cfg.level)
+    while: load > 0
+";
+    let acting = Acting::start(&[], tunes)?;
+    let done = acting.sees("the level flushed", 0, |view| view["flushed"] == 2)?;
+    acting.job.open("calm")?;
+    acting
+        .agent
+        .lines
+        .wait_for_line("call flush_level(cfg.level) cannot be taken back", SOON)?;
+    let (report, views) = acting.end()?;
+    assert!(views[done..].iter().all(|view| view["flushed"] == 2), "{views:?}");
+    let made = changes(&report, "call");
+    assert_eq!(made.len(), 1, "once: {report}");
+    assert_eq!(
+        (&made[0]["outcome"], &made[0]["new"], &made[0]["old"]),
+        (
+            &"returned 20; a call cannot be taken back".into(),
+            &"20".into(),
+            &Value::Null
+        ),
+        "{report}"
+    );
+    let mechanism = made[0]["mechanism"].as_str().unwrap_or_default();
+    assert!(mechanism.starts_with("by one thread"), "{report}");
+    assert!(made[0]["hold_ns"].as_u64() > Some(0), "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let head = format!("names:\n  flush: writes a level out\n  any: whatever there is\n{HEAD}");
+    let tunes = "  - call: flush(4)
+    when: load > 0
+  - call: any(4)
+    when: load > 0
+";
+    let rule = rule(&folder, &head, tunes)?;
+    let job = Job::alone(&programs::threads("levers")?, |folder| {
+        with_folder(folder, Vec::new())
+    })?;
+    job.events("ready", 1, SOON)?;
+    job.open("go")?;
+    let flags = ["--rules", "none", &rule, "--apply=acting"];
+    let binds = [
+        "--bind",
+        "flush=levers*:flush_l?vel",
+        "--bind",
+        "any=levers*:sort_*",
+    ];
+    let agent = Agent::attach(job.pid(), &[&flags[..], &binds[..]].concat())?;
+    let acting = Acting {
+        job,
+        agent,
+        _folder: folder,
+    };
+    acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
+    acting
+        .agent
+        .lines
+        .wait_for_line("`levers*:sort_*` fits 2 functions of process", SOON)?;
+    let (report, _) = acting.end()?;
+    let made = changes(&report, "call");
+    assert_eq!(made.len(), 1, "{report}");
+    let states = report["rules"].to_string();
+    assert!(
+        states.contains("sort_a in ") && states.contains("sort_b in "),
+        "{states}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_library_is_loaded_and_its_function_takes_the_place_of_another_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let library = programs::library("tuned", 3)?;
+    let path = library.to_string_lossy();
+    let name = library.file_name().ok_or("no name")?.to_string_lossy();
+    let tunes = format!(
+        "  - load: {path}
+    while: load > 0
+  - replace: sort_a
+    with: '{name}:tuned_sort'
+    after: {path}
+    while: load > 0
+"
+    );
+    let acting = Acting::start(&[], &tunes)?;
+    let done = acting.sees("the other function", 0, |view| {
+        view["sort"] == "?" && view["loaded"] == 1
+    })?;
+    acting.job.open("calm")?;
+    // The function first, then the library.
+    acting.sees("neither", done, |view| view["sort"] == "a" && view["loaded"] == 0)?;
+    let (report, views) = acting.end()?;
+    let broken = |view: &Value| view["sort"] == "?" && view["loaded"] == 0;
+    assert!(!views.iter().any(broken), "{views:?}");
+    for action in ["load", "replace"] {
+        let made = changes(&report, action);
+        assert_eq!(made.len(), 1, "{report}");
+        assert_eq!(made[0]["outcome"], "reverted", "{report}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_function_replaces_another_while_the_condition_holds_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let tune = "  - replace: sort_a\n    with: sort_b\n";
+    let change = while_heavy(&[], tune, "replace", |view| view["sort"] == "b")?;
+    assert_eq!(change["variable"], "replace sort_a with sort_b");
+    Ok(())
+}
+
+#[test]
+fn a_call_is_inserted_while_the_condition_holds_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let tune = "  - insert_call: tick(3)\n    in: step\n    place: return\n";
+    let change = while_heavy(&[], tune, "insert_call", |view| view["ticks"] == 3)?;
+    let mechanism = change["mechanism"].as_str().unwrap_or_default();
+    assert!(mechanism.starts_with("while no thread ran"), "{change}");
+    Ok(())
+}
+
+#[test]
+fn a_call_is_removed_while_the_condition_holds_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let tune = "  - remove_call: log_state\n    in: step\n";
+    while_heavy(&[], tune, "remove_call", |view| view["logs"] == 0)?;
+    Ok(())
+}
+
+#[test]
+fn an_argument_follows_the_rule_and_is_the_programs_again_at_the_end_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let tune = "  - set_arg: send_block(1)\n    value: min(original * 2, 100 + wished)\n";
+    let acting = Acting::start(&[], tune)?;
+    let done = acting.sees("5 more", 0, |view| view["size"] == 105)?;
+    acting.job.open("calm")?;
+    acting.sees("7 more", done, |view| view["size"] == 107)?;
+    let (report, views) = acting.end()?;
+    assert_eq!(views.last().ok_or("no view")?["size"], 100, "{views:?}");
+    let made = changes(&report, "set_arg");
+    assert_eq!(made.len(), 2, "the first made room for the second: {report}");
+    for change in made {
+        assert_eq!(change["outcome"], "reverted", "{report}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_team_grows_through_a_call_at_the_begin_of_a_region_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let head = "about: for a test
+probes: {region: {span: openmp.region}}
+windows: {pulse: {every: 100ms}}
+tune:
+";
+    let tune = "  - call: omp_set_num_threads(7)
+    when: count(region) > 0
+    at: {entry: GOMP_parallel}
+";
+    let program = programs::openmp("regions")?;
+    let mut acting = Acting::of(&program, head, tune, vec!["0".to_owned()])?;
+    acting.sees("a team of seven", 0, |team| team["threads"] == 7)?;
+    acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
+    let report = acting.agent.stop()?;
+    acting.job.open("end")?;
+    let tally = acting.job.events("tally", 1, SOON)?.remove(0);
+    acting.job.finish(SOON)?;
+    // Regions alternate: two threads by their own word, then as many as the program was told last.
+    let teams = acting.job.events("team", 2, SOON)?;
+    let (first, grown) = (&teams[0], &teams[1]);
+    assert_eq!((teams.len(), &grown["threads"]), (2, &7.into()), "{teams:?}");
+    let number = |value: &Value| value.as_u64().ok_or("no number");
+    let (rounds, since) = (number(&tally["rounds"])?, number(&grown["round"])?);
+    let without = since / 2 * number(&first["threads"])? + (rounds.div_ceil(2) - since / 2) * 7;
+    assert_eq!(number(&tally["members"])?, rounds / 2 * 2 + without, "{tally}");
+    let made = changes(&report, "call");
+    assert_eq!(made.len(), 1, "{report}");
+    let mechanism = made[0]["mechanism"].as_str().unwrap_or_default();
+    assert!(
+        mechanism.starts_with("at entry:GOMP_parallel, its thread stopped for "),
+        "{report}"
+    );
+    Ok(())
+}
+
+/// The CPUs that a process may use.
+fn cpus_of(pid: u64) -> Outcome<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    Ok(line.ok_or("no list of CPUs")?.trim().to_owned())
+}
+
+#[test]
+fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let head = "about: for a test\nwindows: {pulse: {every: 200ms}}\nmetrics: {used: sum(cpu.time)}\ntune:\n";
+    let rule = rule(&folder, head, "  - affinity: spread\n    when: used > 0s\n")?;
+    let cpus = std::thread::available_parallelism()?.get();
+    for ranks in [2, 2 * cpus] {
+        let job = crate::expected::start_pingpong(Mpi::OpenMpi, Waiting::Yielding, ranks, 0)?;
+        job.open("go")?;
+        let pids: Vec<u64> = job
+            .events("ready", ranks, SOON)?
+            .iter()
+            .map(|ready| ready["pid"].as_u64().ok_or_else(|| "no pid".into()))
+            .collect::<Outcome<_>>()?;
+        let of_all = || -> Outcome<Vec<String>> { pids.iter().map(|pid| cpus_of(*pid)).collect() };
+        let before = of_all()?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule, "--apply=acting"])?;
+        if ranks > cpus {
+            agent
+                .lines
+                .wait_for_line("cannot have cores of their own", SOON)?;
+            assert_eq!(of_all()?, before);
+        } else {
+            agent
+                .lines
+                .wait_for_line("affinity: spread: done in 2 processes", SOON)?;
+            let now = of_all()?;
+            assert_ne!(now[0], now[1], "each has its own");
+            assert_ne!(now, before);
+        }
+        let report = agent.stop()?;
+        assert_eq!(of_all()?, before, "{report}");
+        let made = changes(&report, "affinity");
+        assert_eq!(made.len(), if ranks > cpus { 0 } else { 2 }, "{report}");
+        job.open("stop")?;
+        crate::expected::finish_pingpong(job, ranks as u64)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! The guard in the loop: what a wrong decision costs a running program, and that a right one survives a program that changes.
+//!
+//! The program is `nbody`, whose compute time is slept: an iteration takes about `work_us` / workers, on any machine.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+
+const RANKS: usize = 5;
+const ITERATIONS: usize = 400;
+/// What tuning, wrong decisions included, may add to a run.
+const MOST_LONGER: f64 = 1.05;
+/// Tries: on a machine that does something else at the same time two runs differ by more.
+const TRIES: usize = 3;
+
+/// Times are held to their bound where nothing else runs; elsewhere it is counted how many iterations went wrong.
+fn is_long() -> bool {
+    std::env::var_os("TUNEAGENT_LONG").is_some()
+}
+
+/// Takes half of the workers away: an iteration takes twice as long.
+const BAD: &str = "rule: bad\nabout: a decision that is wrong\nroles: {master: rank == 0}\nprobes:\n  \
+    begin: {role: master, entry: mw_begin_iteration}\n  end: {role: master, return: mw_end_iteration}\n\
+    capture: {begin.number: mw_iteration, begin.workers: mw_nw, end.number: mw_iteration}\n\
+    windows: {iteration: {from: begin, to: end, key: number}}\n\
+    metrics: {workers: first(begin.workers)}\n\
+    tune:\n  - set: mw_workers\n    role: master\n    value: 2\n    when: workers == 4\n    expect: 1ms\n    \
+    guard: {minimize: iteration.duration, over: 4, undo_if_worse_by: 10%}\n";
+
+/// The names of `optimal-workers` as the program has them.
+const NAMES: &str = "for: optimal-workers\nnames:\n  begin_iteration: mw_begin_iteration\n  end_iteration: mw_end_iteration\n  \
+    send_task: mw_send\n  receive_result: mw_receive\n  compute_task: mw_compute\n  iteration: mw_iteration\n  nw: mw_nw\n  \
+    current_iteration: mw_current_iteration\n  last_worker: mw_last_worker\n  nbytes: mw_nbytes\n  NOptWorkers: mw_workers\n";
+
+fn file(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
+    let file = folder.path().join(name);
+    fs::write(&file, text)?;
+    Ok(file.to_string_lossy().into_owned())
+}
+
+/// The program at its gate.
+fn nbody(arguments: &[&str]) -> Outcome<Job> {
+    let program = programs::master_worker("nbody", Mpi::Mpich)?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, RANKS, &program, |folder| {
+        with_folder(folder, arguments.iter().map(|word| (*word).to_owned()).collect())
+    })?;
+    job.events("ready", RANKS, SOON)?;
+    Ok(job)
+}
+
+fn workers(iteration: &Value) -> u64 {
+    iteration["workers"].as_u64().unwrap_or(0)
+}
+
+/// Seconds of all iterations together. Those of as many workers count as the one in their middle does: what a machine does beside
+/// makes some of them longer, with rules and without.
+fn total(iterations: &[Value]) -> f64 {
+    let mut seconds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for event in iterations {
+        let of = seconds.entry(workers(event)).or_default();
+        of.extend(event["seconds"].as_f64());
+    }
+    let together = |mut of: Vec<f64>| {
+        of.sort_by(f64::total_cmp);
+        of[of.len() / 2] * of.len() as f64
+    };
+    seconds.into_values().map(together).sum()
+}
+
+/// What a session left: its report, and all that it printed.
+type Told = (Value, String);
+
+/// A whole run under these rules, or under none; its iterations, and what the session left.
+fn run(rules: &[&str], begin: &str) -> Outcome<(Vec<Value>, Option<Told>)> {
+    let mut job = nbody(&["iterations=400", "work_us=40000", "latency_us=200", begin])?;
+    let flags = [&["--rules", "none"], rules, &["--apply"]].concat();
+    let agent = (!rules.is_empty()).then(|| Agent::attach(job.pid(), &flags));
+    let mut agent = agent.transpose()?;
+    if let Some(agent) = &agent {
+        agent.armed()?;
+    }
+    job.open("go")?;
+    let iterations = job.events("iteration", ITERATIONS, SOON)?;
+    job.events("result", 1, SOON)?;
+    let told = agent.as_mut().map(|agent| -> Outcome<Told> {
+        let report = agent.finish_with(SOON, &[0, 1])?;
+        Ok((report, agent.lines.text()))
+    });
+    job.finish(SOON)?;
+    Ok((iterations, told.transpose()?))
+}
+
+#[test]
+fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let bad = file(&folder, "bad.yaml", BAD)?;
+    let mut ratios = Vec::new();
+    for _ in 0..TRIES {
+        let (plain, _) = run(&[], "workers=4")?;
+        let (tuned, told) = run(&[&bad], "workers=4")?;
+        let (report, text) = told.ok_or("no session")?;
+        // Once, and never again: it is on hold.
+        let wrong: Vec<usize> = (0..tuned.len())
+            .filter(|place| workers(&tuned[*place]) == 2)
+            .collect();
+        assert!((1..=10).contains(&wrong.len()), "{wrong:?}\n{text}");
+        assert!(wrong[wrong.len() - 1] - wrong[0] < 10, "{wrong:?}\n{text}");
+        assert_eq!(report["changes"].as_array().map(Vec::len), Some(1), "{report}");
+        let change = &report["changes"][0];
+        assert_eq!(change["guard"]["verdict"], "undone", "{text}");
+        assert_eq!(
+            (&change["outcome"], &change["expect"]),
+            (&"reverted".into(), &"1 ms".into()),
+            "{text}"
+        );
+        let state = report["rules"][0]["state"].as_str().unwrap_or_default();
+        assert!(state.starts_with("on hold: iteration.duration: "), "{state}");
+        let ratio = total(&tuned) / total(&plain);
+        println!(
+            "{} iterations of two workers; the run took {ratio:.3} times its untuned time",
+            wrong.len()
+        );
+        ratios.push(ratio);
+        if ratio <= MOST_LONGER || !is_long() {
+            return Ok(());
+        }
+    }
+    Err(format!("{ratios:?} times the untuned time").into())
+}
+
+#[test]
+fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let names = file(&folder, "names.yaml", NAMES)?;
+    let mut ratios = Vec::new();
+    for _ in 0..TRIES {
+        let (plain, _) = run(&[], "workers=4")?;
+        let (tuned, told) = run(&["optimal-workers", &names], "workers=4")?;
+        let text = told.map(|(_, text)| text).unwrap_or_default();
+        let ratio = total(&tuned) / total(&plain);
+        println!("the run took {ratio:.3} times its untuned time");
+        ratios.push(ratio);
+        // With fewer workers an iteration takes a third longer at least.
+        let wrong = tuned.iter().filter(|event| workers(event) != 4).count();
+        assert!(
+            wrong <= ITERATIONS / 20,
+            "{wrong} iterations with other workers\n{text}"
+        );
+        if ratio <= MOST_LONGER || !is_long() {
+            return Ok(());
+        }
+        println!("{text}");
+    }
+    Err(format!("{ratios:?} times the untuned time").into())
+}
+
+/// The work grows to the eightfold while the guard judges the decision: the model knows, a plain comparison does not.
+#[test]
+fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let names = file(&folder, "names.yaml", NAMES)?;
+    for swing in ["swing=2", "swing=8"] {
+        // Five windows before the decision, five after: from the tenth iteration on the work is another.
+        let mut job = nbody(&["phase=10", swing, "work_us=40000", "latency_us=200", "workers=1"])?;
+        let mut agent = Agent::attach(
+            job.pid(),
+            &["--rules", "none", "optimal-workers", &names, "--apply"],
+        )?;
+        agent.armed()?;
+        job.open("go")?;
+        agent.lines.wait_for_line("guard ", SOON)?;
+        job.open("stop")?;
+        let iterations = job.events("iteration", 12, SOON)?;
+        let report = agent.finish_with(SOON, &[0, 1])?;
+        job.finish(SOON)?;
+        let text = agent.lines.text();
+        let guard = &report["changes"][0]["guard"];
+        assert_eq!(guard["verdict"], "kept", "{text}");
+        // It was taken before the work grew, and judged after.
+        let first = iterations.iter().position(|event| workers(event) > 1);
+        assert!(
+            first.is_some_and(|first| (4..10).contains(&first)),
+            "{iterations:?}"
+        );
+        let seconds = |place: usize| iterations[place]["seconds"].as_f64().unwrap_or(0.0);
+        assert!(
+            seconds(11) > 1.5 * seconds(9),
+            "the work has not grown: {iterations:?}"
+        );
+        println!("{swing}: {}", guard["text"]);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_change_that_was_not_judged_when_the_program_ended_says_so_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let bad = file(&folder, "bad.yaml", BAD)?;
+    // Four windows before, the one of the change, and not four after.
+    let mut job = nbody(&["iterations=8", "work_us=800000", "latency_us=200", "workers=4"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &bad, "--apply"])?;
+    agent.armed()?;
+    job.open("go")?;
+    job.finish(SOON)?;
+    let report = agent.finish_with(SOON, &[0, 1])?;
+    let text = agent.lines.text();
+    let change = &report["changes"][0];
+    assert_eq!(change["guard"]["verdict"], "not judged", "{report}\n{text}");
+    let reason = change["guard"]["reason"].as_str().unwrap_or_default();
+    assert!(
+        reason.starts_with("the program ended after ") && reason.ends_with(" of 4 windows"),
+        "{reason}"
+    );
+    assert!(
+        text.contains(&format!("guard    bad not judged: {reason}")),
+        "{text}"
+    );
+    // The history says what was promised, and from which numbers it was decided.
+    assert!(
+        text.contains("promised  1 ms") && text.contains("because   workers: 4"),
+        "{text}"
+    );
+    assert_eq!(change["because"][0], "workers: 4", "{report}");
+    Ok(())
+}

@@ -1,0 +1,330 @@
+//! SIGKILL at random instants, for the agent, its actuator, or both, in the middle of every kind of change and of taking it
+//! back. The program goes on with right results; what the journal says is what the memory holds (`journal` reads both); the next
+//! start takes back what is left, to the last byte.
+//!
+//! The instants come from a seed that is printed; TUNEAGENT_SEED is another. They are hit as exactly as a busy machine permits.
+
+mod journal;
+
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::problem::While;
+use tuneagent_e2e::underload::Underload;
+use tuneagent_e2e::{Outcome, family, require};
+
+use crate::expected::SOON;
+use crate::rights::SET_KNOB;
+use journal::{Journal, Standing};
+
+/// What is done to the program, as it is typed behind the verb and the process.
+const CHANGES: [(&str, &[&str]); 11] = [
+    ("set", &["knob=2"]),
+    ("call", &["tick()"]),
+    ("patch", &["load", "LIBRARY"]),
+    ("patch", &["replace", "sort_a", "sort_b"]),
+    ("patch", &["replace", "part_work", "part_other"]),
+    ("patch", &["insert", "note(5, 0.5, \"noted\")", "step"]),
+    (
+        "patch",
+        &["insert", "note(5, 0.5, \"noted\")", "two_returns", "--return"],
+    ),
+    ("patch", &["remove", "log_state", "--in", "step"]),
+    ("patch", &["argument", "send_block(2)", "original * 2"]),
+    ("patch", &["affinity", "0"]),
+    // A session whose rule sets the variable; it puts it back at its end.
+    (
+        "attach",
+        &[
+            "--plain",
+            "--rules",
+            "none",
+            "RULE",
+            "--apply",
+            "--duration",
+            "500ms",
+        ],
+    ),
+];
+
+/// In the middle of what somebody is killed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    Change,
+    Undo,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Agent,
+    Actuator,
+    Both,
+}
+
+/// xorshift64*: the same series for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn seeded() -> Outcome<Random> {
+        let clock = SystemTime::now().duration_since(UNIX_EPOCH).while_("a clock")?;
+        let seed = match std::env::var("TUNEAGENT_SEED") {
+            Ok(text) => text.parse().while_(format!("TUNEAGENT_SEED={text}"))?,
+            Err(_) => clock.as_nanos() as u64,
+        };
+        println!("TUNEAGENT_SEED={seed}");
+        Ok(Random(seed | 1))
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(2_685_821_657_736_338_717) >> 11) % bound.max(1)
+    }
+}
+
+struct Scene {
+    program: Underload,
+    folder: tempfile::TempDir,
+    code: Vec<(String, Vec<u8>)>,
+    cpus: Vec<(u64, String)>,
+}
+
+impl Scene {
+    fn set() -> Outcome<Scene> {
+        let mut program = Underload::start()?;
+        assert_eq!(program.runs()?, Underload::QUIET);
+        let folder = tempfile::tempdir()?;
+        std::fs::write(folder.path().join("rule.yaml"), SET_KNOB)?;
+        let (code, cpus) = (program.code()?, program.cpus()?);
+        Ok(Scene {
+            program,
+            folder,
+            code,
+            cpus,
+        })
+    }
+
+    fn state(&self) -> &Path {
+        self.folder.path()
+    }
+
+    fn journal(&self) -> Outcome<Journal> {
+        Journal::read(&self.state().join("journal"))
+    }
+
+    fn journal_bytes(&self) -> u64 {
+        let files = std::fs::read_dir(self.state().join("journal"));
+        let sizes = files.into_iter().flatten().flatten().map(|file| file.metadata());
+        sizes.flatten().map(|meta| meta.len()).sum()
+    }
+
+    fn words(&self, change: usize, phase: Phase) -> Vec<String> {
+        let (verb, rest) = match phase {
+            Phase::Change => CHANGES[change],
+            Phase::Undo => ("undo", &[][..]),
+        };
+        let mut words = vec![verb.to_owned(), self.program.pid().to_string()];
+        words.extend(rest.iter().map(|word| {
+            match *word {
+                "LIBRARY" => self.program.library().to_string_lossy().into_owned(),
+                "RULE" => self
+                    .folder
+                    .path()
+                    .join("rule.yaml")
+                    .to_string_lossy()
+                    .into_owned(),
+                word => word.to_owned(),
+            }
+        }));
+        words
+    }
+
+    /// To its end; how long it took, or what it said instead. On a machine that is busy beyond measure an actuator is given up.
+    fn run(&self, change: usize, phase: Phase) -> Outcome<Result<Duration, String>> {
+        let words = self.words(change, phase);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let began = Instant::now();
+        let (code, text) = Agent::run_in(self.state(), &words)?;
+        Ok(match code {
+            0 => Ok(began.elapsed()),
+            _ => Err(format!("{words:?}: {code}: {text}")),
+        })
+    }
+
+    /// Begins it, and kills somebody within about `length`; false when all was over before.
+    fn kill_within(
+        &self,
+        change: usize,
+        phase: Phase,
+        victim: Victim,
+        length: Duration,
+        random: &mut Random,
+    ) -> Outcome<bool> {
+        let words = self.words(change, phase);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let mut agent = Agent::command_in(Some(self.state()), &words)?;
+        let began = Instant::now();
+        let journal_bytes = self.journal_bytes();
+        // A third of the agents dies at any instant; all others once there is an actuator, which does what is of interest.
+        let mut actuator = Vec::new();
+        if !matches!(victim, Victim::Agent) || random.below(3) > 0 {
+            while actuator.is_empty() && !agent.lines.has_ended() && began.elapsed() < SOON {
+                actuator = family::descendants(agent.pid());
+            }
+        }
+        let delay = match !actuator.is_empty() && random.below(4) > 0 {
+            // From the first line in the journal on it is a matter of microseconds: as many short delays as long ones.
+            true => {
+                while self.journal_bytes() == journal_bytes && !agent.lines.has_ended() {}
+                let magnitude = random.below(13);
+                random.below(1 << magnitude)
+            }
+            false => random.below(length.saturating_sub(began.elapsed()).as_micros() as u64 + 500),
+        };
+        // The instant of death itself, not a synchronisation.
+        std::thread::sleep(Duration::from_micros(delay));
+        let mut killed = false;
+        if !matches!(victim, Victim::Agent) {
+            for process in actuator.iter().filter(|process| process.is_alive()) {
+                killed |= kill(process.pid)?;
+            }
+        }
+        if !matches!(victim, Victim::Actuator) && !agent.lines.has_ended() {
+            killed |= agent.signal(Signal::KILL).is_ok();
+        }
+        // Until both are gone: the actuator holds the stream open as long as it lives.
+        agent.wait(SOON)?;
+        Ok(killed)
+    }
+
+    /// What the journal says of the changes behind `before` is what the memory holds; how those stand of which it does not say.
+    fn check_truth(&mut self, before: u64, what: &str) -> Outcome<Vec<(u64, Option<bool>)>> {
+        let journal = self.journal()?;
+        let mut open = Vec::new();
+        for change in journal.behind(before) {
+            let held = change.holds(&self.program)?;
+            match change.standing() {
+                Standing::InForce => assert_ne!(held, Some(false), "{what}: {change:?} is not in force"),
+                Standing::Out => assert_ne!(held, Some(true), "{what}: {change:?} is in force"),
+                Standing::Open => open.push((change.number, held)),
+                Standing::Done => {}
+            }
+        }
+        Ok(open)
+    }
+
+    /// The next start finds out what was left open, and takes back what is in force; then all is as it was.
+    fn take_back(&mut self, open: &[(u64, Option<bool>)], what: &str) -> Outcome {
+        let deadline = Instant::now() + SOON;
+        loop {
+            let said = self.run(0, Phase::Undo).while_(what)?;
+            // A thread of the program may still be on its way through a call.
+            if said.is_ok() && !self.journal()?.is_open() {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{what}: {said:?}");
+        }
+        let journal = self.journal()?;
+        for change in journal.behind(0) {
+            assert!(
+                matches!(change.standing(), Standing::Out | Standing::Done),
+                "{what}: {change:?}"
+            );
+        }
+        for (number, held) in open {
+            let found_out = journal.found_out(*number);
+            if let (Some(held), Some(found_out)) = (held, found_out) {
+                assert_eq!(*held, found_out, "{what}: change {number}");
+            }
+        }
+        assert_eq!(self.program.ticks()?, journal.calls(), "{what}: calls");
+        assert_eq!(self.program.runs()?, Underload::QUIET, "{what}");
+        assert_eq!(self.program.cpus()?, self.cpus, "{what}");
+        let now = self.program.code()?;
+        let places =
+            |code: &[(String, Vec<u8>)]| code.iter().map(|(place, _)| place.clone()).collect::<Vec<_>>();
+        assert_eq!(places(&now), places(&self.code), "{what}");
+        assert!(now == self.code, "{what}: the code differs");
+        Ok(())
+    }
+}
+
+fn kill(pid: u32) -> Outcome<bool> {
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or("no process")?;
+    Ok(kill_process(pid, Signal::KILL).is_ok())
+}
+
+/// How long each takes when nobody is killed, which must work to begin with.
+fn lengths(scene: &mut Scene) -> Outcome<Vec<[Duration; 2]>> {
+    let mut lengths = Vec::new();
+    for (change, typed) in CHANGES.iter().enumerate() {
+        let there = scene.run(change, Phase::Change)??;
+        let back = scene.run(change, Phase::Undo)??;
+        scene.take_back(&[], &format!("{:?}", typed))?;
+        lengths.push([there, back]);
+    }
+    Ok(lengths)
+}
+
+#[test]
+fn killed_in_the_middle_of_any_change_the_journal_tells_the_truth_and_all_is_taken_back() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let wanted = if std::env::var("TUNEAGENT_LONG").as_deref() == Ok("1") {
+        200
+    } else {
+        10
+    };
+    let mut random = Random::seeded()?;
+    let seed = random.0;
+    let mut scene = Scene::set()?;
+    let lengths = lengths(&mut scene)?;
+    let (mut killed, mut too_late, mut left_open, mut given_up) = (0, 0, 0, 0);
+    while killed < wanted {
+        let change = random.below(CHANGES.len() as u64) as usize;
+        // A call and a session leave nothing to be taken back.
+        let is_lasting = !matches!(CHANGES[change].0, "call" | "attach");
+        let phase = if is_lasting && random.below(2) == 0 {
+            Phase::Undo
+        } else {
+            Phase::Change
+        };
+        let victim = [Victim::Agent, Victim::Actuator, Victim::Both][random.below(3) as usize];
+        let what = format!(
+            "seed {seed}, kill {killed}: {victim:?} in {phase:?} of {:?}",
+            CHANGES[change]
+        );
+        let before = scene.journal()?.newest();
+        if phase == Phase::Undo
+            && let Err(said) = scene.run(change, Phase::Change).while_(&what)?
+        {
+            println!("{what}: not even begun: {said}");
+            given_up += 1;
+            assert!(given_up <= wanted / 10 + 1, "{said}");
+            let open = scene.check_truth(before, &what)?;
+            scene.take_back(&open, &what)?;
+            continue;
+        }
+        let length = lengths[change][usize::from(phase == Phase::Undo)];
+        let hit = scene.kill_within(change, phase, victim, length, &mut random);
+        let (hit, count) = match hit.while_(&what)? {
+            true => (true, &mut killed),
+            false => (false, &mut too_late),
+        };
+        *count += 1;
+        let seen = scene.program.runs()?;
+        assert!(seen.ends_with("errors=0"), "{what}: {seen}");
+        let open = scene.check_truth(before, &what)?;
+        left_open += usize::from(hit && !open.is_empty());
+        scene.take_back(&open, &what)?;
+        assert!(too_late <= wanted * 4, "{what}: hardly anybody is met alive");
+    }
+    let words = scene.program.end()?;
+    assert!(words.starts_with("errors=0"), "{words}");
+    println!("{killed} killed, {left_open} of them with a change left open; {too_late} had ended before");
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! Rules that are added to a running session and removed from it: probes, windows and changes of the others stay as they are.
+
+use std::fs;
+use std::time::Instant;
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::knobs::Knobs;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, require};
+
+use crate::expected::SOON;
+
+/// Counts every hit as a window of its own, and holds that against the program's own count.
+const COUNTS: &str = "probes: {step: {entry: step}}\ncapture: {step.round: rounds}\nwindows: {turn: {from: step}}\n\
+    metrics:\n  seen: first(step.round)\n  lost: max(seen over run) - min(seen over run) + 1 - count(seen over run)\n\
+    tune:\n  - when: seen >= 0\n    finding: '{lost} lost of {count(seen over run)}'\n";
+
+/// Sets `knob` where the program is about to take a step, and reads there what nobody else reads.
+const SETS: &str = "probes: {step: {entry: step}}\ncapture: {step.before: knob}\nwindows: {pulse: {every: 100ms}}\n\
+    tune:\n  - set: knob\n    at: {entry: step}\n    value: 20\n    when: last(step.before) == 10\n    expect: 20\n";
+
+struct Rules(TempDir);
+
+impl Rules {
+    fn new() -> Outcome<Rules> {
+        Ok(Rules(tempfile::tempdir()?))
+    }
+
+    fn file(&self, name: &str, text: &str) -> Outcome<String> {
+        let file = self.0.path().join(format!("{name}.yaml"));
+        fs::write(&file, format!("rule: {name}\nabout: for a test\n{text}"))?;
+        Ok(file.to_string_lossy().into_owned())
+    }
+}
+
+/// Links of probes that the session holds, by the kernel's own account.
+fn links(agent: &Agent) -> Outcome<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(format!("/proc/{}/fdinfo", agent.pid()))? {
+        // A descriptor may be closed while we look.
+        let text = fs::read_to_string(entry?.path()).unwrap_or_default();
+        count += usize::from(text.contains("link_type"));
+    }
+    Ok(count)
+}
+
+/// The text of a rule's finding, as soon as it fits.
+fn finding(agent: &Agent, rule: &str, fits: impl Fn(&str) -> bool) -> Outcome<String> {
+    let deadline = Instant::now() + SOON;
+    loop {
+        let report = agent.snapshot()?;
+        let findings = report["findings"].as_array().ok_or("no findings")?;
+        let of = findings.iter().find(|finding| finding["rule"] == rule);
+        let text = of
+            .and_then(|finding| finding["text"].as_str())
+            .unwrap_or_default();
+        if fits(text) {
+            return Ok(text.to_owned());
+        }
+        assert!(Instant::now() < deadline, "{report}");
+    }
+}
+
+fn hits(text: &str) -> u64 {
+    // Thousands stand apart.
+    let number = text.split("of").nth(1).unwrap_or_default();
+    number.replace(char::is_whitespace, "").parse().unwrap_or(0)
+}
+
+fn names(report: &Value) -> Vec<&str> {
+    let rules = report["rules"].as_array().into_iter().flatten();
+    rules.filter_map(|rule| rule["name"].as_str()).collect()
+}
+
+#[test]
+fn a_rule_that_comes_and_goes_takes_its_probes_and_changes_along_and_disturbs_no_other_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let rules = Rules::new()?;
+    let mut knobs = Knobs::start()?;
+    let counts = rules.file("counts", COUNTS)?;
+    let recording = rules.0.path().join("run.rec").to_string_lossy().into_owned();
+    let flags = ["--rules", "none", &counts, "--apply", "--record", &recording];
+    let mut agent = Agent::attach(knobs.pid(), &flags)?;
+    agent.armed()?;
+    let seen = hits(&finding(&agent, "counts", |text| hits(text) > 0)?);
+    let before = links(&agent)?;
+
+    // A rule on the same function, with a value of its own, that waits for a place.
+    let sets = rules.file("sets", SETS)?;
+    let (code, text) = agent.ask("add", &[&sets, "--mode", "applying"])?;
+    assert_eq!((code, text.trim()), (0, "sets is added, applying now"));
+    agent
+        .lines
+        .wait_for_line("1 change written and read back", SOON)?;
+    assert_eq!(knobs.knob()?, 20);
+    assert_eq!(
+        links(&agent)?,
+        before,
+        "a function that is probed already is shared"
+    );
+    let report = agent.snapshot()?;
+    assert_eq!(names(&report), ["counts", "sets"]);
+    assert_eq!(report["changes"][0]["expect"], "20");
+    assert!(
+        report["changes"][0]["mechanism"]
+            .as_str()
+            .is_some_and(|how| how.contains("at entry:step")),
+        "{report}"
+    );
+
+    // Another one that would change the same, and one with a function of its own.
+    let (code, text) = agent.ask("add", &[&rules.file("rival", SETS)?])?;
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("the rules sets and rival both claim the variable knob; leave one of them out"),
+        "{text}"
+    );
+    let says = "probes: {say: {span: say}}\nwindows: {w: {every: 200ms}}\ntune:\n  - when: count(say) > 0\n    \
+                finding: said {count(say)}\n";
+    let says = rules.file("says", says)?;
+    let (code, text) = agent.ask("add", &[&says])?;
+    assert_eq!((code, text.trim()), (0, "says is added, advising now"));
+    assert!(links(&agent)? > before, "its function was not probed");
+    let deadline = Instant::now() + SOON;
+    while !agent.lines.text().contains("finding  says") {
+        assert!(Instant::now() < deadline, "{}", agent.lines.text());
+        knobs.values()?;
+    }
+
+    let (code, text) = agent.ask("remove", &["says"])?;
+    assert_eq!(
+        (code, text.trim()),
+        (0, "says is removed; it had changed nothing")
+    );
+    assert_eq!(links(&agent)?, before, "its probes are gone");
+    let (code, text) = agent.ask("remove", &["sets"])?;
+    assert_eq!((code, text.trim()), (0, "sets is removed; 1 change put back"));
+    let deadline = Instant::now() + SOON;
+    while knobs.knob()? != 10 {
+        assert!(Instant::now() < deadline, "{}", agent.lines.text());
+    }
+    assert_eq!(agent.ask("remove", &["sets"])?.0, 2);
+
+    // The first rule has seen every hit, before, during and after.
+    let text = finding(&agent, "counts", |text| hits(text) > seen + 1000)?;
+    assert!(text.starts_with("0 lost of"), "{text}");
+    let report = agent.stop()?;
+    assert_eq!(names(&report), ["counts"]);
+    assert_eq!(report["changes"][0]["outcome"], "reverted", "the history stays");
+    let end = knobs.end()?;
+    let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
+    assert_eq!(
+        end["state"],
+        Knobs::state_after(rounds),
+        "the program computed the same"
+    );
+
+    // The recording tells when each rule came and went: a replay decides the same.
+    let (code, text) = Agent::run(&[
+        "replay", &recording, "--rules", "none", &counts, &sets, &says, "--apply",
+    ])?;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(text.matches("knob = 20 in process 0").count(), 1, "{text}");
+    assert!(text.contains("said ") && text.contains("0 lost of"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn two_rules_that_claim_the_same_are_refused_when_they_are_loaded() -> Outcome {
+    require!(Cc);
+    let rules = Rules::new()?;
+    let (one, other) = (rules.file("one", SETS)?, rules.file("other", SETS)?);
+    let knobs = Knobs::start()?;
+    let pid = knobs.pid().to_string();
+    let (code, text) = Agent::run(&["attach", &pid, "--plain", "--rules", "none", &one, &other])?;
+    assert_eq!(code, 2, "{text}");
+    let expected = "the rules one and other both claim the variable knob; leave one of them out";
+    assert!(text.contains(expected), "{text}");
+    Ok(())
+}

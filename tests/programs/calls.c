@@ -1,0 +1,75 @@
+/* No MPI: calls one function again and again, and says what a call takes.
+ *
+ *   calls DIRECTORY GAP_NS
+ *
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go; then {"event":"pace",...} for every 2000 calls, with the median of what they
+ * took in nanoseconds, until DIRECTORY/end exists. Between two calls it spins for GAP_NS. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FUNCTION __attribute__((noinline, used))
+#define CALLS 2000
+
+long serial, weight = 3;
+static volatile long sink;
+
+FUNCTION long called(long number, long more)
+{
+    serial++;
+    sink += number;
+    return number + more;
+}
+
+/* Something else to probe. */
+FUNCTION void idle(void) { __asm__ volatile(""); }
+
+static long now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
+static int exists(const char *directory, const char *gate)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, gate);
+    return access(path, F_OK) == 0;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    long x = *(const long *)a, y = *(const long *)b;
+    return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv)
+{
+    static long took[CALLS];
+    if (argc != 3) {
+        fprintf(stderr, "usage: calls DIRECTORY GAP_NS\n");
+        return 2;
+    }
+    long gap = atol(argv[2]);
+    printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    while (!exists(argv[1], "go"))
+        usleep(1000);
+    while (!exists(argv[1], "end")) {
+        idle();
+        for (int i = 0; i < CALLS; i++) {
+            long began = now_ns();
+            called(i, weight);
+            long ended = now_ns();
+            took[i] = ended - began;
+            while (now_ns() - ended < gap)
+                ;
+        }
+        qsort(took, CALLS, sizeof took[0], by_size);
+        printf("{\"event\":\"pace\",\"ns\":%ld}\n", took[CALLS / 2]);
+        fflush(stdout);
+    }
+    return 0;
+}

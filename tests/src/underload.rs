@@ -1,0 +1,167 @@
+//! The program under load of the tuner's own tests, for tests of the whole: many threads that check their own results, and what
+//! can be seen of the program from outside.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::lines::Lines;
+use crate::problem::While;
+use crate::{Outcome, Problem, family};
+
+/// Far more than anything here takes.
+const SOON: Duration = Duration::from_secs(60);
+
+/// The program, running.
+pub struct Underload {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Lines,
+    asked: usize,
+    memory: File,
+    folder: TempDir,
+}
+
+impl Underload {
+    /// What it says of its steps while nothing is changed.
+    pub const QUIET: &str = "a=1 b=0 logged=1 noted=0 size=4096 weight=2500 tail=8 loop=0 errors=0";
+
+    /// Builds and starts it.
+    pub fn start() -> Outcome<Underload> {
+        let folder = tempfile::tempdir()?;
+        let here = folder.path();
+        build(here, "part.c", "libpart.so", &["-shared", "-fPIC"])?;
+        build(here, "tuned.c", "libtuned.so", &["-shared", "-fPIC"])?;
+        let run_path = format!("-Wl,-rpath,{}", here.display());
+        let with = ["-pthread", "libpart.so", "-Wl,-z,lazy", &run_path];
+        let program = build(here, "underload.c", "underload", &with)?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let lines = Lines::default();
+        lines.follow(child.stdout.take().ok_or("no output")?);
+        lines.wait_for_line("ready", SOON)?;
+        let memory = File::open(format!("/proc/{}/mem", child.id()))?;
+        let input = child.stdin.take();
+        Ok(Underload {
+            child,
+            input,
+            lines,
+            asked: 0,
+            memory,
+            folder,
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A library that it has not loaded.
+    pub fn library(&self) -> PathBuf {
+        self.folder.path().join("libtuned.so")
+    }
+
+    /// What it says of its next steps.
+    pub fn runs(&mut self) -> Outcome<String> {
+        self.say("run")
+    }
+
+    /// How often `tick` was called.
+    pub fn ticks(&mut self) -> Outcome<u64> {
+        let answer = self.say("ticks")?;
+        let count = answer.strip_prefix("ticks=").ok_or("no ticks")?;
+        count.parse().while_(&answer)
+    }
+
+    fn say(&mut self, text: &str) -> Outcome<String> {
+        self.asked += 1;
+        writeln!(self.input.as_mut().ok_or("it was ended")?, "{text}")?;
+        self.answer(self.asked)
+    }
+
+    /// Its greeting is answer 0.
+    fn answer(&self, number: usize) -> Outcome<String> {
+        let nth = |lines: &[crate::lines::Line]| lines.get(number).map(|line| line.text.clone());
+        self.lines.wait_for(&format!("answer {number}"), SOON, nth)
+    }
+
+    /// Lets it end by itself, and gives back its last words.
+    pub fn end(&mut self) -> Outcome<String> {
+        drop(self.input.take());
+        let words = self.answer(self.asked + 1)?;
+        match family::wait(&mut self.child, SOON)? {
+            0 => Ok(words),
+            code => Err(Problem::new(format!("it ended with {code}: {words}"))),
+        }
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self, address: u64, length: usize) -> Outcome<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let read = self.memory.read_exact_at(&mut bytes, address);
+        read.while_(format!("{length} bytes at {address:#x}"))?;
+        Ok(bytes)
+    }
+
+    /// The CPUs that each of its threads may use.
+    pub fn cpus(&self) -> Outcome<Vec<(u64, String)>> {
+        let mut found = Vec::new();
+        for task in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            let task = task?;
+            let status = fs::read_to_string(task.path().join("status"))?;
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+            let tid = task.file_name().to_string_lossy().parse();
+            found.push((tid.while_("a thread")?, line.ok_or("no CPUs")?.trim().to_owned()));
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Its mappings, a line each.
+    pub fn maps(&self) -> Outcome<String> {
+        Ok(fs::read_to_string(format!("/proc/{}/maps", self.pid()))?)
+    }
+
+    /// All code that it has mapped: where, and its bytes.
+    pub fn code(&self) -> Outcome<Vec<(String, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for line in self.maps()?.lines().filter(|line| line.contains(" r-xp ")) {
+            let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+            let (start, end) = range.ok_or("no range")?;
+            let number = |text| u64::from_str_radix(text, 16).while_(line);
+            let (start, end) = (number(start)?, number(end)?);
+            found.push((line.to_owned(), self.bytes(start, (end - start) as usize)?));
+        }
+        Ok(found)
+    }
+}
+
+impl Drop for Underload {
+    fn drop(&mut self) {
+        family::end(&mut self.child, Duration::from_secs(3));
+    }
+}
+
+fn build(folder: &Path, source: &str, output: &str, flags: &[&str]) -> Outcome<PathBuf> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tuner/tests/programs");
+    let output = folder.join(output);
+    let mut command = Command::new("cc");
+    command
+        .args(["-O1", "-g", "-Wl,--build-id"])
+        .arg(sources.join(source));
+    command.args(flags).arg("-o").arg(&output).current_dir(folder);
+    let done = command.output().while_("cc")?;
+    match done.status.success() {
+        true => Ok(output),
+        false => Err(Problem::new(String::from_utf8_lossy(&done.stderr).into_owned())),
+    }
+}

@@ -1,0 +1,211 @@
+//! A function is called by the thread that has reached a sync point, while it stands there.
+//!
+//! The probe holds the thread in the kernel, and it is stopped one instruction behind ([`crate::sync::Stopping`]). The stopped thread
+//! is sent to call as in `call`; where it was let go before it was asked to stop, nothing is called.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use super::call::{self, Plan};
+use super::worker::Machinery;
+use super::{ActionError, ActionOutcome, ActionReceipt, CallRequest, Reason};
+use crate::clock;
+use crate::journal::{Call, Deed, Hold, Outcome};
+use crate::place::Ground;
+use crate::process::Process;
+use crate::ptrace::{self, HeldThread};
+use crate::remote::{View, Worker};
+use crate::sync::{Action, Passage, Stopping, SyncPlace, Told};
+use crate::writer::{Mechanism, Writer, WriterError};
+
+/// A call that is announced in the journal, to be made at a sync point.
+pub(crate) struct CallThere {
+    change: u64,
+    errand: Arc<Errand>,
+    at: clock::Instant,
+    started_ns: u64,
+    entered: Option<Entered>,
+}
+
+/// What whoever makes the call needs.
+struct Errand {
+    process: Process,
+    ground: Ground,
+    machinery: Arc<Machinery>,
+    plan: Plan,
+    deed: Call,
+    underway: fn(),
+    told: Arc<Told<Result<i32, ActionError>>>,
+}
+
+/// A thread is on its way into the function.
+#[derive(Debug, Clone, Copy)]
+struct Entered {
+    tid: i32,
+    since: Instant,
+    /// For how long it was held in the kernel and stopped.
+    hold_ns: u64,
+}
+
+/// How a call stands whose sync point was reached.
+pub(crate) enum Reached {
+    /// The thread has not come back.
+    UnderWay,
+    /// It is over, and written down.
+    Over(Result<ActionReceipt, WriterError>),
+}
+
+impl Errand {
+    /// Sends the stopped thread to call; its number.
+    fn send(&self, thread: &mut HeldThread) -> Result<i32, ActionError> {
+        let (ground, tid) = (&self.ground, thread.tid());
+        let view = View::of(thread, ground, &self.machinery.gate)?;
+        if let Some(why) = self.machinery.keeps_from_calling(&view, ground) {
+            let pid = self.process.pid;
+            return Err(ActionError::NoThread {
+                pid,
+                waited_ms: 0,
+                why,
+            });
+        }
+        let worker = Worker::begin(thread, ground, &self.machinery.gate)?;
+        call::enter(
+            worker,
+            &self.process,
+            ground,
+            &self.deed,
+            &self.plan,
+            self.underway,
+        )?;
+        Ok(tid)
+    }
+}
+
+impl Writer {
+    /// Announces a call that is to be made at a sync point.
+    pub(crate) fn announce_call(
+        &mut self,
+        request: CallRequest,
+        reason: Reason,
+        sync: SyncPlace,
+    ) -> Result<CallThere, WriterError> {
+        let started_ns = clock::monotonic_ns();
+        let at = clock::now();
+        ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
+        let space = self.space()?;
+        let plan = Plan::new(&space, request)?;
+        let (mut deed, machinery, ground) = self.prepare(&space, &plan)?;
+        deed.sync = Some(sync);
+        let change = self.announce(Deed::Call(deed.clone()), reason, at.clone())?;
+        Ok(CallThere {
+            change,
+            errand: Arc::new(Errand {
+                process: self.process().clone(),
+                ground,
+                machinery,
+                plan,
+                deed,
+                underway: self.hooks.underway,
+                told: Arc::default(),
+            }),
+            at,
+            started_ns,
+            entered: None,
+        })
+    }
+
+    /// The sync point was not reached: nothing was called.
+    pub(crate) fn abandon_call(
+        &mut self,
+        call: &CallThere,
+        why: &str,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        self.record_outcome(call.change, Outcome::NotWritten(why.to_owned()), hold)
+    }
+
+    /// How a call stands whose sync point was reached.
+    pub(crate) fn look_at_call(&mut self, call: &mut CallThere, passage: Passage) -> Reached {
+        let errand = Arc::clone(&call.errand);
+        let told = || errand.told.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let entered = match call.entered {
+            Some(entered) => entered,
+            None => {
+                match told().map(|(told, hold_ns)| (told.unwrap_or_else(|error| Err(error.into())), hold_ns))
+                {
+                    Some((Ok(tid), hold_ns)) => {
+                        (self.hooks.after_write)();
+                        let since = Instant::now();
+                        *call.entered.insert(Entered { tid, since, hold_ns })
+                    }
+                    Some((Err(error), hold_ns)) => {
+                        return self.not_entered(call, error, Passage { hold_ns, ..passage });
+                    }
+                    // It panicked.
+                    None => return self.not_entered(call, nobody(errand.process.pid), passage),
+                }
+            }
+        };
+        match call::look(&errand.ground, &errand.deed) {
+            Err(error) => Reached::Over(Err(ActionError::from(error).into())),
+            Ok(None) if entered.since.elapsed() <= errand.plan.wait => Reached::UnderWay,
+            Ok(result) => Reached::Over(self.conclude_call(call, entered, result, passage)),
+        }
+    }
+
+    fn not_entered(&mut self, call: &CallThere, error: ActionError, passage: Passage) -> Reached {
+        let hold = Hold::at(Mechanism::Stop, passage);
+        let recorded = self.abandon_call(call, &error.to_string(), Some(hold));
+        Reached::Over(Err(recorded.err().unwrap_or(error.into())))
+    }
+
+    fn conclude_call(
+        &mut self,
+        call: &CallThere,
+        entered: Entered,
+        result: Option<(u64, String)>,
+        passage: Passage,
+    ) -> Result<ActionReceipt, WriterError> {
+        let errand = &call.errand;
+        let passage = Passage {
+            hold_ns: entered.hold_ns,
+            ..passage
+        };
+        let outcome = match result {
+            None => ActionOutcome::Running,
+            Some((word, result)) => {
+                let hold = Hold::at(Mechanism::Stop, passage);
+                self.record_returned(call.change, word, &result, Some(hold))?;
+                self.leave(&errand.deed.arena, entered.tid, &errand.machinery);
+                ActionOutcome::Returned { word, result }
+            }
+        };
+        Ok(ActionReceipt {
+            change: call.change,
+            text: format!("call {}", errand.plan.text),
+            outcome,
+            mechanism: Mechanism::Stop,
+            hold_ns: passage.hold_ns,
+            passage: Some(passage),
+            at: call.at.clone(),
+            duration_ns: clock::monotonic_ns().saturating_sub(call.started_ns),
+        })
+    }
+}
+
+impl CallThere {
+    /// What is to be done while a thread is held at the point.
+    pub(crate) fn action(&self) -> Action {
+        let errand = Arc::clone(&self.errand);
+        let (pid, told) = (errand.process.pid, Arc::clone(&errand.told));
+        Stopping::action(pid, told, move |thread: &mut HeldThread| errand.send(thread))
+    }
+}
+
+fn nobody(pid: crate::process::Pid) -> ActionError {
+    ActionError::NoThread {
+        pid,
+        waited_ms: 0,
+        why: "nobody looked after the thread that was held".to_owned(),
+    }
+}

@@ -1,0 +1,246 @@
+//! One write that waits for its sync point, and the ways in which it is made there, cheapest first: by the probe itself, while the
+//! probe holds the thread, while the thread is stopped. One that fails for want of an answer is tried again the next way.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::journal::Hold;
+use crate::slot::Slot;
+use crate::sync::{
+    ACTION_NS_MAX, ANSWER_NS_MAX, Action, HoldRequest, MISSES_MAX, Passage, Progress, Rendezvous,
+    STOP_ANSWER_NS_MAX, Stopping, Store, SyncPlace, SyncPoint, Then, Ticket, Told,
+};
+use crate::value::Bytes;
+use crate::write::{self, WriteError};
+use crate::writer::{Hooks, Mechanism};
+
+/// What the request says of the way.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct How {
+    pub(super) answer_ns_max: u64,
+    /// The thread is to be stopped, whatever else would do.
+    pub(super) by_stop: bool,
+}
+
+impl Default for How {
+    fn default() -> How {
+        How {
+            answer_ns_max: ANSWER_NS_MAX,
+            by_stop: false,
+        }
+    }
+}
+
+/// A write that waits.
+pub(super) struct Armed {
+    point: SyncPoint,
+    slot: Arc<Slot>,
+    /// What is expected there, and what is to be there.
+    change: (Bytes, Bytes),
+    answer_ns_max: u64,
+    ticket: Ticket,
+    way: Way,
+    /// Of the ways that were given up.
+    before: Passage,
+    written: Arc<Written>,
+    stopped: Arc<Told<Result<Bytes, WriteError>>>,
+}
+
+/// Who writes, and how the thread stays where it is until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Store,
+    Hold,
+    Stop,
+}
+
+/// What the action has to say, once it was called.
+type Written = Mutex<Option<Result<Bytes, WriteError>>>;
+
+/// How a write that waited is over.
+pub(super) enum Over {
+    /// It was carried out at the sync point.
+    There(Result<Bytes, WriteError>, Hold),
+    /// It was carried out, but the program had gone on: at which instant is not known.
+    Late(Hold),
+    /// It was not carried out.
+    Never(Hold),
+}
+
+impl Armed {
+    pub(super) fn new(
+        point: SyncPoint,
+        slot: Arc<Slot>,
+        change: (Bytes, Bytes),
+        how: How,
+        rendezvous: &mut dyn Rendezvous,
+        hooks: Hooks,
+    ) -> Result<Armed, String> {
+        // A probe cannot look whether a library is still where it was; the program itself is there as long as it runs.
+        let stores = slot.stays()
+            && rendezvous.store_refusal().is_none()
+            && matches!(change.1.as_slice().len(), 1 | 8);
+        let mut armed = Armed {
+            point,
+            slot,
+            change,
+            answer_ns_max: how.answer_ns_max,
+            ticket: Ticket(0),
+            way: match (how.by_stop, stores) {
+                (true, _) => Way::Stop,
+                (false, true) => Way::Store,
+                (false, false) => Way::Hold,
+            },
+            before: Passage::default(),
+            written: Arc::default(),
+            stopped: Arc::default(),
+        };
+        armed.arm(rendezvous, hooks)?;
+        Ok(armed)
+    }
+
+    pub(super) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    pub(super) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    pub(super) fn place(&self) -> &SyncPlace {
+        self.point.place()
+    }
+
+    fn arm(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Result<(), String> {
+        let (expected, new) = self.change;
+        let store = (self.way == Way::Store).then(|| Store {
+            address: self.slot.location().address,
+            expected: expected.word(),
+            value: new.word(),
+            width: new.as_slice().len() as u64,
+        });
+        let request = HoldRequest {
+            point: self.point.clone(),
+            answer_ns_max: match self.way {
+                Way::Stop => self.answer_ns_max.max(STOP_ANSWER_NS_MAX),
+                Way::Store | Way::Hold => self.answer_ns_max,
+            },
+            action_ns_max: ACTION_NS_MAX,
+            misses_max: MISSES_MAX,
+            store,
+            key: None,
+        };
+        self.ticket = rendezvous.arm(&request, self.action(hooks))?;
+        Ok(())
+    }
+
+    fn action(&self, hooks: Hooks) -> Action {
+        let (expected, new) = self.change;
+        let slot = Arc::clone(&self.slot);
+        let commit = move || {
+            hooks.around(|| {
+                slot.check_again()?;
+                write::commit(&slot, expected, new)
+            })
+        };
+        if self.way == Way::Stop {
+            let told = Arc::clone(&self.stopped);
+            return Stopping::action(self.slot.pid(), told, move |_| commit());
+        }
+        let written = Arc::clone(&self.written);
+        Box::new(move |_| {
+            *written.lock().unwrap_or_else(PoisonError::into_inner) = Some(commit());
+            Then::Nothing
+        })
+    }
+
+    /// How it is over, if it is.
+    pub(super) fn poll(&mut self, rendezvous: &mut dyn Rendezvous, hooks: Hooks) -> Option<Over> {
+        let progress = rendezvous.progress(self.ticket);
+        let next = match progress {
+            Progress::Pending(_) => return None,
+            // The page cannot be written by a probe (not resident, or shared until the first write).
+            Progress::Missed(_) if self.way == Way::Store => Way::Hold,
+            // Whoever answers comes too late again and again: once the thread is stopped, it may come late.
+            Progress::Missed(_) if self.way == Way::Hold => Way::Stop,
+            progress => return Some(self.over(progress)),
+        };
+        if let Progress::Missed(passage) = progress {
+            self.before = self.summed(passage);
+        }
+        self.way = next;
+        match self.arm(rendezvous, hooks) {
+            Ok(()) => None,
+            Err(_) => Some(Over::Never(Hold::at(Mechanism::Rendezvous, self.before))),
+        }
+    }
+
+    /// With what the ways before had in vain.
+    fn summed(&self, passage: Passage) -> Passage {
+        Passage {
+            hits: passage.hits + self.before.hits,
+            misses: passage.misses + self.before.misses,
+            passed: passage.passed + self.before.passed,
+            missed_ns: passage.missed_ns + self.before.missed_ns,
+            ..passage
+        }
+    }
+
+    pub(super) fn over(&self, progress: Progress) -> Over {
+        match progress {
+            Progress::Pending(passage) | Progress::Missed(passage) | Progress::GoneBy(passage) => {
+                Over::Never(Hold::at(self.mechanism(), self.summed(passage)))
+            }
+            Progress::Late(passage) | Progress::Done(passage) if self.way == Way::Stop => {
+                self.after_stop(self.summed(passage))
+            }
+            Progress::Late(passage) => Over::Late(Hold::at(Mechanism::Rendezvous, self.summed(passage))),
+            Progress::Done(passage) => {
+                let hold = Hold::at(Mechanism::Rendezvous, self.summed(passage));
+                let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
+                match written {
+                    Some(written) => Over::There(written, hold),
+                    // The action did not get as far as to write: it panicked.
+                    None => Over::Never(hold),
+                }
+            }
+            Progress::Stored {
+                found,
+                written,
+                passage,
+            } => self.stored(found, written, passage),
+        }
+    }
+
+    fn after_stop(&self, passage: Passage) -> Over {
+        let told = self.stopped.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let held = |hold_ns| Hold::at(Mechanism::Stop, Passage { hold_ns, ..passage });
+        match told {
+            Some((Ok(written), hold_ns)) => Over::There(written, held(hold_ns)),
+            Some((Err(error), hold_ns)) => Over::There(Err(error.into()), held(hold_ns)),
+            // It panicked, or the thread that looks after it has ended.
+            None => Over::Never(held(passage.hold_ns)),
+        }
+    }
+
+    fn stored(&self, found: u64, written: bool, passage: Passage) -> Over {
+        let size = self.change.1.as_slice().len();
+        let found = Bytes::new(&found.to_le_bytes()[..size]).unwrap_or(self.change.0);
+        let result = match written {
+            true => Ok(found),
+            false => Err(WriteError::Unexpected {
+                pid: self.slot.pid(),
+                symbol: self.slot.location().symbol.clone(),
+                found,
+                expected: self.change.0,
+            }),
+        };
+        Over::There(result, Hold::at(Mechanism::Store, passage))
+    }
+
+    fn mechanism(&self) -> Mechanism {
+        match self.way {
+            Way::Stop => Mechanism::Stop,
+            Way::Store | Way::Hold => Mechanism::Rendezvous,
+        }
+    }
+}

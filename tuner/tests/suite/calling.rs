@@ -1,0 +1,112 @@
+//! Calls that wait for a sync point: what is not called, and what is written down of it. The rendezvous is the testee's own and holds
+//! nobody; the real one is tested with the agent, as root.
+
+use std::time::{Duration, Instant};
+
+use tuner::action::{Action, ActionReceipt, CallRequest, Invocation, Reason};
+use tuner::actuator::{ActCommand, ActuatorClient, ArmActCommand, ClientError};
+use tuner::journal::Status;
+
+use crate::actuator::Setting;
+
+fn at_main(setting: &Setting, action: Action, within_ms: u64) -> ArmActCommand {
+    ArmActCommand {
+        act: ActCommand {
+            pid: setting.pid(),
+            action,
+            reason: Reason::default(),
+        },
+        at: "entry:main".parse().unwrap(),
+        within_ms,
+        answer_ns_max: None,
+    }
+}
+
+fn call(text: &str) -> Action {
+    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
+    Action::Call(CallRequest {
+        function,
+        arguments,
+        returns: None,
+        wait_ms: 1_000,
+        thread: None,
+    })
+}
+
+fn collect(session: &mut ActuatorClient) -> Result<ActionReceipt, String> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        let mut collected = session.collect().unwrap();
+        if let Some((_, result)) = collected.acted.pop() {
+            assert!(collected.acted.is_empty() && collected.left == 0);
+            return result.map_err(|refusal| refusal.message);
+        }
+        assert!(Instant::now() < until, "no receipt came");
+    }
+}
+
+#[test]
+fn a_call_whose_point_was_missed_or_not_reached_is_never_made_and_the_journal_says_so() {
+    let said = [
+        (
+            "missed",
+            "the program reached entry:main 3 times, and 2 times was held in vain: nothing was called",
+        ),
+        (
+            "never",
+            "the program did not reach entry:main in time: nothing was called",
+        ),
+        // Who is held is a thread that the program has not.
+        ("done", "thread 7 of process"),
+    ];
+    for (how, wanted) in said {
+        let Some(setting) = Setting::new() else { return };
+        let (mut session, _process) = setting.session(false, &["sync", how]);
+        session.arm_act(at_main(&setting, call("getpid()"), 100)).unwrap();
+        let error = collect(&mut session).unwrap_err();
+        assert!(error.contains(wanted), "{how}: {error}");
+        assert_eq!(setting.status(1), Status::Failed, "{how}");
+    }
+}
+
+#[test]
+fn a_call_that_waits_is_let_go_by_word_and_with_the_session() {
+    let Some(setting) = Setting::new() else { return };
+    let (mut session, mut process) = setting.session(false, &["sync", "never"]);
+    let ticket = session
+        .arm_act(at_main(&setting, call("getpid()"), 60_000))
+        .unwrap();
+    session.disarm(ticket).unwrap();
+    let error = collect(&mut session).unwrap_err();
+    assert!(error.ends_with("nothing was called"), "{error}");
+    session
+        .arm_act(at_main(&setting, call("getpid()"), 60_000))
+        .unwrap();
+    drop(session);
+    assert!(process.wait().unwrap().success());
+    assert_eq!(
+        (setting.status(1), setting.status(2)),
+        (Status::Failed, Status::Failed)
+    );
+}
+
+#[test]
+fn only_a_call_has_a_place_and_only_where_something_can_hold_the_program() {
+    let Some(setting) = Setting::new() else { return };
+    let refused = |session: &mut ActuatorClient, action| match session.arm_act(at_main(&setting, action, 100))
+    {
+        Err(ClientError::Refused(refusal)) => refusal.message,
+        other => panic!("{other:?}"),
+    };
+    let (mut session, _process) = setting.session(false, &["sync", "never"]);
+    let affinity = Action::Affinity { cpus: "0".to_owned() };
+    assert_eq!(
+        refused(&mut session, affinity),
+        "only a call has a place in the program"
+    );
+    assert!(refused(&mut session, call("nobody()")).contains("has no function `nobody`"));
+    drop(session);
+    let (mut session, _process) = setting.session(false, &[]);
+    let message = refused(&mut session, call("getpid()"));
+    assert!(message.starts_with("cannot act at a sync point: "), "{message}");
+}
