@@ -117,6 +117,16 @@ pub const METRICS: &[Metric] = &[
         "1 for each of the newest changes: what was promised of it, what it was decided from, and what came of it.",
     ),
     counter(
+        "tuneagent_reactions_total",
+        &["program", "rule"],
+        "Changes whose way from the end of a window to the write was timed.",
+    ),
+    counter(
+        "tuneagent_reaction_seconds_total",
+        &["program", "rule", "part"],
+        "Time from the ends of windows to the writes: update, evaluate, order, write.",
+    ),
+    counter(
         "tuneagent_lost_total",
         &["kind"],
         "What was lost on the kernel side.",
@@ -154,6 +164,18 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
             &[program, &change.rule, &rank, &change.variable, &change.outcome],
             1.0,
         );
+        if let Some(reaction) = &change.reaction {
+            page.set("tuneagent_reactions_total", &[program, &change.rule], 1.0);
+            for (part, ns) in [
+                ("update", reaction.update_ns),
+                ("evaluate", reaction.evaluate_ns),
+                ("order", reaction.order_ns),
+                ("write", reaction.write_ns),
+            ] {
+                let labels = [program, &change.rule, part];
+                page.set("tuneagent_reaction_seconds_total", &labels, ns as f64 / 1e9);
+            }
+        }
         if let Some(ratio) = change.guard.as_ref().and_then(|guard| guard.ratio) {
             page.set("tuneagent_guard_ratio", &[program, &change.rule], ratio);
         }
@@ -300,7 +322,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{FunctionTotals, GuardView, JobView};
+    use crate::snapshot::{ChangeView, FunctionTotals, GuardView, JobView, Reaction};
 
     #[test]
     fn a_change_is_published_with_promise_result_and_reasons_and_only_the_newest_are() {
@@ -355,24 +377,41 @@ mod tests {
             functions: vec![function],
             ..ProcessView::default()
         };
+        let change = ChangeView {
+            rule: "workers".into(),
+            variable: "nw".into(),
+            reaction: Some(Reaction {
+                update_ns: 1000,
+                write_ns: 2500,
+                ..Reaction::default()
+            }),
+            ..ChangeView::default()
+        };
         let snapshot = Snapshot {
             job: JobView {
                 program: "lmp".into(),
                 ..JobView::default()
             },
             processes: vec![process],
+            changes: vec![change; 2],
             lost: vec![("ring_full", 7)],
             ..Snapshot::default()
         };
         let text = render(&snapshot).unwrap();
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         insta::assert_snapshot!(samples.join("\n"), @r#"
+        tuneagent_change{outcome="",program="lmp",rank="",rule="workers",variable="nw"} 2
         tuneagent_lost_total{kind="ring_full"} 7
         tuneagent_mpi_bytes_total{function="MPI_Send",kind="sent",pid="42",program="lmp",rank="1"} 96
         tuneagent_mpi_bytes_unknown_calls_total{function="MPI_Send",pid="42",program="lmp",rank="1"} 0
         tuneagent_mpi_calls_total{function="MPI_Send",pid="42",program="lmp",rank="1"} 3
         tuneagent_mpi_time_seconds_total{function="MPI_Send",pid="42",program="lmp",rank="1"} 2.5
         tuneagent_processes{program="lmp"} 1
+        tuneagent_reaction_seconds_total{part="evaluate",program="lmp",rule="workers"} 0
+        tuneagent_reaction_seconds_total{part="order",program="lmp",rule="workers"} 0
+        tuneagent_reaction_seconds_total{part="update",program="lmp",rule="workers"} 0.000002
+        tuneagent_reaction_seconds_total{part="write",program="lmp",rule="workers"} 0.000005
+        tuneagent_reactions_total{program="lmp",rule="workers"} 2
         tuneagent_session_seconds{program="lmp"} 0
         "#);
     }

@@ -104,6 +104,17 @@ struct Change<'a> {
     hold_ns: u64,
     outcome: &'a str,
     guard: Option<Guard<'a>>,
+    reaction: Option<Reaction>,
+}
+
+#[derive(Serialize)]
+struct Reaction {
+    window_ns: u64,
+    update_ns: u64,
+    evaluate_ns: u64,
+    order_ns: u64,
+    write_ns: u64,
+    lag_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -221,6 +232,14 @@ fn change(view: &ChangeView) -> Change<'_> {
             verdict: guard.verdict,
             reason: guard.reason.as_deref(),
             text: &guard.text,
+        }),
+        reaction: view.reaction.map(|reaction| Reaction {
+            window_ns: reaction.window_ns,
+            update_ns: reaction.update_ns,
+            evaluate_ns: reaction.evaluate_ns,
+            order_ns: reaction.order_ns,
+            write_ns: reaction.write_ns,
+            lag_ns: reaction.lag_ns(),
         }),
     }
 }

@@ -177,6 +177,30 @@ pub struct ChangeView {
     pub outcome: String,
     /// What the guard says; none where nobody judges.
     pub guard: Option<GuardView>,
+    /// How quickly it followed what it was decided on; none of a first value, and of what was not written.
+    pub reaction: Option<Reaction>,
+}
+
+/// From the end of a window to the change that follows, in parts that add up; all in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reaction {
+    /// The window itself, as it was seen (MATE: T_Iter).
+    pub window_ns: u64,
+    /// From its end until all that belongs to it was there (T_Upd).
+    pub update_ns: u64,
+    /// Until the rules were evaluated (T_Eval).
+    pub evaluate_ns: u64,
+    /// Until the order was given to the actuator (T_Tun).
+    pub order_ns: u64,
+    /// Until the value was written and read back.
+    pub write_ns: u64,
+}
+
+impl Reaction {
+    /// From the end of the window to the change.
+    pub fn lag_ns(&self) -> u64 {
+        self.update_ns + self.evaluate_ns + self.order_ns + self.write_ns
+    }
 }
 
 /// The judgement on a change.

@@ -4,10 +4,10 @@ use abi::{Hit, HitKind};
 
 use crate::{capture::Captured, maps, task::Task};
 
-/// One hit; `duration_ns` is [`abi::NO_DURATION`] at an entry.
-pub fn hit(task: &Task, probe: u32, kind: HitKind, time_ns: u64, duration_ns: u64, captured: &Captured) {
+/// One hit; `duration_ns` is [`abi::NO_DURATION`] at an entry. It gets its time when it is sent.
+pub fn hit(task: &Task, probe: u32, kind: HitKind, duration_ns: u64, captured: &Captured) {
     maps::send(Hit {
-        time_ns,
+        time_ns: 0,
         duration_ns,
         probe,
         process: task.process,

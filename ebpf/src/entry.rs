@@ -65,7 +65,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     }
     // What a library calls within itself is no hit of it.
     if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {
-        emit::hit(&task, probe, HitKind::Entry, now, NO_DURATION, &captured);
+        emit::hit(&task, probe, HitKind::Entry, NO_DURATION, &captured);
     }
     Some(())
 }

@@ -2,6 +2,7 @@
 
 use abi::{Hit, Loss, ProbeSpec, Text, Thread, Totals};
 use aya_ebpf::{
+    helpers::bpf_ktime_get_ns,
     macros::map,
     maps::{Array, HashMap, PerCpuArray, RingBuf, ring_buf::RingBufEntry},
 };
@@ -108,11 +109,14 @@ pub fn add(counter: &u64, amount: u64) {
     unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
 }
 
-/// Sends a hit, or counts its loss.
+/// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring empty then knows that
+/// every hit up to that moment was seen, however long a program was kept from running in between.
 pub fn send(hit: Hit) {
     match HITS.reserve::<Hit>(0) {
         Some(mut entry) => {
-            entry.write(hit);
+            // SAFETY: the helper has no preconditions.
+            let time_ns = unsafe { bpf_ktime_get_ns() };
+            entry.write(Hit { time_ns, ..hit });
             entry.submit(0);
         }
         None => lost(Loss::RingFull),

@@ -68,7 +68,7 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
             time_ns: now,
         };
         capture::at_return(&mut captured, regs, spec, &moment);
-        emit::hit(&task, frame.probe, HitKind::Return, now, duration, &captured);
+        emit::hit(&task, frame.probe, HitKind::Return, duration, &captured);
     }
     Some(())
 }

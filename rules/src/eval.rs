@@ -57,6 +57,8 @@ pub(crate) struct WindowData {
     pub(crate) at_borders: BTreeMap<(Measure, usize), Value>,
     /// Actual duration, in seconds, if both ends are known.
     pub(crate) duration: Result<f64, String>,
+    /// From where to where it went.
+    pub(crate) span: (Time, Time),
     /// Where it began and ended in each process that hit its borders by itself.
     pub(crate) own: BTreeMap<ProcessId, (Time, Time)>,
     /// For each role, the processes that were there from border to border.
@@ -117,6 +119,7 @@ impl Default for WindowData {
             inner: BTreeMap::new(),
             at_borders: BTreeMap::new(),
             duration: Err("it is not over".to_string()),
+            span: (Time::default(), Time::default()),
             own: BTreeMap::new(),
             roles: Vec::new(),
             measures: BTreeMap::new(),

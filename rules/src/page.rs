@@ -252,6 +252,14 @@ fn tune(out: &mut String, entry: &TuneEntry) {
             "and undoes it when that got worse by",
             Some(format!("{margin} over {over} windows")),
         );
+        row(
+            "where `was`, of before the change, is",
+            guard.was.as_ref().map(ToString::to_string),
+        );
+        row(
+            "and tries again after an undo, in windows",
+            guard.retry.as_ref().map(ToString::to_string),
+        );
     }
     for (what, text) in [("finding", &entry.finding), ("next start", &entry.next_start)] {
         if let Some(text) = text {

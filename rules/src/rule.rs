@@ -188,7 +188,7 @@ impl Tune {
         }
         if let Some(change) = &self.action {
             out.extend(change.deed.formulas());
-            out.extend(change.guard.iter().map(|guard| &guard.objective));
+            out.extend(change.guard.iter().flat_map(Guard::formulas));
             out.extend(change.range.iter().map(|(condition, _)| condition));
         }
         out
@@ -209,6 +209,17 @@ pub(crate) struct Guard {
     pub(crate) over: u32,
     /// Share of the value before.
     pub(crate) margin: f64,
+    /// Of the window before the change, known in the objective as `was`: then the tune follows.
+    pub(crate) was: Option<Typed>,
+    /// After so many windows an undone tune tries again.
+    pub(crate) retry: Option<u32>,
+}
+
+impl Guard {
+    /// Every formula of it.
+    pub(crate) fn formulas(&self) -> impl Iterator<Item = &Typed> {
+        std::iter::once(&self.objective).chain(&self.was)
+    }
 }
 
 /// A template whose formulas are checked.

@@ -4,6 +4,7 @@
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -91,6 +92,65 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
     for part in [">latency<", ">t_comm<", &decided, "class=\"decision\"", "</svg>"] {
         assert!(picture.contains(part), "{part} is not in the picture");
     }
+    Ok(())
+}
+
+/// MATE thesis (2007), section 3.1.3: T_Iter, T_Upd, T_Eval and T_Tun of each iteration, and how far its seen length is from the real one.
+#[test]
+fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_was() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::master_worker("nbody", Mpi::Mpich)?;
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 3, &program, |folder| {
+        let given = [
+            "iterations=100000",
+            "workers=2",
+            "work_us=40000",
+            "latency_us=500",
+        ];
+        with_folder(folder, given.map(String::from).to_vec())
+    })?;
+    job.events("ready", 3, SOON)?;
+    let rule = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/reaction.yaml");
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", rule, "--apply"])?;
+    agent.armed()?;
+    job.open("go")?;
+    let written = |lines: &[Line]| {
+        let changes = lines
+            .iter()
+            .filter(|line| line.text.contains("written and read back"));
+        (changes.count() >= 20).then_some(())
+    };
+    agent.lines.wait_for("20 changes", 4 * SOON, written)?;
+    job.open("stop")?;
+    job.finish(SOON)?;
+    let report = agent.finish(SOON)?;
+    let iterations = job.events("iteration", 20, SOON)?;
+
+    let changes = report["changes"].as_array().ok_or("no changes")?;
+    let mut errors = Vec::new();
+    for change in changes.iter().filter(|change| change["reaction"].is_object()) {
+        let ns = |part: &str| change["reaction"][part].as_u64().ok_or(format!("no {part}"));
+        let parts = ["update_ns", "evaluate_ns", "order_ns", "write_ns"].map(ns);
+        let sum: u64 = parts.into_iter().collect::<Result<Vec<_>, _>>()?.iter().sum();
+        assert_eq!(sum, ns("lag_ns")?);
+        // What is written is the number of the iteration and one.
+        let number: usize = change["new"]
+            .as_str()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|_| "no number")?;
+        let real = iterations[number - 1]["seconds"].as_f64().ok_or("no seconds")?;
+        errors.push((ns("window_ns")? as f64 / 1e9 - real).abs() / real);
+    }
+    assert!(errors.len() >= 20, "{changes:?}");
+    errors.sort_by(f64::total_cmp);
+    let half = errors[errors.len() / 2];
+    assert!(
+        half < 0.01,
+        "seen {:.3} % from the real iteration: MATE had 1.1 %",
+        100.0 * half
+    );
     Ok(())
 }
 

@@ -8,8 +8,12 @@
 #include <unistd.h>
 
 #define NAMED __attribute__((noinline, used))
-/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. */
-#define LOOK_US 200
+/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. Who has waited long, because it is
+ * not in use, looks more seldom: it has time until it is asked for again. */
+#define LOOK_IDLE_US 2000
+/* A sleep ends late by some 60 us: what is to be exact is waited for awake from here on. */
+#define AWAKE_S 300e-6
+#define LOOKS_UNTIL_IDLE 2000
 #define CHUNK 1
 #define ANSWER 2
 
@@ -25,6 +29,14 @@ int mw_chunk_tasks;
 int mw_current_batch;
 int mw_last_worker;
 int mw_nbytes;
+int mw_echo;
+int mw_tasks;
+int mw_sent_tasks;
+int mw_first_chunk;
+int mw_later_chunk;
+int mw_peer;
+int mw_message_bytes;
+int mw_byte = 1;
 
 static const struct mw_load *load;
 static long sleep_us; /* of the chunk that a worker computes */
@@ -32,6 +44,7 @@ static long sleep_us; /* of the chunk that a worker computes */
 struct header {
     int iteration, batch, first, count;
     long sleep_us;
+    double sent_s;
 };
 
 static const char *directory;
@@ -50,10 +63,13 @@ static double now_s(void)
     return now.tv_sec + now.tv_nsec / 1e9;
 }
 
-/* Phases: plain, work swings, plain, latency swings, and so on. */
+/* Phases: plain, work swings, plain, latency swings, and so on; or without the plain ones. */
 static double swing(int of_latency)
 {
-    int phase = load->phase > 0 ? mw_iteration / load->phase % 4 : 0;
+    if (load->phase <= 0)
+        return 1.0;
+    int phase = mw_iteration / load->phase;
+    phase = load->no_plain ? phase % 2 * 2 + 1 : phase % 4;
     return phase == (of_latency ? 3 : 1) ? load->swing : 1.0;
 }
 
@@ -61,12 +77,43 @@ static int wait_for(int source, int tag)
 {
     int there = 0;
     MPI_Status status;
-    for (;;) {
+    for (int looks = 0;; looks++) {
         MPI_Iprobe(source, tag, MPI_COMM_WORLD, &there, &status);
         if (there)
             return status.MPI_SOURCE;
-        usleep(LOOK_US);
+        if (load->look_us > 0)
+            usleep(looks < LOOKS_UNTIL_IDLE ? load->look_us : LOOK_IDLE_US);
     }
+}
+
+/* The network that lies between: the message is there, but has not arrived yet. */
+static void arrive(const char *message, int bytes)
+{
+    struct header header;
+    memcpy(&header, message, sizeof header);
+    double there_s = header.sent_s + load->network_us * 1e-6;
+    if (load->network_mbs > 0)
+        there_s += bytes / (load->network_mbs * 1e6);
+    double left = there_s - now_s();
+    if (left > AWAKE_S)
+        usleep((useconds_t)((left - AWAKE_S) * 1e6));
+    while (now_s() < there_s)
+        ;
+}
+
+static void stamp(char *message)
+{
+    struct header header;
+    memcpy(&header, message, sizeof header);
+    header.sent_s = now_s();
+    memcpy(message, &header, sizeof header);
+}
+
+/* Of a message with so many tasks. With a payload messages are of one size both ways. */
+static int message_bytes(size_t needed, int tasks)
+{
+    size_t padded = (size_t)load->payload * tasks;
+    return (int)(sizeof(struct header) + (padded > needed ? padded : needed));
 }
 
 NAMED void mw_begin_iteration(void) { __asm__ volatile(""); }
@@ -77,8 +124,11 @@ NAMED void mw_next_batch(int tasks_left)
 {
     mw_batch++;
     double chunk = tasks_left * mw_factor / mw_nw;
+    int stated = mw_batch == 1 ? mw_first_chunk : mw_later_chunk;
     mw_chunk_tasks = chunk > mw_minimum ? (int)chunk : mw_minimum;
-    if (mw_factor >= 1.0)
+    if (stated > 0)
+        mw_chunk_tasks = stated;
+    else if (mw_factor >= 1.0)
         mw_chunk_tasks = (tasks_left + mw_nw - 1) / mw_nw;
     mw_chunks = (tasks_left + mw_chunk_tasks - 1) / mw_chunk_tasks;
     if (mw_chunks > mw_nw)
@@ -86,10 +136,13 @@ NAMED void mw_next_batch(int tasks_left)
     __asm__ volatile("" ::: "memory");
 }
 
-NAMED void mw_send(int worker, const void *message, int bytes)
+NAMED void mw_send(int worker, void *message, int bytes)
 {
-    usleep(load->latency_us * swing(1));
-    MPI_Send(message, bytes, MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
+    if (load->latency_us > 0)
+        usleep(load->latency_us * swing(1));
+    stamp(message);
+    /* Buffered: else a message of some kilobytes waits until the worker looks. */
+    MPI_Bsend(message, bytes, MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
     __asm__ volatile("" ::: "memory");
 }
 
@@ -99,7 +152,9 @@ NAMED void mw_receive(void *message, int bytes)
     int worker = wait_for(MPI_ANY_SOURCE, ANSWER);
     MPI_Recv(message, bytes, MPI_BYTE, worker, ANSWER, MPI_COMM_WORLD, &status);
     MPI_Get_count(&status, MPI_BYTE, &mw_nbytes);
-    mw_last_worker = worker;
+    arrive(message, mw_nbytes);
+    mw_last_worker = mw_peer = worker;
+    mw_message_bytes = mw_nbytes;
 }
 
 NAMED void mw_compute(const struct mw_program *program, const void *state, int first, int count, void *results)
@@ -117,6 +172,23 @@ struct round {
     int next, left_in_batch, answers, answered_tasks;
 };
 
+/* How many times as long a worker takes in this phase. */
+static double slowness(int worker)
+{
+    int turn = load->phase > 0 ? mw_iteration / load->phase : 0;
+    int is_slow = worker == load->slow_worker || (load->slow_each > 0 && (worker + turn) % load->slow_each == 0);
+    return is_slow ? load->slow : 1;
+}
+
+/* The share of a worker in proportion to its speed, of what is left for it and those behind it. */
+static int fitting(int worker, int left)
+{
+    double speeds = 0;
+    for (int other = worker; other <= mw_nw; other++)
+        speeds += 1 / slowness(other);
+    return (int)(left / slowness(worker) / speeds + 0.5);
+}
+
 static void send_chunk(struct round *round, int worker, const void *state)
 {
     const struct mw_program *program = round->program;
@@ -125,24 +197,24 @@ static void send_chunk(struct round *round, int worker, const void *state)
         round->left_in_batch = mw_chunks;
     }
     int left = program->tasks - round->next;
-    int count = mw_chunk_tasks < left ? mw_chunk_tasks : left;
+    int count = load->knows ? fitting(worker, left) : mw_chunk_tasks < left ? mw_chunk_tasks : left;
     double share = (double)count / program->tasks * swing(0);
-    struct header header = {mw_iteration, mw_batch, round->next, count, (long)(load->work_us * share)};
-    if (worker == load->slow_worker)
-        header.sleep_us = (long)(header.sleep_us * load->slow);
+    struct header header = {mw_iteration, mw_batch, round->next, count, (long)(load->work_us * share * slowness(worker)), 0};
     memcpy(round->message, &header, sizeof header);
     memcpy(round->message + sizeof header, state, program->state_bytes);
     round->next += count;
     round->left_in_batch--;
-    mw_send(worker, round->message, (int)(sizeof header + program->state_bytes));
+    mw_peer = worker;
+    mw_sent_tasks = count;
+    mw_message_bytes = message_bytes(program->state_bytes, count);
+    mw_send(worker, round->message, mw_message_bytes);
 }
 
 static void take_answer(struct round *round)
 {
     const struct mw_program *program = round->program;
-    size_t most = sizeof(struct header) + program->tasks * program->result_bytes;
     struct header header;
-    mw_receive(round->answer, (int)most);
+    mw_receive(round->answer, message_bytes(program->tasks * program->result_bytes, program->tasks));
     memcpy(&header, round->answer, sizeof header);
     memcpy(round->results + header.first * program->result_bytes, round->answer + sizeof header,
            header.count * program->result_bytes);
@@ -155,6 +227,10 @@ static void take_answer(struct round *round)
 static int workers_in_use(int ranks)
 {
     int wanted = mw_workers;
+    if (load->workers_work > 0 && swing(0) != 1.0)
+        wanted = load->workers_work;
+    if (load->workers_latency > 0 && swing(1) != 1.0)
+        wanted = load->workers_latency;
     return wanted < 1 ? 1 : wanted >= ranks ? ranks - 1 : wanted;
 }
 
@@ -164,10 +240,12 @@ static int workers_in_use(int ranks)
 #define WORKERS(ranks) mw_nw
 #endif
 
-static int iterate(struct round *round, void *state, int ranks)
+/* One iteration of the master. */
+NAMED static int mw_iterate(struct round *round, void *state, int ranks)
 {
     const struct mw_program *program = round->program;
     mw_nw = workers_in_use(ranks);
+    mw_tasks = program->tasks;
     mw_batch = 0;
     round->next = round->left_in_batch = round->answers = round->answered_tasks = 0;
     mw_begin_iteration();
@@ -187,17 +265,22 @@ static int iterate(struct round *round, void *state, int ranks)
 
 static int master(const struct mw_program *program, void *state, int ranks)
 {
-    size_t most = sizeof(struct header) + program->tasks * program->result_bytes;
     struct round round = {.program = program};
-    round.message = malloc(sizeof(struct header) + program->state_bytes);
-    round.answer = malloc(most);
+    round.message = calloc(1, message_bytes(program->state_bytes, program->tasks));
+    round.answer = calloc(1, message_bytes(program->tasks * program->result_bytes, program->tasks));
     round.results = malloc(program->tasks * program->result_bytes);
+    int room = ranks * (message_bytes(program->state_bytes, program->tasks) + MPI_BSEND_OVERHEAD);
+    void *buffer = malloc(room);
+    MPI_Buffer_attach(buffer, room);
     int status = 0;
     for (mw_iteration = 0; mw_iteration < load->iterations && status == 0 && !exists("stop"); mw_iteration++) {
+        int echo = mw_echo;
+        mw_current_iteration = mw_iteration;
         double began = now_s();
-        status = iterate(&round, state, ranks);
-        printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"factor\":%g,\"batches\":%d,\"seconds\":%.6f}\n", mw_iteration,
-               mw_nw, mw_factor, mw_batch, now_s() - began);
+        status = mw_iterate(&round, state, ranks);
+        double seconds = now_s() - began;
+        printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"factor\":%g,\"batches\":%d,\"echo\":%d,\"seconds\":%.7f}\n",
+               mw_iteration, mw_nw, mw_factor, mw_batch, echo, seconds);
         fflush(stdout);
         program->combine(state, round.results);
     }
@@ -205,6 +288,8 @@ static int master(const struct mw_program *program, void *state, int ranks)
     memcpy(round.message, &stop, sizeof stop);
     for (int worker = 1; worker < ranks; worker++)
         MPI_Send(round.message, (int)(sizeof stop + program->state_bytes), MPI_BYTE, worker, CHUNK, MPI_COMM_WORLD);
+    MPI_Buffer_detach(&buffer, &room);
+    free(buffer);
     free(round.message);
     free(round.answer);
     free(round.results);
@@ -213,13 +298,15 @@ static int master(const struct mw_program *program, void *state, int ranks)
 
 static int worker(const struct mw_program *program)
 {
-    size_t bytes = sizeof(struct header) + program->state_bytes;
-    char *message = malloc(bytes);
-    char *answer = malloc(sizeof(struct header) + program->tasks * program->result_bytes);
+    int most = message_bytes(program->state_bytes, program->tasks);
+    char *message = malloc(most);
+    char *answer = calloc(1, message_bytes(program->tasks * program->result_bytes, program->tasks));
     for (;;) {
         struct header header;
+        MPI_Status status;
         wait_for(0, CHUNK);
-        MPI_Recv(message, (int)bytes, MPI_BYTE, 0, CHUNK, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Recv(message, most, MPI_BYTE, 0, CHUNK, MPI_COMM_WORLD, &status);
+        MPI_Get_count(&status, MPI_BYTE, &mw_message_bytes);
         memcpy(&header, message, sizeof header);
         if (header.iteration < 0)
             break;
@@ -228,8 +315,10 @@ static int worker(const struct mw_program *program)
         mw_chunk_tasks = header.count;
         sleep_us = header.sleep_us;
         memcpy(answer, &header, sizeof header);
+        arrive(message, mw_message_bytes);
         mw_compute(program, message + sizeof header, header.first, header.count, answer + sizeof header);
-        MPI_Send(answer, (int)(sizeof header + header.count * program->result_bytes), MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD);
+        stamp(answer);
+        MPI_Send(answer, message_bytes(header.count * program->result_bytes, header.count), MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD);
     }
     free(message);
     free(answer);
@@ -238,7 +327,7 @@ static int worker(const struct mw_program *program)
 
 struct mw_load mw_arguments(int argc, char **argv)
 {
-    struct mw_load given = {.iterations = 400, .swing = 8, .work_us = 36000, .latency_us = 500, .slow = 1};
+    struct mw_load given = {.iterations = 400, .swing = 8, .work_us = 36000, .latency_us = 500, .slow = 1, .look_us = 200};
     int right = argc >= 2;
     for (int i = 2; i < argc; i++) {
         char name[32];
@@ -248,19 +337,31 @@ struct mw_load mw_arguments(int argc, char **argv)
             break;
         if (strcmp(name, "iterations") == 0) given.iterations = (int)value;
         else if (strcmp(name, "phase") == 0) given.phase = (int)value;
+        else if (strcmp(name, "no_plain") == 0) given.no_plain = (int)value;
         else if (strcmp(name, "swing") == 0) given.swing = value;
         else if (strcmp(name, "work_us") == 0) given.work_us = (long)value;
         else if (strcmp(name, "latency_us") == 0) given.latency_us = (long)value;
         else if (strcmp(name, "slow_worker") == 0) given.slow_worker = (int)value;
+        else if (strcmp(name, "slow_each") == 0) given.slow_each = (int)value;
+        else if (strcmp(name, "knows") == 0) given.knows = (int)value;
+        else if (strcmp(name, "network_us") == 0) given.network_us = value;
+        else if (strcmp(name, "network_mbs") == 0) given.network_mbs = value;
+        else if (strcmp(name, "payload") == 0) given.payload = (int)value;
+        else if (strcmp(name, "look_us") == 0) given.look_us = (int)value;
+        else if (strcmp(name, "first_chunk") == 0) mw_first_chunk = (int)value;
+        else if (strcmp(name, "later_chunk") == 0) mw_later_chunk = (int)value;
         else if (strcmp(name, "slow") == 0) given.slow = value;
         else if (strcmp(name, "workers") == 0) mw_workers = (int)value;
+        else if (strcmp(name, "workers_work") == 0) given.workers_work = (int)value;
+        else if (strcmp(name, "workers_latency") == 0) given.workers_latency = (int)value;
         else if (strcmp(name, "factor") == 0) mw_factor = value;
         else if (strcmp(name, "minimum") == 0) mw_minimum = (int)value;
         else right = 0;
     }
     if (!right) {
-        fprintf(stderr, "usage: %s DIRECTORY [NAME=VALUE ...]\nnames: iterations phase swing work_us latency_us slow_worker slow workers "
-                        "factor minimum\n", argv[0]);
+        fprintf(stderr, "usage: %s DIRECTORY [NAME=VALUE ...]\nnames: iterations phase swing no_plain work_us latency_us slow_worker slow_each slow "
+                        "knows workers workers_work workers_latency factor minimum first_chunk later_chunk network_us "
+                        "network_mbs payload look_us\n", argv[0]);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     directory = argv[1];

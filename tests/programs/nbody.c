@@ -1,7 +1,7 @@
 /* Bodies in a plane that attract each other, as a master/worker program: what MATE (2007) tuned.
  *
- *   mpirun -n RANKS nbody DIRECTORY [NAME=VALUE ...]      names: iterations, phase, swing, work_us, latency_us, workers, factor,
- *                                                                minimum, slow_worker, slow
+ *   mpirun -n RANKS nbody DIRECTORY [NAME=VALUE ...]      names: see mw_load in mw.h; and workers, factor, minimum, first_chunk,
+ *                                                                later_chunk
  *
  * Waits for DIRECTORY/go, prints {"event":"iteration",...} for each iteration and {"event":"result",...} with a checksum that is the same
  * however the work was shared. Compute time is slept: `work_us` for all bodies together. */
@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define BODIES 160
+/* So many that they can be shared evenly by many numbers of workers, and fit into a message that MPI sends at once. */
+#define BODIES 120
 #define STEP 1e-3
 #define SOFTENING 1e-2
 

@@ -1,12 +1,13 @@
 //! The program under test: `tuneagent`, started as a user would, watched, signalled, its report read.
 //!
-//! Which binary: TUNEAGENT_BIN if set, else the one in the target directory of the running test.
+//! Which binary: TUNEAGENT_BIN if set, else the one that was taken, else the one in the target directory of the running test.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -17,10 +18,20 @@ use crate::lines::Lines;
 use crate::problem::While;
 use crate::{Outcome, Problem, family, programs};
 
+static TAKEN: OnceLock<PathBuf> = OnceLock::new();
+
+/// From now on this binary is the program, unless TUNEAGENT_BIN says otherwise: the first one that was taken.
+pub fn take(binary: PathBuf) {
+    TAKEN.get_or_init(|| binary);
+}
+
 /// Finds the program.
 pub fn binary() -> Outcome<PathBuf> {
     if let Some(given) = std::env::var_os("TUNEAGENT_BIN") {
         return Ok(PathBuf::from(given));
+    }
+    if let Some(taken) = TAKEN.get() {
+        return Ok(taken.clone());
     }
     let file = programs::target_folder()?.join("tuneagent");
     if file.exists() {
@@ -188,6 +199,17 @@ impl Agent {
     pub fn finish_with(&mut self, within: Duration, codes: &[i32]) -> Outcome<Value> {
         match self.wait(within)? {
             code if codes.contains(&code) => self.report(),
+            code => Err(Problem::new(format!(
+                "tuneagent ended with {code}:\n{}",
+                self.lines.text()
+            ))),
+        }
+    }
+
+    /// Waits until it ends by itself, whether it says done (0) or that a change had to be undone (1), then reads its report.
+    pub fn finish_anyhow(&mut self, within: Duration) -> Outcome<Value> {
+        match self.wait(within)? {
+            0 | 1 => self.report(),
             code => Err(Problem::new(format!(
                 "tuneagent ended with {code}:\n{}",
                 self.lines.text()

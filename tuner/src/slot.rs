@@ -140,12 +140,7 @@ impl Slot {
         // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
         let (handle, may_override) = open(location.pid())?;
         let pid = location.pid();
-        if let Some(tracer) = pid
-            .tracer()?
-            .filter(|tracer| tracer.unsigned_abs() != std::process::id())
-        {
-            return Err(SlotError::Traced { pid, tracer });
-        }
+        check_tracer(pid)?;
         let maps = read_maps(pid)?;
         location.address = followed(&location, &handle)?;
         let value_type = check_type(&location, stated)?;
@@ -212,6 +207,13 @@ impl Slot {
         checked.map_err(|_| unloaded())
     }
 
+    /// For one more write to a place that [stays](Slot::stays): the handle tells by itself when the program has gone or was replaced,
+    /// but not that somebody debugs it now.
+    pub(crate) fn still_untraced(self) -> Result<Slot, SlotError> {
+        check_tracer(self.pid())?;
+        Ok(self)
+    }
+
     /// It is a variable of the program itself, reached through no pointer.
     pub(crate) fn stays(&self) -> bool {
         self.location.module.is_executable && self.location.chain.is_none()
@@ -257,6 +259,14 @@ fn open(pid: Pid) -> Result<(File, bool), ProcessError> {
 /// For the actions on code. With [`open`] the one place where the memory of another process is opened for writing.
 pub(crate) fn open_for_code(pid: Pid) -> Result<(File, bool), ProcessError> {
     open(pid)
+}
+
+/// Nobody else may be debugging the process.
+fn check_tracer(pid: Pid) -> Result<(), SlotError> {
+    match pid.tracer()? {
+        Some(tracer) if tracer.unsigned_abs() != std::process::id() => Err(SlotError::Traced { pid, tracer }),
+        _ => Ok(()),
+    }
 }
 
 fn module_gone(module: &Module) -> SlotError {

@@ -71,6 +71,10 @@ fn steps(root: &Path) -> Vec<Step<'_>> {
             "whole programs",
             Box::new(move || run(&mut whole_programs(root, "")?)),
         ),
+        (
+            "experiments, quick form",
+            Box::new(move || run(&mut quick_experiments(root)?)),
+        ),
     ]
 }
 
@@ -162,6 +166,28 @@ pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
         runner.push(std::env::var_os("PATH").unwrap_or_default());
         command.env(format!("CARGO_TARGET_{}_RUNNER", host()?), runner);
     }
+    Ok(command)
+}
+
+/// Every experiment in a form that says only whether it works, with the build that is there.
+fn quick_experiments(root: &Path) -> Result<Command> {
+    let this = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    let mut agent = OsString::from("TUNEAGENT_BIN=");
+    agent.push(target_folder(root).join("debug/tuneagent"));
+    let mut command = match rustix::process::geteuid().is_root() {
+        true => Command::new("env"),
+        false => {
+            let sudo = find_program("sudo")
+                .ok_or("the experiments need root, and sudo is not here; run this command as root")?;
+            let mut command = Command::new(sudo);
+            command.arg("env");
+            command
+        }
+    };
+    command
+        .arg(agent)
+        .arg(this)
+        .args(["experiment", "all", "--quick"]);
     Ok(command)
 }
 

@@ -1,14 +1,15 @@
 //! The project's own chores, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `bench` measures, `demo` shows the
-//! product on a real program. Nothing here is
-//! part of the product, and nothing of the product depends on it.
+//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `bench` measures, `experiment`
+//! repeats published experiments, `demo` shows the product on a real program. Nothing here is part of the product, and nothing
+//! of the product depends on it.
 
 mod bench;
 mod ci;
 mod demo;
 mod ebpf;
+mod experiment;
 mod fuzz;
 mod process;
 mod setup;
@@ -26,6 +27,7 @@ cargo xtask test [--long]                                 everything that contin
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
 cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
 cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
+cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
 cargo xtask bench rules                                   what five rules on one function cost the program, beside one
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Some((&"fuzz", rest)) => fuzz::main(rest),
         Some((&"docs", rest)) => docs(rest),
         Some((&"bench", rest)) => bench::main(rest),
+        Some((&"experiment", rest)) => experiment::main(rest),
         Some((&"demo", rest)) => demo::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");

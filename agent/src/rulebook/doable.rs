@@ -47,6 +47,7 @@ pub(super) fn decided(decision: rules::Decision) -> Decision {
         .map(|change| format!("{} in process {}", change.action, change.process.0));
     Decision {
         id: decision.id.0,
+        window_ns: decision.window.map(|(from, to)| (from.0, to.0)),
         rule: decision.rule_name,
         because: decision
             .because

@@ -100,6 +100,8 @@ pub struct Decision {
     pub switches: Vec<Switch>,
     /// Why it cannot be carried out.
     pub refused: Option<String>,
+    /// When the window began and ended that it was decided on; none of a first value.
+    pub window_ns: Option<(u64, u64)>,
 }
 
 /// Where processes meet for a change.

@@ -22,15 +22,53 @@ use crate::{
     clock::monotonic_ns,
     format::plural,
     rulebook::{Act, Decision, Deed, Switch},
-    snapshot::{ChangeView, FindingView, GuardView},
+    snapshot::{ChangeView, FindingView, GuardView, Reaction},
 };
+
+/// When a decision passed where, by CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path {
+    window_ns: (u64, u64),
+    begun_ns: u64,
+    evaluated_ns: u64,
+    ordered_ns: u64,
+}
+
+impl Path {
+    fn until(&self, done_ns: u64) -> Reaction {
+        let (from, to) = self.window_ns;
+        Reaction {
+            window_ns: to.saturating_sub(from),
+            update_ns: self.begun_ns.saturating_sub(to),
+            evaluate_ns: self.evaluated_ns.saturating_sub(self.begun_ns),
+            order_ns: self.ordered_ns.saturating_sub(self.evaluated_ns),
+            write_ns: done_ns.saturating_sub(self.ordered_ns),
+        }
+    }
+}
 
 impl Session {
     /// Closes windows that are over and does what the rules say.
     pub(super) fn evaluate(&mut self) {
-        for act in newest_first(self.rules.tick(monotonic_ns())) {
+        let begun_ns = monotonic_ns();
+        let acts = self.rules.tick(begun_ns);
+        let evaluated_ns = monotonic_ns();
+        for act in newest_first(acts) {
             match act {
-                Act::Decided(decision) => self.carry_out(decision),
+                Act::Decided(decision) => {
+                    let id = decision.id;
+                    let window_ns = decision.window_ns;
+                    self.carry_out(decision);
+                    if let (Some(window_ns), true) = (window_ns, self.decisions.contains_key(&id)) {
+                        let path = Path {
+                            window_ns,
+                            begun_ns,
+                            evaluated_ns,
+                            ordered_ns: monotonic_ns(),
+                        };
+                        self.paths.insert(id, path);
+                    }
+                }
                 other => self.take_note_of(other),
             }
         }
@@ -205,7 +243,11 @@ impl Session {
         let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
         let at = at.and_then(|place| place.parse().ok());
         let is_done = match result {
-            Ok(Done::Set(receipt)) => show_set(&mut view, at.as_ref(), &receipt),
+            Ok(Done::Set(receipt)) => {
+                let path = self.paths.get(&decision);
+                view.reaction = path.map(|path| path.until(receipt.done_ns));
+                show_set(&mut view, at.as_ref(), &receipt)
+            }
             Ok(Done::Acted(receipt)) => {
                 show_act(&mut view, at.as_ref(), &receipt);
                 true
@@ -225,6 +267,7 @@ impl Session {
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
     pub(super) fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
+        self.paths.remove(&decision);
         let written = self.ledger.of_decision(decision);
         let rule = self
             .decisions

@@ -102,8 +102,6 @@ enum Wake {
     Tick,
     /// Hits lie in the ring.
     Hits,
-    /// The last hits are old enough that none can come before them.
-    Settled,
     /// The actuator has answered.
     Receipt(Receipt),
     /// The process in this slot has ended.
@@ -131,6 +129,8 @@ pub struct Session {
     hands: Option<Hands>,
     control: Option<Control>,
     decisions: BTreeMap<u64, Ordered>,
+    /// How the decisions got from their windows to the actuator.
+    paths: BTreeMap<u64, act::Path>,
     /// What is said of changes that no guard has judged, once the session is over.
     unjudged: BTreeMap<u64, GuardView>,
     painter: Painter,
@@ -142,8 +142,8 @@ pub struct Session {
     missing: Vec<String>,
     /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
     hits_left: bool,
-    /// When the last hits will be certain.
-    settle: Option<tokio::time::Instant>,
+    /// The time of the newest hit.
+    newest_hit_ns: u64,
     /// When the counters were read last.
     read_ns: u64,
     /// All hits up to this time were taken.
@@ -208,11 +208,12 @@ impl Session {
             hands: None,
             control: None,
             decisions: BTreeMap::new(),
+            paths: BTreeMap::new(),
             unjudged: BTreeMap::new(),
             painter,
             host: host(),
             hits_left: false,
-            settle: None,
+            newest_hit_ns: 0,
             read_ns: now,
             seen_until_ns: now,
             lost: 0,
@@ -286,7 +287,6 @@ impl Session {
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 _ = ticker.tick() => Wake::Tick,
-                () = until(self.settle) => Wake::Settled,
                 () = at_once_if(self.hits_left) => Wake::Hits,
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
             };
@@ -308,12 +308,9 @@ impl Session {
             Wake::Receipt(receipt) => self.receive(receipt),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
-            Wake::Settled => {
-                self.take_all_hits().map_err(kernel_failure)?;
-                self.evaluate();
-                self.settle = None;
+            Wake::Hits => {
+                self.take_hits(HITS_PER_WAKE);
             }
-            Wake::Hits => self.take_hits(HITS_PER_WAKE),
             Wake::Ended(slot) => {
                 self.end_process(slot)?;
                 if self.processes.iter().all(|process| process.ended) {

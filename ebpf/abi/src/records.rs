@@ -84,7 +84,7 @@ pub const NO_DURATION: u64 = u64::MAX;
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct Hit {
-    /// When.
+    /// When it was given its place in the ring: the call was entered or left just before.
     pub time_ns: u64,
     /// Time since entry in nanoseconds, or [`NO_DURATION`].
     pub duration_ns: u64,

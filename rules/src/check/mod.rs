@@ -419,6 +419,10 @@ impl Checker<'_> {
     /// A formula with one value for the whole window.
     fn single(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
         let typed = self.in_window(home).infer(expr)?;
+        self.one_value(typed)
+    }
+
+    fn one_value(&mut self, typed: Typed) -> Option<Typed> {
         if typed.of.table.is_none() {
             return Some(typed);
         }

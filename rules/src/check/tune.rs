@@ -331,7 +331,15 @@ impl Checker<'_> {
     }
 
     pub(super) fn guard(&mut self, entry: &GuardEntry, home: usize) -> Option<Guard> {
-        let objective = self.single(&entry.objective, home);
+        let was = entry.was.as_ref().map(|was| self.was(was, home));
+        let mut infer = self.in_window(home);
+        infer
+            .variables
+            .extend(entry.was.iter().map(|_| "was".to_string()));
+        let objective = infer.infer(&entry.objective);
+        let objective = objective.and_then(|objective| self.one_value(objective));
+        let retry = entry.retry.as_ref();
+        let retry = retry.map(|expr| self.count_of_windows(expr, "retry"));
         let over = match &entry.over {
             Some(expr) => self.count_of_windows(expr, "over"),
             None => self.guard_lacks(entry, "over"),
@@ -352,7 +360,19 @@ impl Checker<'_> {
             objective_text,
             over: over?,
             margin: margin?,
+            was: was.map_or(Some(None), |was| was.map(Some))?,
+            retry: retry.map_or(Some(None), |retry| retry.map(Some))?,
         })
+    }
+
+    /// A number without a unit, as arguments of metrics are.
+    fn was(&mut self, expr: &Expr, home: usize) -> Option<Typed> {
+        let was = self.single(expr, home)?;
+        if was.of.kind == Kind::Number(Dimension::NONE) {
+            return Some(was);
+        }
+        let message = format!("`was` is a number without a unit, this is {}", was.of.what());
+        self.report(Diagnostic::error("E0140", message).at(was.span, ""))
     }
 
     fn guard_lacks<T>(&mut self, entry: &GuardEntry, key: &str) -> Option<T> {

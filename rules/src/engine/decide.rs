@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use super::holds::Condition;
 use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, Standing};
-use super::tune::{Outbox, Phase, TuneState, Turn};
+use super::phase::{Phase, Trial};
+use super::tune::{Outbox, TuneState, Turn};
 use crate::deed::Change as Wanted;
 use crate::explain::why_false;
-use crate::rule::Tune;
+use crate::rule::{Guard, Tune};
 use crate::unit::{Dimension, human};
 use crate::value::Cell;
 
@@ -68,7 +69,10 @@ impl TuneState {
         if let Some(why) = outbox.claim(turn.rule, action) {
             return self.stand(Standing::Waiting, why);
         }
-        let busy = outbox.busy.as_deref().filter(|_| tune.occupies_the_trial());
+        // The trial that occupies the place may be its own.
+        let on_trial = matches!(self.phase, Phase::Trial(_));
+        let busy = outbox.busy.as_deref();
+        let busy = busy.filter(|_| tune.occupies_the_trial() && !on_trial);
         if let Some(why) = self.must_wait(turn, tune, busy) {
             return self.stand(Standing::Waiting, why);
         }
@@ -90,13 +94,32 @@ impl TuneState {
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
             together: turn.rule.together(tune),
+            window: Some(turn.window.span),
         }));
+        let trial = self.trial_of(turn, tune);
         self.phase = Phase::Pending {
             waited: 0,
             decision,
-            before: self.before.drain(..).collect(),
             changes,
+            trial,
         };
+    }
+
+    /// What the decision is to be judged by: with those before it, if they are on trial still.
+    fn trial_of(&mut self, turn: &Turn<'_>, tune: &Tune) -> Trial {
+        if let Phase::Trial(trial) = std::mem::replace(&mut self.phase, Phase::Watching) {
+            return trial;
+        }
+        let was = tune.guard().and_then(|guard| turn.was(guard));
+        let before = self.before.iter().copied().collect();
+        if was.is_none() {
+            self.before.clear();
+        }
+        Trial {
+            before,
+            was,
+            ..Trial::default()
+        }
     }
 
     fn nothing_to_do(&self, turn: &Turn<'_>, wanted: &Wanted) -> (Standing, String) {
@@ -124,8 +147,9 @@ impl TuneState {
             return Some("it has as many changes in force as can be undone together".to_string());
         }
         let known = self.before.len();
-        if let Some(guard) = tune.guard().filter(|guard| known < guard.over as usize) {
-            let (objective, wanted) = (&guard.objective_text, guard.over);
+        let needs = |guard: &&Guard| known < guard.needs_before() && !matches!(self.phase, Phase::Trial(_));
+        if let Some(guard) = tune.guard().filter(needs) {
+            let (objective, wanted) = (&guard.objective_text, guard.needs_before());
             return Some(format!(
                 "the guard needs {objective} before the change: {known} of {wanted} windows"
             ));
@@ -139,7 +163,7 @@ impl TuneState {
         let nobody = BTreeSet::new();
         let members = turn.window.roles.get(wanted.role).unwrap_or(&nobody);
         let values = wanted.deed.values(turn.context());
-        let acts_once = wanted.guard.is_some();
+        let acts_once = wanted.guard.as_ref().is_some_and(|guard| guard.was.is_none());
         let mut changes = Vec::new();
         for &process in members {
             if self.held.held_for(process) < tune.holds_for {

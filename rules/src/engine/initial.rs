@@ -117,6 +117,7 @@ impl Engine {
             expect: None,
             at: tune.at.clone(),
             together: running.rule.together(tune),
+            window: None,
         }))
     }
 }

@@ -20,6 +20,7 @@ mod nest;
 mod node;
 mod output;
 mod passing;
+mod phase;
 mod placement;
 mod remote;
 mod samples;
@@ -397,7 +398,7 @@ impl Engine {
     pub fn on_trial(&self) -> Vec<(DecisionId, usize, u32)> {
         let tunes = |running: &'_ Running| -> Vec<_> {
             let tunes = running.tunes.iter().zip(&running.rule.tunes);
-            tunes.filter_map(|(state, tune)| state.on_trial(tune)).collect()
+            tunes.flat_map(|(state, tune)| state.on_trial(tune)).collect()
         };
         self.rules.iter().flat_map(tunes).collect()
     }

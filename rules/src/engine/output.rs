@@ -237,6 +237,8 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// The window at whose begin all processes take the change, all of them or none.
     pub together: Option<Together>,
+    /// From where to where the window went that it was decided on; none of a first value.
+    pub window: Option<(Time, Time)>,
 }
 
 /// What is done to one process.

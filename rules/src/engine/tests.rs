@@ -670,6 +670,7 @@ fn the_same_stream_gives_the_same_outputs() {
 
 mod borders;
 mod changes;
+mod following;
 mod keywords;
 mod law;
 mod memory;

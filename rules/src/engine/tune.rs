@@ -1,7 +1,8 @@
 //! What becomes of one tune from window to window: a condition that holds, a finding, a decision, a trial, a verdict.
 //!
-//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again. One
-//! without acts whenever what it would do differs from what it did last, and nothing is judged.
+//! A tune with a guard acts once while its condition remains; what it did to a process it does not do again, unless the guard says
+//! what a change is compared with (`was`): then it follows, on trial too, and what it did in a trial is judged together. One without
+//! acts whenever what it would do differs from what it did last, and nothing is judged.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -9,46 +10,14 @@ use super::holds::{Condition, Held};
 use super::output::{
     Change, DecisionId, Finding, FindingState, Mode, Outcome, Output, RuleId, Standing, Verdict,
 };
-use super::trial::judge;
+use super::phase::{Phase, Trial};
 pub(super) use super::turn::{Outbox, Turn};
 use crate::action::Action;
 use crate::rule::{Filled, Guard, Trigger, Tune};
-use crate::unit::Dimension;
 use crate::value::{Cell, ProcessId, Scalar, Time};
 
-/// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
-const PATIENCE: u32 = 3;
 /// Decisions in force that are to be undone together; with more a tune decides no further.
 const MOST_KEPT: usize = 1000;
-
-#[derive(Clone, Debug)]
-pub(super) enum Phase {
-    Watching,
-    /// A decision was made; its receipt has not come.
-    Pending {
-        /// Windows since.
-        waited: u32,
-        decision: DecisionId,
-        before: Vec<f64>,
-        changes: Vec<Change>,
-    },
-    Trial(Trial),
-    OnHold(String),
-}
-
-/// A change being judged.
-#[derive(Clone, Debug)]
-pub(super) struct Trial {
-    decision: DecisionId,
-    changed: BTreeSet<ProcessId>,
-    /// The objective in the windows before and after.
-    before: Vec<f64>,
-    after: Vec<f64>,
-    /// The window in which the change was made is still open.
-    disturbed: bool,
-    /// Windows in which the objective had no value.
-    without: u32,
-}
 
 /// The state of one tune.
 #[derive(Clone, Debug)]
@@ -78,6 +47,8 @@ pub(super) struct TuneState {
     kept: Vec<(DecisionId, BTreeSet<ProcessId>)>,
     /// Decisions given up because they were stale.
     given_up: u64,
+    /// Undone since the last that was kept.
+    undone: u32,
     pub(super) quiet_until: Time,
     pub(super) standing: Standing,
     pub(super) why: String,
@@ -100,6 +71,7 @@ impl TuneState {
             applied: false,
             kept: Vec::new(),
             given_up: 0,
+            undone: 0,
             quiet_until: Time(0),
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
@@ -157,13 +129,16 @@ impl TuneState {
         matches!(self.phase, Phase::Pending { .. } | Phase::Trial(_))
     }
 
-    /// The change that is being judged, after how many windows of how many.
-    pub(super) fn on_trial(&self, tune: &Tune) -> Option<(DecisionId, usize, u32)> {
+    /// The changes that are being judged, after how many windows of how many.
+    pub(super) fn on_trial(&self, tune: &Tune) -> Vec<(DecisionId, usize, u32)> {
         let over = tune.guard().map_or(0, |guard| guard.over);
-        match &self.phase {
-            Phase::Trial(trial) => Some((trial.decision, trial.after.len(), over)),
-            Phase::Watching | Phase::Pending { .. } | Phase::OnHold(_) => None,
-        }
+        let Phase::Trial(trial) = &self.phase else {
+            return Vec::new();
+        };
+        let decisions = trial.decisions.iter();
+        decisions
+            .map(|(decision, _)| (*decision, trial.after.len(), over))
+            .collect()
     }
 
     pub(super) fn finding(&self) -> Option<Finding> {
@@ -193,7 +168,17 @@ impl TuneState {
                 format!("on trial: {} of {over} windows", trial.after.len()),
             ),
             (_, Mode::Off) => (Standing::Off, "the rule is off".to_string()),
-            (Phase::OnHold(reason), _) => (Standing::OnHold, format!("on hold: {reason}")),
+            (Phase::OnHold { reason, left: None }, _) => (Standing::OnHold, format!("on hold: {reason}")),
+            (
+                Phase::OnHold {
+                    reason,
+                    left: Some(left),
+                },
+                _,
+            ) => (
+                Standing::OnHold,
+                format!("on hold for {left} more windows: {reason}"),
+            ),
             (Phase::Watching, _) => (self.standing, self.why.clone()),
         }
     }
@@ -205,27 +190,45 @@ impl TuneState {
         };
         let looked = matches!(tune.trigger, Trigger::Window(_)).then(|| self.look(turn, tune, outbox));
         let Some(change) = &tune.action else { return };
-        let objective = tune
-            .guard()
-            .map(|guard| turn.context().eval(&guard.objective).single());
-        match (&self.phase, tune.guard().zip(objective)) {
+        let condition = looked.as_ref().and_then(Option::as_ref);
+        let objective = tune.guard().map(|guard| self.objective(turn, guard));
+        if let (Some(guard), Phase::Trial(Trial { disturbed: false, .. })) = (tune.guard(), &self.phase)
+            && guard.was.is_some()
+        {
+            // What follows is measured against all that was seen lately, on trial too.
+            let as_it_is = turn.objective(guard, turn.was(guard));
+            self.remember(guard, &as_it_is);
+        }
+        match (&mut self.phase, tune.guard().zip(objective)) {
             (Phase::Watching, guarded) => {
                 if let Some((guard, objective)) = guarded {
                     self.remember(guard, &objective);
                 }
-                if let Some(Some(condition)) = &looked {
+                if let Some(condition) = condition {
                     self.decide(turn, tune, change, condition, outbox);
                 }
             }
-            (Phase::Trial(_), Some((guard, objective))) => {
+            (Phase::Trial(trial), Some((guard, objective))) => {
+                let was_disturbed = trial.disturbed;
                 let over = self.try_on(turn, guard, &objective, &mut outbox.outputs);
                 outbox.end_trial(over && tune.occupies_the_trial());
+                // Every second window of a trial at least is judged.
+                if let (Some(condition), false, Some(_)) = (condition, over || was_disturbed, &guard.was) {
+                    self.decide(turn, tune, change, condition, outbox);
+                }
             }
             (Phase::Pending { .. }, _) => {
                 let over = self.grow_stale(tune.stale);
                 outbox.end_trial(over && tune.occupies_the_trial());
             }
-            (Phase::OnHold(_) | Phase::Trial(_), _) => {}
+            (Phase::OnHold { left: Some(left), .. }, _) => {
+                *left -= 1;
+                if *left == 0 {
+                    self.phase = Phase::Watching;
+                    self.acted.clear();
+                }
+            }
+            (Phase::OnHold { .. } | Phase::Trial(_), _) => {}
         }
         if looked.is_some() {
             self.undo_after(turn, tune, &mut outbox.outputs);
@@ -269,21 +272,27 @@ impl TuneState {
 
     /// A decision made from numbers that are old by now is given up: its receipt finds nobody waiting. True if so.
     fn grow_stale(&mut self, stale: Option<u32>) -> bool {
-        let (Phase::Pending { waited, .. }, Some(stale)) = (&mut self.phase, stale) else {
+        let (Phase::Pending { waited, trial, .. }, Some(stale)) = (&mut self.phase, stale) else {
             return false;
         };
         *waited += 1;
         if *waited <= stale {
             return false;
         }
-        self.phase = Phase::Watching;
+        let trial = std::mem::take(trial);
+        let is_over = trial.decisions.is_empty();
+        self.phase = if is_over {
+            Phase::Watching
+        } else {
+            Phase::Trial(trial)
+        };
         self.given_up += 1;
         let why = format!(
             "{} given up as stale: no receipt within {stale} windows",
             self.given_up
         );
         self.stand(Standing::Waiting, why);
-        true
+        is_over
     }
 
     /// What is in force while a condition holds is undone when it has failed as long as it had to hold; of a
@@ -366,6 +375,15 @@ impl TuneState {
         }
     }
 
+    /// The objective of this window, by what was before the change where there is one.
+    fn objective(&self, turn: &Turn<'_>, guard: &Guard) -> Cell {
+        let was = match &self.phase {
+            Phase::Trial(trial) => trial.was.clone(),
+            _ => turn.was(guard),
+        };
+        turn.objective(guard, was)
+    }
+
     fn remember(&mut self, guard: &Guard, objective: &Cell) {
         if let Ok(Scalar::Number(value)) = objective {
             self.before.push_back(*value);
@@ -407,7 +425,7 @@ impl TuneState {
         }
         let Phase::Pending {
             decision: pending,
-            before,
+            trial,
             changes,
             ..
         } = &mut self.phase
@@ -417,7 +435,7 @@ impl TuneState {
         if *pending != decision {
             return false;
         }
-        let before = std::mem::take(before);
+        let trial = std::mem::take(trial);
         let changes = std::mem::take(changes);
         self.phase = match outcome {
             Outcome::Applied => {
@@ -426,10 +444,12 @@ impl TuneState {
                 self.done
                     .extend(changes.into_iter().map(|change| (change.process, change.action)));
                 self.quiet_until = Time(now.0.saturating_add(tune.cooldown));
-                self.applied(decision, changed, before, tune)
+                self.applied(decision, changed, trial, tune)
             }
-            Outcome::Refused(reason) => Phase::OnHold(format!("refused: {reason}")),
-            Outcome::Failed(reason) => Phase::OnHold(format!("failed: {reason}")),
+            // What was done before it is in force and still to be judged.
+            _ if !trial.decisions.is_empty() => Phase::Trial(trial),
+            Outcome::Refused(reason) => Phase::on_hold(format!("refused: {reason}")),
+            Outcome::Failed(reason) => Phase::on_hold(format!("failed: {reason}")),
         };
         true
     }
@@ -439,19 +459,13 @@ impl TuneState {
         &mut self,
         decision: DecisionId,
         changed: BTreeSet<ProcessId>,
-        before: Vec<f64>,
+        mut trial: Trial,
         tune: &Tune,
     ) -> Phase {
         if tune.guard().is_some() {
             self.set_finding(FindingState::OnTrial);
-            return Phase::Trial(Trial {
-                decision,
-                changed,
-                before,
-                after: Vec::new(),
-                disturbed: true,
-                without: 0,
-            });
+            trial.add(decision, changed);
+            return Phase::Trial(trial);
         }
         self.applied = true;
         if tune.undo_after {
@@ -478,77 +492,61 @@ impl TuneState {
         let Phase::Trial(trial) = &mut self.phase else {
             return false;
         };
-        if std::mem::take(&mut trial.disturbed) {
+        let Some(verdicts) = trial.window(objective, guard, (turn.id, turn.place)) else {
             return false;
+        };
+        let tune = turn.rule.tunes.get(turn.place);
+        let undo_after = tune.is_some_and(|tune| tune.undo_after);
+        if let Some(verdict) = verdicts.first() {
+            self.end_trial(verdict.keep, undo_after, verdict.text.clone(), Some(guard));
         }
-        let mut verdict = Verdict::undo(trial.decision, turn.id, turn.place, Some(guard));
-        match objective {
-            Ok(Scalar::Number(value)) => trial.after.push(*value),
-            Ok(_) => trial.without += 1,
-            Err(reason) => {
-                trial.without += 1;
-                verdict.text = format!(
-                    "could not be judged: {} has no value: {reason}; undone",
-                    guard.objective_text
-                );
-            }
-        }
-        let judged = trial.after.len() >= guard.over as usize;
-        if judged {
-            let found = judge(&trial.before, &trial.after, guard.maximize, guard.margin);
-            verdict.keep = found.keep;
-            verdict.means = Some((found.before, found.after));
-            verdict.ratio = found.ratio;
-            verdict.text = format!("{}: {}", guard.objective_text, found.text(guard));
-        } else if trial.without < guard.over.saturating_mul(PATIENCE) {
-            return false;
-        }
-        let undo_after = turn
-            .rule
-            .tunes
-            .get(turn.place)
-            .is_some_and(|tune| tune.undo_after);
-        self.end_trial(verdict.keep, undo_after, verdict.text.clone());
-        out.push(Output::Verdict(verdict));
+        out.extend(verdicts.into_iter().map(Output::Verdict));
         true
     }
 
-    fn end_trial(&mut self, keep: bool, undo_after: bool, text: String) {
+    fn end_trial(&mut self, keep: bool, undo_after: bool, text: String, guard: Option<&Guard>) {
         let phase = std::mem::replace(&mut self.phase, Phase::Watching);
-        self.before.clear();
+        if guard.is_none_or(|guard| guard.was.is_none()) {
+            self.before.clear();
+        }
+        let decisions = match phase {
+            Phase::Trial(trial) => trial.decisions,
+            _ => Vec::new(),
+        };
         if keep {
             self.applied = true;
-            if let (Phase::Trial(trial), true) = (phase, undo_after) {
-                self.kept.push((trial.decision, trial.changed));
+            self.undone = 0;
+            if undo_after {
+                self.kept.extend(decisions);
             }
             self.set_finding(FindingState::Applied);
             self.stand(Standing::Applied, "applied");
             return;
         }
-        if let Phase::Trial(trial) = phase {
-            trial.changed.iter().for_each(|process| {
-                self.done.remove(process);
-            });
+        for process in decisions.iter().flat_map(|(_, changed)| changed) {
+            self.done.remove(process);
         }
         self.set_finding(FindingState::Open);
-        self.phase = Phase::OnHold(text);
+        self.phase = Phase::after_undo(text, guard, self.undone);
+        self.undone = self.undone.saturating_add(1);
     }
 
     /// What switching the rule means for the tune; see [`super::Engine::set_mode`].
     pub(super) fn set_mode(&mut self, rule: RuleId, place: usize, mode: Mode, tune: &Tune) -> Vec<Output> {
         let mut out = Vec::new();
-        let open = match &self.phase {
-            Phase::Pending { decision, .. } => Some(*decision),
-            Phase::Trial(trial) => Some(trial.decision),
-            Phase::Watching | Phase::OnHold(_) => None,
-        };
-        if let Some(decision) = open.filter(|_| mode != Mode::Applying) {
-            let mut verdict = Verdict::undo(decision, rule, place, tune.guard());
-            verdict.text = "the rule was switched before its change was judged; undone".to_string();
-            self.end_trial(false, false, verdict.text.clone());
-            out.push(Output::Verdict(verdict));
+        let open = self.phase.open();
+        if mode != Mode::Applying && !open.is_empty() {
+            let text = "the rule was switched before its change was judged; undone";
+            self.end_trial(false, false, text.to_string(), None);
+            out.extend(open.into_iter().map(|decision| {
+                let undo = Verdict::undo(decision, rule, place, tune.guard());
+                Output::Verdict(Verdict {
+                    text: text.to_string(),
+                    ..undo
+                })
+            }));
         }
-        if mode == Mode::Applying && matches!(self.phase, Phase::OnHold(_)) {
+        if mode == Mode::Applying && matches!(self.phase, Phase::OnHold { .. }) {
             self.phase = Phase::Watching;
             self.acted.clear();
         }
@@ -564,24 +562,5 @@ impl TuneState {
             }
         }
         out
-    }
-}
-
-impl Verdict {
-    /// To undo without having compared; the text is still to be said.
-    pub(super) fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
-        let dimension = guard.map_or(Dimension::NONE, |guard| guard.objective.of.dimension());
-        Verdict {
-            decision,
-            rule,
-            tune,
-            keep: false,
-            ended: false,
-            processes: None,
-            means: None,
-            dimension,
-            ratio: None,
-            text: String::new(),
-        }
     }
 }

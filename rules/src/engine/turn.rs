@@ -7,8 +7,8 @@ use crate::calls::Memory;
 use crate::deed::Change;
 use crate::eval::{Context, WindowData};
 use crate::explain::comparisons;
-use crate::rule::{CheckedRule, Tune};
-use crate::value::{Time, Value};
+use crate::rule::{CheckedRule, Guard, Tune};
+use crate::value::{Cell, Time, Value};
 
 /// What one tune is told of a closed window.
 pub(super) struct Turn<'a> {
@@ -65,12 +65,28 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// What the guard's `was` is now; none where it has none.
+    pub(super) fn was(&self, guard: &Guard) -> Option<Cell> {
+        let was = guard.was.as_ref()?;
+        Some(self.context().eval(was).single())
+    }
+
+    /// The guard's objective in this window, with this in the place of `was`.
+    pub(super) fn objective(&self, guard: &Guard, was: Option<Cell>) -> Cell {
+        let variables: Vec<Value> = was.map(Value::Single).into_iter().collect();
+        let context = Context {
+            variables: &variables,
+            ..self.context()
+        };
+        context.eval(&guard.objective).single()
+    }
+
     /// The metrics behind the tune, then the sides of its condition, then who was left out.
     pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
         let mut terms: Vec<_> = tune.when.iter().collect();
         if let Some(change) = &tune.action {
             terms.extend(change.deed.formulas());
-            terms.extend(change.guard.iter().map(|guard| &guard.objective));
+            terms.extend(change.guard.iter().flat_map(Guard::formulas));
         }
         let metric = |index: usize| {
             let metric = self.rule.metrics.get(index)?;

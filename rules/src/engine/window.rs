@@ -50,6 +50,7 @@ impl Engine {
         WindowData {
             index,
             duration: Ok(borders.1.since(borders.0) as f64 / 1e9),
+            span: borders,
             roles,
             measures: self.measures(running, &whole, Times::shared(borders, &nobody)),
             calls: self.calls(running, &whole, borders),
@@ -72,6 +73,7 @@ impl Engine {
         borders: (Time, Time),
         missing: Option<&str>,
     ) {
+        data.span = borders;
         let whole = self.whole(running, borders, &mut data.left_out);
         data.roles = running.roles.iter().map(|members| members & &whole).collect();
         let times = Times {

@@ -514,6 +514,16 @@ pub(crate) const GUARD: Keys = Keys {
             "The share by which it may get worse.",
         )
         .required(),
+        key(
+            "was",
+            Shape::Formula,
+            "A number of the window before the change, known in the objective as `was`; the tune then follows.",
+        ),
+        key(
+            "retry",
+            Shape::Formula,
+            "After how many windows an undone tune tries again.",
+        ),
     ],
     one_of: &[&["maximize", "minimize"]],
     later: &[],

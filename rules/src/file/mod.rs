@@ -225,7 +225,9 @@ impl TuneEntry {
             .into_iter()
             .flatten(),
         );
-        out.extend(self.guard.iter().map(|guard| &guard.objective));
+        if let Some(guard) = &self.guard {
+            out.extend(std::iter::once(&guard.objective).chain(&guard.was));
+        }
         for template in [&self.finding, &self.next_start].into_iter().flatten() {
             out.extend(template.parts.iter().filter_map(|part| match part {
                 template::Part::Formula { expr, .. } => Some(expr),
@@ -260,6 +262,8 @@ pub(crate) struct GuardEntry {
     pub(crate) objective: Expr,
     pub(crate) over: Option<Expr>,
     pub(crate) margin: Option<Expr>,
+    pub(crate) was: Option<Expr>,
+    pub(crate) retry: Option<Expr>,
 }
 
 impl RuleFile {

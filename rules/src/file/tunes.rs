@@ -128,5 +128,7 @@ fn guard(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<GuardEntry> {
         objective,
         over,
         margin,
+        was: fields.formula("was", wrong),
+        retry: fields.formula("retry", wrong),
     })
 }

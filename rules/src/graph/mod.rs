@@ -14,7 +14,7 @@ pub use probes::SharedProbe;
 
 use crate::engine::Placement;
 use crate::eval::Context;
-use crate::rule::{CheckedRule, FilledPart};
+use crate::rule::{CheckedRule, FilledPart, Guard};
 use crate::term::{Term, Typed};
 use crate::value::show_cell;
 use place::{is_constant, placement};
@@ -94,7 +94,7 @@ impl Builder {
                 .as_ref()
                 .map_or("advice".to_string(), |change| change.deed.label());
             let values = tune.action.iter().flat_map(|change| change.deed.formulas());
-            let guard = tune.guard().map(|guard| &guard.objective);
+            let guard = tune.guard().into_iter().flat_map(Guard::formulas);
             let parts = [("when", &tune.when), ("expect", &tune.expect)];
             let parts = parts
                 .into_iter()

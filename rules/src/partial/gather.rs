@@ -151,7 +151,10 @@ impl Tune {
         }
         if let Some(change) = &mut self.action {
             change.deed.formulas_mut().into_iter().for_each(&mut *f);
-            change.guard.iter_mut().for_each(|guard| f(&mut guard.objective));
+            if let Some(guard) = &mut change.guard {
+                f(&mut guard.objective);
+                guard.was.iter_mut().for_each(&mut *f);
+            }
             change.range.iter_mut().for_each(|(condition, _)| f(condition));
         }
     }

@@ -147,7 +147,7 @@ fn network() -> Tape {
         tape.hit("begin", 0, start, 0.0, &[number.into(), 100.0]);
         for worker in 1..=2_u32 {
             let tasks = f64::from(100 + 37 * ((number * worker) % 11) + 500 * worker);
-            let computed = f64::from(40 + number % 7 + 3 * worker);
+            let computed = 0.05 * tasks + f64::from(number % 7);
             let away = 2.0 * 0.2 + 8e-6 * (2.0 * tasks * 100.0);
             let sent = start + 10.0 * f64::from(worker);
             tape.hit("send", 0, sent, 0.0, &[worker.into(), tasks]);
@@ -156,7 +156,7 @@ fn network() -> Tape {
                 worker,
                 sent + 0.3 + computed,
                 computed,
-                &[number.into()],
+                &[number.into(), tasks],
             );
             tape.hit("receive", 0, sent + away + computed, 0.0, &[worker.into(), tasks]);
         }

@@ -16,7 +16,7 @@ use crate::module::Images;
 use crate::process::{Pid, Process, ProcessError};
 use crate::slot::Slot;
 use crate::space::{AddressSpace, read_maps};
-use crate::value::Value;
+use crate::value::{Value, ValueType};
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
 use crate::writer::{Attempt, SetRequest, Writer, WriterError};
@@ -24,6 +24,11 @@ use crate::writer::{Attempt, SetRequest, Writer, WriterError};
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
 /// take long.
 const LOCATIONS_MAX: usize = 4_096;
+/// Checked places that are kept for the next write; each holds a file open. What finds no room is checked anew each time.
+const SLOTS_MAX: usize = 256;
+
+/// A variable of a process, and the type that was stated for it.
+type Stated = (Pid, VariableName, Option<ValueType>);
 
 pub(super) struct Session {
     keep: bool,
@@ -33,6 +38,7 @@ pub(super) struct Session {
     images: Arc<Images>,
     pub(super) writers: BTreeMap<Pid, Writer>,
     locations: HashMap<(Pid, VariableName), Location>,
+    slots: HashMap<Stated, Slot>,
     pub(super) waiting: Waiting,
 }
 
@@ -46,6 +52,7 @@ impl Session {
             images: Arc::new(Images::new()),
             writers: BTreeMap::new(),
             locations: HashMap::new(),
+            slots: HashMap::new(),
             waiting: Waiting::new(options),
         }
     }
@@ -98,8 +105,18 @@ impl Session {
 
     fn set(&mut self, command: SetCommand) -> Result<Answer, Refusal> {
         let pid = command.pid;
+        let name = VariableName {
+            name: command.variable.clone(),
+            module: command.module.clone(),
+        };
+        let stated = (pid, name, command.value_type);
         let (slot, request) = self.prepare(command)?;
-        Ok(Answer::Set(Box::new(self.writer(pid)?.set(&slot, request)?)))
+        let receipt = self.writer(pid)?.set(&slot, request)?;
+        // After a write that failed it is looked up and checked anew.
+        if slot.stays() && self.slots.len() < SLOTS_MAX {
+            self.slots.insert(stated, slot);
+        }
+        Ok(Answer::Set(Box::new(receipt)))
     }
 
     /// Everything about a set that is known before anything is announced.
@@ -120,7 +137,11 @@ impl Session {
         };
         // Before anything is looked up: whoever may not write must be told so first.
         self.writer(pid)?;
-        let slot = Slot::validate(&self.locate(pid, &name)?, value_type)?;
+        let stated = (pid, name, value_type);
+        let slot = match self.slots.remove(&stated) {
+            Some(slot) => slot.still_untraced()?,
+            None => Slot::validate(&self.locate(pid, &stated.1)?, value_type)?,
+        };
         let parse = |text: &str| Value::parse(text, slot.value_type());
         let expect_old = expect_old.as_deref().map(parse).transpose()?;
         let request = SetRequest {

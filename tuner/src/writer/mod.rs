@@ -84,6 +84,9 @@ pub struct Receipt {
     pub at: Instant,
     /// From reading the old value to the last record.
     pub duration_ns: u64,
+    /// When the value was there and read back, before that was written down, by CLOCK_MONOTONIC; of one that waited for a sync point,
+    /// when that was heard of.
+    pub done_ns: u64,
 }
 
 /// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in
@@ -254,6 +257,7 @@ impl Writer {
         written: Result<Bytes, WriteError>,
         hold: Option<Hold>,
     ) -> Result<Receipt, WriterError> {
+        let done_ns = clock::monotonic_ns();
         let outcome = match &written {
             Ok(found) if *found == announced.new => Outcome::Applied,
             Ok(found) => Outcome::Overwritten(*found),
@@ -275,6 +279,7 @@ impl Writer {
             outcome,
             at: announced.at.clone(),
             duration_ns: clock::monotonic_ns().saturating_sub(announced.started_ns),
+            done_ns,
         })
     }
 

@@ -1,0 +1,148 @@
+//! A tune whose guard says what a change is compared with follows what it measures, on trial too.
+
+use super::*;
+
+/// One process whose gauge is the load; it is to be written as the level. The cost is the load by the level in force, which the
+/// other gauge tells.
+const FOLLOWING: &str = "\
+rule: following
+about: b
+roles: {every: rank >= 0}
+windows: {w: {every: 1s}}
+metrics:
+  load:  max(threads)
+  level: max(memory.resident) / 1B
+tune:
+  - set: level
+    role: every
+    value: load
+    when: load != level
+    guard: {minimize: w.duration / 1s * load / level / (load / was), was: level, over: 3, undo_if_worse_by: 5%}
+";
+
+/// The engine, and the level in force.
+struct Program {
+    engine: Engine,
+    now: u64,
+    level: f64,
+}
+
+impl Program {
+    fn new(source: &str) -> Program {
+        let rule = CheckedRule::from_source(source).unwrap_or_else(|wrong| panic!("{wrong:?}"));
+        let mut engine = Engine::new(vec![rule], Time(0)).unwrap();
+        let facts = ProcessFacts {
+            rank: Some(0),
+            ..ProcessFacts::default()
+        };
+        engine.process_joined(ProcessId(0), facts, Time(0));
+        engine.set_mode(RuleId(0), Mode::Applying);
+        Program {
+            engine,
+            now: 0,
+            level: 1.0,
+        }
+    }
+
+    /// A window with this load; decisions are carried out at once.
+    fn window(&mut self, load: f64) -> Vec<Output> {
+        for (measure, value) in [(Measure::Threads, load), (Measure::MemoryResident, self.level)] {
+            for time in [self.now, self.now + 999 * MS] {
+                self.engine.observe(Observation::Gauge {
+                    process: Some(ProcessId(0)),
+                    measure,
+                    time: Time(time),
+                    value,
+                });
+            }
+        }
+        self.now += 1000 * MS;
+        let outputs = self.engine.tick(Time(self.now));
+        for output in &outputs {
+            if let Output::Decision(decision) = output {
+                let value = decision.changes[0].action.value();
+                if let Some(Scalar::Number(value)) = value {
+                    self.level = *value;
+                }
+                self.engine.receipt(decision.id, Outcome::Applied, Time(self.now));
+            }
+        }
+        outputs
+    }
+
+    fn windows(&mut self, loads: &[f64]) -> Vec<Output> {
+        loads.iter().flat_map(|load| self.window(*load)).collect()
+    }
+}
+
+#[test]
+fn it_decides_at_the_first_window_and_again_on_trial_and_what_it_did_is_judged_together() {
+    let mut program = Program::new(FOLLOWING);
+    assert_eq!(decisions(&program.window(4.0)), 1);
+    assert_eq!(program.level, 4.0);
+    // The window of the change is not looked at, in the one after it the load is another.
+    assert_eq!(decisions(&program.window(8.0)), 0);
+    assert_eq!(decisions(&program.window(8.0)), 1);
+    assert_eq!(program.level, 8.0);
+    let end = program.windows(&[8.0, 8.0, 8.0]);
+    let [newest, first] = verdicts(&end)[..] else {
+        panic!("{end:?}")
+    };
+    // Both are compared with what the level before the first would have cost under the load of each window.
+    assert_eq!(
+        (newest.keep, newest.means),
+        (true, Some((1.0, (0.25 + 0.125 + 0.125) / 3.0)))
+    );
+    assert_eq!((newest.decision, first.decision), (DecisionId(2), DecisionId(1)));
+    assert_eq!(
+        (first.keep, first.text.as_str()),
+        (true, "judged together with decision 2; kept")
+    );
+    // Kept, it follows on.
+    assert_eq!(decisions(&program.windows(&[8.0, 2.0])), 1);
+    assert_eq!(program.level, 2.0);
+}
+
+#[test]
+fn an_undone_tune_tries_again_after_so_many_windows_and_after_twice_as_many_the_second_time() {
+    let retrying = FOLLOWING.replace("undo_if_worse_by: 5%", "undo_if_worse_by: 5%, retry: 4");
+    // The model is wrong: less load, not more level, makes the cost.
+    let wrong = retrying.replace("load / level / (load / was)", "level / was");
+    let mut program = Program::new(&wrong);
+    let mut decided = Vec::new();
+    for window in 0..40 {
+        let outputs = program.window(4.0);
+        if decisions(&outputs) > 0 {
+            decided.push(window);
+        }
+        if verdicts(&outputs).iter().any(|verdict| !verdict.keep) {
+            program.level = 1.0;
+        }
+    }
+    // Decided, one window left out, three judged; four on hold, then eight, then sixteen, and one in which it is watched again.
+    assert_eq!(decided, [0, 9, 22]);
+    let status = program.engine.status().remove(0);
+    assert_eq!(status.standing, Standing::OnHold);
+    assert!(status.why.starts_with("on hold for "), "{}", status.why);
+}
+
+#[test]
+fn a_rule_that_is_switched_off_on_trial_undoes_everything_of_the_trial_newest_first() {
+    let mut program = Program::new(FOLLOWING);
+    program.windows(&[4.0, 8.0, 8.0]);
+    let undone = program.engine.set_mode(RuleId(0), Mode::Advising);
+    let decisions: Vec<DecisionId> = verdicts(&undone).iter().map(|verdict| verdict.decision).collect();
+    assert_eq!(decisions, [DecisionId(2), DecisionId(1)]);
+    assert!(verdicts(&undone).iter().all(|verdict| !verdict.keep));
+}
+
+#[test]
+fn what_was_is_a_number_without_a_unit() {
+    let wrong = FOLLOWING.replace("was: level", "was: w.duration");
+    let told = CheckedRule::from_source(&wrong).unwrap_err();
+    assert!(
+        told.iter()
+            .any(|one| one.message.contains("`was` is a number without a unit")),
+        "{told:?}"
+    );
+}

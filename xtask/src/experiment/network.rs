@@ -1,0 +1,303 @@
+//! What a message costs, measured from round trips: MATE thesis (2007), section 5.1.1, and MATE for MPI (2010), section 5.4.2.1, ask
+//! for it and use constants.
+//!
+//! `quadrature` is run on a network of known latency and bandwidth: whoever receives a message waits until it would have arrived. The
+//! rule `network` knows neither; it takes slope and intercept of a line through the round trips of 20 iterations, each without the
+//! worker's own computation, so that no two clocks are compared.
+
+use std::path::Path;
+
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::programs;
+
+use super::chart::{Line, Panel, Picture};
+use super::rounds::{self, Rounds};
+use super::scenario::{self, Scenario, With};
+use super::stats::Spread;
+use super::table::Table;
+use super::{Claim, Outcome, Section, Settings};
+use crate::Result;
+
+/// The rule's names in the library `mw`: a task is a byte of a message.
+const NAMES: [(&str, &str); 8] = [
+    ("global_sendreceive", "mw_iterate"),
+    ("global_sendwork", "mw_send"),
+    ("global_receivework", "mw_receive"),
+    ("arcStepKernel", "mw_compute"),
+    ("workerId", "mw_peer"),
+    ("NTasks", "mw_message_bytes"),
+    ("TheWorkSizeUnitBytes", "mw_byte"),
+    ("iterId", "mw_current_iteration"),
+];
+
+const LATENCIES_US: [f64; 3] = [50.0, 500.0, 5000.0];
+const BANDWIDTHS_MBS: [f64; 3] = [1.0, 30.0, 1000.0];
+/// Tasks of an iteration of `quadrature`; the first chunk has half of them.
+const TASKS: f64 = 96.0;
+/// So long the largest message is on its way for its bytes alone.
+const LARGEST_US: f64 = 1000.0;
+
+/// Microseconds, and 1e6 bytes a second.
+#[derive(Clone, Copy, Debug)]
+struct Network {
+    latency_us: f64,
+    mbs: f64,
+}
+
+/// What the rule said of it.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    latency_us: f64,
+    ns_per_byte: f64,
+}
+
+impl Network {
+    fn ns_per_byte(&self) -> f64 {
+        1e3 / self.mbs
+    }
+
+    fn name(&self) -> String {
+        format!("{} us {} MB/s", self.latency_us, self.mbs)
+    }
+
+    fn arguments(&self, iterations: usize) -> Vec<String> {
+        // Chunks halve from half of the tasks, so that messages are of many sizes.
+        let payload = (LARGEST_US * self.mbs / (TASKS / 2.0)).ceil();
+        vec![
+            format!("iterations={iterations}"),
+            format!("payload={payload}"),
+            format!("network_us={}", self.latency_us),
+            format!("network_mbs={}", self.mbs),
+            "workers=1".to_owned(),
+            "factor=0.5".to_owned(),
+            "work_us=5000".to_owned(),
+            "latency_us=0".to_owned(),
+            "look_us=0".to_owned(),
+        ]
+    }
+}
+
+pub(super) fn run(settings: &Settings) -> Result<Outcome> {
+    scenario::build_agent(&crate::root())?;
+    let program =
+        programs::master_worker("quadrature", settings.mpi).map_err(|problem| problem.to_string())?;
+    let networks: Vec<Network> = if settings.quick {
+        vec![Network {
+            latency_us: 500.0,
+            mbs: 30.0,
+        }]
+    } else {
+        let of = |latency_us| BANDWIDTHS_MBS.map(|mbs| Network { latency_us, mbs });
+        LATENCIES_US.into_iter().flat_map(of).collect()
+    };
+    let recording = settings.out.join("network.rec");
+    let recorded = recording.to_string_lossy().into_owned();
+    let names: Vec<String> = networks.iter().map(Network::name).collect();
+    let rounds = rounds::interleaved(&names, settings.repeats, |name| {
+        let network = networks.iter().find(|network| network.name() == name);
+        let network = network.ok_or_else(|| format!("no scenario {name}"))?;
+        let scenario = Scenario {
+            program: program.clone(),
+            mpi: settings.mpi,
+            ranks: 2,
+            arguments: network.arguments(if settings.quick { 25 } else { 40 }),
+            with: With::rule("network", &NAMES, &["--record", &recorded]),
+        };
+        scenario.run()?;
+        found(&recording)
+    })?;
+    let measured = Measured { networks, rounds };
+    Ok(Outcome {
+        sections: vec![measured.section()?],
+        picture: measured.picture()?,
+        claims: measured.claims()?,
+    })
+}
+
+/// What the rule made of a run in its last window, which looks back over 20.
+fn found(recording: &Path) -> Result<Found> {
+    let mut words = vec!["replay".to_owned(), recording.to_string_lossy().into_owned()];
+    words.extend(["--rules", "none", "network", "--csv", "-"].map(str::to_owned));
+    for (name, of_program) in NAMES {
+        words.extend(["--bind".to_owned(), format!("{name}={of_program}")]);
+    }
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (code, text) = Agent::run(&words).map_err(|problem| problem.to_string())?;
+    if code != 0 {
+        return Err(format!("replay ended with {code}:\n{text}"));
+    }
+    Ok(Found {
+        latency_us: 1e6 * last(&text, "latency")?,
+        ns_per_byte: 1e9 * last(&text, "per_byte")?,
+    })
+}
+
+/// The last value of a metric in a table of windows, in seconds.
+fn last(csv: &str, metric: &str) -> Result<f64> {
+    let rows = csv
+        .lines()
+        .rev()
+        .map(|row| row.splitn(6, ',').collect::<Vec<_>>());
+    let mut values = rows
+        .filter(|row| row.get(4) == Some(&metric))
+        .filter_map(|row| seconds(row.get(5)?));
+    values
+        .next()
+        .ok_or_else(|| format!("{metric} never had a value:\n{csv}"))
+}
+
+/// `1.03 ms`, `33.4 ns/B`.
+fn seconds(text: &str) -> Option<f64> {
+    let (number, unit) = text.rsplit_once(' ')?;
+    let unit = match unit.strip_suffix("/B").unwrap_or(unit) {
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "ns" => 1e-9,
+        _ => return None,
+    };
+    Some(number.replace(' ', "").parse::<f64>().ok()? * unit)
+}
+
+struct Measured {
+    networks: Vec<Network>,
+    rounds: Rounds<Found>,
+}
+
+impl Measured {
+    fn spreads(&self, network: &Network) -> Result<(Spread, Spread)> {
+        let name = network.name();
+        let latency = self.rounds.spread(&name, |found| found.latency_us)?;
+        Ok((latency, self.rounds.spread(&name, |found| found.ns_per_byte)?))
+    }
+
+    fn section(&self) -> Result<Section> {
+        let mut table = Table::new([
+            "latency, us",
+            "measured, median (least to greatest)",
+            "off",
+            "ns a byte",
+            "measured, median (least to greatest)",
+            "off",
+        ]);
+        for network in &self.networks {
+            let (latency, per_byte) = self.spreads(network)?;
+            table.row([
+                format!("{}", network.latency_us),
+                latency.to_string(),
+                format!("{:+.1} %", 100.0 * (latency.median / network.latency_us - 1.0)),
+                format!("{:.1}", network.ns_per_byte()),
+                per_byte.to_string(),
+                format!(
+                    "{:+.1} %",
+                    100.0 * (per_byte.median / network.ns_per_byte() - 1.0)
+                ),
+            ]);
+        }
+        Ok(Section {
+            title: "Latency and cost of a byte, injected and measured".to_owned(),
+            table,
+            notes: vec![
+                "The works have no figures: the thesis takes a latency of 1000 ms, MATE for MPI constants that it does not print.".to_owned(),
+                "What is measured has in it what the machine's own messages and the probes cost, some microseconds.".to_owned(),
+            ],
+        })
+    }
+
+    fn claims(&self) -> Result<Vec<Claim>> {
+        let claim = |network: &Network| {
+            let (latency, per_byte) = self.spreads(network)?;
+            let off = |measured: f64, real: f64| 100.0 * (measured / real - 1.0).abs();
+            let (one, other) = (
+                off(latency.median, network.latency_us),
+                off(per_byte.median, network.ns_per_byte()),
+            );
+            Ok(Claim::of_times(
+                format!(
+                    "{}: latency {one:.1} %, cost of a byte {other:.1} % off; 10 % are allowed",
+                    network.name()
+                ),
+                one <= 10.0 && other <= 10.0,
+            ))
+        };
+        let mut claims: Vec<Claim> = self.networks.iter().map(claim).collect::<Result<_>>()?;
+        let found = |network: &Network| self.rounds.of(&network.name()).iter();
+        let mut all = self.networks.iter().flat_map(found);
+        claims.push(Claim::of_logic(
+            "every run has a latency and a cost of a byte above zero",
+            all.all(|found| found.latency_us > 0.0 && found.ns_per_byte > 0.0),
+        ));
+        Ok(claims)
+    }
+
+    /// Measured over injected: 1 is right.
+    fn picture(&self) -> Result<Picture> {
+        let mut lines = Vec::new();
+        for (name, is_latency) in [("latency", true), ("cost of a byte", false)] {
+            let mut points = Vec::new();
+            for (number, network) in (1..).zip(&self.networks) {
+                let (latency, per_byte) = self.spreads(network)?;
+                let (measured, real) = match is_latency {
+                    true => (latency, network.latency_us),
+                    false => (per_byte, network.ns_per_byte()),
+                };
+                points.push((
+                    f64::from(number),
+                    Spread {
+                        least: measured.least / real,
+                        median: measured.median / real,
+                        greatest: measured.greatest / real,
+                        ..measured
+                    },
+                ));
+            }
+            lines.push(Line {
+                name: name.to_owned(),
+                points,
+            });
+        }
+        Ok(Picture {
+            title: "Measured over injected".to_owned(),
+            panels: vec![Panel {
+                title: "networks in the order of the table".to_owned(),
+                across: "network".to_owned(),
+                up: "measured / injected".to_owned(),
+                lines,
+                levels: vec![("right".to_owned(), 1.0)],
+            }],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_with_their_units_and_the_last_counts() {
+        let csv = "time_s,rule,window,index,metric,value\n1.0,network,iteration,1,latency,49.5 us\n\
+                   2.0,network,iteration,2,latency,1 020 us\n2.0,network,iteration,2,per_byte,33.4 ns/B\n\
+                   3.0,network,iteration,3,latency,\"none: no trips, yet\"\n";
+        let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 1e-9;
+        assert!(near(last(csv, "latency").unwrap(), 1020e-6));
+        assert!(near(last(csv, "per_byte").unwrap(), 33.4e-9));
+        assert!(last(csv, "lambda").unwrap_err().contains("never had a value"));
+    }
+
+    #[test]
+    fn the_largest_message_takes_as_long_on_every_network() {
+        for mbs in BANDWIDTHS_MBS {
+            let network = Network {
+                latency_us: 50.0,
+                mbs,
+            };
+            let arguments = network.arguments(1);
+            let payload: f64 = arguments[1].strip_prefix("payload=").unwrap().parse().unwrap();
+            let on_its_way_us = payload * TASKS / 2.0 / mbs;
+            assert!(
+                (LARGEST_US..1.2 * LARGEST_US).contains(&on_its_way_us),
+                "{arguments:?}"
+            );
+        }
+    }
+}

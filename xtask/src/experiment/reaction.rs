@@ -1,0 +1,269 @@
+//! How quickly a change follows the iteration that it was decided on: MATE thesis (2007), section 3.1.3, Table 3.1, on `nbody`.
+//!
+//! A rule evaluates the model of the number of workers and writes a number that does nothing, in every iteration. The agent reports for
+//! each change how long gathering, evaluating, ordering and writing took, from the time that the hit at the end of the iteration
+//! carries. The program tells what it found written at the top of each iteration, and how long each was by its own clock.
+
+use serde_json::Value;
+use tuneagent_e2e::programs;
+
+use super::chart::{Line, Panel, Picture};
+use super::rounds::{self, Rounds};
+use super::scenario::{self, Run, Scenario, With};
+use super::stats::{Spread, figure, quantile};
+use super::table::Table;
+use super::{Claim, Outcome, Section, Settings};
+use crate::Result;
+
+const RULE: &str = include_str!("../../../tests/programs/reaction.yaml");
+
+/// Work of each worker in an iteration; every send takes half a millisecond more.
+const WORK_US: usize = 25_000;
+
+/// What the agent reports of a change, what it is called in the thesis, and its milliseconds there: central, with collectors.
+const PARTS: [(&str, &str, &str); 6] = [
+    ("window_ns", "T_Iter", "2199.1 / 680.1"),
+    ("update_ns", "T_Upd", "19.7286 / 0.2535"),
+    ("evaluate_ns", "T_Eval", "3.27 / 2.6"),
+    ("order_ns", "T_Tun", "0.2187 / 0.2212"),
+    ("write_ns", "write", "1.1858"),
+    ("lag_ns", "all but T_Iter", "24.40 / 4.26"),
+];
+
+const ALONE: &str = "alone";
+const WATCHED: &str = "watched";
+const WRITING: &str = "writing";
+
+pub(super) fn run(settings: &Settings) -> Result<Outcome> {
+    scenario::build_agent(&crate::root())?;
+    let program = programs::master_worker("nbody", settings.mpi).map_err(|problem| problem.to_string())?;
+    let rule = settings.out.join("reaction.yaml");
+    std::fs::write(&rule, RULE).map_err(|error| format!("{}: {error}", rule.display()))?;
+    let rule = rule.to_string_lossy().into_owned();
+    let workers: &[usize] = if settings.quick {
+        &[1, 4]
+    } else {
+        &[1, 2, 4, 8, 16, 25]
+    };
+    let iterations = if settings.quick { 30 } else { 100 };
+    let names: Vec<String> = workers
+        .iter()
+        .flat_map(|count| [ALONE, WATCHED, WRITING].map(|how| name(*count, how)))
+        .collect();
+    let rounds = rounds::interleaved(&names, settings.repeats, |name| {
+        let (count, how) = name.split_once(' ').ok_or("a scenario without a name")?;
+        let count: usize = count.parse().map_err(|_| format!("no scenario {name}"))?;
+        let scenario = Scenario {
+            program: program.clone(),
+            mpi: settings.mpi,
+            ranks: count + 1,
+            arguments: vec![
+                format!("iterations={iterations}"),
+                format!("work_us={}", WORK_US * count),
+                format!("workers={count}"),
+            ],
+            with: match how {
+                ALONE => With::Nobody,
+                WATCHED => With::rule(&rule, &[], &[]),
+                _ => With::rule(&rule, &[], &["--apply"]),
+            },
+        };
+        scenario.run()
+    })?;
+    let measured = Measured { workers, rounds };
+    Ok(Outcome {
+        sections: vec![measured.parts(), measured.by_workers()?],
+        picture: measured.picture(),
+        claims: measured.claims(),
+    })
+}
+
+fn name(workers: usize, how: &str) -> String {
+    format!("{workers} {how}")
+}
+
+struct Measured<'a> {
+    workers: &'a [usize],
+    rounds: Rounds<Run>,
+}
+
+impl Measured<'_> {
+    /// The changes of all runs with so many workers that were followed from an iteration to the write.
+    fn reactions(&self, workers: usize) -> Vec<&Value> {
+        let runs = self.rounds.of(&name(workers, WRITING)).iter();
+        runs.flat_map(reactions).collect()
+    }
+
+    /// Microseconds of a part, of all changes with so many workers.
+    fn part(&self, workers: usize, part: &str) -> Vec<f64> {
+        let of = |change: &&Value| change["reaction"][part].as_f64().map(|ns| ns / 1e3);
+        self.reactions(workers).iter().filter_map(of).collect()
+    }
+
+    fn parts(&self) -> Section {
+        let mut table = Table::new(
+            std::iter::once("us, p50 / p99".to_owned())
+                .chain(self.workers.iter().map(|count| format!("{count} workers")))
+                .chain(std::iter::once("thesis, ms".to_owned())),
+        );
+        for (part, of_thesis, theirs) in PARTS {
+            let cells = self.workers.iter().map(|count| {
+                let values = self.part(*count, part);
+                let at = |share| quantile(&values, share).map_or("none".to_owned(), figure);
+                format!("{} / {}", at(0.5), at(0.99))
+            });
+            let title = format!("{} ({of_thesis})", part.trim_end_matches("_ns"));
+            table.row(
+                std::iter::once(title)
+                    .chain(cells)
+                    .chain(std::iter::once(theirs.to_owned())),
+            );
+        }
+        Section {
+            title: "From the end of an iteration to the write".to_owned(),
+            table,
+            notes: vec![
+                "MATE: a central analyser / one with collectors, 25 workers, means; its iteration took 672.5 ms. Its write is the mean \
+                 of SetVariableValue."
+                    .to_owned(),
+            ],
+        }
+    }
+
+    fn by_workers(&self) -> Result<Section> {
+        let mut table = Table::new([
+            "workers",
+            "ms an iteration, alone",
+            "watched",
+            "writing",
+            "changes in time",
+            "seen - real, median",
+            "p99",
+        ]);
+        for count in self.workers {
+            let ms = |how| {
+                let mean = |run: &Run| 1e3 * run.seconds() / run.iterations.len().max(1) as f64;
+                self.rounds.spread(&name(*count, how), mean)
+            };
+            let errors = self.errors(*count);
+            let at = |share| quantile(&errors, share).map_or("none".to_owned(), |of| format!("{of:.4} %"));
+            table.row([
+                count.to_string(),
+                ms(ALONE)?.to_string(),
+                ms(WATCHED)?.to_string(),
+                ms(WRITING)?.to_string(),
+                format!("{:.0} %", 100.0 * self.in_time(*count)),
+                at(0.5),
+                at(0.99),
+            ]);
+        }
+        Ok(Section {
+            title: "What it costs, and what it sees".to_owned(),
+            table,
+            notes: vec![
+                "In time: the number of an iteration was written before the next one began, which is some microseconds later.".to_owned(),
+            ],
+        })
+    }
+
+    /// How far the length of an iteration as the agent saw it is from what the program measured, in percent.
+    fn errors(&self, workers: usize) -> Vec<f64> {
+        let runs = self.rounds.of(&name(workers, WRITING)).iter();
+        runs.flat_map(|run| {
+            let seconds = run.each("seconds");
+            reactions(run).filter_map(move |change| {
+                let number: usize = change["new"].as_str()?.parse().ok()?;
+                let real = seconds.get(number.checked_sub(1)?)?;
+                let seen = change["reaction"]["window_ns"].as_f64()? / 1e9;
+                Some(100.0 * (seen - real).abs() / real)
+            })
+        })
+        .collect()
+    }
+
+    /// The share of the iterations at whose top the number of the one before was there.
+    fn in_time(&self, workers: usize) -> f64 {
+        let runs = self.rounds.of(&name(workers, WRITING)).iter();
+        let each: Vec<bool> = runs
+            .flat_map(|run| {
+                let numbers = run.each("number").into_iter().zip(run.each("echo"));
+                numbers.skip(1).map(|(number, echo)| number == echo)
+            })
+            .collect();
+        each.iter().filter(|in_time| **in_time).count() as f64 / each.len().max(1) as f64
+    }
+
+    fn claims(&self) -> Vec<Claim> {
+        let mut claims = Vec::new();
+        for count in self.workers {
+            let lag = self.part(*count, "lag_ns");
+            let at = |share| quantile(&lag, share).unwrap_or(f64::INFINITY);
+            let (half, most) = (at(0.5), at(0.99));
+            claims.push(Claim::of_times(format!(
+                    "{count} workers: from the end of an iteration to the write {} us (p50) and {} us (p99); 100 and 1000 are allowed",
+                    figure(half),
+                    figure(most)
+                ), half < 100.0 && most < 1000.0));
+        }
+        for count in self.workers {
+            let runs = self.rounds.of(&name(*count, WRITING)).iter();
+            let iterations: usize = runs.map(|run| run.iterations.len()).sum();
+            let followed = self.reactions(*count).len();
+            claims.push(Claim::of_logic(
+                format!("{count} workers: {followed} of {iterations} iterations were followed to a write; nine of ten must be"),
+                10 * followed >= 9 * iterations,
+            ));
+        }
+        let errors: Vec<f64> = self
+            .workers
+            .iter()
+            .flat_map(|count| self.errors(*count))
+            .collect();
+        let error = quantile(&errors, 0.5).unwrap_or(f64::INFINITY);
+        claims.push(Claim::of_times(format!("the iteration seen is {error:.4} % from the real one (median); 0.1 % is allowed, MATE had 1.1 %"), error < 0.1));
+        claims
+    }
+
+    fn picture(&self) -> Picture {
+        let line = |title: &str, part: &'static str, share: f64| Line {
+            name: title.to_owned(),
+            points: self
+                .workers
+                .iter()
+                .filter_map(|count| {
+                    let value = quantile(&self.part(*count, part), share)?;
+                    Some((*count as f64, Spread::exactly(value)))
+                })
+                .collect(),
+        };
+        let panel = |title: &str, share: f64| Panel {
+            title: title.to_owned(),
+            across: "workers".to_owned(),
+            up: "us".to_owned(),
+            lines: vec![
+                line("from the end of an iteration to the write", "lag_ns", share),
+                line("gathering (T_Upd)", "update_ns", share),
+                line("evaluating (T_Eval)", "evaluate_ns", share),
+                line("ordering (T_Tun)", "order_ns", share),
+                line("writing", "write_ns", share),
+            ],
+            levels: Vec::new(),
+        };
+        Picture {
+            title: "Reaction: MATE took 4260 us with collectors and 24400 us without".to_owned(),
+            panels: vec![
+                panel("half of the changes", 0.5),
+                panel("99 of 100 changes", 0.99),
+            ],
+        }
+    }
+}
+
+/// The changes of a run that were followed from an iteration to the write.
+fn reactions(run: &Run) -> impl Iterator<Item = &Value> {
+    let changes = run
+        .report
+        .iter()
+        .filter_map(|report| report["changes"].as_array());
+    changes.flatten().filter(|change| change["reaction"].is_object())
+}

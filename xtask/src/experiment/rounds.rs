@@ -1,0 +1,81 @@
+//! Scenarios in turns: a round runs each once, in an order that turns round with every round, so that neither what disturbs the
+//! machine for a while nor what a run leaves behind falls on one of them.
+
+use std::io::IsTerminal;
+
+use super::stats::Spread;
+use crate::Result;
+
+/// What the rounds gave: for each scenario one result a round.
+pub(crate) struct Rounds<R> {
+    results: Vec<(String, Vec<R>)>,
+}
+
+/// Runs each of the named scenarios `repeats` times. `run` is told the name of one.
+pub(crate) fn interleaved<R>(
+    names: &[String],
+    repeats: usize,
+    mut run: impl FnMut(&str) -> Result<R>,
+) -> Result<Rounds<R>> {
+    let mut results: Vec<(String, Vec<R>)> = names.iter().map(|name| (name.clone(), Vec::new())).collect();
+    for round in 0..repeats {
+        let mut turn: Vec<usize> = (0..results.len()).collect();
+        if round % 2 == 1 {
+            turn.reverse();
+        }
+        for place in turn {
+            let (name, of) = &mut results[place];
+            progress(&format!("round {} of {repeats}: {name}", round + 1));
+            of.push(run(name).map_err(|error| format!("{name}: {error}"))?);
+        }
+    }
+    progress("");
+    Ok(Rounds { results })
+}
+
+/// One line at a terminal, overwritten by the next; nothing elsewhere.
+pub(crate) fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        eprint!("\r{:70}\r    {text}\r", "");
+    }
+}
+
+impl<R> Rounds<R> {
+    /// All results of a scenario.
+    pub(crate) fn of(&self, name: &str) -> &[R] {
+        let found = self.results.iter().find(|(known, _)| known == name);
+        found.map_or(&[], |(_, results)| results)
+    }
+
+    /// Median and spread of a figure of a scenario.
+    pub(crate) fn spread(&self, name: &str, figure: impl Fn(&R) -> f64) -> Result<Spread> {
+        let values: Vec<f64> = self.of(name).iter().map(figure).collect();
+        Spread::of(&values).ok_or_else(|| format!("{name} was never run"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_second_round_runs_backwards_and_each_scenario_runs_once_a_round() {
+        let names = ["a", "b", "c"].map(String::from);
+        let mut order = String::new();
+        let rounds = interleaved(&names, 3, |name| {
+            order += name;
+            Ok(order.len() as f64)
+        });
+        let rounds = rounds.unwrap();
+        assert_eq!(order, "abccbaabc");
+        assert_eq!(rounds.of("a"), [1.0, 6.0, 7.0]);
+        assert_eq!(rounds.spread("c", |of| *of).unwrap().median, 4.0);
+        assert!(rounds.spread("d", |of| *of).is_err());
+    }
+
+    #[test]
+    fn a_failed_run_is_named() {
+        let failed = interleaved(&["a".to_owned()], 2, |_| Err::<f64, _>("no MPI".to_owned()));
+        assert_eq!(failed.err().unwrap(), "a: no MPI");
+    }
+}

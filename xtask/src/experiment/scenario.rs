@@ -1,0 +1,127 @@
+//! One run of a program: alone, watched by the agent, or tuned by it. The program reports its own iterations; nothing of what a
+//! run is measured by comes from the agent.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::{self, Agent};
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+
+use crate::Result;
+use crate::process::run;
+
+/// Until a program has started, and until it has ended once its last iteration should be over.
+const SOON: Duration = Duration::from_secs(120);
+/// The longest run.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// What the agent does.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum With {
+    /// It is not there.
+    #[default]
+    Nobody,
+    /// It attaches before the first iteration, with these flags.
+    Agent(Vec<String>),
+}
+
+impl With {
+    /// The agent with a rule and the names that the rule needs, as the program has them.
+    pub(crate) fn rule(rule: &str, names: &[(&str, &str)], more: &[&str]) -> With {
+        let mut flags = vec!["--rules".to_owned(), "none".to_owned(), rule.to_owned()];
+        for (name, of_program) in names {
+            flags.extend(["--bind".to_owned(), format!("{name}={of_program}")]);
+        }
+        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
+        With::Agent(flags)
+    }
+}
+
+/// A program and how it is to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) program: PathBuf,
+    pub(crate) mpi: Mpi,
+    pub(crate) ranks: usize,
+    /// NAME=VALUE
+    pub(crate) arguments: Vec<String>,
+    pub(crate) with: With,
+}
+
+/// What a run gave.
+#[derive(Debug)]
+pub(crate) struct Run {
+    /// The lines of the program about its iterations, in order.
+    pub(crate) iterations: Vec<Value>,
+    /// What came out of it: the same however it ran.
+    pub(crate) checksum: String,
+    /// The agent's report.
+    pub(crate) report: Option<Value>,
+}
+
+impl Run {
+    /// All iterations together, as the program measured them.
+    pub(crate) fn seconds(&self) -> f64 {
+        self.each("seconds").iter().sum()
+    }
+
+    /// A number of each iteration; one that is not there counts as nothing.
+    pub(crate) fn each(&self, name: &str) -> Vec<f64> {
+        let number = |of: &Value| of[name].as_f64().unwrap_or_default();
+        self.iterations.iter().map(number).collect()
+    }
+}
+
+impl Scenario {
+    /// Runs it to its end.
+    pub(crate) fn run(&self) -> Result<Run> {
+        self.tried().map_err(|problem| problem.to_string())
+    }
+
+    fn tried(&self) -> tuneagent_e2e::Outcome<Run> {
+        let mut job = Job::mpi(self.mpi, Waiting::Yielding, self.ranks, &self.program, |folder| {
+            let folder = folder.to_string_lossy().into_owned();
+            std::iter::once(folder)
+                .chain(self.arguments.iter().cloned())
+                .collect()
+        })?;
+        job.events("ready", self.ranks, SOON)?;
+        let agent = match &self.with {
+            With::Nobody => None,
+            With::Agent(flags) => {
+                let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+                let agent = Agent::attach(job.pid(), &flags)?;
+                agent.armed()?;
+                Some(agent)
+            }
+        };
+        job.open("go")?;
+        // Its lines are looked at when it has ended: reading them as they come would take CPU time from it.
+        job.finish(LONGEST)?;
+        // The agent ends with the program.
+        let report = agent.map(|mut agent| agent.finish_anyhow(SOON)).transpose()?;
+        let result = job.events("result", 1, SOON)?;
+        let checksum = result[0]["checksum"].as_str().unwrap_or_default().to_owned();
+        Ok(Run {
+            iterations: job.events("iteration", 0, SOON)?,
+            checksum,
+            report,
+        })
+    }
+}
+
+/// The agent that the experiments run: built for speed, as users have it; TUNEAGENT_BIN names another one, as for the tests.
+pub(crate) fn build_agent(root: &Path) -> Result<()> {
+    if std::env::var_os("TUNEAGENT_BIN").is_some() {
+        return Ok(());
+    }
+    println!("building tuneagent (release)");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo)
+        .args(["build", "--quiet", "--release", "--package", "tuneagent"])
+        .current_dir(root))?;
+    agent::take(crate::target_folder(root).join("release/tuneagent"));
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! What is said of repeated measurements: the median, and how far apart they lie.
+
+use std::fmt;
+
+/// The median of some values, and the least and the greatest of them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) greatest: f64,
+    pub(crate) count: usize,
+}
+
+impl Spread {
+    /// None of no values.
+    pub(crate) fn of(values: &[f64]) -> Option<Spread> {
+        Some(Spread {
+            least: quantile(values, 0.0)?,
+            median: quantile(values, 0.5)?,
+            greatest: quantile(values, 1.0)?,
+            count: values.len(),
+        })
+    }
+
+    /// A value that was not measured here and has no spread.
+    pub(crate) fn exactly(value: f64) -> Spread {
+        Spread {
+            least: value,
+            median: value,
+            greatest: value,
+            count: 1,
+        }
+    }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let median = figure(self.median);
+        if self.count < 2 {
+            return f.write_str(&median);
+        }
+        write!(
+            f,
+            "{median} ({} to {})",
+            figure(self.least),
+            figure(self.greatest)
+        )
+    }
+}
+
+/// Linear between neighbours, as R and NumPy have it by default.
+pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = share * sorted.len().checked_sub(1)? as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    let (low, high) = (sorted.get(below)?, sorted.get(above)?);
+    Some(low + (high - low) * (place - place.floor()))
+}
+
+/// Three digits, as such measurements carry.
+pub(crate) fn figure(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 || size == 0.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        size if size >= 0.1 => format!("{value:.3}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+/// How much less than `before` it is, in percent.
+pub(crate) fn less(now: f64, before: f64) -> f64 {
+    100.0 * (1.0 - now / before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_median_lies_between_two_where_there_is_no_middle() {
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[4.0]), Some(Spread::exactly(4.0)));
+        let spread = Spread::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((spread.least, spread.median, spread.greatest), (1.0, 2.5, 4.0));
+        assert_eq!(spread.to_string(), "2.50 (1.00 to 4.00)");
+        assert_eq!(quantile(&[0.0, 10.0], 0.99), Some(9.9));
+    }
+
+    #[test]
+    fn the_gain_is_of_the_time_before() {
+        assert_eq!(less(75.0, 100.0), 25.0);
+        assert_eq!(less(110.0, 100.0).round(), -10.0);
+    }
+}
