@@ -41,6 +41,9 @@ mod cli;
 // The published models, on running programs.
 mod models;
 
+// The fire simulator and the two rules of the 2010 thesis on it.
+mod fire;
+
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;
 

@@ -140,6 +140,26 @@ impl Agent {
             .wait_for("the agent to be armed", Duration::from_secs(30), armed)
     }
 
+    /// `tuneagent session QUESTION` of this session; what it answered, and anything but exit code 0 is a problem.
+    pub fn ask(&self, question: &str, words: &[&str]) -> Outcome<String> {
+        let output = Command::new(binary()?)
+            .args(["session", question, &self.pid().to_string()])
+            .args(words)
+            .env("XDG_RUNTIME_DIR", self.folder.path())
+            .stdin(Stdio::null())
+            .output()?;
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if output.status.success() {
+            Ok(text)
+        } else {
+            Err(Problem::new(format!(
+                "session {question} {}: {text}",
+                words.join(" ")
+            )))
+        }
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
