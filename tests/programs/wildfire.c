@@ -12,6 +12,7 @@
  *     minimum=25      points a chunk has at least     workers=0   in use, 0: all there are
  *     latency_us=0    slept for each message; a point has point_bytes=16 bytes, and each byte takes byte_ns=0
  *     realtime=0      1: the ranks go before everything else on the machine (root only), so that times are exact on a busy one too
+ *     gate=0          the iteration before which it waits for DIRECTORY/more
  *     schedule=FILE   a line "F0 F1 F2 WORKERS" for each iteration, in place of the four above; the last one stays
  *
  * Each batch is cut into as many equal chunks as there are workers; the next batch is cut when fewer than half as many chunks as
@@ -53,7 +54,7 @@ int TheWorkSizeUnitBytes;            /* of a point, on the network */
 
 static struct {
     double iterations, points, speed, point_us, heavy, threshold, heavy_from, serial_us, original, minimum, workers, latency_us,
-        point_bytes, byte_ns, realtime;
+        point_bytes, byte_ns, realtime, gate;
 } given = {.iterations = 100, .points = 7000, .speed = 2e-3, .point_us = 100, .threshold = 0.3, .minimum = 25, .point_bytes = 16};
 
 static const char *directory;
@@ -266,6 +267,8 @@ static int master(int ranks)
     double widest = 2.02 * 2 * M_PI / given.points;
     ignite((int)given.points);
     for (iterId = 0; iterId < given.iterations && !exists("stop"); iterId++) {
+        while (iterId > 0 && iterId == given.gate && !exists("more"))
+            usleep(1000);
         double began_s = now_s();
         struct deal deal = begin_iteration(ranks);
         if (!global_sendreceive(&deal))
@@ -338,6 +341,7 @@ static int arguments(int argc, char **argv)
         {"minimum", &given.minimum},       {"workers", &given.workers},       {"latency_us", &given.latency_us},
         {"point_bytes", &given.point_bytes}, {"byte_ns", &given.byte_ns},     {"f0", &F0},
         {"f1", &F1},                       {"f2", &F2},                       {"realtime", &given.realtime},
+        {"gate", &given.gate},
     };
     if (argc < 2)
         return 0;

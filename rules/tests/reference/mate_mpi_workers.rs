@@ -224,7 +224,8 @@ fn s1_5_4_2_work_that_grows_while_a_number_is_on_trial_asks_for_another() {
             bench.hit("send", 0, start + f64::from(worker), 0.0, &[25e6 / 8.0]);
             let end = start + time - 2.0;
             bench.hit("compute", worker, end, tc / 8.0, &[number.into()]);
-            bench.hit("receive", 0, end + 1.0, 0.0, &[25e6 / 8.0]);
+            let received = end + f64::from(worker) / 8.0;
+            bench.hit("receive", 0, received, 0.0, &[25e6 / 8.0]);
         }
         bench.hit("end", 0, start + time, 0.0, &[]);
         start += time + 100.0;

@@ -25,7 +25,7 @@ pub(crate) enum With {
     Nobody,
     /// It attaches before the first iteration, with these flags.
     Agent(Vec<String>),
-    /// The same, and once so many iterations are over this rule may change the program too.
+    /// The same, and once so many iterations are over this rule may change the program too; there the program has a gate.
     Later {
         flags: Vec<String>,
         rule: &'static str,
@@ -115,6 +115,7 @@ impl Scenario {
         if let (Some(agent), With::Later { rule, after, .. }) = (&agent, &self.with) {
             job.events("iteration", *after, LONGEST)?;
             agent.ask("switch", &[rule, "applying"])?;
+            job.open("more")?;
         }
         // Its lines are looked at when it has ended: reading them as they come would take CPU time from it.
         job.finish(LONGEST)?;

@@ -170,7 +170,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let even = measure(settings, false)?;
     let mut claims = uneven.gains();
     claims.extend(watching(&[&uneven, &even]));
-    claims.push(following(&uneven, &even));
+    claims.extend([following(&uneven, &even), uneven.wrote(), even.wrote()]);
     Ok(Outcome {
         picture: Picture {
             title: "Adjusting factoring on a fire front".to_owned(),
@@ -215,25 +215,31 @@ impl Measured {
         self.rounds.iter().flat_map(move |(_, rounds)| rounds.of(name))
     }
 
-    /// The rule did what the thesis says: the first iteration has the factor it began with, others have their own.
+    /// The factors are those of the thesis: in the first iteration 0.5, then within their range; without the right to write always 0.5.
     fn check_factors(&self) -> Result<()> {
         for run in self.runs(TUNED) {
             let first = run.each("f0");
-            let begin = first.first().copied().unwrap_or_default();
-            let moved = first.iter().skip(1).any(|factor| (factor - 0.5).abs() > 1e-3);
             let within = first.iter().all(|factor| 0.0 < *factor && *factor <= 1.0);
-            if begin != 0.5 || !moved || !within {
-                return Err(format!(
-                    "the rule was to write the factors, and they were {first:?}"
-                ));
+            if first.first() != Some(&0.5) || !within {
+                return Err(format!("the factors of a tuned run are {first:?}"));
             }
         }
-        for run in self.runs(WATCHED) {
-            if run.each("f0").iter().any(|factor| *factor != 0.5) {
-                return Err("a rule that may not write did".to_owned());
-            }
+        if self
+            .runs(WATCHED)
+            .flat_map(|run| run.each("f0"))
+            .any(|factor| factor != 0.5)
+        {
+            return Err("a rule that may not write did".to_owned());
         }
         Ok(())
+    }
+
+    /// An agent that gets no CPU before a run is over does nothing.
+    fn wrote(&self) -> Claim {
+        let moved = |run: &&Run| run.each("f0").iter().any(|factor| (factor - 0.5).abs() > 1e-3);
+        let (all, moved) = (self.runs(TUNED).count(), self.runs(TUNED).filter(moved).count());
+        let text = format!("the rule wrote its factors in {moved} of {all} tuned runs");
+        Claim::of_times(text, moved == all)
     }
 
     fn scenarios(&self, title: &str) -> Section {
