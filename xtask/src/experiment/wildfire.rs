@@ -456,19 +456,21 @@ fn overlap(settings: &Settings) -> Result<Section> {
         "",
         "s, median (least to greatest)",
         "to the original",
-        "batches at the end",
+        "last iteration, s",
+        "batches in it",
     ]);
     for name in names {
         let spread = rounds.spread(name, Run::seconds)?;
         let against = format!("{:+.1} %", 0.0 - less(spread.median, original));
-        let batches = rounds.spread(name, |run| {
-            run.each("batches").last().copied().unwrap_or_default()
-        })?;
+        let last = |figure: &'static str| {
+            rounds.spread(name, |run| run.each(figure).last().copied().unwrap_or_default())
+        };
         table.row([
             name.to_owned(),
             spread.to_string(),
             against,
-            batches.median.to_string(),
+            last("seconds")?.to_string(),
+            last("batches")?.median.to_string(),
         ]);
     }
     let note = "2100 points of 1000 bytes, at 40 ns for each byte: 84 ms to send, 30 ms to compute for each worker. The model knows no \
