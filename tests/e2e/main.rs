@@ -62,6 +62,9 @@ mod models;
 // The guard in the loop: wrong decisions are undone, right ones are not.
 mod guarded;
 
+// The fire simulator and the two rules of the 2010 thesis on it.
+mod fire;
+
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;
 

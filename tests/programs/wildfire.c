@@ -1,26 +1,37 @@
 /* A fire front that spreads, as a master/worker program on MPI: the simulator of the 2010 thesis on MATE for MPI, made anew.
  *
  *   mpirun -n RANKS wildfire DIRECTORY [NAME=VALUE ...]
- *     iterations=100  points=7000    of the front at the start: an ellipse; points are added where the front stretches
+ *     iterations=100  points=7000   of the front at the start: an ellipse; points are added where the front stretches
+ *     speed=0.002     how far the front moves in an iteration; it is 2 high at the start
  *     point_us=100    slept for each point            heavy=0     how much longer a point below the threshold takes: 1 is twice
- *     threshold=0.3   share of the front's height below which points are heavy; the front drifts through it
+ *     threshold=0.3   share of the front's height at the start below which points are heavy; the front moves, the threshold does not
+ *     heavy_from=0    the iteration in which they become heavy
  *     serial_us=0     slept by the master in each iteration
  *     original=0      1: equal sections, one for each worker, as before factoring was built in
  *     f0=0.5 f1=0.5 f2=0.5   share of the points left that the first, the second, every later batch takes
- *     minimum=25      points a chunk has at least
+ *     minimum=25      points a chunk has at least     workers=0   in use, 0: all there are
+ *     latency_us=0    slept for each message; a point has point_bytes=16 bytes, and each byte takes byte_ns=0
+ *     realtime=0      1: the ranks go before everything else on the machine (root only), so that times are exact on a busy one too
+ *     gate=0          the iteration before which it waits for DIRECTORY/more
+ *     schedule=FILE   a line "F0 F1 F2 WORKERS" for each iteration, in place of the four above; the last one stays
  *
  * Each batch is cut into as many equal chunks as there are workers; the next batch is cut when fewer than half as many chunks as
- * workers are left to hand out. Prints {"event":"iteration",...} for each iteration and {"event":"result",...} with a checksum that is
- * the same however the front was shared. Waits for DIRECTORY/go; DIRECTORY/stop ends it early. */
+ * workers are left to hand out. When its chunks would be no larger than the minimum, it takes all that is left and is the last.
+ * Times are slept to a moment that is reckoned from the begin, so that what a sleep or a busy machine adds is made up for, not added up.
+ * Prints {"event":"iteration",...} for each iteration and {"event":"result",...} with a checksum that is the same however the front was
+ * shared. Waits for DIRECTORY/go; DIRECTORY/stop ends it early. */
 #include <math.h>
 #include <mpi.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #define NAMED __attribute__((noinline, used))
+/* Whoever waits looks this often: ranks that spin on few cores would measure only each other. */
 #define LOOK_US 200
 #define MOST_POINTS 20000
 #define WORK 1
@@ -34,23 +45,26 @@ struct point {
 double F0 = 0.5, F1 = 0.5, F2 = 0.5; /* partition factors: of the first, the second, every later batch */
 int NW;                              /* workers in use, read at the top of an iteration */
 int iterId;                          /* on the master and on each worker: the iteration it works for */
-int batchId;                         /* on the master: the batch being cut or dealt; on a worker: that of its chunk */
+int batchId;                         /* on the master: the batch being cut, dealt or received; on a worker: that of its chunk */
 int numChunks;                       /* chunks of the batch cut last */
 int workerId;                        /* who is sent to, or was received from */
 int NTasks;                          /* points of the chunk sent, received, or computed */
 int TheTotalWork;                    /* points of the front */
-int TheWorkSizeUnitBytes = sizeof(struct point);
+int TheWorkSizeUnitBytes;            /* of a point, on the network */
 
 static struct {
-    double iterations, points, point_us, heavy, threshold, serial_us, original, minimum, workers;
-} given = {100, 7000, 100, 0, 0.3, 0, 0, 25, 0};
+    double iterations, points, speed, point_us, heavy, threshold, heavy_from, serial_us, original, minimum, workers, latency_us,
+        point_bytes, byte_ns, realtime, gate;
+} given = {.iterations = 100, .points = 7000, .speed = 2e-3, .point_us = 100, .threshold = 0.3, .minimum = 25, .point_bytes = 16};
 
 static const char *directory;
+static FILE *schedule;
 static struct point front[MOST_POINTS], next[MOST_POINTS];
 
 struct chunk {
     int iteration, batch, first, count;
-    double low; /* points below this height are heavy */
+    double low;     /* points below this height are heavy */
+    double arrives; /* when the worker has it; on the way back: the time that the worker has computed */
 };
 
 static int exists(const char *name)
@@ -66,6 +80,16 @@ static double now_s(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec + now.tv_nsec / 1e9;
 }
+
+static void sleep_until(double moment_s)
+{
+    struct timespec until = {(time_t)moment_s, (long)((moment_s - floor(moment_s)) * 1e9)};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0)
+        continue;
+}
+
+/* How long the points take on the network. */
+static double transfer_s(int points) { return points * given.point_bytes * given.byte_ns / 1e9; }
 
 static int wait_for(int source, int tag)
 {
@@ -95,7 +119,7 @@ static struct point spread(struct point before, struct point here, struct point 
 {
     double nx = behind.y - before.y, ny = before.x - behind.x, length = sqrt(nx * nx + ny * ny) + 1e-12;
     double wind = 0.3 + 0.05 * sin(iteration / 20.0);
-    double speed = 2e-3 * (1 + wind * ny / length);
+    double speed = given.speed * (1 + wind * ny / length);
     return (struct point){here.x + speed * nx / length, here.y + speed * ny / length};
 }
 
@@ -112,21 +136,12 @@ static void compose(double widest)
     TheTotalWork = count;
 }
 
-static double threshold(void)
-{
-    double low = front[0].y, high = front[0].y;
-    for (int i = 1; i < TheTotalWork; i++) {
-        low = fmin(low, front[i].y);
-        high = fmax(high, front[i].y);
-    }
-    return low + given.threshold * (high - low);
-}
-
 /* Batches and chunks: who moves which points. */
 
 struct deal {
-    int undistributed, next_point, batches, chunks_left, chunk, answered, on_the_way;
-    double low;
+    int workers, undistributed, next_point, batches, chunks_left, chunk, answered, on_the_way;
+    double low, computed_s;
+    double factors[3]; /* that were used: of the first, the second and the last batch */
     /* The batch cut ahead of time. */
     int ahead, ahead_chunks, ahead_chunk;
 };
@@ -135,8 +150,9 @@ struct deal {
 NAMED void Factoring_SetNumTuples(struct deal *deal)
 {
     double factor = deal->batches == 0 ? F0 : deal->batches == 1 ? F1 : F2;
+    deal->factors[deal->batches < 2 ? deal->batches : 2] = factor;
     int chunk = (int)(deal->undistributed * factor / NW);
-    if (given.original)
+    if (given.original || chunk <= given.minimum)
         chunk = (deal->undistributed + NW - 1) / NW;
     if (chunk < given.minimum)
         chunk = (int)given.minimum;
@@ -151,11 +167,15 @@ NAMED void Factoring_SetNumTuples(struct deal *deal)
     __asm__ volatile("" ::: "memory");
 }
 
-NAMED void global_sendwork(int worker, const struct chunk *chunk)
+/* The network takes the message and the master goes on; one message after another leaves the master. */
+NAMED void global_sendwork(int worker, struct chunk *chunk)
 {
     static char message[sizeof(struct chunk) + (MOST_POINTS + 2) * sizeof(struct point)];
+    static double free_s;
     int points = TheTotalWork;
     struct point *section = (struct point *)(message + sizeof *chunk);
+    free_s = fmax(free_s, now_s()) + transfer_s(chunk->count);
+    chunk->arrives = free_s + given.latency_us / 1e6;
     memcpy(message, chunk, sizeof *chunk);
     /* Neighbours share their end points. */
     for (int i = -1; i <= chunk->count; i++)
@@ -163,7 +183,7 @@ NAMED void global_sendwork(int worker, const struct chunk *chunk)
     MPI_Send(message, (int)(sizeof *chunk + (chunk->count + 2) * sizeof(struct point)), MPI_BYTE, worker, WORK, MPI_COMM_WORLD);
 }
 
-NAMED void global_receivework(void)
+NAMED void global_receivework(struct deal *deal)
 {
     static char message[sizeof(struct chunk) + MOST_POINTS * sizeof(struct point)];
     struct chunk chunk;
@@ -171,7 +191,10 @@ NAMED void global_receivework(void)
     MPI_Recv(message, sizeof message, MPI_BYTE, workerId, DONE, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     memcpy(&chunk, message, sizeof chunk);
     memcpy(next + chunk.first, message + sizeof chunk, chunk.count * sizeof(struct point));
+    batchId = chunk.batch;
     NTasks = chunk.count;
+    deal->answered += chunk.count;
+    deal->computed_s += chunk.arrives;
     __asm__ volatile("" ::: "memory");
 }
 
@@ -187,7 +210,9 @@ static int deal_one(struct deal *deal, int worker)
     if (deal->chunks_left == 0)
         return 0;
     int left = TheTotalWork - deal->next_point;
-    struct chunk chunk = {iterId, deal->batches - deal->ahead, deal->next_point, deal->chunk < left ? deal->chunk : left, deal->low};
+    struct chunk chunk = {
+        .iteration = iterId, .batch = deal->batches - deal->ahead, .first = deal->next_point, .low = deal->low,
+        .count = deal->chunk < left ? deal->chunk : left};
     workerId = worker;
     batchId = chunk.batch;
     NTasks = chunk.count;
@@ -199,34 +224,59 @@ static int deal_one(struct deal *deal, int worker)
     return 1;
 }
 
-/* Distributes the front and collects what came of it: one iteration. */
-NAMED int global_sendreceive(void)
+/* Distributes the front and collects what came of it: one iteration. Says whether all of it came back, and the number of workers stayed
+ * what it was at the entry: this is where it may change. */
+NAMED int global_sendreceive(struct deal *deal)
 {
-    struct deal deal = {.undistributed = TheTotalWork, .low = threshold()};
+    deal->workers = NW;
     for (int worker = 1; worker <= NW; worker++)
-        deal.on_the_way += deal_one(&deal, worker);
-    while (deal.on_the_way > 0) {
-        global_receivework();
-        deal.answered += NTasks;
-        deal.on_the_way += deal_one(&deal, workerId) - 1;
+        deal->on_the_way += deal_one(deal, worker);
+    while (deal->on_the_way > 0) {
+        global_receivework(deal);
+        deal->on_the_way += deal_one(deal, workerId) - 1;
     }
-    return deal.answered == TheTotalWork ? deal.batches : -1;
+    return deal->answered == TheTotalWork && deal->workers == NW;
+}
+
+static struct deal begin_iteration(int ranks)
+{
+    struct deal deal = {.undistributed = TheTotalWork, .low = iterId < given.heavy_from ? -INFINITY : 2 * given.threshold - 1};
+    int workers;
+    double f0, f1, f2;
+    if (schedule && fscanf(schedule, "%lf %lf %lf %d", &f0, &f1, &f2, &workers) == 4) {
+        F0 = f0;
+        F1 = f1;
+        F2 = f2;
+        NW = workers;
+    }
+    if (NW < 1 || NW >= ranks)
+        NW = ranks - 1;
+    return deal;
+}
+
+static int heavy_points(double low)
+{
+    int heavy = 0;
+    for (int i = 0; i < TheTotalWork; i++)
+        heavy += front[i].y < low;
+    return heavy;
 }
 
 static int master(int ranks)
 {
-    double widest = 4 * 2 * M_PI / given.points;
+    double widest = 2.02 * 2 * M_PI / given.points;
     ignite((int)given.points);
     for (iterId = 0; iterId < given.iterations && !exists("stop"); iterId++) {
-        double began = now_s();
-        if (NW < 1 || NW >= ranks)
-            NW = ranks - 1;
-        int batches = global_sendreceive();
-        if (batches < 0)
+        while (iterId > 0 && iterId == given.gate && !exists("more"))
+            usleep(1000);
+        double began_s = now_s();
+        struct deal deal = begin_iteration(ranks);
+        if (!global_sendreceive(&deal))
             return 5;
-        usleep((useconds_t)given.serial_us);
-        printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"points\":%d,\"batches\":%d,\"f0\":%.4f,\"f1\":%.4f,\"f2\":%.4f,"
-               "\"seconds\":%.6f}\n", iterId, NW, TheTotalWork, batches, F0, F1, F2, now_s() - began);
+        sleep_until(now_s() + given.serial_us / 1e6);
+        printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"points\":%d,\"heavy\":%d,\"batches\":%d,\"f0\":%.4f,\"f1\":%.4f,"
+               "\"f2\":%.4f,\"computed\":%.6f,\"seconds\":%.6f}\n", iterId, deal.workers, TheTotalWork, heavy_points(deal.low),
+               deal.batches, deal.factors[0], deal.factors[1], deal.factors[2], deal.computed_s, now_s() - began_s);
         fflush(stdout);
         compose(widest);
     }
@@ -241,15 +291,17 @@ static int master(int ranks)
     return 0;
 }
 
-/* A worker's whole computation on a chunk. `section` has one more point at each end. */
+/* A worker's whole computation on a chunk. `section` has one more point at each end. Heavy points take longer as the thesis has it: the
+ * worker is idle for its compute time, times the share of them. */
 NAMED void arcStepKernel(const struct chunk *chunk, const struct point *section, struct point *moved)
 {
+    double began_s = now_s();
     int heavy = 0;
     for (int i = 0; i < chunk->count; i++) {
         moved[i] = spread(section[i], section[i + 1], section[i + 2], chunk->iteration);
         heavy += section[i + 1].y < chunk->low;
     }
-    usleep((useconds_t)(given.point_us * (chunk->count + given.heavy * heavy)));
+    sleep_until(began_s + given.point_us * (chunk->count + given.heavy * heavy) / 1e6);
 }
 
 static int worker(void)
@@ -263,11 +315,16 @@ static int worker(void)
         memcpy(&chunk, message, sizeof chunk);
         if (chunk.iteration < 0)
             return 0;
+        sleep_until(chunk.arrives);
         iterId = chunk.iteration;
         batchId = chunk.batch;
         NTasks = chunk.count;
-        memcpy(answer, &chunk, sizeof chunk);
+        double began_s = now_s();
         arcStepKernel(&chunk, (struct point *)(message + sizeof chunk), (struct point *)(answer + sizeof chunk));
+        double ended_s = now_s();
+        chunk.arrives = ended_s - began_s;
+        memcpy(answer, &chunk, sizeof chunk);
+        sleep_until(ended_s + given.latency_us / 1e6 + transfer_s(chunk.count));
         MPI_Send(answer, (int)(sizeof chunk + chunk.count * sizeof(struct point)), MPI_BYTE, 0, DONE, MPI_COMM_WORLD);
     }
 }
@@ -278,9 +335,13 @@ static int arguments(int argc, char **argv)
         const char *name;
         double *value;
     } names[] = {
-        {"iterations", &given.iterations}, {"points", &given.points},       {"point_us", &given.point_us}, {"heavy", &given.heavy},
-        {"threshold", &given.threshold},   {"serial_us", &given.serial_us}, {"original", &given.original}, {"minimum", &given.minimum},
-        {"workers", &given.workers},       {"f0", &F0},                     {"f1", &F1},                   {"f2", &F2},
+        {"iterations", &given.iterations}, {"points", &given.points},         {"speed", &given.speed},
+        {"point_us", &given.point_us},     {"heavy", &given.heavy},           {"threshold", &given.threshold},
+        {"heavy_from", &given.heavy_from}, {"serial_us", &given.serial_us},   {"original", &given.original},
+        {"minimum", &given.minimum},       {"workers", &given.workers},       {"latency_us", &given.latency_us},
+        {"point_bytes", &given.point_bytes}, {"byte_ns", &given.byte_ns},     {"f0", &F0},
+        {"f1", &F1},                       {"f2", &F2},                       {"realtime", &given.realtime},
+        {"gate", &given.gate},
     };
     if (argc < 2)
         return 0;
@@ -289,6 +350,12 @@ static int arguments(int argc, char **argv)
         char name[32];
         double value;
         size_t known = 0, count = sizeof names / sizeof *names;
+        if (strncmp(argv[i], "schedule=", 9) == 0) {
+            schedule = fopen(argv[i] + 9, "r");
+            if (!schedule)
+                return 0;
+            continue;
+        }
         if (sscanf(argv[i], "%31[a-z_0-9]=%lf", name, &value) != 2)
             return 0;
         while (known < count && strcmp(names[known].name, name) != 0)
@@ -298,6 +365,7 @@ static int arguments(int argc, char **argv)
         *names[known].value = value;
     }
     NW = (int)given.workers;
+    TheWorkSizeUnitBytes = (int)given.point_bytes;
     return given.points >= 3 && given.points < MOST_POINTS && given.minimum >= 1;
 }
 
@@ -311,6 +379,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: mpirun -n RANKS wildfire DIRECTORY [NAME=VALUE ...]; names as at the top of wildfire.c\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
+    prctl(PR_SET_TIMERSLACK, 1000);
+    /* Before it is ready: a rank that goes before others and sends to one that does not would keep it from receiving. */
+    if (given.realtime && sched_setscheduler(0, SCHED_RR, &(struct sched_param){.sched_priority = 1}) != 0)
+        MPI_Abort(MPI_COMM_WORLD, 3);
     char ready[200];
     int length = snprintf(ready, sizeof ready, "{\"event\":\"ready\",\"rank\":%d,\"pid\":%d,\"size\":%d}\n", rank, getpid(), ranks);
     if (write(1, ready, length) != length)
@@ -318,6 +390,7 @@ int main(int argc, char **argv)
     while (!exists("go"))
         usleep(1000);
     int status = rank == 0 ? master(ranks) : worker();
+    sched_setscheduler(0, SCHED_OTHER, &(struct sched_param){0}); /* MPI_Finalize spins */
     MPI_Finalize();
     return status;
 }

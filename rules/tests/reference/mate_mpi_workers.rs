@@ -210,6 +210,36 @@ fn s1_5_4_2_1_the_number_is_set_at_the_start_of_an_iteration_from_the_one_before
 }
 
 #[test]
+fn s1_5_4_2_work_that_grows_while_a_number_is_on_trial_asks_for_another() {
+    let parameters = [("latency", "0.1ms"), ("per_byte", "10ns / 1B")];
+    let mut bench = Bench::with(shipped("workers-by-index"), &parameters, 65).applying();
+    let (mut workers, mut decided) = (8.0, Vec::new());
+    let mut start = 0.0;
+    for number in 0..30_u32 {
+        // In the third of the five windows of the trial.
+        let tc: f64 = if number < 4 { 8000.0 } else { 24_000.0 };
+        let time = 250.2 + (250.0 + tc) / workers;
+        bench.hit("begin", 0, start, 0.0, &[number.into(), workers, 1.0]);
+        for worker in 1..=8_u32 {
+            bench.hit("send", 0, start + f64::from(worker), 0.0, &[25e6 / 8.0]);
+            let end = start + time - 2.0;
+            bench.hit("compute", worker, end, tc / 8.0, &[number.into()]);
+            let received = end + f64::from(worker) / 8.0;
+            bench.hit("receive", 0, received, 0.0, &[25e6 / 8.0]);
+        }
+        bench.hit("end", 0, start + time, 0.0, &[]);
+        start += time + 100.0;
+        for decision in bench.until(start - 50.0) {
+            workers = written(&decision, "NW").unwrap();
+            decided.push((number, workers));
+        }
+    }
+    // x* = 8250 / 250.2 = 33, then 24250 / 250.2 = 97, of 64 workers.
+    assert_eq!(decided, [(0, 33.0), (4, 64.0)], "S1 §9.2: {}", bench.why());
+    assert_eq!(bench.verdicts(), [true, true], "{}", bench.why());
+}
+
+#[test]
 fn s1_5_4_2_1_latency_and_cost_per_byte_are_measured_from_round_trips() {
     // Both works ask for a refresh and use constants. Here every round trip takes 2·0.2 ms + 8e-6 ms for each byte, and what
     // the worker computes; its chunks are of many sizes.

@@ -7,12 +7,15 @@
 
 mod chart;
 mod factoring;
+mod fire;
+mod index;
 mod network;
 mod reaction;
 mod rounds;
 mod scenario;
 mod stats;
 mod table;
+mod wildfire;
 mod workers;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +49,16 @@ const EXPERIMENTS: &[Experiment] = &[
         "factoring",
         "MATE 5.2.6: load balancing by factoring",
         factoring::run,
+    ),
+    (
+        "wildfire",
+        "MATE for MPI 5.5: factors of batches, the original, fixed and tuned",
+        wildfire::run,
+    ),
+    (
+        "index",
+        "MATE for MPI 4.3: the number of workers by the performance index",
+        index::run,
     ),
 ];
 

@@ -25,6 +25,12 @@ pub(crate) enum With {
     Nobody,
     /// It attaches before the first iteration, with these flags.
     Agent(Vec<String>),
+    /// The same, and once so many iterations are over this rule may change the program too; there the program has a gate.
+    Later {
+        flags: Vec<String>,
+        rule: &'static str,
+        after: usize,
+    },
 }
 
 impl With {
@@ -36,6 +42,14 @@ impl With {
         }
         flags.extend(more.iter().map(|flag| (*flag).to_owned()));
         With::Agent(flags)
+    }
+
+    /// What the agent is started with; none where it is not there.
+    fn flags(&self) -> Option<&[String]> {
+        match self {
+            With::Nobody => None,
+            With::Agent(flags) | With::Later { flags, .. } => Some(flags),
+        }
     }
 }
 
@@ -88,9 +102,9 @@ impl Scenario {
                 .collect()
         })?;
         job.events("ready", self.ranks, SOON)?;
-        let agent = match &self.with {
-            With::Nobody => None,
-            With::Agent(flags) => {
+        let agent = match self.with.flags() {
+            None => None,
+            Some(flags) => {
                 let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
                 let agent = Agent::attach(job.pid(), &flags)?;
                 agent.armed()?;
@@ -98,6 +112,14 @@ impl Scenario {
             }
         };
         job.open("go")?;
+        if let (Some(agent), With::Later { rule, after, .. }) = (&agent, &self.with) {
+            job.events("iteration", *after, LONGEST)?;
+            let (code, text) = agent.ask("switch", &[rule, "applying"])?;
+            if code != 0 {
+                return Err(format!("switching {rule}: {text}").into());
+            }
+            job.open("more")?;
+        }
         // Its lines are looked at when it has ended: reading them as they come would take CPU time from it.
         job.finish(LONGEST)?;
         // The agent ends with the program.

@@ -58,6 +58,25 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     Some(low + (high - low) * (place - place.floor()))
 }
 
+/// A bound that the true median is above in no more than 5 % of all samples, whatever the distribution: the least of the values with so
+/// many below it. Of fewer than five values there is none.
+pub(crate) fn median_below(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // Of `count` tosses of a coin at least `place` are heads: all of these values lie below the median.
+    let (mut chance, mut ways, mut place) = (0.0, 1.0, count);
+    while place > 0 {
+        chance += ways * 0.5_f64.powi(i32::try_from(count).ok()?);
+        if chance > 0.05 {
+            break;
+        }
+        ways *= place as f64 / (count - place + 1) as f64;
+        place -= 1;
+    }
+    sorted.get(place).copied()
+}
+
 /// Three digits, as such measurements carry.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
@@ -86,6 +105,20 @@ mod tests {
         assert_eq!((spread.least, spread.median, spread.greatest), (1.0, 2.5, 4.0));
         assert_eq!(spread.to_string(), "2.50 (1.00 to 4.00)");
         assert_eq!(quantile(&[0.0, 10.0], 0.99), Some(9.9));
+    }
+
+    #[test]
+    fn the_bound_of_a_median_is_that_of_the_sign_test() {
+        let first = |count: usize| (1..=count).map(|value| value as f64).collect::<Vec<_>>();
+        for (count, bound) in [
+            (4, None),
+            (5, Some(5.0)),
+            (8, Some(7.0)),
+            (10, Some(9.0)),
+            (12, Some(10.0)),
+        ] {
+            assert_eq!(median_below(&first(count)), bound, "{count} values");
+        }
     }
 
     #[test]

@@ -1,0 +1,231 @@
+//! The fire simulator of the 2010 thesis: it deals its front as the thesis says, and the thesis's two rules change it while it runs and
+//! not what it computes.
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+
+const WORKERS: usize = 4;
+
+/// The simulator with four workers, ready to go.
+fn start(arguments: &[&str]) -> Outcome<Job> {
+    let program = programs::mpi("wildfire", Mpi::Mpich)?;
+    let ranks = WORKERS + 1;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
+        with_folder(folder, arguments.iter().map(|word| (*word).to_owned()).collect())
+    })?;
+    job.events("ready", ranks, SOON)?;
+    Ok(job)
+}
+
+/// Lets it run to its end: its iterations and its result.
+fn finish(mut job: Job) -> Outcome<(Vec<Value>, Value)> {
+    job.finish(SOON)?;
+    let result = job.events("result", 1, SOON)?.remove(0);
+    Ok((job.events("iteration", 0, SOON)?, result))
+}
+
+/// Stops it once this is true of its newest iteration.
+fn stop_when(job: &Job, what: &str, seen: impl Fn(&Value) -> bool) -> Outcome {
+    job.lines.wait_for(what, SOON, |lines| {
+        let newest = lines
+            .iter()
+            .rev()
+            .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+        newest
+            .into_iter()
+            .any(|event| event["event"] == "iteration" && seen(&event))
+            .then_some(())
+    })?;
+    job.open("stop")
+}
+
+fn number(event: &Value, name: &str) -> f64 {
+    event[name].as_f64().unwrap_or(f64::NAN)
+}
+
+/// The front of a run that was left alone, after as many iterations.
+fn front_alone(arguments: &[&str], iterations: &Value) -> Outcome<Value> {
+    let job = start(
+        &[
+            arguments,
+            &[&format!("iterations={iterations}"), "point_us=1", "byte_ns=0"],
+        ]
+        .concat(),
+    )?;
+    job.open("go")?;
+    Ok(finish(job)?.1)
+}
+
+/// Chunks of a batch, from the shares: the batches of an iteration, each with as many equal chunks as there are workers (section 4.2.1).
+fn batches(points: usize, shares: [f64; 3], minimum: usize) -> u64 {
+    let (mut left, mut count) = (points, 0);
+    while left > 0 {
+        let share = shares[count.min(2)];
+        let chunk = (left as f64 * share / WORKERS as f64) as usize;
+        let chunk = if chunk <= minimum {
+            left.div_ceil(WORKERS).max(minimum)
+        } else {
+            chunk
+        };
+        left -= left.min(chunk * WORKERS);
+        count += 1;
+    }
+    count as u64
+}
+
+#[test]
+fn the_fire_simulator_deals_a_growing_front_in_batches_and_heavy_points_take_longer() -> Outcome {
+    require!(Mpich);
+    let _machine = machine();
+    let load = [
+        "iterations=12",
+        "points=2000",
+        "point_us=5",
+        "heavy=2",
+        "threshold=0.3",
+        "speed=0.02",
+    ];
+    let sections = start(&[&load[..], &["original=1"]].concat())?;
+    let factoring = start(&[&load[..], &["f0=0.6", "f1=0.4", "f2=0.3", "minimum=20"]].concat())?;
+    sections.open("go")?;
+    factoring.open("go")?;
+    let ((sections, alone), (factoring, dealt)) = (finish(sections)?, finish(factoring)?);
+    assert_eq!(alone, dealt, "the same front however it was dealt");
+    assert!(sections.iter().all(|iteration| iteration["batches"] == 1));
+    for iteration in &factoring {
+        let points = iteration["points"].as_u64().unwrap_or_default();
+        let expected = batches(points as usize, [0.6, 0.4, 0.3], 20);
+        assert_eq!(iteration["batches"], expected, "{iteration}");
+        // Each worker is idle for its compute time, times the share of heavy points (section 5.5), here twice that.
+        let heavy = number(iteration, "heavy");
+        let slept = 5e-6 * (points as f64 + 2.0 * heavy);
+        assert!(
+            number(iteration, "computed") >= slept - 1e-6,
+            "{slept}: {iteration}"
+        );
+        assert!((0.1..0.6).contains(&(heavy / points as f64)), "{iteration}");
+    }
+    let points = |place: usize| number(&factoring[place], "points");
+    assert!(
+        points(11) > points(0),
+        "points are added where the front stretches"
+    );
+    Ok(())
+}
+
+#[test]
+fn adjusting_factoring_writes_the_factors_of_a_running_simulator_and_not_its_results() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let load = ["points=2000", "heavy=1", "threshold=0.206"];
+    let job = start(
+        &[
+            &load[..],
+            &[
+                "realtime=1",
+                "iterations=1000000",
+                "point_us=100",
+                "serial_us=20000",
+            ],
+        ]
+        .concat(),
+    )?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "adjusting-factoring", "--apply"])?;
+    agent.armed()?;
+    job.open("go")?;
+    // 1/F0 = 1 + c and 1/F1 = 2 + c, written from one look at the past.
+    let by_the_model = |iteration: &Value| {
+        let (first, second, later) = (
+            number(iteration, "f0"),
+            number(iteration, "f1"),
+            number(iteration, "f2"),
+        );
+        first != 0.5 && later != 0.5 && (1.0 / second - 1.0 / first - 1.0).abs() < 0.01
+    };
+    stop_when(&job, "an iteration with the factors of the model", by_the_model)?;
+    let (iterations, result) = finish(job)?;
+    let report = agent.finish(SOON)?;
+    let told = agent.lines.text();
+    for name in ["f0", "f1", "f2"] {
+        assert_eq!(number(&iterations[0], name), 0.5, "the first iteration: {told}");
+        let within = |iteration: &Value| (0.0..=1.0).contains(&number(iteration, name));
+        assert!(iterations.iter().all(within), "{told}");
+    }
+    let changes = report["changes"].as_array().ok_or("no changes")?;
+    assert!(
+        changes
+            .iter()
+            .all(|change| change["rank"] == 0 && change["rule"] == "adjusting-factoring"),
+        "{told}"
+    );
+    assert_eq!(front_alone(&load, &result["iterations"])?, result);
+    Ok(())
+}
+
+/// A slow network, 2000 points of 40 us: A = 2m0 + αλV = 70 ms and B = (1-α)λV + Tc = 150 ms, so that the index is least at two of four
+/// workers (x* = B/A); when each point takes three times as long B is 310 ms, and it is least at four.
+#[test]
+fn workers_by_index_parks_a_rank_at_the_entry_of_an_iteration_and_calls_it_back_when_work_grows() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let load = [
+        "points=2000",
+        "point_bytes=1000",
+        "threshold=2",
+        "heavy=2",
+        "heavy_from=60",
+        "speed=0.001",
+    ];
+    let slow = [
+        "realtime=1",
+        "iterations=1000000",
+        "point_us=40",
+        "byte_ns=35",
+        "latency_us=50",
+        "original=1",
+    ];
+    let job = start(&[&load[..], &slow].concat())?;
+    let mut agent = Agent::attach(
+        job.pid(),
+        &[
+            "--rules",
+            "none",
+            "workers-by-index",
+            "--param",
+            "per_byte=35ns/1B",
+            "--apply",
+        ],
+    )?;
+    agent.armed()?;
+    job.open("go")?;
+    let is_back = |iteration: &Value| number(iteration, "number") >= 60.0 && iteration["workers"] == WORKERS;
+    agent.lines.wait_for_line("kept", SOON)?;
+    stop_when(&job, "all workers in use again", is_back)?;
+    let (iterations, result) = finish(job)?;
+    let report = agent.finish(SOON)?;
+    let told = agent.lines.text();
+    let used: Vec<u64> = iterations
+        .iter()
+        .filter_map(|iteration| iteration["workers"].as_u64())
+        .collect();
+    // The simulator itself ends with an error when the number changes within an iteration.
+    assert_eq!(used[0], WORKERS as u64, "{told}");
+    assert!(used[..60].contains(&2), "{used:?}\n{told}");
+    let first = &report["changes"][0];
+    assert_eq!(
+        (&first["variable"], &first["new"]),
+        (&"NW".into(), &"2".into()),
+        "{told}"
+    );
+    assert_ne!(
+        first["mechanism"], "plain write",
+        "it waited for the entry: {first}"
+    );
+    assert_eq!(front_alone(&load, &result["iterations"])?, result);
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! The fire simulator `wildfire` as its two experiments run it: as real-time processes, so that what is slept is exact on a busy
+//! machine too.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+use tuneagent_e2e::programs;
+
+use super::Settings;
+use super::scenario::{Run, Scenario, With};
+use super::stats::{Spread, figure};
+use crate::Result;
+
+/// The simulator under one load.
+#[derive(Clone, Debug)]
+pub(super) struct Fire<'a> {
+    settings: &'a Settings,
+    program: PathBuf,
+    /// One rank more: the master.
+    pub(super) workers: usize,
+    load: Vec<String>,
+}
+
+impl<'a> Fire<'a> {
+    pub(super) fn new(settings: &'a Settings, workers: usize, load: &[String]) -> Result<Fire<'a>> {
+        let program = programs::mpi("wildfire", settings.mpi).map_err(|problem| problem.to_string())?;
+        Ok(Fire {
+            settings,
+            program,
+            workers,
+            load: [&["realtime=1".to_owned()], load].concat(),
+        })
+    }
+
+    pub(super) fn run(&self, more: &[String], with: With) -> Result<Run> {
+        let scenario = Scenario {
+            program: self.program.clone(),
+            mpi: self.settings.mpi,
+            ranks: self.workers + 1,
+            arguments: [self.load.as_slice(), more].concat(),
+            with,
+        };
+        scenario.run()
+    }
+
+    /// Writes a schedule, a line for each iteration, and says how the program is given it.
+    pub(super) fn schedule(&self, name: &str, lines: &[String]) -> Result<String> {
+        super::write(&self.settings.out, name, &(lines.join("\n") + "\n"))?;
+        let folder = std::path::absolute(&self.settings.out).map_err(|error| error.to_string())?;
+        Ok(format!("schedule={}", folder.join(name).display()))
+    }
+}
+
+/// However the work was shared, the front is the same.
+pub(super) fn same_front<'a>(runs: impl IntoIterator<Item = &'a Run>) -> Result<()> {
+    let mut sums: Vec<&str> = runs.into_iter().map(|run| run.checksum.as_str()).collect();
+    sums.sort_unstable();
+    sums.dedup();
+    match sums.as_slice() {
+        [sum] if !sum.is_empty() => Ok(()),
+        _ => Err(format!("the fronts of the runs differ: {sums:?}")),
+    }
+}
+
+/// What the agent saw and did in a run; none of one without it.
+pub(super) fn seen(run: &Run) -> Option<String> {
+    let report = run.report.as_ref()?;
+    let functions = report["processes"]
+        .as_array()?
+        .iter()
+        .flat_map(|of| of["functions"].as_array())
+        .flatten();
+    let (mut of_mpi, mut of_program) = (0, 0);
+    for function in functions {
+        let is_mpi = function["name"]
+            .as_str()
+            .is_some_and(|name| name.starts_with("MPI_"));
+        *if is_mpi { &mut of_mpi } else { &mut of_program } += function["calls"].as_u64()?;
+    }
+    let changes = report["changes"].as_array()?;
+    let microseconds = |of: &Value| of.as_f64().map(|of| of / 1e3);
+    let lags: Vec<f64> = changes
+        .iter()
+        .filter_map(|change| microseconds(&change["reaction"]["lag_ns"]))
+        .collect();
+    let lag = Spread::of(&lags).map_or(String::new(), |lag| {
+        format!(
+            ", each {} us after its window in the median, {} us at most",
+            figure(lag.median),
+            figure(lag.greatest)
+        )
+    });
+    let longest = changes
+        .iter()
+        .filter_map(|change| microseconds(&change["hold_ns"]))
+        .fold(0.0, f64::max);
+    let held = if longest > 0.0 {
+        format!("; the program was held for at most {} us", figure(longest))
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{of_mpi} calls of MPI and {of_program} of the program's functions were seen, {} changes made{lag}{held}",
+        changes.len()
+    ))
+}
