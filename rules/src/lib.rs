@@ -85,6 +85,7 @@ mod fit;
 mod fold;
 mod function;
 mod graph;
+mod guard;
 mod hit;
 mod lang;
 mod library;

@@ -11,6 +11,7 @@ use crate::eval::{Context, WindowData};
 use crate::facts::ProcessFacts;
 use crate::file::{RuleFile, Site};
 use crate::function::Reduction;
+pub(crate) use crate::guard::Guard;
 use crate::partial::WindowFolds;
 use crate::plan::{Parts, Plan};
 use crate::read::PlannedCapture;
@@ -197,28 +198,6 @@ impl Tune {
     /// Whether it is judged beside no other change.
     pub(crate) fn occupies_the_trial(&self) -> bool {
         self.guard().is_some() && !self.independent
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Guard {
-    pub(crate) maximize: bool,
-    pub(crate) objective: Typed,
-    pub(crate) objective_text: String,
-    /// Windows before and after.
-    pub(crate) over: u32,
-    /// Share of the value before.
-    pub(crate) margin: f64,
-    /// Of the window before the change, known in the objective as `was`: then the tune follows.
-    pub(crate) was: Option<Typed>,
-    /// After so many windows an undone tune tries again.
-    pub(crate) retry: Option<u32>,
-}
-
-impl Guard {
-    /// Every formula of it.
-    pub(crate) fn formulas(&self) -> impl Iterator<Item = &Typed> {
-        std::iter::once(&self.objective).chain(&self.was)
     }
 }
 

@@ -126,13 +126,6 @@ impl Trial {
     }
 }
 
-impl Guard {
-    /// How many windows before a change it must know. What says by itself what the change is compared with needs no more than one.
-    pub(super) fn needs_before(&self) -> usize {
-        if self.was.is_some() { 1 } else { self.over as usize }
-    }
-}
-
 impl Verdict {
     /// To undo without having compared; the text is still to be said.
     pub(super) fn undo(decision: DecisionId, rule: RuleId, tune: usize, guard: Option<&Guard>) -> Verdict {
