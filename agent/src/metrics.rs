@@ -401,6 +401,7 @@ mod tests {
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         insta::assert_snapshot!(samples.join("\n"), @r#"
         tuneagent_change{outcome="",program="lmp",rank="",rule="workers",variable="nw"} 2
+        tuneagent_change_info{because="",decision="0",expect="",new="",old="",outcome="",program="lmp",rank="",result="",rule="workers",variable="nw",verdict=""} 1
         tuneagent_lost_total{kind="ring_full"} 7
         tuneagent_mpi_bytes_total{function="MPI_Send",kind="sent",pid="42",program="lmp",rank="1"} 96
         tuneagent_mpi_bytes_unknown_calls_total{function="MPI_Send",pid="42",program="lmp",rank="1"} 0
