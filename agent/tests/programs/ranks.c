@@ -54,7 +54,7 @@ __attribute__((noinline)) void iterate(int number) {
 
 static void run(const char *how) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int by = strcmp(how, "odd") ? 1 : 10, number = strcmp(how, "drifting") ? 7 : 100000 * rank;
+    int by = strcmp(how, "odd") ? 1 : 10, number = strcmp(how, "drifting") ? 7 : 500000000 * rank;
     if (!strcmp(how, "absent") && rank == count - 1)
         for (;;) pause();
     for (;;) {
