@@ -136,8 +136,16 @@ impl Pid {
         }
     }
 
+    /// Of a process that has been there, so that none means that it has ended.
+    fn status(self) -> Result<String, ProcessError> {
+        read_text(self.number, "status").map_err(|error| match error {
+            ProcessError::NotFound { .. } => ProcessError::Ended { pid: self },
+            error => error,
+        })
+    }
+
     pub(crate) fn tracer(self) -> Result<Option<i32>, ProcessError> {
-        let status = read_text(self.number, "status")?;
+        let status = self.status()?;
         let tracer = status_numbers(&status, "TracerPid:").next();
         Ok(tracer.filter(|tracer| *tracer != 0))
     }
@@ -147,7 +155,7 @@ impl Pid {
     /// later. (Capabilities in a user namespace of its own, as in rootless containers, are none here.) What cannot be read
     /// here cannot be looked into anyway.
     pub(crate) fn refuse_privileged(self) -> Result<(), ProcessError> {
-        let status = read_text(self.number, "status")?;
+        let status = self.status()?;
         let differ = |key| {
             let mut ids = status_numbers(&status, key);
             let real = ids.next();
