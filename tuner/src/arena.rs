@@ -19,7 +19,8 @@ pub(crate) const HEAD_BYTES: u64 = 32;
 const REACH: u64 = (2 << 30) - (64 << 20);
 /// Left free on both sides, so that running off an end faults, and no mapping of the program grows together with ours.
 const GAP: u64 = 16 * PAGE;
-/// The heap grows upwards and stacks grow downwards: so much is left to them.
+/// The heap grows upwards, stacks grow downwards, and what a program maps next the kernel puts right below what it mapped last: so
+/// much is left to them.
 const GROWTH: u64 = 1 << 30;
 /// The kernel maps nothing below for ordinary users.
 const LOWEST: u64 = 1 << 20;
@@ -46,8 +47,11 @@ impl Arena {
         let size = code_bytes + data_bytes;
         let distance = |at: &u64| at.abs_diff(target.0);
         // Rather below: behind the program begins, sooner or later, its heap.
-        let by_place = |at: &u64| (distance(at) + size >= REACH, *at > target.0, distance(at));
-        let address = candidates(maps, target.0, size).min_by_key(by_place)?;
+        let by_place = |(is_tight, at): &(bool, u64)| {
+            let is_far = distance(at) + size >= REACH;
+            (is_far, *is_tight, *at > target.0, distance(at))
+        };
+        let (_, address) = candidates(maps, target.0, size).min_by_key(by_place)?;
         (distance(&address) + size < REACH).then(|| Arena {
             address: Address(address),
             code_bytes,
@@ -92,26 +96,25 @@ impl Arena {
     }
 }
 
-/// The ends, nearest to `target`, of what is free.
-fn candidates(maps: &[Mapping], target: u64, size: u64) -> impl Iterator<Item = u64> {
+/// The ends, nearest to `target`, of what is free; first whether what is mapped next may come to lie there.
+fn candidates(maps: &[Mapping], target: u64, size: u64) -> impl Iterator<Item = (bool, u64)> {
     let special = |map: &Mapping, name: &str| map.backing == Backing::Special(name.to_owned());
     let starts = std::iter::once((LOWEST, false))
         .chain(maps.iter().map(move |map| (map.end.0, special(map, "[heap]"))));
     let ends = maps.iter().map(move |map| (map.start.0, special(map, "[stack]")));
     let ends = ends.chain(std::iter::once((HIGHEST, false)));
-    starts
-        .zip(ends)
-        .filter_map(move |((start, after_heap), (end, before_stack))| {
-            let low = start
-                .checked_add(if after_heap { GROWTH } else { GAP })?
-                .next_multiple_of(PAGE);
-            let high = end
-                .min(HIGHEST)
-                .checked_sub(size + if before_stack { GROWTH } else { GAP })?
-                / PAGE
-                * PAGE;
-            (low <= high).then(|| target.clamp(low, high) / PAGE * PAGE)
-        })
+    let within = move |(start, after_heap): (u64, bool), (end, before_stack): (u64, bool), is_tight: bool| {
+        let gap = |grows: bool| if grows { GROWTH } else { GAP };
+        let low = start.checked_add(gap(after_heap))?.next_multiple_of(PAGE);
+        let room = size + gap(before_stack || !is_tight);
+        let high = end.min(HIGHEST).checked_sub(room)? / PAGE * PAGE;
+        (low <= high).then(|| (is_tight, target.clamp(low, high) / PAGE * PAGE))
+    };
+    starts.zip(ends).flat_map(move |(start, end)| {
+        [false, true]
+            .into_iter()
+            .filter_map(move |is_tight| within(start, end, is_tight))
+    })
 }
 
 #[cfg(test)]
@@ -147,6 +150,20 @@ mod tests {
             arena.address.0 < 0x5555_5555_4000,
             "below the program, not above its heap"
         );
+    }
+
+    #[test]
+    fn it_does_not_lie_where_the_program_maps_next() {
+        let maps = maps();
+        let arena = Arena::find(&maps, Address(0x7fff_f7d0_0000), 100, true).unwrap();
+        let below = 0x7fff_f7c0_0000 - arena.address.0;
+        assert!(below >= GROWTH, "{below} bytes below the libraries");
+        // Where nothing else is within reach that is better than nowhere.
+        let narrow = maps::parse(
+            "100000-7fff70000000 rw-p 00000000 00:00 0 \n7fff80000000-7fffff000000 rw-p 00000000 00:00 0 \n",
+        );
+        let arena = Arena::find(&narrow.unwrap(), Address(0x7fff_8000_0000), 100, true).unwrap();
+        assert!(arena.address.0 < 0x7fff_8000_0000 && arena.address.0 > 0x7fff_7000_0000);
     }
 
     #[test]

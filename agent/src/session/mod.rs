@@ -180,10 +180,7 @@ impl Session {
         };
         let must_probe = !options.probe.is_empty() || rules.is_empty();
         if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
-            let missing = probes.missing().join("\n");
-            return Err(Failure::not_there(format!(
-                "there is nothing to probe\n{missing}"
-            )));
+            return Err(nothing_to_probe(&probes));
         }
         let hits = probes.kernel_mut().map(Kernel::take_hits);
         let hits = hits.transpose().map_err(kernel_failure)?;
@@ -516,6 +513,11 @@ fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool
     asked.resize(asked.len().max(plain.end), false);
     plain.clone().for_each(|number| asked[number] = true);
     asked
+}
+
+fn nothing_to_probe(probes: &Probes) -> Failure {
+    let missing = probes.missing().join("\n");
+    Failure::not_there(format!("there is nothing to probe\n{missing}"))
 }
 
 fn arm_failure(error: ArmError) -> Failure {

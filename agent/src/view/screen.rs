@@ -1,5 +1,7 @@
 //! The text of the screen, as a function of a snapshot.
 
+use std::collections::BTreeSet;
+
 use super::history;
 use crate::{
     format::{bytes, count, duration, percent, plural},
@@ -238,16 +240,15 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
     }
     let mut lines = Vec::new();
     if snapshot.findings.is_empty() {
+        // Each tune of a rule has a line of its own, unless it says the same.
+        let names: BTreeSet<&str> = snapshot.rules.iter().map(|rule| rule.name.as_str()).collect();
         lines.push(format!(
             " no finding: {} looked, none applies",
-            plural(snapshot.rules.len(), "rule")
+            plural(names.len(), "rule")
         ));
-        lines.extend(
-            snapshot
-                .rules
-                .iter()
-                .map(|rule| format!("    {:<20} {}", rule.name, rule.state)),
-        );
+        let states = snapshot.rules.iter();
+        lines.extend(states.map(|rule| format!("    {:<20} {}", rule.name, rule.state)));
+        lines.dedup();
         return lines;
     }
     lines.push(format!(" {}", plural(snapshot.findings.len(), "finding")));
