@@ -171,7 +171,8 @@ pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
 
 /// Every experiment in a form that says only whether it works, with the build that is there.
 fn quick_experiments(root: &Path) -> Result<Command> {
-    let this = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+    // Not this program's own file: building the workspace has replaced it.
+    let this = target_folder(root).join("debug/xtask");
     let mut agent = OsString::from("TUNEAGENT_BIN=");
     agent.push(target_folder(root).join("debug/tuneagent"));
     let mut command = match rustix::process::geteuid().is_root() {
