@@ -8,7 +8,7 @@ use super::phase::{Phase, Trial};
 use super::tune::{Outbox, TuneState, Turn};
 use crate::deed::Change as Wanted;
 use crate::explain::why_false;
-use crate::rule::{Guard, Tune};
+use crate::rule::{Guard, Trigger, Tune};
 use crate::unit::{Dimension, human};
 use crate::value::Cell;
 
@@ -94,7 +94,7 @@ impl TuneState {
                 .map(|expect| turn.context().eval(expect).show(expect.of)),
             at: tune.at.clone(),
             together: turn.rule.together(tune),
-            window: Some(turn.window.span),
+            window: matches!(tune.trigger, Trigger::Window(_)).then_some(turn.window.span),
         }));
         let trial = self.trial_of(turn, tune);
         self.phase = Phase::Pending {

@@ -237,7 +237,8 @@ pub struct Decision {
     pub at: Option<SyncPoint>,
     /// The window at whose begin all processes take the change, all of them or none.
     pub together: Option<Together>,
-    /// From where to where the window went that it was decided on; none of a first value.
+    /// From where to where the window went that it was decided on; none of a first value, and of what was decided at a hit: of
+    /// hits that lead to the same decision nodes may name another.
     pub window: Option<(Time, Time)>,
 }
 
