@@ -30,9 +30,9 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
-/// Days since 1970 to a date by the era arithmetic of the proleptic Gregorian calendar (years start in March,
+/// A time since 1970 as RFC 3339 writes it, UTC: days to a date by the era arithmetic of the proleptic Gregorian calendar (years start in March,
 /// so that the leap day is the last of its year).
-fn rfc3339(seconds: u64, millis: u32) -> String {
+pub fn rfc3339(seconds: u64, millis: u32) -> String {
     let (days, second_of_day) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

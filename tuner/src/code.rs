@@ -59,7 +59,7 @@ pub struct Returns {
     pub instructions: Vec<FileOffset>,
     /// Jumps out of it: calls in its last position, and parts that the compiler moved elsewhere. It may be left through
     /// them without a return instruction of its own.
-    pub jumps_out: usize,
+    pub jumps_out: Vec<FileOffset>,
 }
 
 /// The return instructions of a function, read from its file.
@@ -86,8 +86,11 @@ fn decode(bytes: &[u8], start: FileOffset) -> Result<Returns, u64> {
         }
         match instruction.mnemonic() {
             Mnemonic::Ret => found.instructions.push(FileOffset(instruction.ip())),
-            Mnemonic::Jmp if instruction.op0_kind() == OpKind::NearBranch64 => {
-                found.jumps_out += usize::from(!inside.contains(&instruction.near_branch64()));
+            Mnemonic::Jmp
+                if instruction.op0_kind() == OpKind::NearBranch64
+                    && !inside.contains(&instruction.near_branch64()) =>
+            {
+                found.jumps_out.push(FileOffset(instruction.ip()));
             }
             _ => {}
         }
@@ -206,7 +209,10 @@ mod tests {
             .iter()
             .map(|offset| offset.0 - 0x1000)
             .collect();
-        assert_eq!((offsets, found.jumps_out), (vec![7, 10, 17], 1));
+        assert_eq!(
+            (offsets, found.jumps_out),
+            (vec![7, 10, 17], vec![FileOffset(0x100c)])
+        );
     }
 
     #[test]

@@ -40,6 +40,7 @@ pub mod process;
 pub mod ptrace;
 #[cfg(target_arch = "x86_64")]
 mod remote;
+pub mod site;
 pub mod slot;
 pub mod space;
 pub mod spelling;

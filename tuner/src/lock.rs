@@ -9,6 +9,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -16,6 +17,11 @@ use thiserror::Error;
 
 use crate::process::{Pid, ProcessError};
 use crate::who;
+
+/// So often, and so long between, a lock that no other process holds is tried again: when we let go of one while another thread
+/// starts a program, that has a copy of the descriptor until it runs.
+const TRIES_MAX: usize = 20;
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Why there is no lock.
 #[derive(Debug, Error)]
@@ -64,7 +70,7 @@ pub struct WriterLock {
 }
 
 impl WriterLock {
-    /// Takes the lock, or tells who has it. Does not wait.
+    /// Takes the lock, or tells who has it. Does not wait for a holder that the kernel can name.
     pub fn acquire(pid: Pid) -> Result<WriterLock, LockError> {
         let path = pid.proc_path("");
         let directory = File::open(&path).map_err(|source| pid.io_error(&path, source))?;
@@ -72,18 +78,29 @@ impl WriterLock {
         if !pid.is_alive() {
             return Err(ProcessError::Ended { pid }.into());
         }
-        match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(WriterLock {
-                _directory: directory,
-            }),
-            Err(Errno::WOULDBLOCK) => Err(LockError::Held {
-                pid,
-                holder: holder(&directory),
-            }),
-            Err(errno) => Err(LockError::Io {
-                pid,
-                source: errno.into(),
-            }),
+        let mut tries_left = TRIES_MAX;
+        loop {
+            match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    return Ok(WriterLock {
+                        _directory: directory,
+                    });
+                }
+                Err(Errno::WOULDBLOCK) => {}
+                Err(errno) => {
+                    let source = errno.into();
+                    return Err(LockError::Io { pid, source });
+                }
+            }
+            tries_left -= 1;
+            let holder = holder(&directory);
+            let is_another = holder
+                .as_ref()
+                .is_some_and(|holder| holder.pid.unsigned_abs() != std::process::id());
+            if is_another || tries_left == 0 {
+                return Err(LockError::Held { pid, holder });
+            }
+            std::thread::sleep(PAUSE);
         }
     }
 }

@@ -78,6 +78,24 @@ pub struct Mapping {
 }
 
 impl Mapping {
+    /// Of a file that is not mapped.
+    pub(crate) fn nowhere(device: Device, inode: u64, backing: Backing) -> Mapping {
+        Mapping {
+            start: Address(0),
+            end: Address(0),
+            permissions: Permissions {
+                read: false,
+                write: false,
+                execute: false,
+                shared: false,
+            },
+            offset: FileOffset(0),
+            device,
+            inode,
+            backing,
+        }
+    }
+
     /// True when all `length` bytes at `address` lie in it.
     pub fn contains(&self, address: Address, length: u64) -> bool {
         address >= self.start && address.checked_add(length).is_some_and(|end| end <= self.end)

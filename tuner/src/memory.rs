@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -48,7 +49,7 @@ pub enum MemoryError {
 #[derive(Debug)]
 pub struct Memory {
     pid: Pid,
-    file: File,
+    file: Arc<File>,
 }
 
 impl Memory {
@@ -56,8 +57,19 @@ impl Memory {
     pub fn open(process: &Process) -> Result<Memory, MemoryError> {
         Ok(Memory {
             pid: process.pid,
-            file: open(process.pid, OpenOptions::new().read(true))?,
+            file: Arc::new(open(process.pid, OpenOptions::new().read(true))?),
         })
+    }
+
+    /// Of a process that has none, or none yet: nothing is there to be read.
+    pub(crate) fn none(pid: Pid) -> io::Result<Memory> {
+        let file = Arc::new(File::open("/dev/null")?);
+        Ok(Memory { pid, file })
+    }
+
+    /// Through a handle that was opened already.
+    pub(crate) fn through(pid: Pid, file: Arc<File>) -> Memory {
+        Memory { pid, file }
     }
 
     /// Fills `bytes` from `address` on.

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
@@ -49,12 +49,43 @@ const IMAGES_MAX: usize = 1_024;
 /// Parsed files, kept by inode: the ranks of a job share their program and its libraries.
 #[derive(Debug, Default)]
 pub struct Images {
-    known: Mutex<HashMap<Identity, Arc<Image>>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    images: HashMap<Identity, Arc<Image>>,
+    /// The newest with this device and inode, as mappings show them.
+    newest: HashMap<(Device, u64), (Identity, Arc<Image>)>,
 }
 
 /// Device, inode, size and time of change: the same for two handles of one unchanged file.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Identity(u64, u64, u64, i64, i64);
+
+impl Identity {
+    fn of(file: &File) -> io::Result<Identity> {
+        let meta = file.metadata()?;
+        Ok(Identity(
+            meta.dev(),
+            meta.ino(),
+            meta.size(),
+            meta.mtime(),
+            meta.mtime_nsec(),
+        ))
+    }
+
+    fn as_mapped(&self) -> (Device, u64) {
+        (device(self.0), self.1)
+    }
+}
+
+fn device(number: u64) -> Device {
+    Device {
+        major: rustix::fs::major(number),
+        minor: rustix::fs::minor(number),
+    }
+}
 
 impl Images {
     /// None yet.
@@ -64,25 +95,32 @@ impl Images {
 
     /// The parsed form of `file`, which was found there.
     pub fn read(&self, file: File, origin: Origin) -> Result<Arc<Image>, ImageError> {
-        let meta = file.metadata()?;
-        let key = Identity(
-            meta.dev(),
-            meta.ino(),
-            meta.size(),
-            meta.mtime(),
-            meta.mtime_nsec(),
-        );
-        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(image) = known().get(&key) {
+        let key = Identity::of(&file)?;
+        if let Some(image) = self.known().images.get(&key) {
             return Ok(Arc::clone(image));
         }
         let image = Arc::new(Image::read(file)?.found_at(origin));
-        let mut known = known();
-        if known.len() >= IMAGES_MAX {
-            known.clear();
+        let mut known = self.known();
+        if known.images.len() >= IMAGES_MAX {
+            *known = Known::default();
         }
-        known.insert(key, Arc::clone(&image));
+        known
+            .newest
+            .insert(key.as_mapped(), (key.clone(), Arc::clone(&image)));
+        known.images.insert(key, Arc::clone(&image));
         Ok(image)
+    }
+
+    /// The file that `mapping` shows, if it was read before and has not changed: it is still open, so that nothing else can have
+    /// its inode. None on file systems whose stat tells another device than their mappings.
+    fn mapped(&self, mapping: &Mapping) -> Option<Arc<Image>> {
+        let known = self.known();
+        let (identity, image) = known.newest.get(&(mapping.device, mapping.inode))?;
+        (Identity::of(image.file()).ok()? == *identity).then(|| Arc::clone(image))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -112,6 +150,35 @@ pub struct Module {
 }
 
 impl Module {
+    /// A file that `pid` has not mapped yet, at the addresses of the linker; the first one is the program.
+    pub(crate) fn of_file(pid: Pid, path: String, image: Arc<Image>, order: usize) -> io::Result<Module> {
+        let meta = image.file().metadata()?;
+        let (device, inode) = (device(meta.dev()), meta.ino());
+        let backing = Backing::File {
+            path: path.clone(),
+            deleted: false,
+        };
+        Ok(Module {
+            pid,
+            path,
+            deleted: false,
+            device,
+            inode,
+            bias: LoadBias(0),
+            image,
+            order: Some(order),
+            is_executable: order == 0,
+            first: Mapping::nowhere(device, inode, backing),
+        })
+    }
+
+    /// Which file it is, by device and inode of the open file: the same whether it is mapped or not. (On some file systems mappings
+    /// show another device.)
+    pub fn file_id(&self) -> (u64, u64) {
+        let meta = self.image.file().metadata();
+        meta.map_or((0, self.inode), |meta| (meta.dev(), meta.ino()))
+    }
+
     /// The last part of the path.
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
@@ -296,6 +363,9 @@ fn open(
     memory: &Memory,
     images: &Images,
 ) -> Result<Arc<Image>, ModuleError> {
+    if let Some(known) = images.mapped(mapping) {
+        return Ok(known);
+    }
     let exact = File::open(pid.proc_path(&map_file(mapping)));
     let file = exact.or_else(|_| open_by_name(pid, mapping, path, memory));
     let file = file.map_err(|_| ModuleError::Unreachable {
@@ -333,11 +403,7 @@ fn is_mapped_file(file: &File, mapping: &Mapping, memory: &Memory) -> io::Result
     if meta.ino() != mapping.inode {
         return Ok(false);
     }
-    let device = Device {
-        major: rustix::fs::major(meta.dev()),
-        minor: rustix::fs::minor(meta.dev()),
-    };
-    if device == mapping.device {
+    if device(meta.dev()) == mapping.device {
         return Ok(true);
     }
     let (mut on_disk, mut loaded) = ([0; 4096], [0; 4096]);

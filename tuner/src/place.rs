@@ -12,11 +12,11 @@ use thiserror::Error;
 use crate::address::{Address, LinkAddress};
 use crate::arena::{Arena, PAGE};
 use crate::maps::{Backing, Mapping};
-use crate::memory::{self, MemoryError};
-use crate::module::Module;
-use crate::process::{Pid, ProcessError};
+use crate::memory::{self, Memory, MemoryError};
+use crate::module::{Images, Module};
+use crate::process::{Pid, Process, ProcessError};
 use crate::slot;
-use crate::space::{SpaceError, read_maps};
+use crate::space::{AddressSpace, SpaceError, read_maps};
 
 /// The dead part of a stack that may be used lies no farther below the live one.
 const STACK_REACH: u64 = 64 << 10;
@@ -87,6 +87,17 @@ impl Ground {
             may_override,
             maps,
         })
+    }
+
+    /// With the snapshot by the same mappings.
+    pub(crate) fn with_space(
+        process: &Process,
+        images: &Images,
+    ) -> Result<(AddressSpace, Ground), PlaceError> {
+        let ground = Ground::open(process.pid)?;
+        let memory = Memory::through(process.pid, Arc::clone(&ground.handle));
+        let space = AddressSpace::of(process, images, memory, Arc::clone(&ground.maps))?;
+        Ok((space, ground))
     }
 
     /// Reads the mappings anew.

@@ -3,10 +3,10 @@
 //! Refuses what must never be touched: init, kernel threads, zombies, ourselves. Reads no memory.
 
 use std::fmt;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::thread::CapabilitySet;
@@ -104,6 +104,9 @@ fn without(missing: &[&str]) -> String {
     }
 }
 
+/// As much of /proc/PID/status as is read for the process that debugs it.
+const STATUS_HEAD_BYTES: usize = 1024;
+
 /// A process, not only its number: a number that is used again belongs to a process with another start time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Pid {
@@ -145,9 +148,27 @@ impl Pid {
     }
 
     pub(crate) fn tracer(self) -> Result<Option<i32>, ProcessError> {
-        let status = self.status()?;
-        let tracer = status_numbers(&status, "TracerPid:").next();
-        Ok(tracer.filter(|tracer| *tracer != 0))
+        self.tracer_in(&self.open_status()?)
+    }
+
+    /// An open /proc/PID/status stays with the process that it was opened for.
+    pub(crate) fn open_status(self) -> Result<File, ProcessError> {
+        let path = self.proc_path("status");
+        File::open(&path).map_err(|source| self.io_error(&path, source))
+    }
+
+    /// The same through the open file: finding it by its path takes as long as reading it.
+    pub(crate) fn tracer_in(self, status: &File) -> Result<Option<i32>, ProcessError> {
+        let io_error = |source| self.io_error(self.proc_path("status"), source);
+        // The line is the eighth, and only a name of 16 characters before it is not of a few numbers.
+        let mut bytes = [0; STATUS_HEAD_BYTES];
+        let length = status.read_at(&mut bytes, 0).map_err(io_error)?;
+        let head = String::from_utf8_lossy(bytes.get(..length).unwrap_or_default());
+        let whole = head.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        let tracer = status_numbers(whole, "TracerPid:").next();
+        // Whoever is not known to be left alone is not written to.
+        let unknown = || io_error(io::Error::new(io::ErrorKind::InvalidData, "it has no TracerPid"));
+        Ok(Some(tracer.ok_or_else(unknown)?).filter(|tracer| *tracer != 0))
     }
 
     /// Refuses a program with more rights than its user has. The kernel says in the auxiliary vector (AT_SECURE) that it
@@ -254,6 +275,22 @@ impl Process {
             Ok(process)
         } else {
             Err(ProcessError::Ended { pid: process.pid })
+        }
+    }
+
+    /// One that ended before it was looked into: its number and short name are all that is known.
+    pub fn gone(number: i32, name: &str) -> Process {
+        Process {
+            pid: Pid {
+                number,
+                start_time: 0,
+            },
+            parent: 0,
+            name: name.to_owned(),
+            executable: PathBuf::from(name),
+            arguments: Vec::new(),
+            uid: 0,
+            pid_inside: number,
         }
     }
 

@@ -416,9 +416,22 @@ impl View {
             }
     }
 
-    /// A handler interrupted functions that the trace does not know.
+    /// A handler interrupted functions that the trace does not know, and a probe may hide some.
     fn exact(&self) -> Option<&Trace> {
-        self.trace.as_ref().filter(|trace| !trace.in_handler)
+        self.trace
+            .as_ref()
+            .filter(|trace| !trace.in_handler && !trace.is_cut)
+    }
+
+    /// It stands in `range`, or the innermost functions, down to one that is probed, will return there. For code that calls nothing
+    /// that could be probed, that is all.
+    pub(crate) fn is_executing_innermost(&self, range: &Range<u64>, ground: &Ground) -> bool {
+        match self.trace.as_ref().filter(|trace| trace.is_cut) {
+            Some(trace) => {
+                range.contains(&self.instruction.0) || trace.returns.iter().any(|at| range.contains(at))
+            }
+            None => self.is_executing(range, ground),
+        }
     }
 
     /// It stands in `range`, or will return there: where this is not known exactly, by the words on its stack behind a call

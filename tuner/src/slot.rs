@@ -131,6 +131,8 @@ pub struct Slot {
     value_type: ValueType,
     handle: File,
     may_override: bool,
+    /// Tells who debugs the process.
+    status: File,
 }
 
 impl Slot {
@@ -140,7 +142,9 @@ impl Slot {
         // First the handle, then the mappings: an exec in between makes the handle useless, never the check.
         let (handle, may_override) = open(location.pid())?;
         let pid = location.pid();
-        check_tracer(pid)?;
+        // Should the number have changed hands since, the handle is good for nothing.
+        let status = pid.open_status()?;
+        check_tracer(pid, &status)?;
         let maps = read_maps(pid)?;
         location.address = followed(&location, &handle)?;
         let value_type = check_type(&location, stated)?;
@@ -156,6 +160,7 @@ impl Slot {
             value_type,
             handle,
             may_override,
+            status,
         };
         slot.check_build_id()?;
         Ok(slot)
@@ -210,8 +215,14 @@ impl Slot {
     /// For one more write to a place that [stays](Slot::stays): the handle tells by itself when the program has gone or was replaced,
     /// but not that somebody debugs it now.
     pub(crate) fn still_untraced(self) -> Result<Slot, SlotError> {
-        check_tracer(self.pid())?;
+        check_tracer(self.pid(), &self.status)?;
         Ok(self)
+    }
+
+    /// Looks at what a write will ask, so that it is at hand then.
+    pub(crate) fn look(&self) {
+        let _ = check_tracer(self.pid(), &self.status);
+        let _ = self.read();
     }
 
     /// It is a variable of the program itself, reached through no pointer.
@@ -262,8 +273,8 @@ pub(crate) fn open_for_code(pid: Pid) -> Result<(File, bool), ProcessError> {
 }
 
 /// Nobody else may be debugging the process.
-fn check_tracer(pid: Pid) -> Result<(), SlotError> {
-    match pid.tracer()? {
+fn check_tracer(pid: Pid, status: &File) -> Result<(), SlotError> {
+    match pid.tracer_in(status)? {
         Some(tracer) if tracer.unsigned_abs() != std::process::id() => Err(SlotError::Traced { pid, tracer }),
         _ => Ok(()),
     }

@@ -3,11 +3,13 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fs;
+use std::io;
 use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::address::Address;
+use crate::image::Image;
 use crate::link_map;
 use crate::maps::{self, Mapping, MapsError};
 use crate::memory::{Memory, MemoryError};
@@ -56,7 +58,7 @@ pub struct AddressSpace {
     /// The process.
     pub process: Process,
     /// All mappings, by address.
-    pub maps: Vec<Mapping>,
+    pub maps: Arc<Vec<Mapping>>,
     /// The modules: the program first, then in the dynamic linker's order, then the rest by address.
     pub modules: Vec<Module>,
     /// Modules whose file could not be read: symbols in them are not found.
@@ -67,9 +69,35 @@ pub struct AddressSpace {
 impl AddressSpace {
     /// Takes the snapshot.
     pub fn read(process: &Process, images: &Images) -> Result<AddressSpace, SpaceError> {
-        let pid = process.pid;
         let memory = Memory::open(process)?;
-        let maps = read_maps(pid)?;
+        let maps = Arc::new(read_maps(process.pid)?);
+        AddressSpace::of(process, images, memory, maps)
+    }
+
+    /// What a process will have of these files, the program first, before it has mapped any: where the linker placed it, not where
+    /// the loader will, and no memory.
+    pub fn of_files(process: Process, files: Vec<(String, Arc<Image>)>) -> io::Result<AddressSpace> {
+        let memory = Arc::new(Memory::none(process.pid)?);
+        let pid = process.pid;
+        let modules = files.into_iter().enumerate();
+        let modules = modules.map(|(order, (path, image))| Module::of_file(pid, path, image, order));
+        Ok(AddressSpace {
+            modules: modules.collect::<io::Result<Vec<Module>>>()?,
+            process,
+            maps: Arc::default(),
+            unreadable: Arc::default(),
+            memory,
+        })
+    }
+
+    /// By mappings that were read after the memory was opened.
+    pub(crate) fn of(
+        process: &Process,
+        images: &Images,
+        memory: Memory,
+        maps: Arc<Vec<Mapping>>,
+    ) -> Result<AddressSpace, SpaceError> {
+        let pid = process.pid;
         let (mut modules, failed) = module::find(pid, &maps, &memory, images);
         let Some(program) = entry_module(pid, &modules) else {
             return Err(SpaceError::NoProgram { pid, reasons: failed });
@@ -115,6 +143,12 @@ impl AddressSpace {
             found.extend(functions.into_iter().map(|function| (module, function)));
         }
         Ok(found)
+    }
+
+    /// Whether the process runs another program since the snapshot was taken (execve), or has ended.
+    pub fn is_gone(&self) -> bool {
+        let first = self.maps.first().map_or(Address(0), |mapping| mapping.start);
+        matches!(self.memory.word(first), Err(MemoryError::Gone { .. }))
     }
 
     /// Reads memory of the process the snapshot was taken of, and of no other.

@@ -150,19 +150,20 @@ impl SymbolTable {
         })
     }
 
-    /// Where the first symbol lies that this file defines at `address` or behind it.
-    fn next(&self, address: LinkAddress) -> Option<LinkAddress> {
+    /// Where the symbols lie that this file defines.
+    pub(crate) fn places(&self) -> impl Iterator<Item = LinkAddress> + '_ {
         let is_defined = |entry: &&elf::Sym64<LE>| {
             entry.st_name.get(LE) != 0
                 && entry.st_type() != elf::STT_FILE
                 && entry.st_shndx.get(LE) != elf::SHN_UNDEF
         };
-        let places = self
-            .entries
-            .iter()
-            .filter(is_defined)
-            .map(|entry| entry.st_value.get(LE));
-        places.filter(|place| *place >= address.0).min().map(LinkAddress)
+        let defined = self.entries.iter().filter(is_defined);
+        defined.map(|entry| LinkAddress(entry.st_value.get(LE)))
+    }
+
+    /// Where the first symbol lies that this file defines at `address` or behind it.
+    fn next(&self, address: LinkAddress) -> Option<LinkAddress> {
+        self.places().filter(|place| *place >= address).min()
     }
 
     fn hashed(&self) -> Vec<Hashed> {

@@ -76,12 +76,7 @@ impl Writer {
         unsupported("unloading a library")
     }
 
-    pub(crate) fn take_back_patch(
-        &mut self,
-        _: &AddressSpace,
-        _: u64,
-        _: &Patch,
-    ) -> Result<RevertOutcome, WriterError> {
+    pub(crate) fn take_back_patch(&mut self, _: u64, _: &Patch) -> Result<RevertOutcome, WriterError> {
         unsupported("changing code")
     }
 

@@ -9,6 +9,7 @@ use crate::arch::x86_64::code::{Body, FUNCTION_BYTES_MAX};
 use crate::journal::{Change, Deed, HexBytes, Site, Status};
 use crate::module::{Module, ModuleError};
 use crate::place::Ground;
+use crate::site::{Emulation, EntrySites};
 use crate::space::AddressSpace;
 use crate::symbol::{Binding, Function};
 
@@ -72,6 +73,23 @@ impl Found {
         Ok(bytes)
     }
 
+    /// A probe of a session at its entry may sit behind the bytes that are changed: it would see no call any more, or calls that
+    /// are none.
+    fn is_entry_probed(&self, context: &Context<'_>, body: &Body) -> Result<bool, ActionError> {
+        for long_nops in [false, true] {
+            let sites = EntrySites::new(Emulation { long_nops });
+            let site = sites.of(&self.module.image, self.function.offset, self.function.size);
+            let into = site.offset.0 - self.function.offset.0;
+            let at = Address(body.start.0 + into);
+            let mut found = [0];
+            context.ground.read(at, &mut found)?;
+            if body.bytes_at(at, 1) != Some(&found[..]) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// A site of its code, with the old bytes from the file, when the memory still has the same.
     pub(crate) fn site(
         &self,
@@ -106,6 +124,12 @@ impl Found {
                     done,
                     format!("its code at {address} is not what its file has: somebody changed it"),
                 ),
+            });
+        }
+        if address == body.start && self.is_entry_probed(context, body)? {
+            return Err(ActionError::Probed {
+                function: self.name.clone(),
+                address,
             });
         }
         let link = crate::address::LinkAddress(self.function.address.0 + behind);

@@ -304,15 +304,14 @@ impl Writer {
     /// Takes anything but a value back.
     pub(crate) fn take_back_action(
         &mut self,
-        space: &AddressSpace,
         change: u64,
         deed: &Deed,
         returned: Option<u64>,
     ) -> Result<RevertOutcome, WriterError> {
         match deed {
             Deed::Affinity(affinity) => self.take_back_affinity(change, affinity),
-            Deed::Load(call) => self.unload(space, change, call, returned),
-            Deed::Patch(patch) => self.take_back_patch(space, change, patch),
+            Deed::Load(call) => self.unload(&self.space()?, change, call, returned),
+            Deed::Patch(patch) => self.take_back_patch(change, patch),
             Deed::Set(_) | Deed::Call(_) => {
                 let why = "neither a value nor a call is taken back like this".to_owned();
                 Ok(RevertOutcome::Failed(why))

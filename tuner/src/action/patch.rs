@@ -25,9 +25,8 @@ impl Writer {
     pub fn patch(&mut self, request: &PatchRequest, reason: Reason) -> Result<ActionReceipt, WriterError> {
         let started = clock::monotonic_ns();
         let at = clock::now();
-        let space = self.space()?;
-        ptrace::refuse_traced(space.process.pid).map_err(ActionError::from)?;
-        let ground = Ground::open(space.process.pid).map_err(ActionError::from)?;
+        ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
+        let (space, ground) = self.space_and_ground()?;
         let machinery = Machinery::of(&space, &mut self.machinery)?;
         let extended_bytes = match request {
             PatchRequest::InsertCall { .. } => extended_bytes(&machinery, self.process())?,
@@ -71,13 +70,12 @@ impl Writer {
     /// Puts the old bytes back where ours still stand, and unmaps our memory.
     pub(crate) fn take_back_patch(
         &mut self,
-        space: &AddressSpace,
         change: u64,
         patch: &Patch,
     ) -> Result<RevertOutcome, WriterError> {
-        let ground = Ground::open(space.process.pid).map_err(ActionError::from)?;
-        let machinery = Machinery::of(space, &mut self.machinery)?;
-        let places = places(space, &ground, change, patch)?;
+        let (space, ground) = self.space_and_ground()?;
+        let machinery = Machinery::of(&space, &mut self.machinery)?;
+        let places = places(&space, &ground, change, patch)?;
         self.announce_revert(change, None)?;
         let (process, underway) = (self.process(), self.hooks.underway);
         let arena = patch.arena.filter(|arena| worker::is_ours(&ground, arena));
@@ -254,7 +252,8 @@ fn keeps_from_changing(
             let linker = machinery
                 .delicate
                 .iter()
-                .find(|(range, _)| view.is_executing(range, ground));
+                // Whoever fills an entry calls none of the program's functions.
+                .find(|(range, _)| view.is_executing_innermost(range, ground));
             linker
                 .filter(|_| plan.is_unbound)
                 .map(|(_, what)| view.says(what))

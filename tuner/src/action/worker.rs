@@ -22,6 +22,9 @@ const STOP_TRIES: usize = 4;
 /// So long another thread, or the same a little later, is tried.
 const TRY_WAIT: Duration = Duration::from_secs(2);
 const TRY_PAUSE: Duration = Duration::from_micros(200);
+/// Each pause is twice the last one, up to this: a thread that waits for a CPU and is held again before it had one stands where it
+/// stood.
+const TRY_PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Functions of the memory allocator, whoever provides it.
 const ALLOCATOR: [&str; 12] = [
@@ -162,6 +165,7 @@ pub(super) fn with_thread(
     let pid = process.pid;
     ptrace::refuse_traced(pid)?;
     let began = Instant::now();
+    let mut pause = TRY_PAUSE;
     let mut act = Some(act);
     // One that did not stop stays asked, and cannot be asked again, until this thread of ours ends.
     let mut asked = Vec::new();
@@ -207,7 +211,8 @@ pub(super) fn with_thread(
             let waited_ms = began.elapsed().as_millis();
             return Err(ActionError::NoThread { pid, waited_ms, why });
         }
-        std::thread::sleep(TRY_PAUSE);
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(TRY_PAUSE_MAX);
     }
 }
 
@@ -231,6 +236,7 @@ pub(super) fn with_all<T>(
     mut act: impl FnMut(&mut Stopped) -> Result<Result<T, String>, ActionError>,
 ) -> Result<(T, Duration), ActionError> {
     let began = Instant::now();
+    let mut pause = TRY_PAUSE;
     loop {
         let mut stopped = Stopped::all(process, STOP_WAIT)?;
         let why = match act(&mut stopped) {
@@ -245,7 +251,8 @@ pub(super) fn with_all<T>(
                 why,
             });
         }
-        std::thread::sleep(TRY_PAUSE);
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(TRY_PAUSE_MAX);
     }
 }
 

@@ -1,7 +1,9 @@
 //! The agent's end of the stream: one blocking call per command.
 
 use std::io::{self, BufReader};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -39,9 +41,16 @@ pub struct ActuatorClient {
     reader: BufReader<UnixStream>,
     writer: UnixStream,
     next_id: u64,
+    /// Of what was sent and has no answer yet.
+    unanswered: Option<u64>,
     /// The actuator's own pid.
     pub actuator: u32,
 }
+
+/// A set that was sent; its receipt is still to be taken.
+#[derive(Debug)]
+#[must_use = "nothing else can be asked before its receipt was taken"]
+pub struct SentSet(u64);
 
 macro_rules! expect {
     ($answer:expr, $pattern:pat => $value:expr) => {
@@ -53,14 +62,15 @@ macro_rules! expect {
 }
 
 impl ActuatorClient {
-    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; after it has passed
-    /// the session is out of step and must be dropped, which ends it.
+    /// Begins a session. For a bound on waiting, set a read timeout on `stream` before; once it has passed, or anything else was
+    /// answered than was asked, nothing more is asked: the stream is ended, and with it the session.
     pub fn begin(stream: UnixStream, hello: Hello) -> Result<ActuatorClient, ClientError> {
         let reader = BufReader::new(stream.try_clone()?);
         let mut client = ActuatorClient {
             reader,
             writer: stream,
             next_id: 1,
+            unanswered: None,
             actuator: 0,
         };
         client.actuator =
@@ -71,6 +81,24 @@ impl ActuatorClient {
     /// Writes a variable.
     pub fn set(&mut self, command: SetCommand) -> Result<Receipt, ClientError> {
         expect!(self.ask(Command::Set(Box::new(command)))?, Answer::Set(receipt) => *receipt)
+    }
+
+    /// Has a variable written without waiting for it. Nothing else can be asked until [`ActuatorClient::receipt`] was.
+    pub fn send_set(&mut self, command: SetCommand) -> Result<SentSet, ClientError> {
+        self.send(Command::Set(Box::new(command))).map(SentSet)
+    }
+
+    /// Says that a set may follow at once. The actuator looks out for it without sleeping for so long, 5 ms at most. Has no answer.
+    pub fn expect(&mut self, look_out: Duration) -> Result<(), ClientError> {
+        let look_out_us = look_out.as_micros().try_into().unwrap_or(u32::MAX);
+        self.send(Command::Expect { look_out_us })?;
+        self.unanswered = None;
+        Ok(())
+    }
+
+    /// Waits for what came of a set that was sent.
+    pub fn receipt(&mut self, sent: SentSet) -> Result<Receipt, ClientError> {
+        expect!(self.answer(sent.0)?, Answer::Set(receipt) => *receipt)
     }
 
     /// Has a variable written when the program reaches a sync point. The answer is a ticket; what comes of it is collected.
@@ -135,11 +163,35 @@ impl ActuatorClient {
     }
 
     fn ask(&mut self, command: Command) -> Result<Answer, ClientError> {
+        let id = self.send(command)?;
+        self.answer(id)
+    }
+
+    fn send(&mut self, command: Command) -> Result<u64, ClientError> {
+        if self.unanswered.is_some() {
+            return Err(ClientError::OutOfStep);
+        }
         let id = self.next_id;
         self.next_id += 1;
         line::write(&mut self.writer, &Request { id, command }, REQUEST_BYTES_MAX).map_err(ended)?;
-        let reply = line::read::<Reply>(&mut self.reader, REPLY_BYTES_MAX).map_err(ended)?;
-        match reply {
+        self.unanswered = Some(id);
+        Ok(id)
+    }
+
+    fn answer(&mut self, id: u64) -> Result<Answer, ClientError> {
+        if self.unanswered.take() != Some(id) {
+            return Err(ClientError::OutOfStep);
+        }
+        let answer = self.read_answer(id);
+        if matches!(&answer, Err(ClientError::Io(_) | ClientError::OutOfStep)) {
+            // What comes late would be taken for the answer to the next command. It may have ended by itself.
+            let _ = self.writer.shutdown(Shutdown::Both);
+        }
+        answer
+    }
+
+    fn read_answer(&mut self, id: u64) -> Result<Answer, ClientError> {
+        match line::read::<Reply>(&mut self.reader, REPLY_BYTES_MAX).map_err(ended)? {
             None => Err(ClientError::Ended),
             Some(reply) if reply.id == id || reply.result.is_err() => Ok(reply.result?),
             Some(_) => Err(ClientError::OutOfStep),
@@ -151,5 +203,45 @@ fn ended(error: io::Error) -> ClientError {
     match error.kind() {
         io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ClientError::Ended,
         _ => ClientError::Io(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::who::Who;
+
+    #[test]
+    fn once_an_answer_did_not_come_in_time_nothing_more_is_asked_and_the_session_ends() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let patience = ours.try_clone().unwrap();
+        let actuator = thread::spawn(move || {
+            let mut writer = theirs.try_clone().unwrap();
+            let mut reader = BufReader::new(theirs);
+            let mut next = || line::read::<Request>(&mut reader, REQUEST_BYTES_MAX).unwrap();
+            let result = Ok(Answer::Welcome { actuator: 1 });
+            let reply = Reply {
+                id: next().unwrap().id,
+                result,
+            };
+            line::write(&mut writer, &reply, REPLY_BYTES_MAX).unwrap();
+            // What it is asked next it does not answer.
+            [next(), next()].map(|request| request.is_some())
+        });
+        let hello = Hello {
+            keep: false,
+            state_dir: "/nowhere".into(),
+            who: Who::current(),
+        };
+        let mut client = ActuatorClient::begin(ours, hello).unwrap();
+        patience
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .unwrap();
+        assert!(matches!(client.collect(), Err(ClientError::Io(_))));
+        assert!(matches!(client.collect(), Err(ClientError::Ended)));
+        assert_eq!(actuator.join().unwrap(), [true, false]);
     }
 }

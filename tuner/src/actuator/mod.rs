@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-pub use client::{ActuatorClient, ClientError};
+pub use client::{ActuatorClient, ClientError, SentSet};
 pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
 
 use crate::action::{Action, ActionReceipt, Reason};
@@ -59,6 +59,12 @@ pub enum Command {
     Hello(Hello),
     /// Writes a variable.
     Set(Box<SetCommand>),
+    /// A variable may be to be written at once: what that takes is looked at in advance, and once more when it comes. The only one
+    /// that has no answer.
+    Expect {
+        /// So many microseconds it is looked out for without sleeping.
+        look_out_us: u32,
+    },
     /// Writes a variable when the program reaches a sync point.
     Arm(Box<ArmCommand>),
     /// Has a function called by the thread that reaches a sync point, there.

@@ -2,7 +2,9 @@
 
 use std::io::{self, BufReader};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
 use super::session::Session;
@@ -16,6 +18,9 @@ use crate::writer::Hooks;
 
 /// Makes what can hold a thread at a sync point, when the first change is to wait for one; or says why there is none.
 pub type RendezvousSource = fn() -> Result<Box<dyn Rendezvous>, String>;
+
+/// The longest that an order is looked out for.
+const LOOK_OUT_MAX: Duration = Duration::from_millis(5);
 
 /// What the agent's binary does not decide at run time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -84,6 +89,13 @@ fn run(
                 let _ = answer(writer, id, Ok(Answer::Goodbye(farewell.clone())));
                 return farewell;
             }
+            Ok(Some(Request {
+                command: Command::Expect { look_out_us },
+                ..
+            })) => {
+                session.expect();
+                look_out(reader, Duration::from_micros(u64::from(look_out_us)));
+            }
             Ok(Some(Request { id, command })) => {
                 if answer(writer, id, session.execute(command)).is_err() {
                     return session.finish();
@@ -99,6 +111,19 @@ fn run(
                 return session.finish();
             }
         }
+    }
+}
+
+/// Until there is something to read, or the time is over: who sleeps takes longer to be woken than a write takes.
+fn look_out(reader: &BufReader<UnixStream>, longest: Duration) {
+    let until = Instant::now() + longest.min(LOOK_OUT_MAX);
+    let nothing = |reader: &BufReader<UnixStream>| {
+        let mut stream = [PollFd::new(reader.get_ref(), PollFlags::IN)];
+        reader.buffer().is_empty()
+            && poll(&mut stream, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
+    };
+    while Instant::now() < until && nothing(reader) {
+        std::hint::spin_loop();
     }
 }
 

@@ -24,8 +24,11 @@ use crate::writer::{Attempt, SetRequest, Writer, WriterError};
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
 /// take long.
 const LOCATIONS_MAX: usize = 4_096;
-/// Checked places that are kept for the next write; each holds a file open. What finds no room is checked anew each time.
+/// Checked places that are kept for the next write; each holds two files open. What finds no room is checked anew each time.
 const SLOTS_MAX: usize = 256;
+
+/// Places and processes that are looked at when a write may follow.
+const EXPECTED_MAX: usize = 4;
 
 /// A variable of a process, and the type that was stated for it.
 type Stated = (Pid, VariableName, Option<ValueType>);
@@ -96,7 +99,7 @@ impl Session {
                 let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);
                 Ok(Answer::Changes { changes, omitted })
             }
-            Command::Hello(_) | Command::Shutdown => Err(Refusal {
+            Command::Hello(_) | Command::Shutdown | Command::Expect { .. } => Err(Refusal {
                 kind: RefusalKind::Protocol,
                 message: "the session has begun already".to_owned(),
             }),
@@ -117,6 +120,16 @@ impl Session {
             self.slots.insert(stated, slot);
         }
         Ok(Answer::Set(Box::new(receipt)))
+    }
+
+    /// A set may follow at once. What it will look at is looked at now, so that it is quick then; nothing is concluded from it.
+    pub(super) fn expect(&mut self) {
+        for slot in self.slots.values().take(EXPECTED_MAX) {
+            slot.look();
+        }
+        for writer in self.writers.values_mut().take(EXPECTED_MAX) {
+            writer.look();
+        }
     }
 
     /// Everything about a set that is known before anything is announced.

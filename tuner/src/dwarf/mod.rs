@@ -6,6 +6,7 @@
 
 mod files;
 mod inlined;
+mod lines;
 mod load;
 mod parameters;
 mod search;
@@ -31,6 +32,7 @@ use walk::Stop;
 pub use files::Origin;
 pub(crate) use files::separate;
 pub use inlined::{Inlined, inlined};
+pub use lines::{Line, lines};
 pub(crate) use load::{DebugInfo, Kept};
 pub(crate) use parameters::Signatures;
 pub use parameters::{Argument, ArgumentError, ArgumentValue, Parameter, argument, parameters, return_type};

@@ -115,6 +115,13 @@ impl<'a> View<'a> {
         if self.image.is_arm() { 8 } else { 6 }
     }
 
+    /// The unit of this number as it is in the main file, where the tables of lines are; a skeleton stays one.
+    pub(super) fn skeleton(&self, number: usize) -> Found<Option<Rc<Loaded<'a>>>> {
+        let head = self.heads.get(number);
+        head.map(|head| self.load(Part::Main, &self.main, *head, None))
+            .transpose()
+    }
+
     /// The unit of this number; of a skeleton the unit that it stands for.
     pub(super) fn unit(&self, number: usize) -> Found<Option<Rc<Loaded<'a>>>> {
         let Some(head) = self.heads.get(number) else {

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
 use object::LittleEndian as LE;
@@ -157,6 +158,8 @@ pub struct Image {
     pub segments: Vec<Segment>,
     /// What the loader makes read-only once relocation is done.
     pub read_only_after_relocation: Option<Segment>,
+    /// The dynamic linker that the program asks for; none in a library or a static program.
+    pub interpreter: Option<String>,
     /// Where the dynamic section is.
     pub dynamic_segment: Option<Segment>,
     /// All sections; empty when the file was stripped of them.
@@ -198,6 +201,10 @@ impl Image {
             machine: header.e_machine.get(LE),
             segments: segments_of(elf::PT_LOAD).collect(),
             read_only_after_relocation: segments_of(elf::PT_GNU_RELRO).next(),
+            interpreter: segments_of(elf::PT_INTERP)
+                .next()
+                .map(|segment| reader.interpreter(&segment))
+                .transpose()?,
             dynamic_segment: segments_of(elf::PT_DYNAMIC).next(),
             build_id: reader.build_id(segments_of(elf::PT_NOTE))?,
             sections,
@@ -239,6 +246,11 @@ impl Image {
         &self.file
     }
 
+    /// Whether these bytes stand anywhere in the first `bytes_max` bytes of the file; not when it cannot be read.
+    pub fn holds(&self, wanted: &[u8], bytes_max: u64) -> bool {
+        self.reader().holds(wanted, bytes_max).unwrap_or_default()
+    }
+
     /// Where the byte that the linker placed at `address` is in the file; `None` when it is in no mapped part
     /// of it. By segments: that is what the kernel maps, section headers may lie or be missing.
     pub fn file_offset(&self, address: LinkAddress) -> Option<FileOffset> {
@@ -251,6 +263,16 @@ impl Image {
                 .filter(|_| into < segment.file_size);
             offset.map(FileOffset)
         })
+    }
+
+    /// The word that stands at `address` when the program begins, before relocation; `None` when it is in no part that is mapped.
+    pub fn initial_word(&self, address: LinkAddress) -> Option<u64> {
+        self.segment_at(address, 8)?;
+        let mut word = [0; 8];
+        if let Some(offset) = self.file_offset(address) {
+            self.file.read_exact_at(&mut word, offset.0).ok()?;
+        }
+        Some(u64::from_le_bytes(word))
     }
 
     /// The section that holds all `length` bytes at `address`.

@@ -7,6 +7,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use memchr::memmem::Finder;
 use object::LittleEndian as LE;
 use object::elf;
 use object::pod::{self, Pod};
@@ -64,6 +65,31 @@ impl Reader<'_> {
         }
     }
 
+    /// Whether these bytes stand in the first `bytes_max` of the file, read piece by piece.
+    pub(super) fn holds(&self, wanted: &[u8], bytes_max: u64) -> io::Result<bool> {
+        const PIECE: usize = 1 << 20;
+        let finder = Finder::new(wanted);
+        let overlap = wanted.len().saturating_sub(1);
+        let mut piece = vec![0; PIECE + overlap];
+        let (mut offset, mut kept) = (0, 0);
+        while offset < self.file_size.min(bytes_max) {
+            let read = self.file.read_at(&mut piece[kept..], offset)?;
+            if read == 0 {
+                break;
+            }
+            let end = kept + read;
+            if finder.find(&piece[..end]).is_some() {
+                return Ok(true);
+            }
+            // What is looked for may begin at the end of one piece.
+            offset += read as u64;
+            let from = end.saturating_sub(overlap);
+            piece.copy_within(from..end, 0);
+            kept = end - from;
+        }
+        Ok(false)
+    }
+
     pub(super) fn header(&self) -> Result<elf::FileHeader64<LE>, ImageError> {
         let mut ident = [0; 6];
         match self.file.read_exact_at(&mut ident, 0) {
@@ -97,6 +123,13 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         Ok(headers.iter().map(|header| section(header, &names)).collect())
+    }
+
+    pub(super) fn interpreter(&self, segment: &Segment) -> Result<String, ImageError> {
+        const PATH_MAX: u64 = 4096;
+        let size = segment.file_size.min(PATH_MAX);
+        let bytes = self.bytes(segment.offset.0, size, "the name of the dynamic linker")?;
+        Ok(string_at(&bytes, 0).unwrap_or_default())
     }
 
     pub(super) fn build_id(
@@ -193,6 +226,27 @@ mod tests {
     fn a_name_outside_of_its_table_is_no_name() {
         assert_eq!(string_at(b"abc\0", 9), None);
         assert_eq!(string_at(b"abc", 0), None, "it has no end");
+    }
+
+    #[test]
+    fn bytes_are_found_where_one_piece_ends_and_the_next_begins() {
+        use std::io::Write;
+        for before in [0, (1 << 20) - 3, 1 << 20, (1 << 20) + 5] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&vec![b'-'; before]).unwrap();
+            file.write_all(b"wanted").unwrap();
+            let file_size = file.metadata().unwrap().len();
+            let reader = Reader {
+                file: &file,
+                file_size,
+            };
+            assert!(
+                reader.holds(b"wanted", u64::MAX).unwrap(),
+                "behind {before} bytes"
+            );
+            assert!(!reader.holds(b"wanted!", u64::MAX).unwrap());
+            assert!(!reader.holds(b"wanted", 0).unwrap());
+        }
     }
 
     proptest! {

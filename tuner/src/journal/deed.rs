@@ -1,5 +1,6 @@
 //! What a change does, as the journal keeps it: enough to find out after a crash what was done, and to take it back.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -250,13 +251,29 @@ impl fmt::Display for Deed {
             Deed::Call(call) => write!(f, "call {}", call.symbol),
             Deed::Load(call) => write!(f, "load {}", call.symbol),
             Deed::Patch(patch) => f.write_str(&patch.symbol),
-            Deed::Affinity(affinity) => write!(
-                f,
-                "CPUs of {} threads {} -> {}",
-                affinity.threads.len(),
-                affinity.threads.first().map_or("?", |thread| &thread.cpus),
-                affinity.cpus
-            ),
+            Deed::Affinity(affinity) => affinity.fmt(f),
+        }
+    }
+}
+
+/// As people read it: `4 threads bound to CPUs 0-1 (before: CPUs 0-63)`.
+impl fmt::Display for Affinity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |cpus: &str| match cpus.parse::<usize>() {
+            Ok(_) => format!("CPU {cpus}"),
+            Err(_) => format!("CPUs {cpus}"),
+        };
+        match self.threads.len() {
+            1 => write!(f, "1 thread")?,
+            threads => write!(f, "{threads} threads")?,
+        }
+        write!(f, " bound to {}", named(&self.cpus))?;
+        let before: BTreeSet<&str> = self.threads.iter().map(|thread| thread.cpus.as_str()).collect();
+        match before.first() {
+            None => Ok(()),
+            Some(_) if before.len() > 1 => write!(f, " (before: not all to the same)"),
+            Some(before) if **before == self.cpus => write!(f, " (as before)"),
+            Some(before) => write!(f, " (before: {})", named(before)),
         }
     }
 }
@@ -294,5 +311,35 @@ impl<'de> Deserialize<'de> for HexBytes {
                 "`{text}` is not bytes in hexadecimal"
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_of_threads_are_told_with_what_they_had_before() {
+        let told = |cpus: &str, before: &[&str]| {
+            let threads = (1..).zip(before).map(|(tid, cpus)| ThreadCpus {
+                tid,
+                cpus: (*cpus).to_owned(),
+            });
+            let deed = Affinity {
+                symbol: "affinity".to_owned(),
+                cpus: cpus.to_owned(),
+                threads: threads.collect(),
+            };
+            Deed::Affinity(deed).to_string()
+        };
+        assert_eq!(told("0", &["0"]), "1 thread bound to CPU 0 (as before)");
+        assert_eq!(
+            told("0-1", &["0-63", "0-63"]),
+            "2 threads bound to CPUs 0-1 (before: CPUs 0-63)"
+        );
+        assert_eq!(
+            told("3", &["1", "2"]),
+            "2 threads bound to CPU 3 (before: not all to the same)"
+        );
     }
 }

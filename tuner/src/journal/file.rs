@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{FlockOperation, flock, statfs};
 use thiserror::Error;
@@ -178,11 +179,13 @@ fn network(kind: u32) -> Option<&'static str> {
     })
 }
 
-pub(crate) fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id")
-        .unwrap_or_default()
-        .trim()
-        .to_owned()
+/// Read once: we do not outlive a boot.
+pub(crate) fn boot_id() -> &'static str {
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    KNOWN.get_or_init(|| {
+        let read = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        read.unwrap_or_default().trim().to_owned()
+    })
 }
 
 fn read(path: &Path) -> Result<History, JournalError> {
@@ -229,7 +232,7 @@ impl Journal {
             read_to: 0,
             ends_in_line: true,
         };
-        journal.locked(|_| Ok(()))?;
+        journal.refresh()?;
         Ok(journal)
     }
 
@@ -243,17 +246,22 @@ impl Journal {
         self.history.change(number)
     }
 
+    /// Reads what others have appended.
+    pub(crate) fn refresh(&mut self) -> Result<(), JournalError> {
+        self.locked(|_| Ok(()))
+    }
+
     /// Appends an intent under the next number, and gives back the number.
     pub fn announce(&mut self, intent: Intent) -> Result<u64, JournalError> {
         self.locked(|journal| {
             let change = journal.history.newest() + 1;
-            journal.write(&Record::Intent(Box::new(Intent { change, ..intent })))?;
+            journal.write(Record::Intent(Box::new(Intent { change, ..intent })))?;
             Ok(change)
         })
     }
 
     /// Appends a record.
-    pub fn append(&mut self, record: &Record) -> Result<(), JournalError> {
+    pub fn append(&mut self, record: Record) -> Result<(), JournalError> {
         self.locked(|journal| journal.write(record))
     }
 
@@ -286,7 +294,7 @@ impl Journal {
     }
 
     /// One write(2). Behind a torn line it begins a new one, so that only the torn one is lost.
-    fn write(&mut self, record: &Record) -> Result<(), JournalError> {
+    fn write(&mut self, record: Record) -> Result<(), JournalError> {
         if self.read_to > JOURNAL_BYTES_MAX {
             return Err(JournalError::Full {
                 path: self.path.clone(),
@@ -297,7 +305,7 @@ impl Journal {
         } else {
             vec![b'\n']
         };
-        serde_json::to_writer(&mut line, record).map_err(|error| io_error(&self.path)(error.into()))?;
+        serde_json::to_writer(&mut line, &record).map_err(|error| io_error(&self.path)(error.into()))?;
         line.push(b'\n');
         let full = || JournalError::Full {
             path: self.path.clone(),
@@ -309,7 +317,14 @@ impl Journal {
         if written != line.len() {
             return Err(full());
         }
-        self.catch_up()
+        let length = self.file.metadata().map_err(io_error(&self.path))?.len();
+        if !self.ends_in_line || length != self.read_to + line.len() as u64 {
+            return self.catch_up();
+        }
+        // The file has grown by this line and nothing else: there is nothing to learn from reading it.
+        self.history.add(record);
+        self.read_to = length;
+        Ok(())
     }
 }
 

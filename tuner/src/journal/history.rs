@@ -108,6 +108,12 @@ impl History {
         }
     }
 
+    /// One line more, which is known to say this.
+    pub(super) fn add(&mut self, record: Record) {
+        self.lines += 1;
+        self.record(record);
+    }
+
     fn record(&mut self, record: Record) {
         match record {
             Record::Intent(intent) => {
@@ -206,11 +212,11 @@ impl History {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
             let again = |later: &&Change| {
-                later.intent.deed.overlaps(&change.intent.deed)
-                    && !matches!(
-                        later.status,
-                        Status::Failed | Status::Reverted | Status::ChangedSince
-                    )
+                let is_over = matches!(
+                    later.status,
+                    Status::Failed | Status::Reverted | Status::ChangedSince
+                );
+                !is_over && later.intent.deed.overlaps(&change.intent.deed)
             };
             let by = self
                 .changes

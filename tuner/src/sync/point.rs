@@ -116,7 +116,7 @@ impl SyncPoint {
             Moment::Entry => vec![symbol.offset],
             Moment::Return => {
                 let returns = code::returns(&module.image, symbol)?;
-                match (returns.jumps_out, returns.instructions.is_empty()) {
+                match (returns.jumps_out.len(), returns.instructions.is_empty()) {
                     (0, false) => returns.instructions,
                     (0, true) => {
                         return Err(PointError::NoReturn { function: function() });

@@ -56,8 +56,7 @@ impl Writer {
     /// `Writer::prepare_undo`.
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
         let known = self.in_force(change)?;
-        let space = self.space()?;
-        self.take_back(&space, known)
+        self.take_back(&mut None, known)
     }
 
     fn in_force(&self, change: u64) -> Result<Change, WriterError> {
@@ -122,15 +121,14 @@ impl Writer {
             .map(|change| change.intent.change)
             .rev()
             .collect();
-        let space = self.space()?;
-        let mut done = Vec::new();
+        let (mut space, mut done) = (None, Vec::new());
         for number in numbers {
             // Asked now: taking back a later change brings an earlier one into force again.
             let change = self.journal.change(number);
             if let Some(change) =
                 change.filter(|change| change.status == Status::Applied && take_back(change))
             {
-                let result = self.take_back(&space, change);
+                let result = self.take_back(&mut space, change);
                 done.push(Attempt {
                     change: number,
                     result,
@@ -140,12 +138,19 @@ impl Writer {
         Ok(done)
     }
 
-    fn take_back(&mut self, space: &AddressSpace, change: Change) -> Result<Undone, WriterError> {
+    /// Values are found by one snapshot; what changes code needs one of its own.
+    fn take_back(&mut self, space: &mut Option<AddressSpace>, change: Change) -> Result<Undone, WriterError> {
         let Change { intent, returned, .. } = change;
         let (change, symbol) = (intent.change, intent.deed.symbol().to_owned());
         let outcome = match &intent.deed {
-            Deed::Set(set) => self.take_back_value(space, change, set)?,
-            deed => self.take_back_action(space, change, deed, returned)?,
+            Deed::Set(set) => {
+                let space = match space {
+                    Some(known) => known,
+                    None => space.insert(self.space()?),
+                };
+                self.take_back_value(space, change, set)?
+            }
+            deed => self.take_back_action(change, deed, returned)?,
         };
         match &intent.deed {
             // Written down already, or not decided yet.
@@ -191,7 +196,7 @@ impl Writer {
     }
 
     fn write_down_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertIntent {
+        Ok(self.journal.append(Record::RevertIntent {
             change,
             at: clock::now(),
             who: self.who.clone(),
@@ -206,7 +211,7 @@ impl Writer {
         recovered: bool,
         hold: Option<Hold>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::RevertOutcome {
+        Ok(self.journal.append(Record::RevertOutcome {
             change,
             at: clock::now(),
             outcome,

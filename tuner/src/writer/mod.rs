@@ -196,6 +196,12 @@ impl Writer {
         self.newest_before
     }
 
+    /// Reads what others have written into the journal, so that the next change need not.
+    pub(crate) fn look(&mut self) {
+        // What is wrong with it is told at the next change.
+        let _ = self.journal.refresh();
+    }
+
     /// Writes a value.
     pub fn set(&mut self, slot: &Slot, request: SetRequest) -> Result<Receipt, WriterError> {
         let announced = self.announce_set(slot, request, None, None)?;
@@ -302,7 +308,7 @@ impl Writer {
     /// Writes down that a change did good.
     pub fn confirm(&mut self, change: u64) -> Result<(), WriterError> {
         self.known(change)?;
-        Ok(self.journal.append(&Record::Confirmed {
+        Ok(self.journal.append(Record::Confirmed {
             change,
             at: clock::now(),
         })?)
@@ -373,7 +379,7 @@ impl Writer {
             rule,
             target: Target {
                 pid: self.process.pid,
-                boot: crate::journal::boot_id(),
+                boot: crate::journal::boot_id().to_owned(),
                 executable: self.process.executable.to_string_lossy().into_owned(),
             },
             deed,
@@ -386,13 +392,24 @@ impl Writer {
         Ok(AddressSpace::read(&self.process, &self.images)?)
     }
 
+    /// The same, with what validates places in it.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn space_and_ground(&self) -> Result<(AddressSpace, crate::place::Ground), WriterError> {
+        use crate::place::{Ground, PlaceError};
+        match Ground::with_space(&self.process, &self.images) {
+            Ok(both) => Ok(both),
+            Err(PlaceError::Space(error)) => Err(error.into()),
+            Err(error) => Err(crate::action::ActionError::from(error).into()),
+        }
+    }
+
     pub(crate) fn record_outcome(
         &mut self,
         change: u64,
         outcome: Outcome,
         hold: Option<Hold>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::Outcome {
+        Ok(self.journal.append(Record::Outcome {
             change,
             at: clock::now(),
             outcome,
@@ -410,7 +427,7 @@ impl Writer {
         result: &str,
         hold: Option<Hold>,
     ) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::Returned {
+        Ok(self.journal.append(Record::Returned {
             change,
             at: clock::now(),
             word,
@@ -421,7 +438,7 @@ impl Writer {
     }
 
     pub(crate) fn recover_outcome(&mut self, change: u64, outcome: Outcome) -> Result<(), WriterError> {
-        Ok(self.journal.append(&Record::Outcome {
+        Ok(self.journal.append(Record::Outcome {
             change,
             at: clock::now(),
             outcome,

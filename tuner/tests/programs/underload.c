@@ -1,6 +1,6 @@
 /* A program of many threads that check their own results: what is done to it from outside must show where it is meant to, and
    nowhere else. `run` lets every working thread make some more steps and prints what happened in them; `ticks` prints how often
-   `tick` was called, which the program never does itself. At its end it says whether anything was wrong. `handler` stays in a
+   `tick` was called, which the program never does itself, and `knobs` what its variables are. At its end it says whether anything was wrong. `handler` stays in a
    signal handler until the next line.
    Argument `signals`: with a handler that runs often; `alone`: one thread that makes steps until its input ends. */
 #include <errno.h>
@@ -24,6 +24,7 @@ long part_other(long);
 long part_outer(long);
 
 int knob = 1;
+struct settings { long chunk; double rate; } settings = {64, 8}, *volatile chosen_settings = &settings;
 static atomic_long errors, sorted_a, sorted_b, logged, noted, last_size, last_weight, sleeps, polls, waits, alarms, ticks;
 static atomic_long steps[WORKERS];
 static atomic_int stopping;
@@ -231,6 +232,12 @@ int main(int argc, char **argv)
         }
         if (!strcmp(line, "ticks\n")) {
             printf("ticks=%ld\n", ticks);
+            fflush(stdout);
+            continue;
+        }
+        if (!strcmp(line, "knobs\n")) {
+            printf("knob=%d chunk=%ld rate=%g\n", *(volatile int *)&knob, ((volatile struct settings *)&settings)->chunk,
+                   ((volatile struct settings *)&settings)->rate);
             fflush(stdout);
             continue;
         }

@@ -1,144 +1,13 @@
 //! Actions on a program of many threads under load that checks its own results: the effect, the undo, and nothing else.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
-
 use tuner::action::{
-    Action, ActionOutcome, ActionReceipt, Argument, CallRequest, FunctionName, InsertPlace, Invocation,
-    PatchRequest, Reason, ReturnType,
+    Action, ActionOutcome, Argument, CallRequest, InsertPlace, PatchRequest, Reason, ReturnType,
 };
-use tuner::expression::Expression;
 use tuner::journal::{RevertOutcome, Status};
 use tuner::value::ValueType;
-use tuner::writer::{Mechanism, Writer};
+use tuner::writer::Mechanism;
 
-use crate::programs::{Program, Workshop};
-
-/// The program under load, and who may change it.
-pub(crate) struct Load {
-    pub(crate) workshop: Workshop,
-    pub(crate) program: Program,
-}
-
-pub(crate) const QUIET: &str = "a=1 b=0 logged=1 noted=0 size=4096 weight=2500 tail=8 loop=0 errors=0";
-
-impl Load {
-    pub(crate) fn start() -> Option<Load> {
-        Load::with(&[], &["-g"])
-    }
-
-    pub(crate) fn with(arguments: &[&str], flags: &[&str]) -> Option<Load> {
-        let workshop = Workshop::open()?;
-        workshop.build("part.c", "libpart.so", &["-shared", "-fPIC"]);
-        workshop.build("tuned.c", "libtuned.so", &["-shared", "-fPIC", "-g"]);
-        let mut all = vec!["-pthread", "libpart.so", "-Wl,-z,lazy"];
-        all.extend(flags);
-        let path = workshop.build("underload.c", "underload", &all);
-        let arguments: Vec<PathBuf> = arguments.iter().map(PathBuf::from).collect();
-        let arguments: Vec<&std::path::Path> = arguments.iter().map(PathBuf::as_path).collect();
-        let program = Program::start(&path, &arguments)?;
-        Some(Load { workshop, program })
-    }
-
-    pub(crate) fn writer(&self) -> Writer {
-        self.program.writer(self.workshop.directory.path()).unwrap()
-    }
-
-    pub(crate) fn runs(&mut self) -> String {
-        self.program.say("run")
-    }
-
-    /// What it says at its end.
-    pub(crate) fn ends(mut self) -> String {
-        self.program.close();
-        self.program.line()
-    }
-
-    /// All code of all files that it has loaded, as it is in memory, and the names of all mappings.
-    pub(crate) fn code(&self) -> Vec<(String, Vec<u8>)> {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.program.pid())).unwrap();
-        let memory = File::open(format!("/proc/{}/mem", self.program.pid())).unwrap();
-        let mut found = Vec::new();
-        for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
-            let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
-            let number = |text| u64::from_str_radix(text, 16).unwrap();
-            let mut bytes = vec![0; (number(end) - number(start)) as usize];
-            if memory.read_exact_at(&mut bytes, number(start)).is_ok() {
-                found.push((line.to_owned(), bytes));
-            }
-        }
-        found
-    }
-
-    pub(crate) fn library(&self) -> String {
-        self.workshop
-            .directory
-            .path()
-            .join("libtuned.so")
-            .to_string_lossy()
-            .into_owned()
-    }
-}
-
-pub(crate) const FINE: &str = "errors=0 sleeps=1 polls=1 waits=1";
-
-pub(crate) fn call(text: &str, returns: Option<ReturnType>) -> CallRequest {
-    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
-    CallRequest {
-        function,
-        arguments,
-        returns,
-        wait_ms: 20_000,
-        thread: None,
-    }
-}
-
-pub(crate) fn replace(function: &str, with: &str) -> PatchRequest {
-    PatchRequest::Replace {
-        function: function.into(),
-        with: with.into(),
-    }
-}
-
-pub(crate) fn insert(text: &str, into: &str, place: InsertPlace) -> PatchRequest {
-    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
-    PatchRequest::InsertCall {
-        function,
-        arguments,
-        into: into.into(),
-        place,
-    }
-}
-
-pub(crate) fn remove(function: &str, within: Option<&str>) -> PatchRequest {
-    PatchRequest::RemoveCall {
-        function: function.into(),
-        within: within.map(FunctionName::from),
-    }
-}
-
-pub(crate) fn argument(function: &str, index: usize, value: &str) -> PatchRequest {
-    PatchRequest::SetArgument {
-        function: function.into(),
-        index,
-        value_type: None,
-        value: Expression::parse(value).unwrap(),
-    }
-}
-
-fn result(receipt: &ActionReceipt) -> String {
-    match &receipt.outcome {
-        ActionOutcome::Returned { result, .. } => result.clone(),
-        outcome => panic!("{outcome:?}"),
-    }
-}
-
-fn patch(writer: &mut Writer, request: &PatchRequest) -> ActionReceipt {
-    writer
-        .patch(request, Reason::default())
-        .unwrap_or_else(|error| panic!("{request:?}: {error}"))
-}
+use crate::underload::{FINE, Load, QUIET, argument, call, insert, patch, remove, replace, result};
 
 #[test]
 fn a_call_passes_every_kind_of_argument_and_gives_every_kind_of_result_back() {
@@ -286,82 +155,6 @@ fn arguments_are_changed_before_the_body_runs() {
 }
 
 #[test]
-fn a_library_is_loaded_used_and_unloaded_again() {
-    let Some(mut load) = Load::start() else { return };
-    let code = load.code();
-    let mut writer = load.writer();
-    let path = load.library();
-    let loaded = writer.load(&path, 20_000, Reason::default()).unwrap();
-    assert_eq!(
-        result(
-            &writer
-                .call(call("tuned_loaded()", None), Reason::default())
-                .unwrap()
-        ),
-        "1"
-    );
-    let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
-    assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
-    let inserted = patch(
-        &mut writer,
-        &insert("tuned_note(5, 0.5, \"n\")", "log_state", InsertPlace::Entry),
-    );
-    load.runs();
-    let calls = result(
-        &writer
-            .call(call("tuned_calls()", None), Reason::default())
-            .unwrap(),
-    );
-    assert!(calls.parse::<u64>().unwrap() > 300, "{calls}");
-    let error = writer.undo(loaded.change).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!(
-            "change {} is in force in the same code: take that back first",
-            replaced.change
-        )
-    );
-    writer.undo(inserted.change).unwrap();
-    writer.undo(replaced.change).unwrap();
-    load.runs();
-    assert_eq!(
-        writer.undo(loaded.change).unwrap().outcome,
-        RevertOutcome::Reverted
-    );
-    assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code, "the library is gone, too");
-    assert_eq!(load.ends(), FINE);
-}
-
-#[test]
-fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
-    let Some(mut load) = Load::start() else { return };
-    let mut writer = load.writer();
-    let link = load.workshop.directory.path().join("by-another-name.so");
-    std::os::unix::fs::symlink("libtuned.so", &link).unwrap();
-    let loaded = writer
-        .load(link.to_str().unwrap(), 20_000, Reason::default())
-        .unwrap();
-    let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
-    let error = writer.undo(loaded.change).unwrap_err().to_string();
-    assert!(error.contains("is in force in the same code"), "{error}");
-    assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
-    writer.undo(replaced.change).unwrap();
-    assert_eq!(
-        writer.undo(loaded.change).unwrap().outcome,
-        RevertOutcome::Reverted
-    );
-    // By its name alone the dynamic linker finds it.
-    let loaded = writer.load("libtuned.so", 20_000, Reason::default()).unwrap();
-    assert_eq!(
-        writer.undo(loaded.change).unwrap().outcome,
-        RevertOutcome::Reverted
-    );
-    assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
-}
-
-#[test]
 fn a_call_passes_what_variables_hold_when_it_is_made() {
     let Some(mut load) = Load::start() else { return };
     let mut writer = load.writer();
@@ -398,37 +191,6 @@ fn a_call_passes_what_variables_hold_when_it_is_made() {
         .to_string();
     assert!(error.contains("only constants can be passed here"), "{error}");
     assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.ends(), FINE);
-}
-
-#[test]
-fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
-    let Some(mut load) = Load::start() else { return };
-    let code = load.code();
-    let mut writer = load.writer();
-    let told = |writer: &mut Writer, path: &str| {
-        writer
-            .load(path, 20_000, Reason::default())
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(told(&mut writer, "./libtuned.so").contains("its path must be absolute"));
-    assert!(told(&mut writer, "/nowhere/libx.so").contains("No such file"));
-    assert!(told(&mut writer, "/etc/passwd").ends_with("not an ELF file"));
-    assert!(writer.changes().is_empty(), "nothing was announced");
-    let error = told(&mut writer, "libnowhere.so");
-    assert!(
-        error.contains("libnowhere.so was not loaded: libnowhere.so: cannot open shared object file"),
-        "{error}"
-    );
-    let broken = load.workshop.directory.path().join("broken.so");
-    let mut bytes = std::fs::read(load.library()).unwrap();
-    bytes.truncate(5000);
-    std::fs::write(&broken, bytes).unwrap();
-    let error = told(&mut writer, broken.to_str().unwrap());
-    assert!(error.contains("broken.so was not loaded: "), "{error}");
-    assert_eq!(load.runs(), QUIET);
-    assert_eq!(load.code(), code);
     assert_eq!(load.ends(), FINE);
 }
 

@@ -120,6 +120,67 @@ fn a_session_reads_writes_lists_and_takes_back() {
 }
 
 #[test]
+fn nothing_else_is_asked_while_a_set_that_was_sent_has_no_receipt() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    let sent = session.send_set(setting.write("knob", "11")).unwrap();
+    let early = session.get(setting.read("knob"));
+    assert!(matches!(early, Err(ClientError::OutOfStep)), "{early:?}");
+    let receipt = session.receipt(sent).unwrap();
+    assert_eq!(receipt.change, Some(1));
+    assert_eq!(setting.program.sees("knob"), "11");
+    let sent = session.send_set(setting.write("own", "1")).unwrap();
+    assert!(matches!(session.receipt(sent), Err(ClientError::Refused(_))));
+    session.set(setting.write("knob", "12")).unwrap();
+    assert_eq!(setting.program.sees("knob"), "12");
+}
+
+/// Calls of read(2), write(2) and their kind by a process since it began; what goes over sockets is not among them.
+fn reads_and_writes(pid: u32) -> (u64, u64) {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io")).unwrap();
+    let count = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    (count("syscr:"), count("syscw:"))
+}
+
+#[test]
+fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_lines() {
+    let Some(setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    let (reads, writes) = reads_and_writes(session.actuator);
+    for value in 12..22 {
+        session.set(setting.write("knob", &value.to_string())).unwrap();
+    }
+    let (reads_then, writes_then) = reads_and_writes(session.actuator);
+    // Who debugs it; what is there when it is announced, before the store and after it. The intent and what came of it.
+    assert_eq!((reads_then - reads, writes_then - writes), (10 * 4, 10 * 2));
+}
+
+#[test]
+fn a_debugger_that_came_since_the_last_write_is_found_before_the_next() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    let pid = setting.program.pid().to_string();
+    let tracer = setting.workshop.build("tracer.c", "tracer", &[]);
+    let Some(mut tracer) = Program::try_start(&tracer, &[pid.as_ref()], &[]) else {
+        return skip("a process that is not the parent may not debug it");
+    };
+    match session.set(setting.write("knob", "12")) {
+        Err(ClientError::Refused(refusal)) => {
+            assert!(refusal.message.contains("is being debugged"), "{refusal}");
+        }
+        result => panic!("{result:?}"),
+    }
+    tracer.end();
+    session.set(setting.write("knob", "13")).unwrap();
+    assert_eq!(setting.program.sees("knob"), "13");
+}
+
+#[test]
 fn a_refusal_says_why_and_the_session_goes_on() {
     let Some(mut setting) = Setting::new() else { return };
     let (mut session, _process) = setting.session(false, &[]);

@@ -12,8 +12,8 @@ use tuner::address::Address;
 use tuner::journal::{Deed, Status};
 use tuner::who::Who;
 
-use crate::actions::{Load, QUIET, argument, call, insert, remove, replace};
 use crate::programs::long;
+use crate::underload::{Load, QUIET, argument, call, insert, remove, replace};
 
 fn session(load: &Load, arguments: &[&str]) -> (ActuatorClient, Child) {
     let (ours, theirs) = UnixStream::pair().unwrap();

@@ -55,6 +55,29 @@ fn a_file_is_listed_with_types_and_what_can_be_done() {
 }
 
 #[test]
+fn an_address_in_code_is_the_line_of_its_source_whatever_the_debug_information() {
+    let Some(workshop) = Workshop::open() else { return };
+    let source = std::fs::read_to_string(source_path("paths.c")).unwrap();
+    let wanted = source
+        .lines()
+        .position(|line| line.contains("int step("))
+        .unwrap() as u64
+        + 1;
+    for flag in ["-gdwarf-4", "-gdwarf-5", "-gsplit-dwarf"] {
+        paths(&workshop, &[flag]);
+        let image = image(&workshop, "paths");
+        let entries = catalog::entries(&image, |name| name == "step").unwrap();
+        let found = dwarf::lines(&image, &[entries[0].address, LinkAddress(1)]).unwrap();
+        let [Some(line), None] = found.as_slice() else {
+            panic!("{flag}: {found:?}");
+        };
+        // What is optimised begins with one of the first lines of the function's body.
+        assert_eq!(line.file, "paths.c", "{flag}");
+        assert!((wanted..wanted + 4).contains(&line.line), "{flag}: {line:?}");
+    }
+}
+
+#[test]
 fn arguments_lead_on_to_what_they_point_to() {
     let Some(workshop) = Workshop::open() else { return };
     paths(&workshop, &[]);
@@ -186,6 +209,7 @@ fn ask_everything(image: &Image) {
     };
     let _ = dwarf::describe(image, &addresses);
     let _ = dwarf::inlined(image, "half");
+    let _ = dwarf::lines(image, &addresses);
     for address in addresses.iter().take(40) {
         for steps in ["", ".solver.chunk", "[1][2]", "->next->value", ".calls"] {
             let steps = tuner::path::steps(steps).unwrap();

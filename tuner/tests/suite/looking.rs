@@ -259,3 +259,34 @@ fn parameters_are_told_with_their_registers_as_far_as_they_can() {
     let nothing = dwarf::parameters(&image, LinkAddress(1)).unwrap();
     assert_eq!(nothing, None);
 }
+
+#[test]
+fn a_file_is_read_once_until_it_is_written_and_a_new_one_of_its_name_is_another() {
+    let Some(workshop) = Workshop::open() else { return };
+    workshop.build(
+        "library.c",
+        "libknob.so",
+        &["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=library_view"],
+    );
+    let user = workshop.build("user.c", "user", &["-L.", "-lknob"]);
+    let Some(program) = Program::start(&user, &[]) else {
+        return;
+    };
+    let library = workshop.directory.path().join("libknob.so");
+    let image = || {
+        let space = program.space();
+        let module = space.modules_called("libknob.so").next().unwrap();
+        std::sync::Arc::clone(&module.image)
+    };
+    let first = image();
+    assert!(std::sync::Arc::ptr_eq(&first, &image()));
+    // The same file, which may have other content now.
+    let file = fs::File::options().append(true).open(&library).unwrap();
+    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+    let written = image();
+    assert!(!std::sync::Arc::ptr_eq(&first, &written));
+    // Another file; the program has the old one.
+    let other = workshop.build("part.c", "other.so", &["-shared", "-fPIC"]);
+    fs::rename(other, &library).unwrap();
+    assert!(std::sync::Arc::ptr_eq(&written, &image()));
+}

@@ -7,11 +7,14 @@
 //! - `describing`: what the debug information of one file tells
 //! - `writing`: what is written, what is refused, what is taken back
 //! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
-//! - `actions`: calls, libraries, code, threads, on a program under load
+//! - `underload`: a program under load, and what is asked of it
+//! - `actions`: calls, code, threads, on the same
+//! - `loading`: libraries, on the same
 //! - `actuator`: the session of the separate process, and its crashes
 //! - `crashes`: the actuator is killed in the middle of actions
 //! - `obstacles`: processes that must be left alone
 //! - `sequences`: random series of changes and undos
+//! - `sites`: where entries are probed, in real libraries
 //! - `calling`: calls that wait for a sync point
 //! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `tidy`: promises that the sources keep
@@ -27,11 +30,14 @@ mod calling;
 mod crashes;
 mod describing;
 mod finding;
+mod loading;
 mod looking;
 mod obstacles;
 mod programs;
 mod refused;
 mod sequences;
+mod sites;
 mod tidy;
+mod underload;
 mod waiting;
 mod writing;

@@ -10,8 +10,8 @@ use tuner::journal::{Deed, RevertOutcome, Status};
 use tuner::ptrace::{PtraceError, Stopped};
 use tuner::writer::{Writer, WriterError};
 
-use crate::actions::{FINE, Load, QUIET, call, insert, remove, replace};
 use crate::programs::skip;
+use crate::underload::{FINE, Load, QUIET, call, insert, remove, replace};
 
 /// Everything that needs threads to be stopped is refused for the same reason, and announces nothing.
 fn all_refused(writer: &mut Writer, library: &str, is_it: impl Fn(&ActionError) -> bool) {

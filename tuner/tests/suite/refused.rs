@@ -18,8 +18,8 @@ use tuner::value::Value;
 use tuner::who::Who;
 use tuner::writer::{Hooks, Writer, WriterError};
 
-use crate::actions::{Load, QUIET, call, insert, remove, replace};
 use crate::programs::{Program, Workshop, skip, to};
+use crate::underload::{Load, QUIET, call, insert, remove, replace};
 
 fn variables() -> Option<(Workshop, Program)> {
     let workshop = Workshop::open()?;

@@ -1,14 +1,16 @@
-//! Random series of changes and undos on one running program: its results stay right, each change has its effect as long as it
+//! Random series of changes of code, sets of variables and undos on one running program: its results stay right, each change has its effect as long as it
 //! is in force, and at the end its code is, byte for byte, what it was.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 use tuner::action::{ActionError, InsertPlace, PatchRequest, Reason};
-use tuner::journal::RevertOutcome;
+use tuner::journal::{Outcome, RevertOutcome, Status};
+use tuner::slot::Slot;
+use tuner::value::Value;
 use tuner::writer::{Writer, WriterError};
 
-use crate::actions::{FINE, Load, QUIET, argument, insert, remove, replace};
-use crate::programs::long;
+use crate::programs::{long, to};
+use crate::underload::{FINE, Load, QUIET, argument, insert, remove, replace};
 
 /// What is done next.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +18,8 @@ enum Step {
     /// What every step shrinks to.
     Nothing,
     Change(usize),
+    /// Which variable, and to what.
+    Set(usize, i8),
     Undo(prop::sample::Index),
     UndoAll,
 }
@@ -24,7 +28,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         1 => Just(Step::Nothing),
         10 => (0..requests().len()).prop_map(Step::Change),
-        8 => any::<prop::sample::Index>().prop_map(Step::Undo),
+        4 => (0..VARIABLES.len(), any::<i8>()).prop_map(|(variable, value)| Step::Set(variable, value)),
+        11 => any::<prop::sample::Index>().prop_map(Step::Undo),
         1 => Just(Step::UndoAll),
     ]
 }
@@ -66,53 +71,131 @@ fn requests() -> Vec<(PatchRequest, &'static str, &'static str)> {
     ]
 }
 
+type Valued = fn(i64) -> Value;
+
+/// Variables of the program, what they are at its start, and how one gets a number.
+const VARIABLES: [(&str, i64, Valued); 3] = [
+    ("knob", 1, |value| Value::I32(value as i32)),
+    ("settings.chunk", 64, Value::I64),
+    ("chosen_settings->rate", 8, |value| Value::F64(value as f64)),
+];
+
+/// What was done, and can be taken back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Done {
+    /// Index of its request.
+    Patch(usize),
+    /// Which variable, and what it was before.
+    Set(usize, i64),
+}
+
 struct Series {
     load: Load,
     writer: Writer,
     code: Vec<(String, Vec<u8>)>,
-    /// Change and index of its request.
-    in_force: Vec<(u64, usize)>,
+    slots: Vec<Slot>,
+    values: Vec<i64>,
+    /// Oldest first.
+    in_force: Vec<(u64, Done)>,
     requests: Vec<(PatchRequest, &'static str, &'static str)>,
 }
 
 impl Series {
+    fn start() -> Result<Series, TestCaseError> {
+        let load = Load::start().ok_or_else(|| TestCaseError::fail("the program did not start"))?;
+        let (code, writer) = (load.code(), load.writer());
+        let slot = |(name, ..): &(&str, i64, Valued)| load.program.slot(name, None).unwrap();
+        let slots = VARIABLES.iter().map(slot).collect();
+        Ok(Series {
+            load,
+            writer,
+            code,
+            slots,
+            values: VARIABLES.iter().map(|(_, value, _)| *value).collect(),
+            in_force: Vec::new(),
+            requests: requests(),
+        })
+    }
+
     fn take(&mut self, step: Step) -> Result<(), TestCaseError> {
         match step {
             Step::Change(index) => match self.writer.patch(&self.requests[index].0, Reason::default()) {
-                Ok(receipt) => self.in_force.push((receipt.change, index)),
+                Ok(receipt) => self.in_force.push((receipt.change, Done::Patch(index))),
                 Err(WriterError::Action(error)) if matches!(*error, ActionError::AlreadyChanged { .. }) => {
                     prop_assert!(!self.in_force.is_empty(), "{error}");
                 }
                 Err(error) => return Err(TestCaseError::fail(error.to_string())),
             },
+            Step::Set(variable, value) => self.set(variable, i64::from(value))?,
             Step::Undo(which) if !self.in_force.is_empty() => {
-                let (change, _) = self.in_force.swap_remove(which.index(self.in_force.len()));
-                self.undo(change)?;
+                self.undo(which.index(self.in_force.len()))?;
             }
             Step::Undo(_) | Step::Nothing => {}
             Step::UndoAll => {
-                for (change, _) in std::mem::take(&mut self.in_force).into_iter().rev() {
-                    self.undo(change)?;
+                for index in (0..self.in_force.len()).rev() {
+                    self.undo(index)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn undo(&mut self, change: u64) -> Result<(), TestCaseError> {
+    fn set(&mut self, variable: usize, value: i64) -> Result<(), TestCaseError> {
+        let before = self.values[variable];
+        let receipt = self
+            .writer
+            .set(&self.slots[variable], to(VARIABLES[variable].2(value)));
+        let receipt = receipt.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        prop_assert_eq!(receipt.outcome, Outcome::Applied);
+        prop_assert_eq!(receipt.change.is_none(), value == before);
+        self.values[variable] = value;
+        let change = receipt.change.map(|change| (change, Done::Set(variable, before)));
+        self.in_force.extend(change);
+        Ok(())
+    }
+
+    /// A value that was overwritten is not in force, and stays.
+    fn undo(&mut self, index: usize) -> Result<(), TestCaseError> {
+        let (change, done) = self.in_force[index];
+        let is_of = |variable, done: &Done| matches!(done, Done::Set(of, _) if *of == variable);
         let undone = self.writer.undo(change);
+        if let Done::Set(variable, before) = done {
+            if self.in_force[index + 1..]
+                .iter()
+                .any(|(_, later)| is_of(variable, later))
+            {
+                let is_refused = matches!(
+                    undone,
+                    Err(WriterError::NotInForce {
+                        status: Status::Superseded { .. },
+                        ..
+                    })
+                );
+                prop_assert!(is_refused, "{change} was overwritten: {undone:?}");
+                return Ok(());
+            }
+            self.values[variable] = before;
+        }
         let undone = undone.map_err(|error| TestCaseError::fail(format!("{change}: {error}")))?;
         prop_assert_eq!(undone.outcome, RevertOutcome::Reverted);
+        self.in_force.remove(index);
         Ok(())
     }
 
     fn check(&mut self) -> Result<(), TestCaseError> {
         let mut wanted = QUIET.to_owned();
-        for (_, index) in &self.in_force {
-            let (_, from, to) = self.requests[*index];
-            wanted = wanted.replace(from, to);
+        for (_, done) in &self.in_force {
+            if let Done::Patch(index) = done {
+                let (_, from, to) = self.requests[*index];
+                wanted = wanted.replace(from, to);
+            }
         }
         prop_assert_eq!(self.load.runs(), wanted);
+        let &[knob, chunk, rate] = self.values.as_slice() else {
+            unreachable!("there are three variables")
+        };
+        let seen = self.load.program.say("knobs");
+        prop_assert_eq!(seen, format!("knob={knob} chunk={chunk} rate={rate}"));
         Ok(())
     }
 }
@@ -133,15 +216,7 @@ fn any_series_of_changes_and_undos_leaves_the_code_and_the_results_as_they_were(
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &seed));
     let series = proptest::collection::vec(step(), steps..=steps);
     let outcome = runner.run(&series, |steps| {
-        let load = Load::start().ok_or_else(|| TestCaseError::fail("the program did not start"))?;
-        let (code, writer) = (load.code(), load.writer());
-        let mut series = Series {
-            load,
-            writer,
-            code,
-            in_force: Vec::new(),
-            requests: requests(),
-        };
+        let mut series = Series::start()?;
         for (index, step) in steps.into_iter().enumerate() {
             series.take(step)?;
             if index % between_checks == 0 {

@@ -527,6 +527,12 @@ fn two_journals_of_one_process_never_give_a_number_twice() {
     let mut sorted = numbers.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, (2..=101).collect::<Vec<u64>>());
+    // What one remembers of the lines that it wrote, and read of those of others, is what the file says.
+    let mut journals = [0, 1].map(|_| Journal::open(&state, pid).unwrap());
+    for turn in [0, 1, 1, 0, 0] {
+        journals[turn].announce(intent.clone()).unwrap();
+        assert_eq!(*journals[turn].history(), state.history(pid).unwrap());
+    }
 }
 
 #[test]

@@ -285,7 +285,8 @@ pub(crate) fn filling(start: Address, bytes: &[u8]) -> usize {
         .sum()
 }
 
-fn mnemonic(instruction: &Instruction) -> String {
+/// The name of an instruction.
+pub(crate) fn mnemonic(instruction: &Instruction) -> String {
     format!("{:?}", instruction.mnemonic()).to_lowercase()
 }
 

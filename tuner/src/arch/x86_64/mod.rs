@@ -1,10 +1,11 @@
 //! x86-64: registers and the rules of the System V ABI. The rest is in `frame` (the stack that gives a thread back to itself),
-//! `code` (what is read from a function), `stub` (a call from outside), `trampoline` (code before, after or instead of a
+//! `code` (what is read from a function), `site` (where its entry is probed), `stub` (a call from outside), `trampoline` (code before, after or instead of a
 //! function), `unwind` (which functions a thread is in).
 
 pub(crate) mod assemble;
 pub(crate) mod code;
 pub(crate) mod frame;
+pub(crate) mod site;
 pub(crate) mod stub;
 pub(crate) mod trampoline;
 pub(crate) mod unwind;

@@ -11,6 +11,7 @@ use gimli::{
 };
 
 use crate::address::Address;
+use crate::maps::Backing;
 use crate::module::Module;
 use crate::place::Ground;
 use crate::ptrace::RawRegisters;
@@ -34,6 +35,9 @@ pub(crate) struct Trace {
     pub(crate) returns: Vec<u64>,
     /// It runs a signal handler: it was not followed beyond.
     pub(crate) in_handler: bool,
+    /// The kernel's own page stands where the address of a caller was: a probe waits for the return, and only the kernel knows who
+    /// called. It was not followed beyond.
+    pub(crate) is_cut: bool,
 }
 
 /// The unwind tables of all files of a process, read at the first need.
@@ -72,7 +76,7 @@ impl Unwinder {
         }
     }
 
-    /// Follows the stack to its end; none where that is not possible.
+    /// Follows the stack to its end, or to where something is known to hide the rest; none where that is not possible.
     pub(crate) fn trace(&self, registers: &RawRegisters, ground: &Ground) -> Option<Trace> {
         let of = registers;
         let mut frame = Frame {
@@ -88,6 +92,10 @@ impl Unwinder {
                 Next::End => return Some(trace),
                 Next::Handler => {
                     trace.in_handler = true;
+                    return Some(trace);
+                }
+                Next::Frame(next) if is_of_probes(next.instruction, ground) => {
+                    trace.is_cut = true;
                     return Some(trace);
                 }
                 Next::Frame(next) => {
@@ -161,6 +169,11 @@ impl Unwinder {
         }
         Some(Next::Frame(Frame { instruction, kept }))
     }
+}
+
+fn is_of_probes(address: u64, ground: &Ground) -> bool {
+    let page = ground.mapping(Address(address), 1);
+    page.is_some_and(|map| matches!(&map.backing, Backing::Special(name) if name == "[uprobes]"))
 }
 
 impl Tables {

@@ -1,0 +1,87 @@
+//! From an address in code to the line of the source that it was made from.
+
+use super::view::{Found, Loaded, View};
+use crate::address::LinkAddress;
+use crate::image::{Image, ImageError};
+
+/// A line of a source file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Line {
+    /// The file, as the compiler was told; the last part of its name.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+}
+
+/// The lines that the instructions around these addresses were made from, in their order; none where there is no debug information, or
+/// none on the address. One pass over the units, however many addresses they are.
+pub fn lines(image: &Image, addresses: &[LinkAddress]) -> Result<Vec<Option<Line>>, ImageError> {
+    let mut found = vec![None; addresses.len()];
+    let Some(info) = image.debug_info()? else {
+        return Ok(found);
+    };
+    let view = View::new(image, &info)?;
+    for (unit, wanted) in units_with(&view, addresses)? {
+        let Some(unit) = view.skeleton(unit)? else {
+            continue;
+        };
+        for place in wanted {
+            if found[place].is_none() {
+                found[place] = line_in(&unit, addresses[place].0)?;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The units that say that code at one of the addresses is theirs, and which of the addresses.
+fn units_with(view: &View<'_>, addresses: &[LinkAddress]) -> Found<Vec<(usize, Vec<usize>)>> {
+    let mut units = Vec::new();
+    for (number, head) in view.heads.iter().enumerate() {
+        let unit = view.main.unit(*head)?;
+        let mut ranges = view.main.unit_ranges(&unit)?;
+        let mut wanted = Vec::new();
+        while let Some(range) = ranges.next()? {
+            let within = (0..).zip(addresses);
+            let within = within.filter(|(_, address)| range.begin <= address.0 && address.0 < range.end);
+            wanted.extend(within.map(|(place, _)| place));
+        }
+        if !wanted.is_empty() {
+            units.push((number, wanted));
+        }
+    }
+    Ok(units)
+}
+
+/// The last row of the unit's table that is not behind the address, in the sequence that the address is in.
+fn line_in(unit: &Loaded<'_>, address: u64) -> Found<Option<Line>> {
+    let Some(program) = unit.unit.line_program.clone() else {
+        return Ok(None);
+    };
+    let mut rows = program.rows();
+    let mut before: Option<(u64, Option<Line>)> = None;
+    while let Some((header, row)) = rows.next_row()? {
+        if let Some((begin, line)) = before.take()
+            && begin <= address
+            && address < row.address()
+        {
+            return Ok(line);
+        }
+        // Where the line is not told, 0 stands in the table.
+        let line = row.line().zip(row.file(header)).map(|(line, file)| {
+            let name = unit.dwarf.attr_string(&unit.unit, file.path_name())?;
+            let name = name.to_string_lossy();
+            let file = name.rsplit('/').next().unwrap_or(&name).to_owned();
+            Found::Ok(Line {
+                file,
+                line: line.get(),
+            })
+        });
+        before = if row.end_sequence() {
+            None
+        } else {
+            Some((row.address(), line.transpose()?))
+        };
+    }
+    Ok(None)
+}

@@ -1,0 +1,264 @@
+//! Where the entry of a function is probed, and what a hit costs there. A probe on an instruction that the kernel steps over by
+//! itself costs a tenth or less of one on an instruction that it must run on its own (two more exceptions), so the first such
+//! instruction is taken if a probe sees the same there as at the function's first byte: the arguments in their registers and on
+//! the stack, the stack pointer, memory, and each call once. Else it is the first byte.
+//!
+//! Sync points are not chosen here: they are the first instruction.
+
+use std::fmt;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+
+use crate::address::FileOffset;
+use crate::image::{Image, Segment};
+
+/// A function longer than this is not decoded.
+const FUNCTION_BYTES_MAX: u64 = 1 << 20;
+
+/// What a kernel emulates beyond what all do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Emulation {
+    /// The nops of three to eight bytes that it uses itself (since 6.18).
+    pub long_nops: bool,
+}
+
+/// What the kernel does with the instruction under a probe, which decides what a hit costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cost {
+    /// A nop of five bytes, of which it makes a call: no exception at all.
+    Optimised,
+    /// It does itself what the instruction does: one exception.
+    Emulated,
+    /// It has the processor run a copy of it: two exceptions and more.
+    Stepped,
+    /// Nobody has looked into this on this machine's instruction set.
+    Unknown,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cost::Optimised => "optimised nop",
+            Cost::Emulated => "emulated",
+            Cost::Stepped => "single-stepped",
+            Cost::Unknown => "unknown",
+        })
+    }
+}
+
+/// Why no cheaper place than a function's first byte was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Obstacle {
+    /// An argument's register is changed before one.
+    ChangesArgument,
+    /// The stack pointer is.
+    MovesStack,
+    /// Memory is: it may be what is read at the entry.
+    Stores,
+    /// The function calls, returns or asks the kernel before one.
+    Leaves,
+    /// Not only those come there who come from the first byte.
+    JumpedInto,
+    /// The function jumps to computed places, and one might be there.
+    ComputedJump,
+    /// Another symbol or a mark is there.
+    NamedInside,
+    /// Where the function ends is not known, or it is too long.
+    NoEnd,
+    /// It holds something that is no instruction.
+    NotCode,
+    /// There is none within reach, or the function's jumps lead too far to be followed.
+    TooFar,
+    /// The file is for another instruction set.
+    Machine,
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Obstacle::ChangesArgument => "then an argument changes",
+            Obstacle::MovesStack => "then the stack moves",
+            Obstacle::Stores => "then memory changes",
+            Obstacle::Leaves => "then it leaves",
+            Obstacle::JumpedInto => "code jumps behind it",
+            Obstacle::ComputedJump => "it has computed jumps",
+            Obstacle::NamedInside => "a symbol is behind it",
+            Obstacle::NoEnd => "its end is not known",
+            Obstacle::NotCode => "not all of it is code",
+            Obstacle::TooFar => "nothing cheaper near",
+            Obstacle::Machine => "another instruction set",
+        })
+    }
+}
+
+/// Where a function's entry is probed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntrySite {
+    /// Where it is in the file.
+    pub offset: FileOffset,
+    /// What a hit costs.
+    pub cost: Cost,
+    /// The instruction there, by its name; empty where it is not known.
+    pub instruction: String,
+    /// Why it is the first byte although that is not cheap.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// The choice for the functions of one file. Keeps what it learns of the file.
+#[derive(Debug, Default)]
+pub struct EntrySites {
+    emulation: Emulation,
+    /// Offsets at which somebody may come in, in order: symbols and marks.
+    named: OnceLock<Vec<u64>>,
+}
+
+impl EntrySites {
+    /// For a kernel that emulates this.
+    pub fn new(emulation: Emulation) -> EntrySites {
+        EntrySites {
+            emulation,
+            named: OnceLock::new(),
+        }
+    }
+
+    /// Where the function of `size` bytes at `offset` of `image` is probed. The image is the same each time.
+    pub fn of(&self, image: &Image, offset: FileOffset, size: u64) -> EntrySite {
+        let first_byte = EntrySite {
+            offset,
+            cost: Cost::Unknown,
+            instruction: String::new(),
+            obstacle: Some(Obstacle::Machine),
+        };
+        let holds = |segment: &&Segment| {
+            let range = segment.offset.0..segment.offset.0 + segment.file_size;
+            segment.executable && range.contains(&offset.0)
+        };
+        match image.segments.iter().find(holds) {
+            Some(segment) if !image.is_arm() => self.choose(&first_byte, image, segment, size),
+            _ => first_byte,
+        }
+    }
+
+    /// Those in a range, both ends of which are functions' own business.
+    fn is_named(&self, image: &Image, range: &Range<u64>) -> bool {
+        let named = self.named(image);
+        let first = named.partition_point(|place| *place < range.start);
+        named.get(first).is_some_and(|place| range.contains(place))
+    }
+
+    fn named(&self, image: &Image) -> &[u64] {
+        self.named.get_or_init(|| {
+            let tables = [image.dynamic_symbols(), image.static_symbols()];
+            let symbols = tables.iter().flatten().flat_map(|table| table.places());
+            let marks = image.marks().unwrap_or_default().iter().map(|mark| mark.address);
+            let offsets = symbols.chain(marks).filter_map(|place| image.file_offset(place));
+            let mut named: Vec<u64> = offsets.map(|offset| offset.0).collect();
+            named.sort_unstable();
+            named.dedup();
+            named
+        })
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+impl EntrySites {
+    fn choose(&self, first_byte: &EntrySite, _: &Image, _: &Segment, _: u64) -> EntrySite {
+        first_byte.clone()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64 {
+    use super::{
+        Cost, EntrySite, EntrySites, FUNCTION_BYTES_MAX, FileExt, FileOffset, Image, Obstacle, Range, Segment,
+    };
+    use crate::arch::x86_64::site::{
+        Candidate, INSTRUCTION_MAX, PASSED_MAX, Text, candidate, first, is_entered_at_its_begin,
+    };
+
+    /// The code of one segment of a file.
+    struct Code<'a> {
+        image: &'a Image,
+        segment: &'a Segment,
+        sites: &'a EntrySites,
+    }
+
+    impl Text for Code<'_> {
+        fn read(&self, range: Range<u64>) -> (u64, Vec<u8>) {
+            let of = self.segment.offset.0;
+            let start = range.start.max(of);
+            let length = range.end.min(of + self.segment.file_size).saturating_sub(start);
+            let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+            if self.image.file().read_exact_at(&mut bytes, start).is_err() {
+                bytes.clear();
+            }
+            (start, bytes)
+        }
+
+        fn known_before(&self, offset: u64) -> Option<u64> {
+            let named = self.sites.named(self.image);
+            let behind = named.partition_point(|place| *place <= offset);
+            let known = named.get(behind.checked_sub(1)?).copied();
+            known.filter(|known| *known >= self.segment.offset.0)
+        }
+    }
+
+    impl EntrySites {
+        pub(super) fn choose(
+            &self,
+            first_byte: &EntrySite,
+            image: &Image,
+            segment: &Segment,
+            size: u64,
+        ) -> EntrySite {
+            let code = Code {
+                image,
+                segment,
+                sites: self,
+            };
+            let start = first_byte.offset.0;
+            let (_, begin) = code.read(start..start + (PASSED_MAX + 2 * INSTRUCTION_MAX) as u64);
+            let Some(first) = first(&begin, start, self.emulation) else {
+                return EntrySite {
+                    obstacle: Some(Obstacle::NotCode),
+                    ..first_byte.clone()
+                };
+            };
+            let is_cheap = first.cost < Cost::Stepped;
+            let further = match is_cheap {
+                true => Ok(None),
+                false => self.further(&code, &begin, start, size).map(Some),
+            };
+            let (obstacle, site) = match further {
+                Ok(further) => (None, further.unwrap_or(first)),
+                Err(obstacle) => (Some(obstacle), first),
+            };
+            EntrySite {
+                offset: FileOffset(site.at),
+                cost: site.cost,
+                instruction: site.mnemonic,
+                obstacle,
+            }
+        }
+
+        fn further(
+            &self,
+            code: &Code<'_>,
+            begin: &[u8],
+            start: u64,
+            size: u64,
+        ) -> Result<Candidate, Obstacle> {
+            if size == 0 || size > FUNCTION_BYTES_MAX {
+                return Err(Obstacle::NoEnd);
+            }
+            let within = begin.len().min(usize::try_from(size).unwrap_or(usize::MAX));
+            let found = candidate(&begin[..within], start, self.emulation)?;
+            if self.is_named(code.image, &(start + 1..found.at + 1)) {
+                return Err(Obstacle::NamedInside);
+            }
+            is_entered_at_its_begin(&(start..start + size), found.at, code)?;
+            Ok(found)
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Libraries are loaded into a program under load, used, and unloaded again, or it is said why not.
+
+use tuner::action::{InsertPlace, Reason};
+use tuner::writer::Writer;
+
+use crate::underload::{FINE, Load, QUIET, called, insert, patch, replace, take_back};
+
+#[test]
+fn a_library_is_loaded_used_and_unloaded_again() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let path = load.library();
+    let loaded = writer.load(&path, 20_000, Reason::default()).unwrap();
+    assert_eq!(called(&mut writer, "tuned_loaded()"), "1");
+    let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
+    assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
+    let inserted = patch(
+        &mut writer,
+        &insert("tuned_note(5, 0.5, \"n\")", "log_state", InsertPlace::Entry),
+    );
+    load.runs();
+    let calls = called(&mut writer, "tuned_calls()");
+    assert!(calls.parse::<u64>().unwrap() > 300, "{calls}");
+    let error = writer.undo(loaded.change).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "change {} is in force in the same code: take that back first",
+            replaced.change
+        )
+    );
+    take_back(&mut writer, inserted.change);
+    take_back(&mut writer, replaced.change);
+    load.runs();
+    take_back(&mut writer, loaded.change);
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code, "the library is gone, too");
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_library_that_was_loaded_by_another_name_stays_while_its_code_is_in_use() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let link = load.workshop.directory.path().join("by-another-name.so");
+    std::os::unix::fs::symlink("libtuned.so", &link).unwrap();
+    let loaded = writer
+        .load(link.to_str().unwrap(), 20_000, Reason::default())
+        .unwrap();
+    let replaced = patch(&mut writer, &replace("sort_a", "tuned_sort"));
+    let error = writer.undo(loaded.change).unwrap_err().to_string();
+    assert!(error.contains("is in force in the same code"), "{error}");
+    assert_eq!(load.runs(), QUIET.replace("a=1", "a=0"));
+    take_back(&mut writer, replaced.change);
+    take_back(&mut writer, loaded.change);
+    // By its name alone the dynamic linker finds it.
+    let loaded = writer.load("libtuned.so", 20_000, Reason::default()).unwrap();
+    take_back(&mut writer, loaded.change);
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn what_cannot_be_loaded_is_told_in_the_dynamic_linkers_words() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let told = |writer: &mut Writer, path: &str| {
+        writer
+            .load(path, 20_000, Reason::default())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(told(&mut writer, "./libtuned.so").contains("its path must be absolute"));
+    assert!(told(&mut writer, "/nowhere/libx.so").contains("No such file"));
+    assert!(told(&mut writer, "/etc/passwd").ends_with("not an ELF file"));
+    assert!(writer.changes().is_empty(), "nothing was announced");
+    let error = told(&mut writer, "libnowhere.so");
+    assert!(
+        error.contains("libnowhere.so was not loaded: libnowhere.so: cannot open shared object file"),
+        "{error}"
+    );
+    let broken = load.workshop.directory.path().join("broken.so");
+    let mut bytes = std::fs::read(load.library()).unwrap();
+    bytes.truncate(5000);
+    std::fs::write(&broken, bytes).unwrap();
+    let error = told(&mut writer, broken.to_str().unwrap());
+    assert!(error.contains("broken.so was not loaded: "), "{error}");
+    assert_eq!(load.runs(), QUIET);
+    assert_eq!(load.code(), code);
+    assert_eq!(load.ends(), FINE);
+}

@@ -1,0 +1,152 @@
+//! The program of many threads that checks its own results, and what is asked of it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use tuner::action::{
+    ActionOutcome, ActionReceipt, CallRequest, FunctionName, InsertPlace, Invocation, PatchRequest, Reason,
+    ReturnType,
+};
+use tuner::expression::Expression;
+use tuner::journal::RevertOutcome;
+use tuner::writer::Writer;
+
+use crate::programs::{Program, Workshop};
+
+/// The program under load, and who may change it.
+pub(crate) struct Load {
+    pub(crate) workshop: Workshop,
+    pub(crate) program: Program,
+}
+
+pub(crate) const QUIET: &str = "a=1 b=0 logged=1 noted=0 size=4096 weight=2500 tail=8 loop=0 errors=0";
+
+impl Load {
+    pub(crate) fn start() -> Option<Load> {
+        Load::with(&[], &["-g"])
+    }
+
+    pub(crate) fn with(arguments: &[&str], flags: &[&str]) -> Option<Load> {
+        let workshop = Workshop::open()?;
+        workshop.build("part.c", "libpart.so", &["-shared", "-fPIC"]);
+        workshop.build("tuned.c", "libtuned.so", &["-shared", "-fPIC", "-g"]);
+        let mut all = vec!["-pthread", "libpart.so", "-Wl,-z,lazy"];
+        all.extend(flags);
+        let path = workshop.build("underload.c", "underload", &all);
+        let arguments: Vec<PathBuf> = arguments.iter().map(PathBuf::from).collect();
+        let arguments: Vec<&std::path::Path> = arguments.iter().map(PathBuf::as_path).collect();
+        let program = Program::start(&path, &arguments)?;
+        Some(Load { workshop, program })
+    }
+
+    pub(crate) fn writer(&self) -> Writer {
+        self.program.writer(self.workshop.directory.path()).unwrap()
+    }
+
+    pub(crate) fn runs(&mut self) -> String {
+        self.program.say("run")
+    }
+
+    /// What it says at its end.
+    pub(crate) fn ends(mut self) -> String {
+        self.program.close();
+        self.program.line()
+    }
+
+    /// All code of all files that it has loaded, as it is in memory, and the names of all mappings.
+    pub(crate) fn code(&self) -> Vec<(String, Vec<u8>)> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.program.pid())).unwrap();
+        let memory = File::open(format!("/proc/{}/mem", self.program.pid())).unwrap();
+        let mut found = Vec::new();
+        for line in maps.lines().filter(|line| line.contains(" r-xp ")) {
+            let (start, end) = line.split_once(' ').unwrap().0.split_once('-').unwrap();
+            let number = |text| u64::from_str_radix(text, 16).unwrap();
+            let mut bytes = vec![0; (number(end) - number(start)) as usize];
+            if memory.read_exact_at(&mut bytes, number(start)).is_ok() {
+                found.push((line.to_owned(), bytes));
+            }
+        }
+        found
+    }
+
+    pub(crate) fn library(&self) -> String {
+        self.workshop
+            .directory
+            .path()
+            .join("libtuned.so")
+            .to_string_lossy()
+            .into_owned()
+    }
+}
+
+pub(crate) const FINE: &str = "errors=0 sleeps=1 polls=1 waits=1";
+
+pub(crate) fn call(text: &str, returns: Option<ReturnType>) -> CallRequest {
+    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
+    CallRequest {
+        function,
+        arguments,
+        returns,
+        wait_ms: 20_000,
+        thread: None,
+    }
+}
+
+pub(crate) fn replace(function: &str, with: &str) -> PatchRequest {
+    PatchRequest::Replace {
+        function: function.into(),
+        with: with.into(),
+    }
+}
+
+pub(crate) fn insert(text: &str, into: &str, place: InsertPlace) -> PatchRequest {
+    let Invocation { function, arguments } = Invocation::parse(text).unwrap();
+    PatchRequest::InsertCall {
+        function,
+        arguments,
+        into: into.into(),
+        place,
+    }
+}
+
+pub(crate) fn remove(function: &str, within: Option<&str>) -> PatchRequest {
+    PatchRequest::RemoveCall {
+        function: function.into(),
+        within: within.map(FunctionName::from),
+    }
+}
+
+pub(crate) fn argument(function: &str, index: usize, value: &str) -> PatchRequest {
+    PatchRequest::SetArgument {
+        function: function.into(),
+        index,
+        value_type: None,
+        value: Expression::parse(value).unwrap(),
+    }
+}
+
+/// What a call returned.
+pub(crate) fn result(receipt: &ActionReceipt) -> String {
+    match &receipt.outcome {
+        ActionOutcome::Returned { result, .. } => result.clone(),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+/// Changes code, which must be permitted.
+pub(crate) fn patch(writer: &mut Writer, request: &PatchRequest) -> ActionReceipt {
+    writer
+        .patch(request, Reason::default())
+        .unwrap_or_else(|error| panic!("{request:?}: {error}"))
+}
+
+/// Calls a function without further wishes; what it returned.
+pub(crate) fn called(writer: &mut Writer, text: &str) -> String {
+    result(&writer.call(call(text, None), Reason::default()).unwrap())
+}
+
+/// Takes a change back, which must succeed.
+pub(crate) fn take_back(writer: &mut Writer, change: u64) {
+    assert_eq!(writer.undo(change).unwrap().outcome, RevertOutcome::Reverted);
+}
