@@ -6,7 +6,8 @@
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use rules::{
-    CheckedRule, Engine, Node, NodeId, Observation, ProbeId, ProcessFacts, ProcessId, RuleId, Scalar, Time,
+    CheckedRule, Engine, Mode, Node, NodeId, Observation, Outcome, Output, ProbeId, ProcessFacts, ProcessId,
+    RuleId, Scalar, Time,
 };
 
 const PROCESSES: u32 = 64;
@@ -108,6 +109,64 @@ fn one_engine(bencher: Bencher<'_, '_>) {
             assert_eq!(engine.drain_windows().len() as u64, ITERATIONS);
             engine
         });
+}
+
+/// How long the tick takes that closes an iteration and decides on it: a master and a worker, with the model of the experiment
+/// `reaction`. What was there before is nine iterations.
+#[divan::bench(sample_count = 2000, sample_size = 1)]
+fn from_the_last_hit_to_the_decision(bencher: Bencher<'_, '_>) {
+    let text = include_str!("../../tests/programs/reaction.yaml");
+    let rule = CheckedRule::from_source(text).expect("it checks");
+    let mut engine = Engine::new(vec![rule], Time(0)).expect("one rule has no conflict");
+    (0..2).for_each(|rank| engine.process_joined(ProcessId(rank), facts(rank), Time(0)));
+    engine.set_mode(RuleId(0), Mode::Applying);
+    for number in 0..9 {
+        small_iteration(&mut engine, number);
+        for output in engine.tick(Time((number + 1) * ITERATION + 91_000_000)) {
+            if let Output::Decision(decision) = output {
+                engine.receipt(
+                    decision.id,
+                    Outcome::Applied,
+                    decision.window.unwrap_or_default().1,
+                );
+            }
+        }
+    }
+    engine.drain_windows();
+    small_iteration(&mut engine, 9);
+    bencher
+        .with_inputs(|| engine.clone())
+        .bench_local_values(|mut engine| {
+            let outputs = engine.tick(Time(10 * ITERATION + 91_000_000));
+            assert!(matches!(outputs.as_slice(), [Output::Decision(_)]), "{outputs:?}");
+            engine
+        });
+}
+
+/// The hits of one iteration with one worker.
+fn small_iteration(engine: &mut Engine, number: u64) {
+    let (start, n) = ((number + 1) * ITERATION, number as f64);
+    // begin, end, send, reply, compute, in the order of the file.
+    let hits = [
+        hit(0, 0, start, 0, &[n, 1.0]),
+        hit(2, 0, start + 600_000, 500_000, &[4096.0]),
+        hit(4, 1, start + 80_000_000, 70_000_000, &[n]),
+        hit(3, 0, start + 81_000_000, 0, &[1.0, 128.0]),
+        hit(1, 0, start + 90_000_000, 0, &[]),
+    ];
+    for hit in hits {
+        let Observation::Hit { time, .. } = hit else {
+            continue;
+        };
+        engine.observe(hit);
+        for process in [0, 1].map(ProcessId) {
+            engine.observe(Observation::Watermark { process, time });
+        }
+        // The last is for the caller.
+        if time.0 < start + 90_000_000 {
+            engine.tick(time);
+        }
+    }
 }
 
 /// The same by four nodes of 16 processes and their coordinator.

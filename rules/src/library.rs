@@ -18,11 +18,30 @@ const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "memory-given-back"),
     of!("runtime", "shared-core"),
     of!("runtime", "mpich-busy-wait"),
+    of!("runtime", "openmpi-crowded"),
+    of!("runtime", "blas-crowded"),
+    of!("runtime", "load-imbalance"),
+    of!("runtime", "waiting-for-messages"),
+    of!("runtime", "waiting-in-collectives"),
+    of!("runtime", "small-messages"),
 ];
 
 /// Name and text of every shipped rule.
 pub fn library() -> &'static [(&'static str, &'static str)] {
     LIBRARY
+}
+
+/// Those of them that are for sessions that may not probe, and which rule each stands in for: it goes by what /proc tells of what that
+/// one sees in calls.
+const WITHOUT_PROBES: &[(&str, &str)] = &[
+    ("openmpi-crowded", "openmpi-busy-wait"),
+    ("blas-crowded", "blas-threads"),
+];
+
+/// Whether a session that has probes, or has none, loads a shipped rule without being told to.
+pub fn is_loaded(name: &str, probes: bool) -> bool {
+    let left_out = |(without, with): &(&str, &str)| name == if probes { *without } else { *with };
+    !WITHOUT_PROBES.iter().any(left_out)
 }
 
 /// Rules that hold a published model or metric: a program must be prepared for them, or be built on a framework that is.

@@ -67,6 +67,10 @@ measures! {
         "Wall time spent inside MPI calls, the time a rank waits for a CPU there included.";
     MpiCalls "mpi.calls" Counter Process NONE "MPI calls made, those inside other MPI calls left out.";
     MpiBytes "mpi.bytes" Counter Process BYTES "Bytes handed to MPI for sending.";
+    UsefulShare "useful.share" Gauge Process NONE
+        "Share of its time that a rank is outside MPI, over whole iterations of the loop that was found by itself, else over about a second.";
+    IterationTime "iteration.time" Gauge Process TIME
+        "Time of an iteration of the loop that was found by itself, the mean over about two seconds; none where there is no loop.";
     CpuTime "cpu.time" Counter Process TIME "Time on a CPU, all threads.";
     RunqueueTime "runqueue.time" Counter Process TIME "Time ready to run but waiting for a CPU, all threads.";
     SwitchesInvoluntary "switches.involuntary" Counter Process NONE

@@ -460,19 +460,6 @@ impl CheckedRule {
         values
     }
 
-    /// Puts the values of [`CheckedRule::evaluate`] among those `shown` of other windows, as people read them.
-    pub(crate) fn show(&self, place: usize, values: &[(String, Value)], shown: &mut Vec<(String, String)>) {
-        let metrics = self.metrics.iter().zip(values).enumerate();
-        for (at, (metric, (name, value))) in metrics {
-            let text = (name.clone(), value.show(metric.value.of));
-            match shown.get_mut(at) {
-                Some(old) if metric.window == place => *old = text,
-                Some(_) => {}
-                None => shown.push(text),
-            }
-        }
-    }
-
     /// The metrics that `terms` are computed from, their metrics included.
     pub(crate) fn metrics_behind(&self, terms: &[&Typed]) -> Vec<usize> {
         let mut found = BTreeSet::new();

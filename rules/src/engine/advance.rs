@@ -65,7 +65,7 @@ struct Release<'a> {
 impl Engine {
     /// Releases the hits of a rule as far as they are known, and gives the instances that closed.
     pub(super) fn advance(&mut self, id: RuleId, now: Time) -> Vec<(usize, Due)> {
-        let (joined, ranks) = (self.joined(), self.ranks_of_all());
+        let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let Some(running) = self.rules.get_mut(id.0) else {
             return Vec::new();
         };
@@ -82,20 +82,6 @@ impl Engine {
         let settled = self.settled(id);
         let running = self.rules.get_mut(id.0);
         running.map_or_else(Vec::new, |running| running.ready(settled, latest))
-    }
-
-    /// When each process that has not left joined.
-    pub(super) fn joined(&self) -> BTreeMap<ProcessId, Time> {
-        let there = self
-            .processes
-            .iter()
-            .filter(|(_, process)| process.left.is_none());
-        there.map(|(id, process)| (*id, process.joined)).collect()
-    }
-
-    pub(super) fn ranks_of_all(&self) -> BTreeMap<ProcessId, u32> {
-        let rank = |(id, process): (&ProcessId, &super::Process)| Some((*id, process.facts.rank?));
-        self.processes.iter().filter_map(rank).collect()
     }
 }
 

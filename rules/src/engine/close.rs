@@ -13,7 +13,7 @@ use super::{ClosedWindow, Engine, MOST_CLOSED, Mode, Open, Running};
 use crate::calls::{Memory, Past};
 use crate::eval::{Context, WindowData, boolean};
 use crate::partial::Content;
-use crate::rule::{Metric, Tune, WindowKind};
+use crate::rule::{CheckedRule, Metric, Tune, WindowKind};
 use crate::run::RunState;
 use crate::value::{ProcessId, Time, Value};
 
@@ -132,7 +132,7 @@ impl Engine {
 
     /// What formulas see of an instance; nothing if it is left out.
     fn probed_window(&mut self, id: RuleId, place: usize, closed: Closed, now: Time) -> Option<WindowData> {
-        let (joined, ranks) = (self.joined(), self.ranks_of_all());
+        let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let running = self.rules.get(id.0)?;
         let around = Surroundings {
             rule: &running.rule,
@@ -182,7 +182,7 @@ impl Engine {
         (time, now): (Time, Time),
         outbox: &mut Outbox<'_>,
     ) {
-        let (joined, ranks) = (self.joined(), self.ranks_of_all());
+        let (joined, ranks) = (Arc::clone(&self.joined), Arc::clone(&self.ranks));
         let Some(running) = self.rules.get(id.0).filter(|running| running.mode != Mode::Off) else {
             return;
         };
@@ -378,14 +378,13 @@ impl Running {
         window: WindowData,
         now: Time,
         outbox: &mut Outbox<'_>,
-    ) -> ClosedWindow {
+    ) -> Arc<Evaluated> {
         self.left_out = window.left_out.clone();
         let memory = Memory {
             windows: &self.history,
             runs: &self.runs,
         };
         let metrics = self.rule.evaluate(place, &window, memory);
-        self.rule.show(place, &metrics, &mut self.metrics);
         let of_window = |tune: &Tune| tune.trigger.window() == place;
         for at in 0..self.rule.tunes.len() {
             if self.rule.tunes.get(at).is_some_and(of_window) {
@@ -394,11 +393,6 @@ impl Running {
                 });
             }
         }
-        let lives_here = |metric: &Metric| metric.window == place && !metric.is_called;
-        let values = self.rule.metrics.iter().zip(&metrics);
-        let values = values.filter(|(metric, _)| lives_here(metric));
-        let readings = values.map(|(metric, (_, value))| value.reading(metric.value.of));
-        let readings = readings.collect();
         let keep = self.rule.windows.get(place).map_or(0, |window| window.history);
         if let Some(history) = self.history.get_mut(place).filter(|_| keep > 0) {
             let number = window.number;
@@ -424,17 +418,58 @@ impl Running {
                 );
             }
         }
-        let of_it = self.rule.metrics.iter().zip(&self.metrics);
-        let metrics = of_it.filter(|(metric, _)| lives_here(metric));
-        ClosedWindow {
+        let over = Arc::new(Evaluated {
             rule: id,
-            window: self
-                .rule
-                .windows
-                .get(place)
-                .map_or_else(String::new, |window| window.name.clone()),
+            window: place,
             index: window.index,
-            metrics: metrics.map(|(_, shown)| shown.clone()).collect(),
+            metrics,
+        });
+        if let Some(last) = self.last.get_mut(place) {
+            *last = Some(Arc::clone(&over));
+        }
+        over
+    }
+
+    /// The metrics of the windows that closed last, for people.
+    pub(super) fn shown(&self) -> Vec<(String, String)> {
+        let some = self.last.iter().flatten().next();
+        let metrics = self.rule.metrics.iter().enumerate();
+        let shown = |(at, metric): (usize, &Metric)| {
+            let of_its_window = self.last.get(metric.window).and_then(Option::as_ref);
+            let (name, value) = of_its_window.or(some)?.metrics.get(at)?;
+            Some((name.clone(), value.show(metric.value.of)))
+        };
+        metrics.filter_map(shown).collect()
+    }
+}
+
+/// What a window came to. Made into text only when somebody asks: nobody who waits for a decision is to wait for that.
+#[derive(Clone, Debug)]
+pub(super) struct Evaluated {
+    pub(super) rule: RuleId,
+    window: usize,
+    index: u64,
+    /// Of all metrics of the rule, by their places.
+    metrics: Vec<(String, Value)>,
+}
+
+impl Evaluated {
+    pub(super) fn shown(&self, rule: &CheckedRule) -> ClosedWindow {
+        let values = rule.metrics.iter().zip(&self.metrics);
+        let lives_here = |metric: &Metric| metric.window == self.window && !metric.is_called;
+        let own = values.filter(|(metric, _)| lives_here(metric));
+        let (metrics, readings) = own
+            .map(|(metric, (name, value))| {
+                let text = value.show(metric.value.of);
+                ((name.clone(), text), value.reading(metric.value.of))
+            })
+            .unzip();
+        let window = rule.windows.get(self.window);
+        ClosedWindow {
+            rule: self.rule,
+            window: window.map_or_else(String::new, |window| window.name.clone()),
+            index: self.index,
+            metrics,
             readings,
         }
     }

@@ -2,15 +2,37 @@
 
 use std::collections::BTreeSet;
 
+use super::Engine;
 use super::holds::Condition;
-use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, Standing};
+use super::output::{Change, Decision, DecisionId, FindingState, Mode, Output, ProbeId, RuleId, Standing};
 use super::phase::{Phase, Trial};
 use super::tune::{Outbox, TuneState, Turn};
 use crate::deed::Change as Wanted;
 use crate::explain::why_false;
-use crate::rule::{Guard, Trigger, Tune};
+use crate::rule::{Guard, Trigger, Tune, Window};
 use crate::unit::{Dimension, human};
 use crate::value::Cell;
+
+impl Engine {
+    /// Whether a decision of the rule may follow a hit of this probe at once: it applies, and a tune of it is looked at there, or
+    /// when a window closes that ends there.
+    pub fn may_decide_at(&self, rule: RuleId, probe: ProbeId) -> bool {
+        let applies = |running: &&super::Running| running.mode == Mode::Applying && !running.is_removed;
+        let Some(running) = self.rules.get(rule.0).filter(applies) else {
+            return false;
+        };
+        let ends_at = |window: usize| {
+            let borders = running.rule.windows.get(window).and_then(Window::borders);
+            borders.is_some_and(|borders| borders.to.or(borders.begins_at()) == Some(probe.0))
+        };
+        let acting = running.rule.tunes.iter().filter(|tune| tune.action.is_some());
+        let mut triggers = acting.map(|tune| tune.trigger);
+        triggers.any(|trigger| match trigger {
+            Trigger::Window(window) => ends_at(window),
+            Trigger::Hit { probe: at, .. } => at == probe.0,
+        })
+    }
+}
 
 impl TuneState {
     /// Why the condition alone keeps the tune from acting, if it does.

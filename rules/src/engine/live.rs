@@ -191,7 +191,7 @@ impl Running {
             joiners: vec![Joiner::default(); rule.joins.len()],
             roles: vec![BTreeSet::new(); rule.roles.len()],
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
-            metrics: Vec::new(),
+            last: vec![None; rule.windows.len()],
             left_out: Vec::new(),
             rule,
         }

@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use advance::{Awaiting, Inside};
 use capture::Captures;
+use close::Evaluated;
 use desk::{ByKey, Desk};
 use join::Joiner;
 pub use live::Conflict;
@@ -67,12 +68,15 @@ use crate::value::{ProcessId, Time};
 pub struct Engine {
     rules: Vec<Running>,
     processes: BTreeMap<ProcessId, Process>,
+    /// Of them, when those that have not left joined, and the ranks of all: asked at every tick, changed seldom.
+    joined: Arc<BTreeMap<ProcessId, Time>>,
+    ranks: Arc<BTreeMap<ProcessId, u32>>,
     /// The nodes that hand in what they fold by themselves.
     nodes: BTreeMap<NodeId, Remote>,
     samples: Samples,
     decisions: u64,
     /// The windows that closed and were not asked for yet, the newest last.
-    closed: VecDeque<ClosedWindow>,
+    closed: VecDeque<Arc<Evaluated>>,
 }
 
 /// A rule with what has become of it.
@@ -110,8 +114,8 @@ struct Running {
     /// For each role its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
-    /// Of the window closed last: its metrics as people read them, and who was left out.
-    metrics: Vec<(String, String)>,
+    /// For each window the instance that closed last, and who was left out of the last of all.
+    last: Vec<Option<Arc<Evaluated>>>,
     left_out: Vec<String>,
 }
 
@@ -151,6 +155,8 @@ impl Engine {
         let mut engine = Engine {
             rules: Vec::new(),
             processes: BTreeMap::new(),
+            joined: Arc::default(),
+            ranks: Arc::default(),
             nodes: BTreeMap::new(),
             samples: Samples::default(),
             decisions: 0,
@@ -181,6 +187,7 @@ impl Engine {
                 left: None,
             },
         );
+        self.count();
         self.assign(process, &facts);
     }
 
@@ -189,6 +196,7 @@ impl Engine {
         if let Some(known) = self.processes.get_mut(&process) {
             known.facts = facts.clone();
             known.host = facts.host.as_deref().map(Arc::from);
+            self.count();
             self.assign(process, &facts);
         }
     }
@@ -197,7 +205,19 @@ impl Engine {
     pub fn process_left(&mut self, process: ProcessId, now: Time) {
         if let Some(known) = self.processes.get_mut(&process) {
             known.left.get_or_insert(now);
+            self.count();
         }
+    }
+
+    /// Processes have come, gone, or are known better.
+    fn count(&mut self) {
+        let there = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.left.is_none());
+        self.joined = Arc::new(there.map(|(id, process)| (*id, process.joined)).collect());
+        let rank = |(id, process): (&ProcessId, &Process)| Some((*id, process.facts.rank?));
+        self.ranks = Arc::new(self.processes.iter().filter_map(rank).collect());
     }
 
     fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
@@ -208,6 +228,7 @@ impl Engine {
 
     fn forget(&mut self, process: ProcessId) {
         self.processes.remove(&process);
+        self.count();
         self.samples.drop_process(process);
         for running in &mut self.rules {
             running.roles.iter_mut().for_each(|members| {
@@ -427,14 +448,35 @@ impl Engine {
     }
 
     /// The metrics of the window a rule closed last, each with its value as people read it or `none (reason)`.
-    pub fn metrics(&self, rule: RuleId) -> &[(String, String)] {
-        self.rules.get(rule.0).map_or(&[], |running| &running.metrics)
+    pub fn metrics(&self, rule: RuleId) -> Vec<(String, String)> {
+        self.rules.get(rule.0).map_or_else(Vec::new, Running::shown)
+    }
+
+    /// The windows that a rule closed last, one of each that it has.
+    pub fn last_windows(&self, rule: RuleId) -> Vec<ClosedWindow> {
+        let running = self.rules.get(rule.0).into_iter();
+        running
+            .flat_map(|running| {
+                running
+                    .last
+                    .iter()
+                    .flatten()
+                    .map(|over| over.shown(&running.rule))
+            })
+            .collect()
     }
 
     /// The windows that closed since this was last asked, in the order they were evaluated; the oldest are dropped
     /// where nobody asks.
     pub fn drain_windows(&mut self) -> Vec<ClosedWindow> {
-        self.closed.drain(..).collect()
+        let rules = &self.rules;
+        let shown = |over: Arc<Evaluated>| Some(over.shown(&rules.get(over.rule.0)?.rule));
+        self.closed.drain(..).filter_map(shown).collect()
+    }
+
+    /// Those that closed until now are not asked for.
+    pub fn forget_windows(&mut self) {
+        self.closed.clear();
     }
 
     /// What of a rule's hits and windows was left out, since the beginning.

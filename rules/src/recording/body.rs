@@ -27,6 +27,7 @@ pub(super) mod kind {
     pub(in super::super) const HITS_LOST: u64 = 12;
     pub(in super::super) const TICK: u64 = 13;
     pub(in super::super) const RULE: u64 = 14;
+    pub(in super::super) const ITERATIONS: u64 = 15;
 }
 
 pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLarge> {
@@ -104,6 +105,21 @@ pub(super) fn put_single(out: &mut Vec<u8>, record: &Record, before: u64) -> Res
             put_text(out, "the mode of a rule", mode)?;
             kind::RULE
         }
+        Record::Iterations {
+            process,
+            time,
+            count,
+            whole_ns,
+            elapsed_ns,
+            mpi_ns,
+            calls_per_1000,
+        } => {
+            put_number(out, u64::from(process.0));
+            for number in [time.0, *count, *whole_ns, *elapsed_ns, *mpi_ns, *calls_per_1000] {
+                put_number(out, number);
+            }
+            kind::ITERATIONS
+        }
         Record::Loss { time, kind, count } => {
             put_difference(out, time.0, before);
             put_text(out, "the name of a loss", kind)?;
@@ -169,6 +185,15 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
             time: Time(body.number()?),
             rule: body.text()?.to_string(),
             mode: body.text()?.to_string(),
+        },
+        kind::ITERATIONS => Record::Iterations {
+            process: ProcessId(body.small()?),
+            time: Time(body.number()?),
+            count: body.number()?,
+            whole_ns: body.number()?,
+            elapsed_ns: body.number()?,
+            mpi_ns: body.number()?,
+            calls_per_1000: body.number()?,
         },
         kind::LOSS => {
             *clock = body.difference(*clock)?;

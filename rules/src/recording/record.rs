@@ -128,6 +128,23 @@ pub enum Record {
         /// `off`, `advising`, `applying`; `added` before the first of these for a rule that was not there at the start; `removed`.
         mode: String,
     },
+    /// What the whole iterations of the loop that a process was found to run in came to.
+    Iterations {
+        /// The process.
+        process: ProcessId,
+        /// When this was known.
+        time: Time,
+        /// Iterations that were seen from their begin to their end.
+        count: u64,
+        /// Their time together, nanoseconds.
+        whole_ns: u64,
+        /// From the first begin to the last, nanoseconds; more than theirs where calls were not seen in between.
+        elapsed_ns: u64,
+        /// How much of that was inside MPI, nanoseconds.
+        mpi_ns: u64,
+        /// MPI calls in a thousand of them.
+        calls_per_1000: u64,
+    },
     /// Something was lost, of no process in particular.
     Loss {
         /// When it was noticed.
@@ -245,8 +262,15 @@ impl Record {
             | Record::HitsLost { to: time, .. }
             | Record::Tick { time }
             | Record::RuleSet { time, .. }
+            | Record::Iterations { time, .. }
             | Record::Loss { time, .. } => Some(*time),
         }
+    }
+
+    /// Whether its time is written as a number: a reader that does not know its kind passes over it, and goes on with the time of
+    /// the record before. So it is of every kind that came after version 1.0.
+    pub(super) fn is_apart(&self) -> bool {
+        matches!(self, Record::RuleSet { .. } | Record::Iterations { .. })
     }
 
     /// What a merge changes: the time, the process and the probe.
@@ -261,6 +285,7 @@ impl Record {
             | Record::ProcessLearned { process, time, .. }
             | Record::ProcessLeft { process, time }
             | Record::Watermark { process, time }
+            | Record::Iterations { process, time, .. }
             | Record::HitsLost {
                 process, to: time, ..
             } => (Some(time), Some(process), None),

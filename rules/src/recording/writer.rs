@@ -106,10 +106,7 @@ impl Writer {
                 let mut bytes = Vec::new();
                 if let Some(kind) = body::put_single(&mut bytes, single, self.memory.time)? {
                     self.put(kind, &bytes)?;
-                    // A reader that passes over a newer kind does not know its time.
-                    let time = single
-                        .time()
-                        .filter(|_| !matches!(single, Record::RuleSet { .. }));
+                    let time = single.time().filter(|_| !single.is_apart());
                     self.memory.time = time.map_or(self.memory.time, |time| time.0);
                 }
                 Ok(())

@@ -9,6 +9,7 @@ mod tape;
 
 mod aggregates;
 mod assist;
+mod findings;
 mod mate;
 mod mate_mpi;
 mod mate_mpi_workers;

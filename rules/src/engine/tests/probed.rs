@@ -129,6 +129,27 @@ pub(super) fn iteration(number: u64, start: u64) -> Vec<Sent> {
 const FULL: &str = "bytes 300 B, busy 30 ms to 40 ms over 2 processes, total 70 ms, workers 2";
 
 #[test]
+fn a_decision_may_follow_the_hit_that_ends_a_window_of_a_rule_that_applies_and_no_other() {
+    let tune =
+        "tune:\n  - set: knob\n    role: master\n    value: begin.workers + 1\n    range: 1 <= value\n";
+    let mut farm = Farm::new(&format!("{FRAME}{tune}"), 3);
+    let told = |farm: &Farm| {
+        let probes = ["begin", "end", "send", "compute"];
+        probes.map(|probe| farm.engine.may_decide_at(RuleId(0), farm.probe(probe)))
+    };
+    assert_eq!(told(&farm), [false; 4], "it only advises");
+    farm.engine.set_mode(RuleId(0), Mode::Applying);
+    assert_eq!(told(&farm), [false, true, false, false]);
+    let unending = FRAME.replace("to: end, ", "");
+    let mut farm = Farm::new(&format!("{unending}{tune}"), 3);
+    farm.engine.set_mode(RuleId(0), Mode::Applying);
+    assert_eq!(told(&farm), [true, false, false, false], "the next begin ends it");
+    let mut advice = Farm::new(FRAME, 3);
+    advice.engine.set_mode(RuleId(0), Mode::Applying);
+    assert_eq!(told(&advice), [false; 4], "it changes nothing");
+}
+
+#[test]
 fn hits_belong_by_their_key_or_by_their_time_and_the_window_closes_behind_every_watermark() {
     let mut farm = Farm::new(FRAME, 3);
     farm.hits(&iteration(7, 100));

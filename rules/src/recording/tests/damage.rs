@@ -45,6 +45,7 @@ fn heap(record: &Record) -> usize {
         | Record::Gauge { .. }
         | Record::ProbeTotals { .. }
         | Record::HitsLost { .. }
+        | Record::Iterations { .. }
         | Record::Tick { .. }
         | Record::Watermark { .. } => 0,
     }

@@ -159,6 +159,10 @@ fn record() -> impl Strategy<Value = Record> {
         1 => (process(), time(), time())
             .prop_map(|(process, from, to)| Record::HitsLost { process, from, to }),
         1 => (time(), text(), text()).prop_map(|(time, rule, mode)| Record::RuleSet { time, rule, mode }),
+        1 => (process(), time(), number(), number(), number(), number(), number()).prop_map(
+            |(process, time, count, whole_ns, elapsed_ns, mpi_ns, calls_per_1000)| Record::Iterations {
+                process, time, count, whole_ns, elapsed_ns, mpi_ns, calls_per_1000
+            }),
         1 => (time(), text(), number()).prop_map(|(time, kind, count)| Record::Loss { time, kind, count }),
     ]
 }

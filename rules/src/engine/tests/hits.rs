@@ -1,0 +1,106 @@
+//! What is counted and captured at probes, and what is said when it is lost.
+
+use super::*;
+
+#[test]
+fn probes_are_followed_by_their_totals_and_a_lost_hit_is_no_value() {
+    let source = "rule: p\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  f: {role: r, span: f}\nwindows:\n  w: {every: 500ms}\nmetrics:\n  c: count(f)\n  most: max(f.duration)\n";
+    let mut job = Job::new(source, 2.0);
+    let (rule, probe, process) = (RuleId(0), ProbeId(0), ProcessId(0));
+    let totals = |ms: u64, count| {
+        let (time, duration_sum_ns) = (Time(ms * MS), count * MS);
+        Observation::ProbeTotals {
+            rule,
+            probe,
+            process,
+            time,
+            count,
+            duration_sum_ns,
+        }
+    };
+    job.engine.observe(totals(0, 0));
+    for ms in [100, 200] {
+        job.engine.observe(Observation::Hit {
+            rule,
+            probe,
+            process,
+            thread: 0,
+            time: Time(ms * MS),
+            duration_ns: ms * 10_000,
+            captures: Vec::new(),
+        });
+    }
+    job.engine.observe(totals(500, 2));
+    job.engine.tick(Time(500 * MS));
+    let shown = |job: &Job| {
+        job.engine
+            .metrics(rule)
+            .iter()
+            .map(|(_, value)| value.clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&job), ["2", "2 ms"]);
+    job.engine.observe(totals(1000, 3));
+    job.engine.tick(Time(1000 * MS));
+    assert_eq!(shown(&job), ["none (f of rank 0 delivered 0 of its 1 hits)"; 2]);
+}
+
+/// A send of 100 ms·`at` with what its three reads delivered.
+fn send(at: u64, captures: [Result<Scalar, String>; 3]) -> Observation {
+    Observation::Hit {
+        rule: RuleId(0),
+        probe: ProbeId(0),
+        process: ProcessId(0),
+        thread: 1,
+        time: Time(at * 100 * MS),
+        duration_ns: MS,
+        captures: captures.into(),
+    }
+}
+
+#[test]
+fn captures_are_computed_from_what_is_read_and_a_read_that_failed_is_none() {
+    let source = "rule: p\nabout: b\nroles:\n  r: rank == 0\nprobes:\n  f: {role: r, span: f}\ncapture:\n  f.size: arg(2) * unit * 1B\n  f.big: arg(2) > 5\n  f.to: peer\nwindows:\n  w: {every: 500ms}\nmetrics:\n  v: sum(f.size where f.big)\n  n: count(f) by f.to\n";
+    let mut job = Job::new(source, 2.0);
+    let plan = job.engine.rules().next().unwrap().1.plan().clone();
+    let sources = plan.probes[0].captures.iter();
+    let sources: Vec<String> = sources.map(|read| read.source.to_string()).collect();
+    assert_eq!(sources, ["arg(2)", "unit", "peer"]);
+    let number = |value: f64| Ok(Scalar::Number(value));
+    let totals = |ms: u64, count| Observation::ProbeTotals {
+        rule: RuleId(0),
+        probe: ProbeId(0),
+        process: ProcessId(0),
+        time: Time(ms * MS),
+        count,
+        duration_sum_ns: count * MS,
+    };
+    let shown = |job: &Job| job.engine.metrics(RuleId(0)).to_vec();
+    job.engine.observe(totals(0, 0));
+    job.engine
+        .observe(send(2, [number(7.0), number(8.0), number(1.0)]));
+    job.engine
+        .observe(send(1, [number(9.0), number(8.0), number(2.0)]));
+    job.engine
+        .observe(send(3, [number(5.0), number(8.0), number(1.0)]));
+    job.engine.observe(totals(500, 3));
+    job.engine.tick(Time(500 * MS));
+    assert_eq!(
+        shown(&job),
+        [
+            ("v".to_string(), "128 B".to_string()),
+            ("n".to_string(), "1 to 2 over 2 rows".to_string())
+        ]
+    );
+    job.engine.observe(send(
+        6,
+        [number(7.0), Err("the page was not there".into()), number(1.0)],
+    ));
+    job.engine.observe(totals(1000, 4));
+    job.engine.tick(Time(1000 * MS));
+    assert_eq!(
+        shown(&job)[0].1,
+        "none (size was not captured: the page was not there)"
+    );
+    assert_eq!(shown(&job)[1].1, "1 over 1 row");
+}

@@ -1,0 +1,102 @@
+//! One value for each process, tunes that want the same variable, and conditions that return.
+
+use super::*;
+
+#[test]
+fn a_value_by_process_acts_on_each_with_its_own_row_and_a_range_refuses() {
+    let mut job = Job::new(SHARES, 3.0).applying();
+    let outputs = job.window(HEALTHY);
+    let [Output::FindingOpened(_), Output::Decision(decision)] = outputs.as_slice() else {
+        panic!("{outputs:?}")
+    };
+    assert_eq!(decision.changes.len(), 5);
+    assert_eq!(decision.changes[0].action.value(), Some(&Scalar::Number(6.0)));
+    let mut job = Job::new(SHARES, 5.0).applying();
+    assert_eq!(decisions(&job.windows(9, HEALTHY)), 0);
+    assert_eq!(
+        job.status().1,
+        "no value: 10 is outside the range 1 <= value <= 8"
+    );
+}
+
+#[test]
+fn a_condition_that_returns_acts_again_after_the_cooldown_and_only_on_what_differs() {
+    let mut job = Job::new(SHARES, 3.0).applying();
+    job.until_applied(HEALTHY);
+    assert_eq!(verdicts(&job.windows(2, HEALTHY)).len(), 1);
+    job.cpus = 1.0;
+    job.windows(1, HEALTHY);
+    job.cpus = 3.0;
+    assert_eq!(
+        decisions(&job.windows(9, HEALTHY)),
+        0,
+        "the value was written already"
+    );
+    job.cpus = 1.0;
+    job.windows(1, HEALTHY);
+    job.cpus = 4.0;
+    assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
+}
+
+#[test]
+fn of_two_rules_that_change_the_same_the_one_of_the_higher_priority_goes_first() {
+    let rule = |name: &str, priority: i32| {
+        let named = format!("rule: {name}\npriority: {priority}");
+        CheckedRule::from_source(&SHARES.replace("rule: shares", &named)).unwrap()
+    };
+    let equal = Engine::new(vec![rule("a", 1), rule("b", 1)], Time(0));
+    assert!(equal.is_err());
+    let mut job = Job::new(SHARES, 3.0);
+    job.engine = Engine::new(vec![rule("low", -1), rule("high", 2)], Time(0)).unwrap();
+    (0..6).for_each(|rank| job.join(rank));
+    job.observe();
+    for id in [RuleId(0), RuleId(1)] {
+        job.engine.set_mode(id, Mode::Applying);
+    }
+    let mut decided = Vec::new();
+    for _ in 0..4 {
+        for output in job.windows(1, HEALTHY) {
+            if let Output::Decision(decision) = output {
+                job.engine.receipt(decision.id, Outcome::Applied, job.now);
+                decided.push(decision.rule_name);
+            }
+        }
+    }
+    assert_eq!(decided, ["high"], "{:?}", job.engine.status());
+    assert_eq!(
+        job.engine.status()[0].why,
+        "the variable nthreads is claimed by high, whose priority is 2"
+    );
+    // It gives way when the other one is gone.
+    job.engine.remove(RuleId(1));
+    let outputs = job.windows(2, HEALTHY);
+    assert_eq!(decisions(&outputs), 1, "{:?}", job.engine.status());
+}
+
+#[test]
+fn one_change_at_a_time_is_on_trial_and_two_rules_may_not_claim_one_variable() {
+    let rule = |name: &str, variable: &str| {
+        let source = SHARES
+            .replace("rule: shares", &format!("rule: {name}"))
+            .replace("nthreads", variable);
+        CheckedRule::from_source(&source).unwrap()
+    };
+    let conflict = Engine::new(vec![rule("a", "x"), rule("b", "x")], Time(0)).unwrap_err();
+    assert_eq!(
+        conflict.to_string(),
+        "the rules a and b both claim the variable x; leave one of them out, or give them priorities"
+    );
+    assert!(Engine::new(vec![rule("a", "x"), rule("a", "y")], Time(0)).is_err());
+
+    let mut job = Job::new(SHARES, 3.0);
+    job.engine = Engine::new(vec![rule("a", "x"), rule("b", "y")], Time(0)).unwrap();
+    (0..6).for_each(|rank| job.join(rank));
+    job.observe();
+    for id in [RuleId(0), RuleId(1)] {
+        job.engine.set_mode(id, Mode::Applying);
+    }
+    assert_eq!(decisions(&job.windows(3, HEALTHY)), 1);
+    assert_eq!(job.engine.status()[1].why, "another change is on trial, of a");
+    job.engine.receipt(DecisionId(1), Outcome::Applied, job.now);
+    assert_eq!(decisions(&job.windows(2, HEALTHY)), 1);
+}

@@ -1,0 +1,88 @@
+//! What begins an iteration, and how it is told from the calls as they come.
+
+/// Inner loops whose first call can begin an iteration, one within the other.
+pub(super) const DEPTH: usize = 4;
+
+/// A site; where it stands in inner loops, too, the first time round alone begins an iteration.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Anchor {
+    /// The site.
+    pub site: u64,
+    /// What inner loops repeat, innermost first: the hash of the calls of one time round. The site reached again over just these goes
+    /// round once more, and begins nothing.
+    pub repeats: Vec<u64>,
+}
+
+/// A hash of calls in a row; it can be gone on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row(u64);
+
+impl Default for Row {
+    fn default() -> Row {
+        Row(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Row {
+    pub(super) fn push(&mut self, site: u64) {
+        self.0 = (self.0 ^ site)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(23);
+    }
+
+    pub(super) fn hash(self) -> u64 {
+        self.0
+    }
+}
+
+/// Tells the begins of iterations while the calls come. What went before its first call it does not know: the first time it meets the
+/// anchor it may take a time round of an inner loop for a begin, unless it was shown calls before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Follower {
+    /// The calls since the last time that each level began; none before the first.
+    rows: [Option<Row>; DEPTH],
+}
+
+impl Follower {
+    /// The next call. True when it begins an iteration.
+    pub(super) fn push(&mut self, anchor: &Anchor, site: u64) -> bool {
+        let mut begins = site == anchor.site;
+        let mut is_known = true;
+        for (row, repeat) in self.rows.iter_mut().zip(&anchor.repeats) {
+            if begins {
+                let before = row.replace(Row::default());
+                begins = before.is_none_or(|before| before.hash() != *repeat);
+                is_known &= before.is_some();
+            }
+            if let Some(row) = row {
+                row.push(site);
+            }
+        }
+        begins && is_known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(sites: &[u64]) -> u64 {
+        let mut row = Row::default();
+        sites.iter().for_each(|site| row.push(*site));
+        row.hash()
+    }
+
+    #[test]
+    fn the_first_time_round_of_an_inner_loop_begins_an_iteration_and_no_other() {
+        let anchor = Anchor {
+            site: 1,
+            repeats: vec![hash(&[1, 2])],
+        };
+        let mut follower = Follower::default();
+        let calls = [1, 2, 1, 2, 9, 1, 2, 1, 2, 1, 2, 9, 1, 2];
+        let begins: Vec<usize> = (0..calls.len())
+            .filter(|place| follower.push(&anchor, calls[*place]))
+            .collect();
+        assert_eq!(begins, [5, 12]);
+    }
+}

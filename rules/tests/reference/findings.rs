@@ -1,0 +1,136 @@
+//! The rules of MPI's time (`rules/library/runtime`): what they find in ranks whose times are made up, and where they are silent.
+
+use std::collections::BTreeMap;
+
+use rules::{CheckedRule, Engine, Measure, Observation, ProcessFacts, ProcessId, Time};
+
+const SECOND: u64 = 1_000_000_000;
+
+/// What one rank does in a second.
+#[derive(Clone, Default)]
+struct Rank {
+    useful: f64,
+    /// Waiting for a CPU, in ms.
+    queue_ms: u64,
+    /// Calls, their time in ms and the bytes that they send.
+    calls: Vec<(&'static str, u64, u64, u64)>,
+}
+
+/// The finding of a rule that watches these ranks for four seconds.
+fn finding(rule: &str, ranks: &[Rank]) -> Option<String> {
+    let (_, source) = rules::library()
+        .iter()
+        .find(|(name, _)| *name == rule)
+        .expect("a shipped rule");
+    let rule = CheckedRule::from_source(source).expect("it checks");
+    let mut engine = Engine::new(vec![rule], Time(0)).expect("it runs");
+    for number in 0..ranks.len() as u32 {
+        let facts = ProcessFacts {
+            rank: Some(number),
+            ..ProcessFacts::default()
+        };
+        engine.process_joined(ProcessId(number), facts, Time(0));
+    }
+    for half in 0..=8 {
+        let time = Time(half * SECOND / 2);
+        for (rank, process) in ranks.iter().zip((0..).map(ProcessId)) {
+            observe(&mut engine, rank, process, time);
+        }
+        engine.tick(time);
+    }
+    engine.findings().into_iter().next().map(|finding| finding.text)
+}
+
+fn observe(engine: &mut Engine, rank: &Rank, process: ProcessId, time: Time) {
+    let so_far = |each_second: u64| each_second * (time.0 / 1_000_000) / 1000;
+    engine.observe(Observation::Gauge {
+        process: Some(process),
+        measure: Measure::UsefulShare,
+        time,
+        value: rank.useful,
+    });
+    engine.observe(Observation::Counter {
+        process: Some(process),
+        measure: Measure::RunqueueTime,
+        time,
+        total: so_far(rank.queue_ms * 1_000_000),
+    });
+    for (call, calls, ms, bytes) in &rank.calls {
+        let totals = BTreeMap::from([
+            (Measure::MpiCalls, *calls),
+            (Measure::MpiTime, ms * 1_000_000),
+            (Measure::MpiBytes, *bytes),
+        ]);
+        for (measure, each_second) in totals {
+            engine.observe(Observation::CallCounter {
+                process,
+                measure,
+                call: (*call).to_owned(),
+                time,
+                total: so_far(each_second),
+            });
+        }
+    }
+}
+
+fn computing(useful: f64) -> Rank {
+    Rank {
+        useful,
+        ..Rank::default()
+    }
+}
+
+#[test]
+fn the_rank_that_computes_longest_is_named_with_its_excess() {
+    let shares = [0.4, 0.4, 0.3, 0.9].map(computing);
+    let text = finding("load-imbalance", &shares).expect("a finding");
+    assert_eq!(
+        text,
+        "rank 3 computes 1.8 times as long as the mean of the 4 ranks:\nload balance 55.6 %; the others wait for it."
+    );
+}
+
+#[test]
+fn ranks_that_compute_alike_or_share_cpus_are_no_imbalance() {
+    assert_eq!(finding("load-imbalance", &[0.8, 0.9, 0.7].map(computing)), None);
+    let sharing = [0.2, 0.9].map(|useful| Rank {
+        queue_ms: 500,
+        ..computing(useful)
+    });
+    assert_eq!(finding("load-imbalance", &sharing), None);
+}
+
+fn calling(call: &'static str, calls: u64, ms: u64, bytes: u64) -> Rank {
+    Rank {
+        useful: 1.0 - ms as f64 / 1000.0,
+        queue_ms: 0,
+        calls: vec![(call, calls, ms, bytes), ("MPI_Irecv", calls, 1, 0)],
+    }
+}
+
+#[test]
+fn waiting_is_told_by_the_calls_that_wait() {
+    let collective = vec![calling("MPI_Allreduce", 1000, 400, 8000); 2];
+    let messages = vec![calling("MPI_Waitall", 1000, 400, 0); 2];
+    let text = finding("waiting-in-collectives", &collective).expect("a finding");
+    assert!(
+        text.starts_with("40 % of the ranks' time is spent in collective calls"),
+        "{text}"
+    );
+    let text = finding("waiting-for-messages", &messages).expect("a finding");
+    assert!(
+        text.starts_with("40 % of the ranks' time is spent waiting for messages"),
+        "{text}"
+    );
+    assert_eq!(finding("waiting-in-collectives", &messages), None);
+    assert_eq!(finding("waiting-for-messages", &collective), None);
+}
+
+#[test]
+fn many_small_messages_are_told_and_few_or_large_ones_are_not() {
+    let of = |calls: u64, size: u64| vec![calling("MPI_Send", calls, 300, calls * size); 2];
+    let text = finding("small-messages", &of(50_000, 64)).expect("a finding");
+    assert!(text.contains("64 B each on the mean"), "{text}");
+    assert_eq!(finding("small-messages", &of(5_000, 64)), None);
+    assert_eq!(finding("small-messages", &of(50_000, 4096)), None);
+}
