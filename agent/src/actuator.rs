@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tuner::{
@@ -26,7 +26,7 @@ use crate::{
     rights::{self, Part},
 };
 
-/// An actuator that does not answer within this time is taken for dead. Where ranks spin on too few CPUs, which is what rules repair,
+/// An actuator that does not answer within this time is taken for dead, and asked no more. Where ranks spin on too few CPUs, which is what rules repair,
 /// it waits its turn at every thread that it holds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -85,8 +85,11 @@ impl Actuator {
     /// Ends the session: takes back what does not stay.
     pub fn finish(mut self) -> Result<tuner::actuator::Farewell, ClientError> {
         let farewell = self.client.shutdown();
-        // It has answered, so it is about to end.
-        let _ = self.child.wait();
+        // It has answered, so it is about to end; or its stream has ended, and it takes back what it can, unless it hangs.
+        let given_up = Instant::now() + ANSWER_TIMEOUT;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < given_up {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         farewell
     }
 }

@@ -1,9 +1,13 @@
 //! The command line: what users type. Every flag and command is declared here once, with its help.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+mod values;
+
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 use tuner::sync::SyncPlace;
+
+use self::values::{assignment, duration, period, size};
 
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
@@ -30,6 +34,9 @@ pub enum Command {
     Ps(PsArgs),
     /// Watch a running program; --apply lets rules change it
     Attach(AttachArgs),
+    /// Start a command and watch it from its first instruction, with everything that it starts: tuneagent run -- mpirun -n 4 ./app
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
     /// Put back what was changed
     Undo(UndoArgs),
     /// What was changed, when, why, by whom
@@ -59,6 +66,18 @@ pub enum Command {
     Patch(PatchArgs),
     /// What works on this machine, and what would change it
     Doctor(DoctorArgs),
+    /// Watches for `run`, with the rights that probes need; started by it, with its orders as standard input.
+    #[command(hide = true)]
+    Attend(RunArgs),
+    /// Waits until `run` says so, then becomes the command.
+    #[command(hide = true)]
+    Gate {
+        /// Where it hears that.
+        door: String,
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<OsString>,
+    },
     /// The process that writes for a session; started by the agent itself, with its socket as standard input.
     #[command(hide = true)]
     Actuator {
@@ -67,6 +86,15 @@ pub enum Command {
         sync: bool,
     },
 }
+
+/// What users of `run` must know beside its flags.
+const RUN_HELP: &str = "\
+The command runs as you and in your environment, with your terminal, input and output; what tuneagent says goes to standard error. \
+The probes come from a second process, which sudo starts where your own rights do not suffice: so never type sudo before it.\n\n\
+Probes sit on the files before the command runs, in every process of this machine: other programs that use the same libraries pay \
+about 1 us for each call of a probed function as long as it runs, and are not looked at.\n\n\
+Exit codes: the command's own (128 + the signal that ended it); 125 it was not started; 126 it cannot be executed; 127 it is not \
+there. If tuneagent is killed the command goes on unwatched.";
 
 /// `tuneagent ps`
 #[derive(Debug, Args)]
@@ -88,6 +116,23 @@ pub struct AttachArgs {
     /// The same, as gdb, strace and perf write it
     #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "targets")]
     pub pids: Vec<String>,
+    /// What is watched, and what is done with it
+    #[command(flatten)]
+    pub watch: WatchArgs,
+    /// Lines instead of the live view
+    #[arg(long)]
+    pub plain: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+    /// Attach with tracefs even where the kernel has better
+    #[arg(long, hide = true)]
+    pub tracefs: bool,
+}
+
+/// What a session is told, of `attach` and `run` alike.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
     /// Let rules change the program: all loaded ones, or those named. Those that change code or load libraries must be named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,
@@ -103,30 +148,58 @@ pub struct AttachArgs {
     /// Names of the rules as this program has them
     #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
     pub bindings: Vec<(String, String)>,
-    /// Count the calls of these functions
+    /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
     #[arg(long, value_name = "FUNCTION", num_args = 1..)]
     pub probe: Vec<String>,
     /// End by itself after this time
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub duration: Option<Duration>,
-    /// Lines instead of a repainted screen
-    #[arg(long)]
-    pub plain: bool,
     /// Write the report here at the end (- for standard output, %h for the host's name)
     #[arg(long, value_name = "FILE")]
     pub json: Option<String>,
+    /// Compare with the report of another run of the same problem: how much more the ranks compute for an iteration
+    #[arg(long, value_name = "REPORT")]
+    pub reference: Option<String>,
     /// Record what the rules are told, to replay rules on it (%h for the host's name)
     #[arg(long, value_name = "FILE")]
     pub record: Option<String>,
+    /// What else is written
+    #[command(flatten)]
+    pub exports: ExportArgs,
     /// Serve /metrics, read-only
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
     pub metrics: Option<SocketAddr>,
-    /// Also programs of other users
-    #[arg(long)]
-    pub any_user: bool,
-    /// Attach with tracefs even where the kernel has better
-    #[arg(long, hide = true)]
-    pub tracefs: bool,
+}
+
+/// `tuneagent run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// What is watched, and what is done with it
+    #[command(flatten)]
+    pub watch: WatchArgs,
+    /// The command and its arguments, as they would be typed without tuneagent
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What a session writes for other programs, beside its report.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ExportArgs {
+    /// Write the report as a table here at the end: a number in each row (- for standard output, %h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<String>,
+    /// Write MPI calls and iterations here as they come, for ui.perfetto.dev or chrome://tracing (%h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<String>,
+    /// How large that file may become, about 100 bytes a call; later calls are counted
+    #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size, requires = "trace")]
+    pub trace_max: u64,
+    /// Write the report here again and again, each on a line of its own (%h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub snapshots: Option<String>,
+    /// How often that is
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots")]
+    pub every: Duration,
 }
 
 /// `tuneagent undo`
@@ -295,6 +368,9 @@ pub struct ReplayArgs {
     /// Write every metric of every window here (- for standard output)
     #[arg(long, value_name = "FILE")]
     pub csv: Option<String>,
+    /// Write the report of the recorded ranks here, of all hosts together (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<String>,
     /// Draw the metrics over time, with findings, decisions and verdicts as marks
     #[arg(long, value_name = "FILE")]
     pub svg: Option<String>,
@@ -314,6 +390,9 @@ pub struct SymbolsArgs {
     /// Only variables
     #[arg(long)]
     pub variables: bool,
+    /// Only functions: at which instruction each is probed, and what the kernel does there, which decides the cost of a hit
+    #[arg(long, conflicts_with = "variables")]
+    pub sites: bool,
     /// As JSON
     #[arg(long)]
     pub json: bool,
@@ -466,32 +545,6 @@ pub struct DoctorArgs {
     pub json: bool,
 }
 
-/// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("`{text}` is not a time such as 10s, 500ms or 2min"))?;
-    let seconds = match unit {
-        "ms" => number / 1e3,
-        "" | "s" => number,
-        "min" | "m" => number * 60.0,
-        "h" => number * 3600.0,
-        _ => return Err(format!("`{unit}` is no unit of time: ms, s, min or h")),
-    };
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
-}
-
-fn assignment(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
-        _ => Err(format!("`{text}` is not NAME=VALUE")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -508,7 +561,7 @@ mod tests {
             |arguments: &[&str]| match Cli::try_parse_from([&["tuneagent", "attach"], arguments].concat()) {
                 Ok(Cli {
                     command: Command::Attach(attach),
-                }) => attach.apply,
+                }) => attach.watch.apply,
                 other => panic!("{other:?}"),
             };
         assert_eq!(apply(&["1"]), None);
@@ -523,5 +576,14 @@ mod tests {
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
         assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
         assert!(duration("soon").is_err() && duration("3 weeks").is_err() && duration("").is_err());
+        assert!(period("0").is_err() && period("99ms").is_err() && period("100ms").is_ok());
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("512"), Ok(512));
+        assert_eq!(size("1.5KiB"), Ok(1536));
+        assert_eq!(size("2GB"), Ok(2_000_000_000));
+        assert!(size("much").is_err() && size("3 MiB").is_err() && size("").is_err());
     }
 }

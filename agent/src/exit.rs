@@ -5,19 +5,36 @@ use std::{fmt, process::ExitCode};
 /// The documented exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// Done.
-    Done = 0,
-    /// Done, and the answer is no.
-    No = 1,
-    /// Not understood, or not there.
-    NotThere = 2,
-    /// Not permitted.
-    NotPermitted = 3,
+    /// Done: 0.
+    Done,
+    /// Done, and the answer is no: 1.
+    No,
+    /// Not understood, or not there: 2.
+    NotThere,
+    /// Not permitted: 3.
+    NotPermitted,
+    /// Of `run`: the command's own, or one of the three that say why there is none.
+    Command(u8),
+}
+
+impl Code {
+    /// The command was not started, for a reason of ours.
+    pub const NOT_STARTED: Code = Code::Command(125);
+    /// The command is there and cannot be executed.
+    pub const NOT_EXECUTABLE: Code = Code::Command(126);
+    /// There is no such command.
+    pub const NO_COMMAND: Code = Code::Command(127);
 }
 
 impl From<Code> for ExitCode {
     fn from(code: Code) -> ExitCode {
-        ExitCode::from(code as u8)
+        ExitCode::from(match code {
+            Code::Done => 0,
+            Code::No => 1,
+            Code::NotThere => 2,
+            Code::NotPermitted => 3,
+            Code::Command(code) => code,
+        })
     }
 }
 
@@ -43,6 +60,14 @@ impl Failure {
     pub fn not_permitted(message: impl fmt::Display) -> Failure {
         Failure {
             code: Code::NotPermitted,
+            message: message.to_string(),
+        }
+    }
+
+    /// Of `run`: there is no command that could have ended.
+    pub fn of_command(code: Code, message: impl fmt::Display) -> Failure {
+        Failure {
+            code,
             message: message.to_string(),
         }
     }

@@ -73,6 +73,15 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{} {noun}{ending}", count(number as f64))
 }
 
+/// A field of a table, as RFC 4180 wants it.
+pub fn csv_field(field: &str) -> String {
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
+}
+
 fn significant(value: f64, digits: usize) -> String {
     let magnitude = if value == 0.0 {
         0
@@ -112,6 +121,8 @@ mod tests {
             (plural(1, "rank"), "1 rank"),
             (plural(16, "rank"), "16 ranks"),
             (plural(2, "process"), "2 processes"),
+            (csv_field("f(int)"), "f(int)"),
+            (csv_field("f<A, B>(\"x\")"), "\"f<A, B>(\"\"x\"\")\""),
         ];
         for (text, expected) in cases {
             assert_eq!(text, expected);

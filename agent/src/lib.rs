@@ -14,6 +14,7 @@ macro_rules! say {
 }
 
 pub mod actuator;
+pub mod calls;
 pub mod cli;
 pub mod clock;
 pub mod commands;
@@ -35,4 +36,6 @@ pub mod rights;
 pub mod rulebook;
 pub mod session;
 pub mod snapshot;
+pub mod trace;
 pub mod view;
+pub mod whole;

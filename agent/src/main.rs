@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
-use tuneagent::{cli::Cli, commands};
+use tuneagent::{cli::Cli, commands, view::Diagnostics};
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("TUNEAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(Diagnostics::default)
         .without_time()
         .with_target(false)
         .init();

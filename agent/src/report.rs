@@ -2,7 +2,16 @@
 
 use serde::Serialize;
 
-use crate::snapshot::{ChangeView, FindingView, FunctionTotals, ProcessView, Snapshot};
+mod matrix;
+mod openmp;
+pub mod reference;
+mod sequence;
+mod table;
+mod talp;
+
+pub use table::table;
+
+use crate::snapshot::{ChangeView, FindingView, FunctionTotals, Histogram, ProcessView, Snapshot, TraceView};
 
 /// Name and version of the form.
 pub const SCHEMA: &str = "tuneagent.report/1";
@@ -12,13 +21,34 @@ struct Report<'a> {
     schema: &'static str,
     tuneagent: &'static str,
     host: &'a str,
+    taken_at: &'a str,
     elapsed_s: f64,
     job: Job<'a>,
+    cpu_frequency: Option<CpuFrequency>,
     completeness: Completeness<'a>,
     processes: Vec<Process<'a>>,
+    iteration: Option<sequence::Iteration>,
+    without_iteration: Option<&'a str>,
+    efficiencies: Option<sequence::Efficiencies<'a>>,
+    call_sites: Option<sequence::CallSites<'a>>,
+    matrix: Option<matrix::Matrix>,
     rules: Vec<Rule<'a>>,
     findings: Vec<Finding<'a>>,
     changes: Vec<Change<'a>>,
+    trace: Option<Trace<'a>>,
+    talp: Option<talp::Talp>,
+}
+
+#[derive(Serialize)]
+struct Trace<'a> {
+    file: &'a str,
+    bytes: u64,
+    calls: u64,
+    dropped_calls: u64,
+    calls_not_seen: u64,
+    polling_calls_not_traced: u64,
+    iterations: u64,
+    dropped_iterations: u64,
 }
 
 #[derive(Serialize)]
@@ -28,6 +58,13 @@ struct Job<'a> {
     launcher_pid: Option<i32>,
     size: usize,
     mpi: Option<Mpi<'a>>,
+}
+
+#[derive(Serialize)]
+struct CpuFrequency {
+    least_hz: f64,
+    mean_hz: f64,
+    most_hz: f64,
 }
 
 #[derive(Serialize)]
@@ -48,13 +85,24 @@ struct Completeness<'a> {
 
 #[derive(Serialize)]
 struct Process<'a> {
-    pid: i32,
+    pid: Option<i32>,
     rank: Option<u32>,
+    host: &'a str,
     ended: bool,
+    watched_s: f64,
     mpi_time_s: Option<f64>,
+    mpi_runqueue_time_s: Option<f64>,
+    useful_share: Option<f64>,
     cpu_time_s: Option<f64>,
     runqueue_time_s: Option<f64>,
     switches_involuntary: Option<u64>,
+    switches_voluntary: Option<u64>,
+    page_faults_minor: Option<u64>,
+    page_faults_major: Option<u64>,
+    resident_bytes: Option<u64>,
+    resident_bytes_peak: Option<u64>,
+    threads: Option<u64>,
+    openmp: Option<openmp::Openmp>,
     functions: Vec<Function<'a>>,
 }
 
@@ -68,6 +116,15 @@ struct Function<'a> {
     bytes: Option<u64>,
     bytes_kind: Option<&'static str>,
     bytes_unknown_calls: u64,
+    durations: Option<Durations>,
+    sizes: Option<Vec<matrix::Size>>,
+}
+
+#[derive(Serialize)]
+struct Durations {
+    calls: u64,
+    from_ns: Vec<u64>,
+    count: Vec<u64>,
 }
 
 #[derive(Serialize)]
@@ -129,13 +186,23 @@ struct Guard<'a> {
 
 /// The report of a snapshot.
 pub fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
+    Ok(serde_json::to_string_pretty(&report(snapshot))? + "\n")
+}
+
+/// The same on one line.
+pub fn line(snapshot: &Snapshot) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(&report(snapshot))? + "\n")
+}
+
+fn report(snapshot: &Snapshot) -> Report<'_> {
     let job = &snapshot.job;
     let lost: std::collections::BTreeMap<_, _> = snapshot.lost.iter().copied().collect();
     let complete = snapshot.missing.is_empty() && lost.values().all(|count| *count == 0);
-    let report = Report {
+    Report {
         schema: SCHEMA,
         tuneagent: env!("CARGO_PKG_VERSION"),
         host: &job.host,
+        taken_at: &snapshot.taken_at,
         elapsed_s: snapshot.elapsed.as_secs_f64(),
         job: Job {
             program: &job.program,
@@ -149,13 +216,27 @@ pub fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
                 functions_watched: job.watched,
             }),
         },
+        cpu_frequency: snapshot.frequency.map(|frequency| CpuFrequency {
+            least_hz: frequency.least_hz,
+            mean_hz: frequency.mean_hz,
+            most_hz: frequency.most_hz,
+        }),
         completeness: Completeness {
             status: if complete { "complete" } else { "partial" },
             missing: &snapshot.missing,
             lost,
             calls_under_way_when_armed: snapshot.under_way,
         },
-        processes: snapshot.processes.iter().map(process).collect(),
+        processes: snapshot
+            .processes
+            .iter()
+            .map(|view| process(view, &job.host))
+            .collect(),
+        iteration: sequence::iteration(&snapshot.sequence),
+        without_iteration: snapshot.sequence.without.as_deref(),
+        efficiencies: sequence::efficiencies(&snapshot.sequence),
+        call_sites: sequence::call_sites(&snapshot.sequence),
+        matrix: snapshot.matrix.as_ref().map(matrix::matrix),
         rules: snapshot
             .rules
             .iter()
@@ -167,20 +248,46 @@ pub fn render(snapshot: &Snapshot) -> serde_json::Result<String> {
             .collect(),
         findings: snapshot.findings.iter().map(finding).collect(),
         changes: snapshot.changes.iter().map(change).collect(),
-    };
-    Ok(serde_json::to_string_pretty(&report)? + "\n")
+        trace: snapshot.trace.as_ref().map(trace),
+        talp: talp::talp(snapshot),
+    }
 }
 
-fn process(view: &ProcessView) -> Process<'_> {
+fn trace(view: &TraceView) -> Trace<'_> {
+    Trace {
+        file: &view.file,
+        bytes: view.bytes,
+        calls: view.calls,
+        dropped_calls: view.dropped,
+        calls_not_seen: view.not_seen,
+        polling_calls_not_traced: view.polling,
+        iterations: view.iterations,
+        dropped_iterations: view.iterations_dropped,
+    }
+}
+
+fn process<'a>(view: &'a ProcessView, host: &'a str) -> Process<'a> {
     let counters = view.counters.as_ref();
     Process {
-        pid: view.pid,
+        // A recording has no numbers of processes.
+        pid: Some(view.pid).filter(|pid| *pid != 0),
         rank: view.rank,
+        host: view.host.as_deref().unwrap_or(host),
         ended: view.ended,
+        watched_s: seconds(view.watched_ns),
         mpi_time_s: view.mpi_ns.map(seconds),
+        mpi_runqueue_time_s: view.mpi_waited_ns.map(seconds),
+        useful_share: view.useful,
         cpu_time_s: counters.map(|counters| seconds(counters.cpu_ns)),
         runqueue_time_s: counters.map(|counters| seconds(counters.runqueue_ns)),
         switches_involuntary: counters.map(|counters| counters.switches_involuntary),
+        switches_voluntary: counters.map(|counters| counters.switches_voluntary),
+        page_faults_minor: counters.map(|counters| counters.faults_minor),
+        page_faults_major: counters.map(|counters| counters.faults_major),
+        resident_bytes: counters.map(|counters| counters.resident_bytes),
+        resident_bytes_peak: counters.and_then(|counters| counters.resident_peak_bytes),
+        threads: counters.map(|counters| counters.threads),
+        openmp: view.regions.as_ref().map(openmp::openmp),
         functions: view.functions.iter().map(function).collect(),
     }
 }
@@ -195,6 +302,17 @@ fn function(view: &FunctionTotals) -> Function<'_> {
         bytes: view.bytes,
         bytes_kind: view.bytes_kind,
         bytes_unknown_calls: view.bytes_unknown,
+        durations: view.durations.as_ref().map(durations),
+        sizes: matrix::sizes(&view.sizes),
+    }
+}
+
+fn durations(histogram: &Histogram) -> Durations {
+    let (from_ns, count) = histogram.buckets().unzip();
+    Durations {
+        calls: histogram.calls(),
+        from_ns,
+        count,
     }
 }
 

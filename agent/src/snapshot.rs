@@ -1,23 +1,50 @@
 //! The state of a session at one moment, as plain data. The terminal, the report, /metrics and the control socket all show
 //! this and nothing else.
 
+mod matrix;
+mod openmp;
+
 use std::time::Duration;
 
-use crate::evidence::Counters;
+use crate::{
+    calls::{
+        SiteTotals, Split, TeamTotals,
+        efficiency::{Efficiencies, Scalability},
+        place::Place,
+    },
+    evidence::{Counters, Frequency},
+};
+
+pub use self::{
+    matrix::{MatrixView, Messages, PairView},
+    openmp::{RegionsView, TeamsView},
+};
 
 /// Everything that is shown.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// The job.
     pub job: JobView,
+    /// The wall clock now (RFC 3339, UTC).
+    pub taken_at: String,
     /// Time since all probes were armed.
     pub elapsed: Duration,
     /// Length of the period that the rates speak of; zero before the first one ended.
     pub period: Duration,
     /// The processes, by rank.
     pub processes: Vec<ProcessView>,
+    /// CPUs that the processes may use together, and those that they would; `None` where that could not be read.
+    pub cpus: Option<CpusView>,
+    /// What the sequence of MPI calls tells of the job.
+    pub sequence: SequenceView,
+    /// The clock of the CPUs that the job may use, of late; `None` where the kernel does not tell.
+    pub frequency: Option<Frequency>,
+    /// Who sends how much to whom; `None` where it is not measured.
+    pub matrix: Option<MatrixView>,
     /// What each loaded rule does and why not more.
     pub rules: Vec<RuleView>,
+    /// The newest values of the rules' metrics, by rule and metric.
+    pub rule_values: Vec<RuleValue>,
     /// Findings that hold now or were repaired.
     pub findings: Vec<FindingView>,
     /// What was changed in this session, in order.
@@ -28,11 +55,164 @@ pub struct Snapshot {
     pub under_way: u64,
     /// What is missing from the picture, in words. Empty means complete.
     pub missing: Vec<String>,
+    /// What was written of calls one by one; known at the end of a session.
+    pub trace: Option<TraceView>,
+}
+
+/// What was written of calls one by one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraceView {
+    /// Where to.
+    pub file: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Calls that are in it.
+    pub calls: u64,
+    /// Calls that came when it was full.
+    pub dropped: u64,
+    /// Calls that were overwritten before they were read.
+    pub not_seen: u64,
+    /// Calls of functions that are asked again and again, which are not traced.
+    pub polling: u64,
+    /// Iterations that are in it.
+    pub iterations: u64,
+    /// Iterations that are not: it was full, or another loop's were there already.
+    pub iterations_dropped: u64,
+}
+
+/// CPUs of all processes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpusView {
+    /// Those that they may use: what their affinities name, less what quotas cut off.
+    pub allowed: f64,
+    /// A quota is the tighter bound.
+    pub is_quota: bool,
+    /// Those that the machine has online, where it says so.
+    pub online: Option<usize>,
+    /// Of the quotas' periods since the session began, those in which the processes were throttled, and all; `None` without a quota.
+    pub throttled: Option<(u64, u64)>,
+}
+
+/// What the sequence of MPI calls tells of the job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SequenceView {
+    /// What the loop is made of.
+    pub steps: Steps,
+    /// The loop that the program runs in, found by itself.
+    pub iteration: Option<IterationView>,
+    /// Why there is none; without MPI and parallel regions nobody looks.
+    pub without: Option<String>,
+    /// The efficiencies since the probes were armed; none before every rank was measured.
+    pub efficiencies: Option<EfficienciesView>,
+    /// Why communication efficiency is not told in parts; `None` where it is, and without efficiencies.
+    pub without_split: Option<String>,
+    /// Why nothing is told against the reference that was given.
+    pub without_scalability: Option<&'static str>,
+    /// Those of late.
+    pub efficiencies_of_late: Option<EfficienciesView>,
+    /// Time in MPI, or in parallel regions, by call site, the greatest first; known at the end of a session.
+    pub call_sites: Vec<CallSiteView>,
+    /// All other call sites together.
+    pub other_call_sites: SiteTotals,
+    /// Calls that were overwritten before they were read: in totals, but in no call site and no iteration.
+    pub unseen: u64,
+    /// Calls of threads beyond those whose loops are looked for.
+    pub elsewhere: u64,
+}
+
+/// What the loop of a program is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steps {
+    /// Calls of MPI.
+    #[default]
+    MpiCalls,
+    /// Parallel regions, of a program without MPI.
+    Regions,
+}
+
+impl Steps {
+    /// One of them, in words.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Steps::MpiCalls => "MPI call",
+            Steps::Regions => "parallel region",
+        }
+    }
+}
+
+/// The iterations of a loop that was found by itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IterationView {
+    /// The rank that it was timed in: the lowest that has a loop.
+    pub rank: Option<u32>,
+    /// MPI calls or parallel regions in an iteration, the mean.
+    pub calls: f64,
+    /// Iterations that were seen from their begin to their end.
+    pub count: u64,
+    /// Their mean time, in nanoseconds.
+    pub mean_ns: f64,
+    /// The mean time of those of late.
+    pub of_late_ns: Option<f64>,
+    /// How many times as long one takes in the last quarter of the run as in the first.
+    pub change: Option<f64>,
+    /// The program has left the loop.
+    pub is_over: bool,
+    /// The pace in one part of the run after the other.
+    pub parts: Vec<PaceView>,
+}
+
+/// How long iterations took in a part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PaceView {
+    /// When the last of them ended, since the probes were armed.
+    pub until: Duration,
+    /// How many.
+    pub count: u64,
+    /// Their mean time, in nanoseconds.
+    pub mean_ns: f64,
+}
+
+/// The efficiencies of the ranks here.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EfficienciesView {
+    /// The factors.
+    pub of: Efficiencies,
+    /// The part of load balance between nodes; `None` where ranks of the job are on machines that are not seen.
+    pub between_nodes: Option<f64>,
+    /// Communication efficiency in parts.
+    pub split: Option<Split>,
+    /// Useful time of all ranks in an iteration, in nanoseconds; `None` where a rank has no loop.
+    pub useful_ns: Option<f64>,
+    /// Against another run, where one was given.
+    pub scalability: Option<Scalability>,
+    /// Of how many ranks.
+    pub ranks: usize,
+    /// On how many nodes.
+    pub nodes: usize,
+    /// Over whole iterations of every rank; else over a period that may cut one.
+    pub over_iterations: bool,
+}
+
+/// Where MPI is called.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallSiteView {
+    /// What is called.
+    pub function: String,
+    /// Where.
+    pub place: Place,
+    /// Calls, over all ranks.
+    pub calls: u64,
+    /// Their time.
+    pub time_ns: u64,
+    /// Ranks that call it there.
+    pub ranks: u64,
 }
 
 /// What does not change while the job runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct JobView {
+    /// What the site calls it: the batch system's number, else the process that started it.
+    pub id: String,
     /// The program that the ranks run.
     pub program: String,
     /// Whose it is.
@@ -60,12 +240,22 @@ pub struct ProcessView {
     pub rank: Option<u32>,
     /// It has ended.
     pub ended: bool,
+    /// The machine it runs on, where that is not the job's.
+    pub host: Option<String>,
+    /// How long it was watched, from the first reading to the last, in nanoseconds.
+    pub watched_ns: u64,
     /// What it did since the probes were armed, by watched function that was called.
     pub functions: Vec<FunctionTotals>,
     /// Counters of the kernel, since the process started.
     pub counters: Option<Counters>,
     /// Time inside MPI since the probes were armed, open calls included, in nanoseconds; `None` where MPI is not probed.
     pub mpi_ns: Option<u64>,
+    /// Of it, time ready to run but waiting for a CPU, in calls that have returned; `None` where the kernel does not tell.
+    pub mpi_waited_ns: Option<u64>,
+    /// Share of its time outside MPI, over the whole iterations of the loop that was found by itself; `None` where none was found.
+    pub useful: Option<f64>,
+    /// Its parallel regions; `None` where none was seen.
+    pub regions: Option<RegionsView>,
     /// The last period; `None` before the first one ended, when it could not be measured, or when the process has ended.
     pub rates: Option<Rates>,
     /// The whole time that it was watched.
@@ -89,6 +279,8 @@ pub struct FunctionTotals {
     pub bytes_kind: Option<&'static str>,
     /// Calls whose bytes could not be told.
     pub bytes_unknown: u64,
+    /// How many messages of each size, by [`abi::Sizes::bucket`]; empty where they are not counted.
+    pub sizes: Vec<u64>,
     /// Calls not timed: too deep, or without a return.
     pub untimed: u64,
     /// Calls per second in the last period.
@@ -97,6 +289,46 @@ pub struct FunctionTotals {
     pub share: f64,
     /// Mean duration in the last period, in nanoseconds, where a call ended in it.
     pub mean_ns: Option<f64>,
+    /// How long calls took, one by one; `None` where nobody asked.
+    pub durations: Option<Histogram>,
+}
+
+/// How many calls took how long, by powers of two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// At place n those that took from 2^n to less than 2^(n+1) nanoseconds; at 0 those that took less than 2.
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    /// One more call.
+    pub fn add(&mut self, duration_ns: u64) {
+        let place = duration_ns.checked_ilog2().unwrap_or_default() as usize;
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += 1;
+    }
+
+    /// All calls of another one.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+    }
+
+    /// Calls that are in it.
+    pub fn calls(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between that are 0 included.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let buckets = self.counts.iter().zip(0u32..);
+        let buckets = buckets.map(|(count, place)| (if place == 0 { 0 } else { 1 << place }, *count));
+        buckets.skip_while(|(_, count)| *count == 0)
+    }
 }
 
 /// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one whole CPU.
@@ -104,6 +336,8 @@ pub struct FunctionTotals {
 pub struct Rates {
     /// Inside MPI.
     pub mpi: Option<f64>,
+    /// Of it, ready to run but waiting for a CPU; `None` where the kernel does not tell.
+    pub mpi_waiting: Option<f64>,
     /// On a CPU.
     pub cpu: f64,
     /// Ready to run, waiting for a CPU.
@@ -125,6 +359,19 @@ pub struct RuleView {
     pub mode: &'static str,
     /// Why it does not act, or what it did.
     pub state: String,
+}
+
+/// What a metric of a rule came to in its window that closed last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuleValue {
+    /// The rule.
+    pub rule: String,
+    /// The metric.
+    pub metric: String,
+    /// In seconds, bytes, or as it is; of a table the mean of its rows; a truth is 0 or 1.
+    pub value: f64,
+    /// The same as people read it.
+    pub text: String,
 }
 
 /// A rule whose condition holds, or held until it was repaired.
@@ -233,7 +480,45 @@ impl GuardView {
     }
 }
 
+impl From<TeamTotals> for TeamsView {
+    fn from(totals: TeamTotals) -> TeamsView {
+        TeamsView {
+            of: totals,
+            working: totals.share(totals.working_ns),
+            starting: totals.share(totals.starting_ns),
+            waiting: totals.share(totals.waiting_ns),
+            ending: totals.share(totals.ending_ns),
+            load_balance: totals.load_balance(),
+        }
+    }
+}
+
+impl RegionsView {
+    /// Share of the time in which they were probed that was inside them.
+    pub fn inside(&self) -> Option<f64> {
+        Some(self.inside_ns? as f64 / self.watched_ns.max(1) as f64)
+    }
+}
+
 impl Snapshot {
+    /// Parallel regions over all processes.
+    pub fn regions(&self) -> Option<RegionsView> {
+        let of = self
+            .processes
+            .iter()
+            .filter_map(|process| process.regions.as_ref());
+        of.cloned().reduce(|sum, other| RegionsView {
+            regions: sum.regions + other.regions,
+            inside_ns: sum.inside_ns.zip(other.inside_ns).map(|(one, other)| one + other),
+            watched_ns: sum.watched_ns + other.watched_ns,
+            teams: match (sum.teams, other.teams) {
+                (Some(sum), Some(other)) => Some(TeamsView::from(sum.of.plus(other.of))),
+                (one, other) => one.or(other),
+            },
+            without_teams: sum.without_teams.or(other.without_teams),
+        })
+    }
+
     /// Functions over all processes: calls and shares added, means weighted by calls.
     pub fn functions(&self) -> Vec<FunctionTotals> {
         let mut by_name = std::collections::BTreeMap::<&str, FunctionTotals>::new();
@@ -272,8 +557,37 @@ impl FunctionTotals {
         self.time_ns = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);
         self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
         self.bytes_unknown += other.bytes_unknown;
+        if self.sizes.len() < other.sizes.len() {
+            self.sizes.resize(other.sizes.len(), 0);
+        }
+        for (count, more) in self.sizes.iter_mut().zip(&other.sizes) {
+            *count += more;
+        }
         self.untimed += other.untimed;
         self.calls_per_s += other.calls_per_s;
         self.share += other.share;
+        if let Some(more) = &other.durations {
+            self.durations.get_or_insert_default().merge(more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_counted_between_powers_of_two() {
+        let mut histogram = Histogram::default();
+        for duration_ns in [0, 1, 2, 3, 1024, 2047, 2048] {
+            histogram.add(duration_ns);
+        }
+        let filled: Vec<(u64, u64)> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(0, 2), (2, 2), (1024, 2), (2048, 1)]);
+        let mut longer = Histogram::default();
+        longer.add(u64::MAX);
+        longer.merge(&histogram);
+        assert_eq!((longer.calls(), longer.buckets().last()), (8, Some((1 << 63, 1))));
+        assert_eq!(Histogram::default().buckets().next(), None);
     }
 }

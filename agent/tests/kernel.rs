@@ -2,15 +2,20 @@
 //! not there.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod needs;
+
 use std::{
     io::{BufRead, BufReader, Write},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use abi::{Capture, CaptureKind, HitKind, ProbeSpec, SpecFlags, Totals};
+use abi::{
+    Amount, Capture, CaptureKind, Flow, Form, HitKind, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout,
+    Sizes, SpecFlags, Totals, World,
+};
+use needs::{is_root, needs};
 use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site, read_hit};
 
 /// Waits for a line, works, answers with a line; so that probes can be armed and read while it stands still.
@@ -25,6 +30,7 @@ __attribute__((noinline)) long inner(long depth) { sink++; return depth ? inner(
 __attribute__((noinline)) long outer(long depth, long tag) { calls++; long r = inner(depth); sink += tag; return r; }
 __attribute__((noinline)) void leaves(int really) { sink++; if (really) longjmp(out, 1); sink++; }
 __attribute__((noinline)) void catches(void) { if (!setjmp(out)) leaves(1); sink++; }
+__attribute__((noinline)) long message(int count, int type, int to, int comm) { sink += count + type + to + comm; return 0; }
 static void *work(void *unused) { for (int i = 0; i < 1000; i++) outer(3, 7); return unused; }
 static void *once(void *unused) { outer(0, 1); return unused; }
 int main(void) {
@@ -40,6 +46,7 @@ int main(void) {
             for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
         }
         if (line[0] == 'f') for (int i = 0; i < 40000; i++) outer(0, i);
+        if (line[0] == 'p') for (int to = -1; to < 70000; to++) message(3, 0x4c000405, to, 0x44000000);
         if (line[0] == 'm') for (int i = 0; i < 5000; i++) {
             pthread_t thread;
             pthread_create(&thread, 0, once, 0);
@@ -135,6 +142,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
     let mut kernel = Kernel::load(LoadOptions {
         probes,
         processes: 4,
+        rows: 0,
         force_tracefs: way.force_tracefs,
     })
     .unwrap();
@@ -181,7 +189,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
         entries.extend(&sites);
         if way.returns == At::ReturnInstruction {
             let returns = tuner::code::returns(&image, function).unwrap();
-            assert_eq!(returns.jumps_out, 0, "{name}");
+            assert_eq!(returns.jumps_out, [], "{name}");
             sites = returns
                 .instructions
                 .iter()
@@ -215,22 +223,6 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
     let links = [(way.returns, exits), (At::Entry, entries)];
     let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
     (kernel, links.into())
-}
-
-fn is_root() -> bool {
-    needs(std::fs::metadata("/proc/self").unwrap().uid() == 0, "root")
-}
-
-/// A test that cannot run here says so, past the harness's capture; where everything is to be tested it fails.
-fn needs(is_there: bool, what: &str) -> bool {
-    if !is_there {
-        assert!(
-            std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(),
-            "this test needs {what}"
-        );
-        let _ = writeln!(std::io::stderr(), "skipped: needs {what}");
-    }
-    is_there
 }
 
 /// Links of both kinds, and both kinds of return probes.
@@ -449,6 +441,85 @@ fn a_process_that_is_not_watched_counts_nothing_as_root() {
     });
 }
 
+/// Ranks that the program sends a message to, each one.
+const PARTNERS: u64 = 70_000;
+
+#[test]
+fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut target = Target::start(&directory);
+    let mut kernel = Kernel::load(LoadOptions {
+        probes: 1,
+        processes: 1,
+        rows: 1,
+        force_tracefs: false,
+    })
+    .unwrap();
+    let spec = ProbeSpec {
+        flags: SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::MESSAGE | SpecFlags::BYTES,
+        message: MessageRule {
+            layout: SizeLayout::InHandle as u8,
+            count_width: 4,
+            amount: Amount {
+                form: Form::One as u8,
+                count: 0,
+                datatype: 1,
+                peer: 2,
+            },
+            flow: Flow::Sent as u8,
+            comm: 3,
+            buffer: NO_ARGUMENT,
+            status: NO_ARGUMENT,
+            template: NO_ARGUMENT,
+            row: 0,
+            ..MessageRule::default()
+        },
+        ..ProbeSpec::default()
+    };
+    let world = World {
+        comm: 0x4400_0000,
+        handles: 1,
+        proc_null: -1,
+        any_source: -2,
+        ..World::default()
+    };
+    let pid = target.child.id();
+    kernel.set_spec(0, spec).unwrap();
+    kernel.set_world(0, world).unwrap();
+    kernel.watch(pid, 0).unwrap();
+    let site = Site {
+        offset: target.offset("message"),
+        probe: 0,
+        semaphore: 0,
+    };
+    kernel.set_address(pid, target.base() + site.offset, 0).unwrap();
+    let request = |at| LinkRequest {
+        path: target.path.clone(),
+        sites: vec![site],
+        at,
+        pid: Some(pid),
+    };
+    let _links = [At::Return, At::Entry].map(|at| kernel.attach(&request(at)).unwrap());
+    target.run("pairs");
+    let totals = kernel.totals(0).unwrap()[0];
+    // One more goes to nobody, and carries nothing.
+    assert_eq!((totals.calls, totals.bytes), (PARTNERS + 1, 12 * PARTNERS));
+    assert_eq!(kernel.sizes(0, 0).unwrap().counts[Sizes::bucket(12)], PARTNERS);
+    let pairs = kernel.pairs().unwrap();
+    assert!(
+        pairs
+            .iter()
+            .all(|(_, pair)| (pair.messages, pair.bytes) == (1, 12))
+    );
+    let losses = kernel.losses_of_matrix().unwrap();
+    let lost = losses.iter().find(|(kind, _)| *kind == "pair_table").unwrap().1;
+    assert!(lost > 0, "{} pairs had a place", pairs.len());
+    assert_eq!(pairs.len() as u64 + lost, PARTNERS);
+}
+
 /// The probes of a whole MPI library: about 800 with the returns.
 #[test]
 fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
@@ -477,6 +548,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
     let kernel = Kernel::load(LoadOptions {
         probes: 1,
         processes: 1,
+        rows: 0,
         force_tracefs: false,
     })
     .unwrap();

@@ -1,56 +1,245 @@
-//! The bytes that a call hands over, from its arguments.
+//! The bytes that a call hands over, from its arguments. What cannot be told is [`UNKNOWN_BYTES`].
 
-use abi::{ByteRule, SizeLayout};
-use aya_ebpf::{helpers::bpf_probe_read_user, programs::ProbeContext};
+use abi::{Amount, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags, UNKNOWN_BYTES};
+use aya_ebpf::{
+    helpers::{bpf_loop, bpf_probe_read_user},
+    programs::ProbeContext,
+};
+
+use crate::world;
 
 const IN_HANDLE: u8 = SizeLayout::InHandle as u8;
 const AT_POINTER: u8 = SizeLayout::AtPointer as u8;
 
-/// count × size of the datatype; `None` when either cannot be told.
-pub fn of_call(ctx: &ProbeContext, rule: &ByteRule) -> Option<u64> {
-    if is_in_place(ctx, rule)? {
-        return None;
+const NONE: u8 = Form::None as u8;
+const ONE: u8 = Form::One as u8;
+const PER_RANK: u8 = Form::PerRank as u8;
+const COUNTS: u8 = Form::Counts as u8;
+const COUNTS_AND_TYPES: u8 = Form::CountsAndTypes as u8;
+const OWN_COUNT: u8 = Form::OwnCount as u8;
+const ELEMENT: u8 = Form::Element as u8;
+
+/// What the bytes of a call are.
+pub fn of_call(ctx: &ProbeContext, spec: &ProbeSpec, process: u32) -> u64 {
+    if spec.flags & SpecFlags::BYTES == 0 {
+        return UNKNOWN_BYTES;
     }
-    let count: u64 = argument(ctx, rule.count_argument)?;
-    let count = if rule.count_width == 4 {
-        i64::from(count as i32)
+    let rule = &spec.message;
+    if is_in_place(ctx, rule) {
+        amount(ctx, rule, &rule.other, process)
     } else {
-        count as i64
+        amount(ctx, rule, &rule.amount, process)
+    }
+}
+
+/// One of the two amounts of a call.
+#[inline(never)]
+pub fn amount(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount, process: u32) -> u64 {
+    let form = amount.form;
+    if form == NONE {
+        return 0;
+    }
+    let datatype = argument_or(ctx, amount.datatype, UNREAD);
+    if form == COUNTS_AND_TYPES {
+        return sum(ctx, rule, amount, ranks(ctx, rule, process), datatype);
+    }
+    let size = size_of_type(datatype, u32::from(rule.layout), u32::from(rule.size_offset));
+    let count = if form == ELEMENT {
+        1
+    } else if form == ONE {
+        one_count(ctx, rule, amount)
+    } else if form == PER_RANK {
+        product(one_count(ctx, rule, amount), u64::from(ranks(ctx, rule, process)))
+    } else if form == COUNTS {
+        sum(ctx, rule, amount, ranks(ctx, rule, process), 0)
+    } else if form == OWN_COUNT {
+        own_count(ctx, rule, amount, process)
+    } else {
+        UNKNOWN_BYTES
     };
-    let datatype = argument(ctx, rule.type_argument)?;
-    product(u64::try_from(count).ok()?, size(datatype, rule)?)
+    product(count, size)
 }
 
-/// The product, unless a factor is beyond what a message can be (then it was no count or no size). The target has no
+/// The product, unless a factor is not known or beyond what a message can be (then it was no count or no size). The target has no
 /// 128-bit multiplication, which an overflow check would need.
-fn product(count: u64, size: u64) -> Option<u64> {
-    const LIMIT: u64 = 1 << 32;
-    (count < LIMIT && size < LIMIT).then(|| count.wrapping_mul(size))
+fn product(count: u64, size: u64) -> u64 {
+    const COUNT_MAX: u64 = 1 << 43;
+    const SIZE_MAX: u64 = 1 << 20;
+    const BOTH_MAX: u64 = 1 << 31;
+    let fits = (count < COUNT_MAX && size < SIZE_MAX) || (count < BOTH_MAX && size < BOTH_MAX);
+    if fits {
+        count.wrapping_mul(size)
+    } else {
+        UNKNOWN_BYTES
+    }
 }
 
-fn is_in_place(ctx: &ProbeContext, rule: &ByteRule) -> Option<bool> {
-    if rule.buffer_argument == ByteRule::NO_BUFFER {
-        return Some(false);
+fn is_in_place(ctx: &ProbeContext, rule: &MessageRule) -> bool {
+    if rule.buffer == NO_ARGUMENT {
+        return false;
     }
     let in_place = match rule.layout {
-        IN_HANDLE => ByteRule::IN_PLACE_IN_HANDLE,
-        _ => ByteRule::IN_PLACE_AT_POINTER,
+        IN_HANDLE => MessageRule::IN_PLACE_IN_HANDLE,
+        _ => MessageRule::IN_PLACE_AT_POINTER,
     };
-    Some(argument(ctx, rule.buffer_argument)? == in_place)
+    argument_or(ctx, rule.buffer, 0) == in_place
 }
 
-fn size(datatype: u64, rule: &ByteRule) -> Option<u64> {
+/// A count as a number of four or eight bytes; a negative one is none.
+fn counted(raw: u64, width: u32) -> u64 {
+    let count = if width == 4 {
+        i64::from(raw as i32)
+    } else {
+        raw as i64
+    };
+    if count < 0 { UNKNOWN_BYTES } else { count as u64 }
+}
+
+fn one_count(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount) -> u64 {
+    counted(
+        argument_or(ctx, amount.count, UNREAD),
+        u32::from(rule.count_width),
+    )
+}
+
+/// Ranks of the communicator; 0 when they are not known.
+fn ranks(ctx: &ProbeContext, rule: &MessageRule, process: u32) -> u32 {
+    world::world_ranks(process, argument_or(ctx, rule.comm, UNREAD))
+}
+
+fn own_count(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount, process: u32) -> u64 {
+    let own = world::world_own_rank(process, argument_or(ctx, rule.comm, UNREAD));
+    if own == u32::MAX {
+        return UNKNOWN_BYTES;
+    }
+    count_at(
+        argument_or(ctx, amount.count, UNREAD),
+        own,
+        u32::from(rule.count_width),
+    )
+}
+
+/// The count of a rank in an array of them.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn count_at(counts: u64, rank: u32, width: u32) -> u64 {
+    let place = counts.wrapping_add(u64::from(rank) * u64::from(width));
+    // SAFETY: the helper checks the address; a bad one is an error, not a fault.
+    let raw = unsafe {
+        if width == 4 {
+            bpf_probe_read_user(place as *const u32).map(u64::from)
+        } else {
+            bpf_probe_read_user(place as *const u64)
+        }
+    };
+    raw.map_or(UNKNOWN_BYTES, |raw| counted(raw, width))
+}
+
+/// A sum under way.
+#[repr(C)]
+struct Sum {
+    counts: u64,
+    /// Where the datatypes stand; 0 when all have the same.
+    types: u64,
+    total: u64,
+    width: u8,
+    layout: u8,
+    size_offset: u16,
+    /// How many were added.
+    added: u32,
+}
+
+/// Of the counts of all ranks; each × the size of its datatype when `types` says where those stand.
+fn sum(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount, ranks: u32, types: u64) -> u64 {
+    let counts = argument_or(ctx, amount.count, UNREAD);
+    if ranks == 0 || ranks > abi::MAX_COUNTS {
+        return UNKNOWN_BYTES;
+    }
+    let mut sum = Sum {
+        counts,
+        types,
+        total: 0,
+        width: rule.count_width,
+        layout: rule.layout,
+        size_offset: rule.size_offset,
+        added: 0,
+    };
+    // SAFETY: the callback has the signature that the helper asks for, and `sum` outlives the call.
+    unsafe {
+        bpf_loop(
+            ranks,
+            add_count as *mut core::ffi::c_void,
+            (&raw mut sum).cast(),
+            0,
+        )
+    };
+    if sum.added == ranks {
+        sum.total
+    } else {
+        UNKNOWN_BYTES
+    }
+}
+
+/// Adds the count of one rank; 1 ends the sum, which is not whole then.
+#[inline(never)]
+extern "C" fn add_count(rank: u32, sum: *mut Sum) -> i64 {
+    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    let sum = unsafe { &mut *sum };
+    let mut count = count_at(sum.counts, rank, u32::from(sum.width));
+    if sum.types != 0 && count != 0 {
+        count = product(
+            count,
+            size_of_type(
+                type_at(sum.types, rank, sum.layout),
+                u32::from(sum.layout),
+                u32::from(sum.size_offset),
+            ),
+        );
+    }
+    if count == UNKNOWN_BYTES {
+        return 1;
+    }
+    sum.total = sum.total.wrapping_add(count);
+    sum.added += 1;
+    0
+}
+
+/// The datatype of a rank in an array of them; 0 where it cannot be read.
+fn type_at(types: u64, rank: u32, layout: u8) -> u64 {
+    let rank = u64::from(rank);
+    // SAFETY: the helper checks the address.
+    unsafe {
+        if layout == IN_HANDLE {
+            bpf_probe_read_user(types.wrapping_add(4 * rank) as *const u32).map_or(0, u64::from)
+        } else {
+            bpf_probe_read_user(types.wrapping_add(8 * rank) as *const u64).unwrap_or_default()
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn size_of_type(datatype: u64, layout: u32, offset: u32) -> u64 {
     /// The upper byte of the handle of a built-in type, in MPICH and its descendants.
     const BUILT_IN: u64 = 0x4c;
-    match rule.layout {
-        IN_HANDLE => ((datatype >> 24) & 0xff == BUILT_IN).then_some((datatype >> 8) & 0xff),
+    match layout as u8 {
+        IN_HANDLE if (datatype >> 24) & 0xff == BUILT_IN => (datatype >> 8) & 0xff,
         AT_POINTER => {
-            let place = datatype.wrapping_add(u64::from(rule.size_offset)) as *const u64;
+            let place = datatype.wrapping_add(u64::from(offset)) as *const u64;
             // SAFETY: the helper checks the address; a bad one is an error, not a fault.
-            unsafe { bpf_probe_read_user(place) }.ok()
+            unsafe { bpf_probe_read_user(place) }.unwrap_or(UNKNOWN_BYTES)
         }
-        _ => None,
+        _ => UNKNOWN_BYTES,
     }
+}
+
+/// No handle, no count, and no address that can be read.
+pub const UNREAD: u64 = u64::MAX;
+
+/// An integer argument of the probed function, or what stands for one that is not there or cannot be read.
+#[inline(never)]
+pub fn argument_or(ctx: &ProbeContext, index: u8, otherwise: u64) -> u64 {
+    argument(ctx, index).unwrap_or(otherwise)
 }
 
 /// An integer argument of the probed function. Those beyond the sixth are on the stack, above the return address.
@@ -63,6 +252,7 @@ pub fn argument(ctx: &ProbeContext, index: u8) -> Option<u64> {
         3 => ctx.arg(3),
         4 => ctx.arg(4),
         5 => ctx.arg(5),
+        NO_ARGUMENT => None,
         _ => {
             let place = 8 + 8 * u64::from(index - IN_REGISTERS);
             // SAFETY: `regs` is the context of this program, and the helper checks the address.

@@ -1,6 +1,6 @@
 //! The values that a probe reads at a hit, each with a bit that says whether it could be read.
 
-use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_READS, MAX_TEXT, ProbeSpec};
+use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_READS, MAX_TEXT, ProbeSpec, UNKNOWN_BYTES};
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{bpf_probe_read_user, generated::bpf_probe_read_user_str},
@@ -55,7 +55,8 @@ pub fn at_entry(ctx: &ProbeContext, spec: &ProbeSpec, moment: &Moment) -> Captur
         } else if capture.kind == CaptureKind::VariableAtEntry as u8 {
             captured.put(place, variable(capture, moment, place));
         } else if capture.kind == CaptureKind::Bytes as u8 {
-            captured.put(place, bytes::of_call(ctx, &spec.bytes));
+            let bytes = bytes::of_call(ctx, spec, moment.task.process);
+            captured.put(place, (bytes != UNKNOWN_BYTES).then_some(bytes));
         } else if capture.kind == CaptureKind::Register as u8 {
             let start = registers::sum(ctx, capture);
             captured.put(
@@ -111,7 +112,8 @@ fn follow(start: u64, capture: &Capture, moment: &Moment, place: usize) -> Optio
     None
 }
 
-fn number(address: u64, width: u8) -> Option<u64> {
+/// What stands at an address of the program.
+pub fn number(address: u64, width: u8) -> Option<u64> {
     // SAFETY: the helper checks the address; a page that is not resident is an error, not a fault.
     unsafe {
         match width {

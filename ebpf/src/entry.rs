@@ -4,9 +4,8 @@ use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Total
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
 use crate::{
-    bytes,
     capture::{self, Moment},
-    emit, frames, maps, task,
+    emit, frames, maps, messages, task,
     task::Task,
 };
 
@@ -50,13 +49,19 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
                 captures: captured.values,
             };
             is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
-            count(ctx, spec, totals, is_nested);
             if !frames::push(thread, frame, spec.flags) {
                 maps::add(&totals.too_deep, 1);
             }
+            count(totals, is_nested);
+            if spec.flags & SpecFlags::MESSAGE != 0 && !is_nested {
+                messages::entered(ctx, spec, task.process, totals, Some(&mut thread.pending));
+            }
         }
         None => {
-            count(ctx, spec, totals, false);
+            count(totals, false);
+            if spec.flags & SpecFlags::MESSAGE != 0 {
+                messages::entered(ctx, spec, task.process, totals, None);
+            }
             // Where a thread's record could not be made, the call is counted but not timed.
             if spec.flags & SpecFlags::SPAN != 0 {
                 maps::add(&totals.too_deep, 1);
@@ -79,21 +84,7 @@ fn is_outermost(thread: &Thread, spec: &ProbeSpec, probe: u32) -> bool {
     }
 }
 
-fn count(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals, is_nested: bool) {
-    if is_nested {
-        maps::add(&totals.nested, 1);
-    } else {
-        maps::add(&totals.calls, 1);
-        count_bytes(ctx, spec, totals);
-    }
-}
-
-fn count_bytes(ctx: &ProbeContext, spec: &ProbeSpec, totals: &Totals) {
-    if spec.flags & SpecFlags::BYTES == 0 {
-        return;
-    }
-    match bytes::of_call(ctx, &spec.bytes) {
-        Some(bytes) => maps::add(&totals.bytes, bytes),
-        None => maps::add(&totals.bytes_unknown, 1),
-    }
+fn count(totals: &Totals, is_nested: bool) {
+    let counter = if is_nested { &totals.nested } else { &totals.calls };
+    maps::add(counter, 1);
 }

@@ -61,6 +61,7 @@ pub fn push(thread: &mut Thread, frame: Frame, flags: u32) -> bool {
     if flags & SpecFlags::OUTERMOST != 0 {
         if thread.inside == 0 {
             thread.open_since_ns = frame.entered_ns;
+            thread.waited_before_ns = task::waited_ns();
         }
         thread.inside += 1;
     }

@@ -11,14 +11,20 @@ mod bytes;
 mod capture;
 mod emit;
 mod entry;
+mod family;
 mod frames;
 mod maps;
+mod messages;
 mod namespace;
 mod registers;
 mod returns;
 mod task;
+mod world;
 
-use aya_ebpf::{macros::uprobe, macros::uretprobe, programs::ProbeContext, programs::RetProbeContext};
+use aya_ebpf::{
+    macros::{raw_tracepoint, uprobe, uretprobe},
+    programs::{ProbeContext, RawTracePointContext, RetProbeContext},
+};
 
 /// Runs at a probed function's first instructions.
 #[uprobe]
@@ -39,6 +45,27 @@ pub fn returns(ctx: RetProbeContext) -> u32 {
 #[uprobe]
 pub fn leaves(ctx: ProbeContext) -> u32 {
     returns::run(&ctx, returns::AT_INSTRUCTION);
+    0
+}
+
+/// Runs when a process or a thread is started, in the one that starts it.
+#[raw_tracepoint(tracepoint = "sched_process_fork")]
+pub fn family_forks(ctx: RawTracePointContext) -> i32 {
+    family::forked(&ctx);
+    0
+}
+
+/// Runs when a process has begun another program, in it.
+#[raw_tracepoint(tracepoint = "sched_process_exec")]
+pub fn family_execs(_ctx: RawTracePointContext) -> i32 {
+    family::executed();
+    0
+}
+
+/// Runs when a thread ends, in it.
+#[raw_tracepoint(tracepoint = "sched_process_exit")]
+pub fn family_exits(_ctx: RawTracePointContext) -> i32 {
+    family::exited();
     0
 }
 

@@ -1,6 +1,6 @@
 //! The maps, and the one helper that turns a map's pointer into a reference.
 
-use abi::{Hit, Loss, ProbeSpec, Text, Thread, Totals};
+use abi::{Call, Hit, Loss, ProbeSpec, RingHead, Text, Thread, Totals};
 use aya_ebpf::{
     helpers::bpf_ktime_get_ns,
     macros::map,
@@ -40,6 +40,15 @@ pub static NEW_THREAD: Array<Thread> = Array::with_max_entries(1, 0);
 pub static SITES: HashMap<[u64; 2], u32> =
     HashMap::with_max_entries(abi::MAX_SITES, 1 /* BPF_F_NO_PREALLOC */);
 
+/// The newest calls of each process, a ring each: slot × RING_SIZE + number of the call. The user side sets the size at load and reads
+/// them as shared memory.
+#[map]
+pub static CALLS: Array<Call> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+
+/// How many calls each ring has seen, by slot.
+#[map]
+pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+
 /// Hits that are sent on their own.
 #[map]
 pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
@@ -51,6 +60,36 @@ pub static LOSSES: PerCpuArray<u64> = PerCpuArray::with_max_entries(Loss::COUNT,
 /// Number of probes of one process in TOTALS; set at load.
 #[unsafe(no_mangle)]
 static PROBE_COUNT: u32 = 0;
+
+/// Number of calls that the ring of a process has room for, a power of two; set at load.
+#[unsafe(no_mangle)]
+static RING_SIZE: u32 = 0;
+
+/// Enters a call into the ring of its process. Its number is set here.
+pub fn enter_call(process: u32, call: Call) {
+    let size = constant(&RING_SIZE);
+    let Some(head) = HEADS.get(process) else {
+        return;
+    };
+    let number = fetch_and_add(&head.next, 1);
+    let place = process * size + (number as u32 & size.wrapping_sub(1));
+    let Some(entry) = CALLS.get_ptr_mut(place) else {
+        return;
+    };
+    // SAFETY: the kernel returned the address of a whole `Call`. Who reads it reads word by word, and takes it for whole only when it
+    // finds the number there, which is written last.
+    unsafe {
+        (&raw mut (*entry).number).write_volatile(0);
+        (&raw mut (*entry).probe).write_volatile(call.probe);
+        (&raw mut (*entry).site).write_volatile(call.site);
+        (&raw mut (*entry).entered_ns).write_volatile(call.entered_ns);
+        (&raw mut (*entry).duration_ns).write_volatile(call.duration_ns);
+        (&raw mut (*entry).closed_ns).write_volatile(call.closed_ns);
+        (&raw mut (*entry).thread).write_volatile(call.thread);
+        (&raw mut (*entry).stack).write_volatile(call.stack);
+        (&raw mut (*entry).number).write_volatile(number as u32 + 1);
+    }
+}
 
 /// The cell of a process and a probe.
 pub fn totals(process: u32, probe: u32) -> Option<&'static Totals> {
@@ -107,6 +146,16 @@ pub fn add(counter: &u64, amount: u64) {
     // SAFETY: the reference is to an aligned u64 of a map, which every writer changes by this one atomic instruction.
     // (The target has it, but not the compare-and-swap that `core::sync::atomic` asks for.)
     unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
+}
+
+/// What a counter was before it was added to.
+pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
+    let mut before = amount;
+    // SAFETY: as for `add`.
+    unsafe {
+        core::arch::asm!("{1} = atomic_fetch_add((u64 *)({0} + 0), {1})", in(reg) counter, inout(reg) before)
+    }
+    before
 }
 
 /// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring empty then knows that

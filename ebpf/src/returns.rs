@@ -1,12 +1,12 @@
 //! A probed function returns: close the call that was entered with this stack pointer, add its time, send the hit if asked
 //! to.
 
-use abi::{HitKind, Loss, SpecFlags};
+use abi::{Call, HitKind, Loss, SpecFlags};
 use aya_ebpf::{EbpfContext, bindings::pt_regs, helpers::bpf_ktime_get_ns};
 
 use crate::{
     capture::{self, Captured, Moment},
-    emit, frames, maps, task,
+    emit, frames, maps, messages, task,
     task::Task,
 };
 
@@ -22,13 +22,8 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
     // SAFETY: the context that the kernel passed is the registers.
     let regs = unsafe { &*ctx.as_ptr().cast::<pt_regs>() };
     // After the return the address is the caller's; at the instruction it is a site like any other.
-    let site = || {
-        if moved == AT_INSTRUCTION {
-            task::site(&task, regs)
-        } else {
-            None
-        }
-    };
+    let is_at_site = moved == AT_INSTRUCTION;
+    let site = || is_at_site.then(|| task::site(&task, regs)).flatten();
     let probe = task::cookie(ctx).or_else(site);
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
@@ -56,6 +51,21 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
         maps::add(&totals.time_ns, duration);
         if inside_since != 0 && thread.inside == 0 {
             thread.closed_ns += duration;
+            thread.waited_ns += task::waited_ns().saturating_sub(thread.waited_before_ns);
+        }
+        messages::close(spec, task.process, &mut thread.pending);
+        if spec.flags & SpecFlags::SEQUENCE != 0 {
+            let call = Call {
+                number: 0,
+                probe: frame.probe,
+                site: call_site(regs, stack_pointer, moved),
+                entered_ns: frame.entered_ns,
+                duration_ns: duration,
+                closed_ns: thread.closed_ns,
+                thread: task.thread(),
+                stack: stack_pointer as u32,
+            };
+            maps::enter_call(task.process, call);
         }
     }
     // What a library calls within itself is no hit of it.
@@ -71,4 +81,12 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
         emit::hit(&task, frame.probe, HitKind::Return, duration, &captured);
     }
     Some(())
+}
+
+/// After a return proper the next instruction is the caller's; before it the stack says which it will be.
+fn call_site(regs: &pt_regs, stack_pointer: u64, moved: u64) -> u64 {
+    match moved {
+        AFTER_RETURN => regs.rip,
+        _ => capture::number(stack_pointer, 8).unwrap_or_default(),
+    }
 }

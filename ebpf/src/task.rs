@@ -4,10 +4,11 @@ use abi::{Loss, ProbeSpec};
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
-    helpers::bpf_get_attach_cookie,
+    helpers::{bpf_get_attach_cookie, bpf_get_current_task, bpf_probe_read_kernel},
 };
 
 use crate::{
+    family,
     maps::{self, PROBES, PROCESSES, SITES},
     namespace,
 };
@@ -24,12 +25,12 @@ impl Task {
     /// The current thread; `None` for processes that nobody asked about.
     pub fn current() -> Option<Task> {
         let key = namespace::current()?;
-        // SAFETY: values of this map are replaced by the user side alone, and a u32 is read in one piece.
-        let process = unsafe { PROCESSES.get((key >> 32) as u32) }?;
-        Some(Task {
-            key,
-            process: *process,
-        })
+        // SAFETY: a value of this map is not changed once it is there, and a u32 is read in one piece.
+        let process = match unsafe { PROCESSES.get((key >> 32) as u32) } {
+            Some(slot) => *slot,
+            None => family::slot(key)?,
+        };
+        Some(Task { key, process })
     }
 
     /// The thread's own number.
@@ -41,6 +42,24 @@ impl Task {
     fn pid(&self) -> u64 {
         self.key >> 32
     }
+}
+
+/// Where the kernel keeps, in the record of a thread, how long it was ready to run but waited for a CPU; set at load, 0 when it is not
+/// known.
+#[unsafe(no_mangle)]
+static WAITED_OFFSET: u32 = 0;
+
+/// How long the current thread was ready to run but waited for a CPU, since it began. As it runs now, no wait is under way.
+pub fn waited_ns() -> u64 {
+    let offset = namespace::constant(&WAITED_OFFSET);
+    if offset == 0 {
+        return 0;
+    }
+    // SAFETY: the helper has no preconditions.
+    let record = unsafe { bpf_get_current_task() };
+    let place = record.wrapping_add(u64::from(offset)) as *const u64;
+    // SAFETY: the helper checks the address; a bad one is an error, not a fault.
+    unsafe { bpf_probe_read_kernel(place) }.unwrap_or_default()
 }
 
 /// Index of the probe's spec from the link's cookie; `None` when the kernel gives links no cookies.

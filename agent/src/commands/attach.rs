@@ -7,14 +7,16 @@ use rustix::process::{geteuid, getpid, setpriority_process};
 use super::target;
 use crate::{
     actuator::Actuator,
-    cli::AttachArgs,
+    cli::{AttachArgs, WatchArgs},
     control::Control,
-    discover::{Job, Scout},
+    discover::{Job, Member, Scout, job_id},
     evidence::Sampler,
     exit::{Failure, Outcome},
+    format::plural,
+    report::reference::Reference,
     rights,
     rulebook::{Recorder, RuleBook, Settings},
-    session::{Options, Session, outputs::Outputs},
+    session::{Options, Session, outputs::Outputs, probes::has_regions},
     snapshot::{ProcessView, Rates, Snapshot},
     view,
 };
@@ -28,25 +30,20 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) fn run(args: AttachArgs) -> Outcome {
     let targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
     let typed = targets.join(" ");
+    let reference = reference(&args.watch)?;
     let mut scout = Scout::default();
-    let job = target::jobs(&mut scout, &targets, args.any_user)?;
-    let settings = Settings {
-        parameters: &args.parameters,
-        bindings: &args.bindings,
-    };
-    let mut rules = RuleBook::load(&args.rules, settings, args.apply.as_deref())?;
-    let is_without_rules = rules.is_empty();
-    if job.members.iter().all(|member| member.mpi.is_none()) && args.probe.is_empty() && is_without_rules {
+    let mut job = target::jobs(&mut scout, &targets, args.any_user)?;
+    let missing = rights::missing_to_probe();
+    let rules = rules(&args.watch, missing.is_empty())?;
+    let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
+    if !has_mpi && args.watch.probe.is_empty() && rules.is_empty() && !has_regions(&job) {
         return Err(no_mpi(&job));
     }
-    let missing = rights::missing_to_probe();
-    if !missing.is_empty() && !args.probe.is_empty() {
+    job.tell_of_stripped();
+    if !missing.is_empty() && !args.watch.probe.is_empty() {
         return Err(not_permitted(&job, &missing));
     }
     let mut notes = super::history::left_behind(&job, &typed);
-    if args.apply.is_some() {
-        notes.extend(rules.never_applying().into_iter().map(only_advises));
-    }
     let all = (!missing.is_empty()).then(|| missing_rights(&missing));
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();
@@ -54,31 +51,86 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let options = Options {
         notes,
         typed,
-        applies: args.apply.is_some(),
-        keep: args.keep,
-        duration: args.duration,
         plain: args.plain,
-        probe: args.probe,
+        reference,
         force_tracefs: args.tracefs,
         cannot_probe,
+        ..Options::default()
     };
-    let host = crate::discover::host();
-    let outputs = Outputs::open(args.json.as_deref(), args.metrics, &host)?;
-    if let Some(name) = &args.record {
-        rules.record(Recorder::create(
-            &name.replace("%h", &host),
-            &host,
-            job.program(),
-        )?);
+    let program = job.program();
+    let watched = Watched {
+        job,
+        scout,
+        rules,
+        program,
+    };
+    watched.watch(args.watch, options, || Ok(()))
+}
+
+/// The report that this run is compared with.
+pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> {
+    let read = args.reference.as_deref().map(Reference::read);
+    read.transpose().map_err(Failure::not_there)
+}
+
+/// The rules that were asked for.
+pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
+    let settings = Settings {
+        parameters: &args.parameters,
+        bindings: &args.bindings,
+    };
+    RuleBook::load(&args.rules, settings, args.apply.as_deref(), can_probe)
+}
+
+/// What a session is about.
+pub(super) struct Watched {
+    pub(super) job: Job,
+    pub(super) scout: Scout,
+    pub(super) rules: RuleBook,
+    /// Its name in a recording.
+    pub(super) program: String,
+}
+
+impl Watched {
+    /// Opens what is written to, arms, gives up what is not needed, and runs; `armed` is called in between.
+    pub(super) fn watch(
+        mut self,
+        args: WatchArgs,
+        mut options: Options,
+        armed: impl FnOnce() -> Result<(), Failure>,
+    ) -> Outcome {
+        if args.apply.is_some() {
+            let never = self.rules.never_applying();
+            options.notes.extend(never.into_iter().map(only_advises));
+        }
+        options.applies = args.apply.is_some();
+        options.keep = args.keep;
+        options.duration = args.duration;
+        options.probe = args.probe;
+        let host = crate::discover::host();
+        let outputs = Outputs::open(args.json.as_deref(), &args.exports, args.metrics, &host)?;
+        if let Some(name) = &args.record {
+            let name = name.replace("%h", &host);
+            let view = crate::session::job_view(&self.job, 0);
+            let version = view.mpi.and_then(|(_, version)| version).unwrap_or_default();
+            let about = [
+                ("user", view.user),
+                ("job", job_id(&self.job)),
+                ("mpi_version", version),
+            ];
+            self.rules
+                .record(Recorder::create(&name, &host, self.program, about)?);
+        }
+        if let Err(error) = raise_priority() {
+            tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks: CAP_SYS_NICE is missing");
+        }
+        let control = control_socket();
+        let actuator = actuator(&options, &self.rules)?;
+        let session = Session::arm(self.job, self.scout, self.rules, outputs, options)?;
+        rights::only_look().map_err(Failure::not_permitted)?;
+        armed()?;
+        session.run(actuator, control)
     }
-    if let Err(error) = raise_priority() {
-        tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks: CAP_SYS_NICE is missing");
-    }
-    let control = control_socket();
-    let actuator = actuator(&options, &rules)?;
-    let session = Session::arm(job, scout, rules, outputs, options)?;
-    rights::only_look().map_err(Failure::not_permitted)?;
-    session.run(actuator, control)
 }
 
 /// None where nothing is to be written. Where probes are permitted, a rule that is added later may wait for places too.
@@ -129,11 +181,17 @@ pub(crate) fn as_we_are(arguments: &str) -> String {
 
 /// The command that was typed, with the rights.
 pub(super) fn with_sudo_again() -> String {
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .map(|argument| quote(&argument))
-        .collect();
-    with_sudo(&arguments.join(" "))
+    with_sudo(&typed_arguments())
+}
+
+/// The command that was typed, for this program.
+pub(super) fn as_typed(program: &str) -> String {
+    format!("{program} {}", typed_arguments())
+}
+
+fn typed_arguments() -> String {
+    let arguments = std::env::args().skip(1).map(|argument| quote(&argument));
+    arguments.collect::<Vec<_>>().join(" ")
 }
 
 /// As a shell wants it.
@@ -146,13 +204,22 @@ fn quote(argument: &str) -> String {
 }
 
 fn no_mpi(job: &Job) -> Failure {
-    let pid = job.members.first().map_or(0, |member| member.process.pid.number);
-    let modules = job.members.first().map_or(0, |member| member.space.modules.len());
+    let member = job.members.first();
+    let pid = member.map_or(0, |member| member.process.pid.number);
+    let program = job.program();
+    if let Some(why) = member.and_then(Member::stripped_mpi) {
+        return Failure::not_there(format!("{program} (process {pid}) cannot be watched: {why}"));
+    }
+    let modules = member.map_or(0, |member| member.space.modules.len());
+    let unreadable = member.map_or(&[][..], |member| &*member.space.unreadable);
+    let unread = unreadable.first().map_or_else(String::new, |first| {
+        let count = plural(unreadable.len(), "file");
+        format!("{count} of it could not be read, in which MPI may be: {first}\n")
+    });
     Failure::not_there(format!(
-        "{} (process {pid}) is no MPI program: none of its {modules} modules defines PMPI_Send\n\
+        "{program} (process {pid}) is no MPI program, nor has it parallel regions of OpenMP: none of its {modules} modules defines MPI_Init or GOMP_parallel\n\
          (libmpi, libmpich, or MPI linked into the program; a Python program loads it at `import mpi4py`).\n\
-         To count calls of its own functions: {}",
-        job.program(),
+         {unread}To count calls of its own functions: {}",
         with_sudo(&format!("attach {pid} --probe FUNCTION")),
     ))
 }

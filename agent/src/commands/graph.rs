@@ -14,7 +14,7 @@ pub(super) fn run(names: &[String], dot: bool) -> Outcome {
         parameters: &[],
         bindings: &[],
     };
-    let graph = rules::graph(&load(&paths, settings)?);
+    let graph = rules::graph(&load(&paths, settings, true)?);
     let text = if dot { graph.dot() } else { graph.text() };
     say!("{}", text.trim_end());
     Ok(Code::Done)

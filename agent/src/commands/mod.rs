@@ -10,6 +10,7 @@ mod patch;
 mod ps;
 mod replay;
 mod rule;
+mod run;
 mod session;
 mod symbols;
 mod target;
@@ -23,10 +24,12 @@ use crate::{
 
 /// Runs what was asked for.
 pub fn run(cli: Cli) -> Outcome {
+    let environment = run::Environment::given();
     crate::rights::begin().map_err(Failure::not_permitted)?;
     match cli.command {
         Command::Ps(args) => ps::run(&args),
         Command::Attach(args) => attach::run(args),
+        Command::Run(args) => run::run(&args, &environment),
         Command::Undo(args) => history::undo(&args),
         Command::Journal(args) => history::journal(&args),
         Command::Session(command) => session::run(&command),
@@ -39,6 +42,8 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Call(args) => patch::call(&args),
         Command::Patch(args) => patch::patch(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Attend(args) => run::attend(args),
+        Command::Gate { door, command } => run::pass(&door, &command, &environment),
         Command::Actuator { sync } => crate::actuator::serve(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),

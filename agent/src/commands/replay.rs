@@ -1,4 +1,5 @@
-//! `tuneagent replay`: rules on recordings; prints what they found and decided, window by window.
+//! `tuneagent replay`: rules on recordings; prints what they found and decided, window by window, and then what was recorded of the
+//! ranks, of all hosts together.
 
 use std::{
     fs,
@@ -8,10 +9,14 @@ use std::{
 use crate::{
     cli::ReplayArgs,
     exit::{Code, Failure, Outcome},
-    format::duration,
+    format::{csv_field, duration},
     plot::{MarkKind, Plot},
-    rulebook::{Act, Replayed, RuleBook, Settings, replay},
+    report,
+    rulebook::{Act, Replayed, RuleBook, Settings, joined, replay},
     session::ledger::KEPT,
+    snapshot::Snapshot,
+    view,
+    whole::Whole,
 };
 
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
@@ -19,7 +24,7 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
         parameters: &args.parameters,
         bindings: &args.bindings,
     };
-    let rules = RuleBook::load(&args.rules, settings, args.apply.as_deref())?;
+    let rules = RuleBook::load(&args.rules, settings, args.apply.as_deref(), true)?;
     let mut recordings = Vec::new();
     for path in &args.recordings {
         let name = path.display().to_string();
@@ -28,9 +33,61 @@ pub(super) fn run(args: &ReplayArgs) -> Outcome {
         recordings.push((name, bytes));
     }
     let mut outputs = Outputs::open(args)?;
+    let json = args.json.as_deref().map(Report::open).transpose()?;
     let result = replay(rules, &recordings, |since_ns, what| outputs.take(since_ns, what));
+    let is_quiet = outputs.is_quiet;
     outputs.finish()?;
+    tell_of_the_job(&recordings, json, is_quiet)?;
     result.map(|()| Code::Done).map_err(Failure::no)
+}
+
+/// What was recorded of the ranks, of all hosts together.
+fn tell_of_the_job(
+    recordings: &[(String, Vec<u8>)],
+    json: Option<Report>,
+    is_quiet: bool,
+) -> Result<(), Failure> {
+    let snapshot = match joined(recordings) {
+        Ok(snapshot) => snapshot,
+        Err(error) if json.is_some() => return Err(Failure::no(error)),
+        Err(error) => {
+            if !is_quiet {
+                say!("no report of the job: {error}");
+            }
+            return Ok(());
+        }
+    };
+    let is_measured = snapshot.processes.iter().any(|process| process.watched_ns > 0);
+    if is_measured && !is_quiet {
+        say!("\n{}", view::header(&snapshot));
+        view::closing(&snapshot).iter().for_each(|line| say!("{line}"));
+    }
+    json.map_or(Ok(()), |place| place.write(&snapshot))
+}
+
+/// Where the report goes.
+enum Report {
+    Stdout,
+    File(Whole),
+}
+
+impl Report {
+    fn open(name: &str) -> Result<Report, Failure> {
+        match name {
+            "-" => Ok(Report::Stdout),
+            name => Whole::create(name)
+                .map(Report::File)
+                .map_err(|error| Failure::not_there(format!("{name} cannot be written: {error}"))),
+        }
+    }
+
+    fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let text = report::render(snapshot).map_err(Failure::no)?;
+        match self {
+            Report::Stdout => io::stdout().write_all(text.as_bytes()).map_err(Failure::no),
+            Report::File(file) => file.complete(text.as_bytes()).map_err(Failure::no),
+        }
+    }
 }
 
 /// Where what happens is written to.
@@ -49,7 +106,7 @@ impl Outputs {
         let failed = csv
             .as_mut()
             .and_then(|csv| writeln!(csv, "time_s,rule,window,index,metric,value").err());
-        let asked = [&args.csv, &args.svg];
+        let asked = [&args.csv, &args.svg, &args.json];
         Ok(Outputs {
             csv,
             svg: open(args.svg.as_deref())?.map(|file| (file, Plot::default())),
@@ -76,7 +133,7 @@ impl Outputs {
                 if let Some(csv) = &mut self.csv {
                     let rows = metrics.iter().map(|(metric, value)| {
                         [rule.as_str(), &window, &index.to_string(), metric, value]
-                            .map(quoted)
+                            .map(csv_field)
                             .join(",")
                     });
                     let mut written = rows.map(|row| writeln!(csv, "{},{row}", since_ns as f64 / 1e9));
@@ -135,15 +192,6 @@ fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
             Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
             Err(error) => Err(Failure::not_there(format!("{name} cannot be written: {error}"))),
         },
-    }
-}
-
-/// As RFC 4180 wants it.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
     }
 }
 

@@ -57,6 +57,8 @@ pub struct WatchedSite {
     pub name: String,
     /// Where it begins in the file.
     pub offset: FileOffset,
+    /// Bytes that it takes; 0 when the file does not say.
+    pub size: u64,
     /// Where the process has it.
     pub address: Address,
 }
@@ -119,6 +121,13 @@ impl Member {
         }
     }
 
+    /// The modules that had a copy of a variable when it was found.
+    pub fn copies_at_start(&self, variable: &str) -> Vec<String> {
+        let locations = self.space.every_variable(&VariableName::from(variable));
+        let paths = locations.unwrap_or_default().into_iter();
+        paths.map(|location| location.module.path).collect()
+    }
+
     /// Where it has a variable.
     pub fn variable_address(&self, name: &str) -> Result<u64, VariableError> {
         Ok(self.space.variable(&VariableName::from(name))?.address.0)
@@ -139,6 +148,16 @@ impl Member {
     pub fn variable_type(&self, name: &str) -> Option<&'static str> {
         let location = self.space.variable(&VariableName::from(name)).ok()?;
         Some(location.value_type()?.name())
+    }
+
+    /// Why its MPI cannot be watched, where that was linked into its program and has no symbols.
+    pub fn stripped_mpi(&self) -> Option<&'static str> {
+        let program = self.space.executable().filter(|_| self.mpi.is_none())?;
+        mpi::is_stripped_of(&program.image).then_some(
+            "MPI is linked into its program, whose symbols were removed (strip, -s): nothing tells where MPI_Send and the \
+             others begin. It can be watched when a file with the symbols is there (/usr/lib/debug by build id, or \
+             .gnu_debuglink, as gdb finds it), when it is built without strip, or linked with the shared library of its MPI",
+        )
     }
 
     /// Whether a variable of this name is in it; several libraries may have one.
@@ -202,6 +221,22 @@ impl Job {
         }
     }
 
+    /// Takes note of programs whose MPI cannot be watched, each by the first of its processes.
+    pub fn tell_of_stripped(&mut self) {
+        let mut seen = BTreeSet::new();
+        for member in self.members.iter().filter(|member| member.mpi.is_none()) {
+            let program = member
+                .space
+                .executable()
+                .map(|module| (module.device, module.inode));
+            if seen.insert(program)
+                && let Some(why) = member.stripped_mpi()
+            {
+                self.unreachable.push((member.process.pid.number, why.to_owned()));
+            }
+        }
+    }
+
     /// The processes of another job are looked at with these.
     pub fn join(&mut self, other: Job) {
         let known: BTreeSet<i32> = self
@@ -227,11 +262,11 @@ type Known = (Implementation, Vec<tuner::symbol::Function>);
 /// Finds jobs, and keeps what it has learned of the files they map.
 #[derive(Debug, Default)]
 pub struct Scout {
-    images: Images,
+    pub(super) images: Images,
     /// What each file (device, inode) defines of MPI, with link addresses: the same for every process that maps it.
     libraries: HashMap<(String, u64), Option<Known>>,
     /// Processes seen once below a program, which may be gone before it is worth watching them.
-    passing: BTreeSet<i32>,
+    pub(super) passing: BTreeSet<i32>,
 }
 
 impl Scout {
@@ -282,7 +317,7 @@ impl Scout {
     }
 
     /// A process that a program has started; none of another user's, none that launches others, none that is gone.
-    fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
+    pub(super) fn relative(&mut self, pid: i32, user: u32) -> Option<Result<Member, SpaceError>> {
         let process = Process::open(pid).ok()?;
         if process.uid != user || launcher::is_launcher(&process.name) {
             return None;
@@ -357,11 +392,13 @@ impl Scout {
     }
 
     /// Processes below what started the job that are not known yet: ranks that have mapped their MPI, and what a program
-    /// without a launcher has started and is still there at the second look. What lives shorter is not worth a probe.
+    /// without a launcher has started and is still there at the second look, or goes on as itself. What lives shorter is not worth a
+    /// probe.
     pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
-        let unknown = descendants_now(root.process.pid.number)
-            .into_iter()
-            .filter(|pid| !known.contains(pid));
+        let pid = root.process.pid;
+        let itself = (!root.is_launcher && pid.is_alive()).then_some(pid.number);
+        let all = itself.into_iter().chain(descendants_now(pid.number));
+        let unknown = all.filter(|pid| !known.contains(pid));
         let mut found = Vec::new();
         for pid in unknown {
             if root.is_launcher {
@@ -375,14 +412,14 @@ impl Scout {
         found
     }
 
-    fn late_rank(&mut self, pid: i32) -> Option<Member> {
+    pub(super) fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let process = Process::open(pid).ok()?;
         let rank = Rank::from_environment(&process.environment().ok()?)?;
         let member = self.look_into(process, Some(rank)).ok()?;
         member.mpi.is_some().then_some(member)
     }
 
-    fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {
+    pub(super) fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {
         let space = AddressSpace::read(&process, &self.images)?;
         let mpi = self.mpi_of(&space);
         Ok(Member {
@@ -393,7 +430,7 @@ impl Scout {
         })
     }
 
-    fn mpi_of(&mut self, space: &AddressSpace) -> Option<Mpi> {
+    pub(super) fn mpi_of(&mut self, space: &AddressSpace) -> Option<Mpi> {
         space.modules.iter().find_map(|module| {
             let key = (format!("{:?}", module.device), module.inode);
             let known = self.libraries.entry(key).or_insert_with(|| {
@@ -404,6 +441,7 @@ impl Scout {
             let site = |function: &tuner::symbol::Function| WatchedSite {
                 name: public_name(&function.names),
                 offset: function.offset,
+                size: function.size,
                 address: module.address(function.address),
             };
             Some(Mpi {

@@ -26,7 +26,7 @@ const LAUNCHERS: &[&str] = &[
 ];
 
 /// True for the short name of a launcher.
-pub(super) fn is_launcher(name: &str) -> bool {
+pub fn is_launcher(name: &str) -> bool {
     LAUNCHERS.contains(&name.get(..15).unwrap_or(name))
 }
 

@@ -1,14 +1,17 @@
 //! From a process number to the job: its launcher, its ranks, its MPI. Reads /proc and the files that the processes have
 //! mapped; attaches nothing and writes nothing.
 
+mod family;
 mod job;
+mod job_id;
 mod launcher;
 mod rank;
 mod table;
 mod target;
 
 pub use job::{DiscoverError, Job, Member, Mpi, Scout, WatchedSite};
-pub use launcher::above as launcher_above;
+pub use job_id::job_id;
+pub use launcher::{above as launcher_above, is_launcher};
 pub use rank::Rank;
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};

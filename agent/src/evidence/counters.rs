@@ -23,8 +23,12 @@ pub struct Counters {
     pub switches_voluntary: u64,
     /// Page faults served without the disk.
     pub faults_minor: u64,
+    /// Page faults that the disk was read for.
+    pub faults_major: u64,
     /// Memory in use, in bytes, now.
     pub resident_bytes: u64,
+    /// The most memory in use so far; `None` where the kernel does not tell.
+    pub resident_peak_bytes: Option<u64>,
     /// Threads now.
     pub threads: u64,
 }
@@ -79,6 +83,9 @@ impl Sampler {
         self.sum.threads = seen.len() as u64;
         self.threads = seen;
         self.sum.faults_minor = stat.minflt;
+        self.sum.faults_major = stat.majflt;
+        let status = self.process.status();
+        self.sum.resident_peak_bytes = status.ok().and_then(|status| status.vmhwm).map(|kib| kib * 1024);
         self.sum.resident_bytes = stat.rss * procfs::page_size();
         Ok(self.sum)
     }

@@ -19,6 +19,17 @@ pub struct CpuShare {
     pub quota: Option<f64>,
     /// Time that the groups with these quotas were kept from running, in nanoseconds; `None` without a quota.
     pub throttled_ns: Option<u64>,
+    /// Their periods so far; `None` without a quota.
+    pub periods: Option<Periods>,
+}
+
+/// Periods over which quotas are counted, of all groups together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Periods {
+    /// All in which something ran.
+    pub all: u64,
+    /// Those at whose end the group had been kept from running.
+    pub throttled: u64,
 }
 
 impl CpuShare {
@@ -54,17 +65,41 @@ pub fn available(pids: &[i32]) -> Option<CpuShare> {
     quotas.sort_by(|left, right| left.0.cmp(&right.0));
     quotas.dedup_by(|left, right| left.0 == right.0);
     let has_quota = !unlimited && !quotas.is_empty();
-    let throttled = quotas.iter().filter_map(|(group, _)| throttled_at(group));
+    let groups = quotas
+        .iter()
+        .filter_map(|(group, _)| fs::read_to_string(group.join("cpu.stat")).ok());
+    let groups: Vec<String> = groups.collect();
+    let throttled = groups.iter().filter_map(|stat| throttled(stat));
     (!allowed.is_empty()).then(|| CpuShare {
         allowed,
         quota: has_quota.then(|| quotas.iter().map(|(_, cpus)| cpus).sum()),
         throttled_ns: has_quota.then(|| throttled.sum()),
+        periods: groups
+            .iter()
+            .map(|stat| periods(stat))
+            .sum::<Option<Periods>>()
+            .filter(|_| has_quota),
     })
 }
 
 /// The CPUs that at least one of the processes is bound to.
 pub fn usable(pids: &[i32]) -> BTreeSet<usize> {
     pids.iter().filter_map(|pid| mask(*pid)).flatten().collect()
+}
+
+/// CPUs that the machine has online, whoever may use them; none where it does not say.
+pub fn online() -> Option<usize> {
+    listed(&fs::read_to_string("/sys/devices/system/cpu/online").ok()?)
+}
+
+/// How many `0-3,8` names.
+fn listed(list: &str) -> Option<usize> {
+    let count = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        Some((last + 1).saturating_sub(first))
+    };
+    list.trim().split(',').map(count).sum()
 }
 
 fn mask(pid: i32) -> Option<Vec<usize>> {
@@ -110,17 +145,34 @@ fn quota_at(group: &Path) -> Option<(PathBuf, f64)> {
     Some((group.to_owned(), cpus))
 }
 
-fn throttled_at(group: &Path) -> Option<u64> {
-    throttled(&fs::read_to_string(group.join("cpu.stat")).ok()?)
+impl std::iter::Sum for Periods {
+    fn sum<I: Iterator<Item = Periods>>(all: I) -> Periods {
+        all.fold(Periods::default(), |sum, periods| Periods {
+            all: sum.all + periods.all,
+            throttled: sum.throttled + periods.throttled,
+        })
+    }
+}
+
+/// A number of cpu.stat.
+fn number(stat: &str, name: &str) -> Option<u64> {
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line?.trim().parse().ok()
 }
 
 /// Nanoseconds in version 1, microseconds in version 2.
 fn throttled(stat: &str) -> Option<u64> {
-    let value = |name: &str| {
-        let line = stat.lines().find_map(|line| line.strip_prefix(name));
-        line?.trim().parse::<u64>().ok()
-    };
-    value("throttled_time ").or_else(|| value("throttled_usec ").map(|us| us.saturating_mul(1000)))
+    let of_v2 = || number(stat, "throttled_usec").map(|us| us.saturating_mul(1000));
+    number(stat, "throttled_time").or_else(of_v2)
+}
+
+fn periods(stat: &str) -> Option<Periods> {
+    Some(Periods {
+        all: number(stat, "nr_periods")?,
+        throttled: number(stat, "nr_throttled")?,
+    })
 }
 
 fn quota_v2(text: &str) -> Option<f64> {
@@ -156,6 +208,18 @@ mod tests {
         );
         assert_eq!(throttled("usage_usec 4\nthrottled_usec 7\n"), Some(7000));
         assert_eq!(throttled("usage_usec 4\n"), None);
+        let stat = "usage_usec 4\nnr_periods 20\nnr_throttled 19\nthrottled_usec 7\n";
+        let (all, throttled) = (20, 19);
+        assert_eq!(periods(stat), Some(Periods { all, throttled }));
+        assert_eq!(periods("usage_usec 4\n"), None);
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_counted() {
+        assert_eq!(listed("0-3,8\n"), Some(5));
+        assert_eq!(listed("0\n"), Some(1));
+        assert_eq!(listed("\n"), None);
+        assert!(online() > Some(0));
     }
 
     #[test]
@@ -164,6 +228,7 @@ mod tests {
             allowed: (0..8).collect(),
             quota,
             throttled_ns: None,
+            periods: None,
         };
         assert_eq!(share(None).cpus_beside(3.0), 5.0);
         assert_eq!(share(Some(2.0)).cpus_beside(3.0), 2.0);

@@ -1,12 +1,14 @@
 //! What /proc and the cgroups tell of a process without any probe: the CPU time it got, the time it waited for a CPU, how
-//! often it was switched away, how many CPUs it may use, and how many of these others keep busy. Reads only.
+//! often it was switched away, how many CPUs it may use, how many of these others keep busy, and how fast they are clocked. Reads only.
 
 mod cores;
 mod counters;
 mod cpus;
+mod frequency;
 mod others;
 
 pub use cores::Cores;
 pub use counters::{Counters, Sampler};
-pub use cpus::{CpuShare, available, usable};
+pub use cpus::{CpuShare, Periods, available, online, usable};
+pub use frequency::Frequency;
 pub use others::{Busy, Others};

@@ -19,6 +19,29 @@ use super::{
 
 const GROUP: &str = "tuneagent";
 
+/// What would make the kernel take the probes of those who gave up CAP_SYS_ADMIN, as all of our processes do.
+pub const LOWER_PARANOIA: &str = "sudo sysctl kernel.perf_event_paranoid=2";
+
+/// Debian's kernels have a third level of perf_event_paranoid, which is their default; at it they want CAP_SYS_ADMIN, whatever
+/// CAP_PERFMON says. The level, where it is that one.
+pub fn perf_wants_admin() -> Option<i32> {
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    level.trim().parse().ok().filter(|level| *level > 2)
+}
+
+fn explained(error: io::Error) -> io::Error {
+    match perf_wants_admin() {
+        Some(level) if error.kind() == io::ErrorKind::PermissionDenied => io::Error::new(
+            error.kind(),
+            format!(
+                "{error}: kernel.perf_event_paranoid is {level}, and CAP_PERFMON is not enough then on this kernel; \
+                 {LOWER_PARANOIA}"
+            ),
+        ),
+        _ => error,
+    }
+}
+
 /// An event of tracefs with a program attached. Dropping it detaches and removes the event.
 #[derive(Debug)]
 pub struct TracefsLink {
@@ -64,7 +87,7 @@ impl TracefsLink {
                 .join("id"),
         )?;
         let id = id.trim().parse().map_err(io::Error::other)?;
-        link.event = Some(sys::attach_tracepoint(id, program, cookie)?);
+        link.event = Some(sys::attach_tracepoint(id, program, cookie).map_err(explained)?);
         Ok(link)
     }
 

@@ -11,6 +11,8 @@ use std::{
     path::PathBuf,
 };
 
+use tuner::site::Emulation;
+
 use super::{fallback::TracefsLink, sys};
 
 /// A place in a file to probe.
@@ -27,9 +29,9 @@ pub struct Site {
 /// Which moment of a function a site is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum At {
-    /// Its first instructions: the function is entered.
+    /// One of its first instructions, where arguments and stack are as they were at the very first one: the function is entered.
     Entry,
-    /// Its first instructions too: the kernel replaces the return address, and we are called when it is used. Cheap, but
+    /// The same instruction: the kernel replaces the return address, and we are called when it is used. Cheap, but
     /// an exception or longjmp that passes through the function aborts the program.
     Return,
     /// A return instruction of its own. Dearer, and safe.
@@ -116,5 +118,13 @@ pub(super) fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
             by_process: by_process == Some(libc::EINVAL),
         },
         _ => LinkKind::Tracefs,
+    }
+}
+
+/// Which instructions this kernel does itself when they are probed, beyond those that all do. What emulates long nops came with
+/// the system call by which the kernel makes calls of them.
+pub fn emulation() -> Emulation {
+    Emulation {
+        long_nops: sys::has_uprobe_call(),
     }
 }

@@ -5,13 +5,17 @@
 //! the actuator loads when an action is to wait for a sync point.
 
 mod fallback;
+mod family;
+mod fields;
 mod holds;
 mod links;
 mod object;
 mod program;
 mod sys;
 
-pub use fallback::TracefsLink;
+pub use fallback::{LOWER_PARANOIA, TracefsLink, perf_wants_admin};
+pub use family::{FamilyRoot, read_coming};
 pub use holds::{Holds, Records, set_real_time};
-pub use links::{At, Link, LinkKind, LinkRequest, Site};
+pub use links::{At, Link, LinkKind, LinkRequest, Site, emulation};
 pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_text};
+pub use program::tells_number_of;

@@ -6,13 +6,15 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use abi::{Hit, Loss, ProbeSpec, Text, Thread, Totals};
+use abi::{Call, FamilyState, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, Text, Thread, Totals, World};
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
 };
 
 use super::{
+    family::{Family, FamilyRoot, Setting},
+    fields,
     links::{self, At, Link, LinkKind, LinkRequest},
     program::{ProgramText, data, load_error, missing, pid_namespace},
     sys,
@@ -53,6 +55,9 @@ pub enum KernelError {
         /// The errno.
         source: io::Error,
     },
+    /// Processes of a command cannot be told from others here.
+    #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
+    NoFamily(&'static str),
     /// A map could not be read or written.
     #[error("a map of the kernel side failed: {0}")]
     Map(#[from] MapError),
@@ -65,6 +70,8 @@ pub struct LoadOptions {
     pub probes: u32,
     /// Number of processes that there is room for.
     pub processes: u32,
+    /// Number of functions whose messages are counted by size.
+    pub rows: u32,
     /// Attach with tracefs even when the kernel has better.
     pub force_tracefs: bool,
 }
@@ -80,35 +87,67 @@ struct Programs {
 pub struct Kernel {
     maps: Ebpf,
     cells: sys::Cells<Totals>,
+    calls: sys::Cells<Call>,
+    heads: sys::Cells<RingHead>,
+    sizes: sys::Cells<Sizes>,
+    /// Calls that the ring of a process has room for.
+    ring_size: u32,
+    /// How long threads wait for a CPU inside calls is told.
+    tells_waits: bool,
     programs: Programs,
     kind: LinkKind,
     options: LoadOptions,
+    /// Of a command whose processes the kernel side finds by itself.
+    family: Option<Family>,
 }
 
 impl Kernel {
     /// Loads the object and finds out how this kernel attaches probes.
     pub fn load(options: LoadOptions) -> Result<Kernel, KernelError> {
+        Kernel::load_for(options, None)
+    }
+
+    /// The same; the processes of a command that is about to execute its program are found by the kernel side itself.
+    pub fn load_for(options: LoadOptions, root: Option<FamilyRoot>) -> Result<Kernel, KernelError> {
+        let setting = root
+            .map(|root| Setting::of(root, options.processes))
+            .transpose()?;
         let cells = (options.probes * options.processes).clamp(1, abi::MAX_TOTALS);
+        let ring_size = ring_size(options.processes);
+        let sizes = (options.rows * options.processes).clamp(1, abi::MAX_SIZES);
+        let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
-        let maps = EbpfLoader::new()
+        let mut loader = EbpfLoader::new();
+        if let Some(setting) = &setting {
+            setting.tell(&mut loader);
+        }
+        let maps = loader
             .verifier_log_level(VerifierLogLevel::DISABLE)
             .map_max_entries("TOTALS", cells)
             .map_max_entries("ADDRESSES", cells.saturating_mul(abi::MAX_CAPTURES as u32))
+            .map_max_entries("CALLS", options.processes.max(1) * ring_size)
+            .map_max_entries("HEADS", options.processes.max(1))
+            .map_max_entries("WORLDS", options.processes.max(1))
+            .map_max_entries("SIZES", sizes)
+            .override_global("ROW_COUNT", &options.rows, true)
             .override_global("PROBE_COUNT", &options.probes, true)
+            .override_global("RING_SIZE", &ring_size, true)
+            .override_global("WAITED_OFFSET", &waited_offset.unwrap_or_default(), true)
             .override_global("NAMESPACE_DEVICE", &device, true)
             .override_global("NAMESPACE_INODE", &inode, true)
             .load(OBJECT)
             .map_err(load_error)?;
         let (programs, kind) = programs(&maps, options.force_tracefs)?;
-        let totals = maps
-            .map("TOTALS")
-            .and_then(data)
-            .ok_or_else(|| missing("TOTALS"))?;
-        let cells = sys::Cells::map(totals.fd().as_fd(), cells)
-            .map_err(|error| KernelError::Object(format!("its totals cannot be mapped: {error}")))?;
+        let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {
+            cells: shared(&maps, "TOTALS", cells)?,
+            calls: shared(&maps, "CALLS", options.processes.max(1) * ring_size)?,
+            heads: shared(&maps, "HEADS", options.processes.max(1))?,
+            sizes: shared(&maps, "SIZES", sizes)?,
+            ring_size,
+            tells_waits: waited_offset.is_some(),
+            family: family.transpose()?,
             maps,
-            cells,
             programs,
             kind,
             options,
@@ -118,6 +157,11 @@ impl Kernel {
     /// How many probes there is room for.
     pub fn room(&self) -> usize {
         self.options.probes as usize
+    }
+
+    /// Whether [`Thread::waited_ns`] is measured on this kernel.
+    pub fn tells_waits(&self) -> bool {
+        self.tells_waits
     }
 
     /// How probes are attached on this kernel.
@@ -175,12 +219,86 @@ impl Kernel {
         removed(processes.remove(&pid))
     }
 
+    /// Gives a process of the family a slot, if it has hit nothing yet, or tells the one that it has; none when none is left.
+    pub fn admit(&mut self, pid: u32) -> Result<Option<u32>, KernelError> {
+        const BPF_NOEXIST: u64 = 1;
+        let mut processes: HashMap<_, u32, u32> = HashMap::try_from(
+            self.maps
+                .map_mut("PROCESSES")
+                .ok_or_else(|| missing("PROCESSES"))?,
+        )?;
+        if let Ok(slot) = processes.get(&pid, 0) {
+            return Ok(Some(slot));
+        }
+        let Some(slot) = self.family.as_ref().and_then(Family::next_slot) else {
+            return Ok(None);
+        };
+        match processes.insert(pid, slot, BPF_NOEXIST) {
+            Ok(()) => Ok(Some(slot)),
+            // It has hit a probe meanwhile: its own slot counts, this one stays empty.
+            Err(_) => Ok(processes.get(&pid, 0).ok()),
+        }
+    }
+
+    /// What is counted of the family; none without one.
+    pub fn family_state(&self) -> Option<FamilyState> {
+        self.family.as_ref().map(Family::state)
+    }
+
+    /// The ring buffer of those who came and went. It can be taken once.
+    pub fn take_comings(&mut self) -> Result<RingBuf<MapData>, KernelError> {
+        let map = self.maps.take_map("COMINGS").ok_or_else(|| missing("COMINGS"))?;
+        Ok(RingBuf::try_from(map)?)
+    }
+
     /// What a process did in each probed function, in the order of the probes.
     pub fn totals(&self, slot: u32) -> Result<Vec<Totals>, KernelError> {
         let first = slot as usize * self.options.probes as usize;
         (first..first + self.options.probes as usize)
             .map(|index| self.cells.get(index).ok_or_else(|| missing("TOTALS")))
             .collect()
+    }
+
+    /// Calls of one function by a process.
+    pub fn calls_of(&self, slot: u32, probe: u32) -> u64 {
+        let cell = slot as usize * self.options.probes as usize + probe as usize;
+        self.cells.get(cell).map_or(0, |totals| totals.calls)
+    }
+
+    /// The newest calls of a process from this number on, in their order; `None` for each that was being overwritten while it was read.
+    /// Before them so many were overwritten already.
+    pub fn calls(&self, slot: u32, from: u64) -> Result<(u64, Vec<Option<Call>>), KernelError> {
+        let head = self.heads.get(slot as usize).ok_or_else(|| missing("HEADS"))?;
+        let size = u64::from(self.ring_size);
+        let first = from.max(head.next.saturating_sub(size));
+        let call = |number: u64| {
+            let place = u64::from(slot) * size + (number & (size - 1));
+            self.calls
+                .get_whole(place as usize)
+                .filter(|call| call.number == number as u32 + 1)
+        };
+        Ok((first - from, (first..head.next).map(call).collect()))
+    }
+
+    /// Says where a process has what tells who is who. Must precede watching it.
+    pub fn set_world(&mut self, slot: u32, world: World) -> Result<(), KernelError> {
+        Ok(self
+            .array::<WorldRecord>("WORLDS")?
+            .set(slot, WorldRecord(world), 0)?)
+    }
+
+    /// How many messages of each size a process handed over in the function of a row; none where there is no room for it.
+    pub fn sizes(&self, slot: u32, row: u16) -> Option<Sizes> {
+        let (rows, row) = (self.options.rows, u32::from(row));
+        (row < rows)
+            .then(|| self.sizes.get((slot * rows + row) as usize))
+            .flatten()
+    }
+
+    /// Messages by pair, with their keys ([`Pair::key`]).
+    pub fn pairs(&self) -> Result<Vec<(u64, Pair)>, KernelError> {
+        let pairs: HashMap<_, u64, PairRecord> = HashMap::try_from(self.map("PAIRS")?)?;
+        Ok(pairs.iter().flatten().map(|(key, pair)| (key, pair.0)).collect())
     }
 
     /// Every thread that was inside a probed function, with its kernel key (`pid << 32 | tid`).
@@ -196,11 +314,19 @@ impl Kernel {
 
     /// What was lost so far, by kind.
     pub fn losses(&self) -> Result<Vec<(&'static str, u64)>, KernelError> {
+        self.counted(&Loss::REPORTED)
+    }
+
+    /// What is missing from the matrix alone, by kind.
+    pub fn losses_of_matrix(&self) -> Result<Vec<(&'static str, u64)>, KernelError> {
+        self.counted(&Loss::OF_MATRIX)
+    }
+
+    fn counted(&self, kinds: &[(Loss, &'static str)]) -> Result<Vec<(&'static str, u64)>, KernelError> {
         let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.map("LOSSES")?)?;
-        Loss::REPORTED
-            .iter()
-            .map(|(loss, name)| Ok((*name, counters.get(&(*loss as u32), 0)?.iter().sum())))
-            .collect()
+        let count =
+            |(loss, name): &(Loss, &'static str)| Ok((*name, counters.get(&(*loss as u32), 0)?.iter().sum()));
+        kinds.iter().map(count).collect()
     }
 
     /// Calls that were under way when the probes were armed and have returned since.
@@ -244,6 +370,24 @@ pub fn read_text(bytes: &[u8]) -> Option<Text> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
+/// Room for calls that each process gets.
+fn ring_size(processes: u32) -> u32 {
+    let each = abi::MAX_CALLS / processes.max(1);
+    let power = each.checked_ilog2().map_or(1, |power| 1 << power);
+    power.min(abi::RING_CALLS)
+}
+
+/// A map of the object as shared memory.
+fn shared<T: bytemuck::Pod>(
+    maps: &Ebpf,
+    name: &'static str,
+    entries: u32,
+) -> Result<sys::Cells<T>, KernelError> {
+    let map = maps.map(name).and_then(data).ok_or_else(|| missing(name))?;
+    sys::Cells::map(map.fd().as_fd(), entries)
+        .map_err(|error| KernelError::Object(format!("its map {name} cannot be mapped: {error}")))
+}
+
 /// What is not there any more need not be removed.
 fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
     match result {
@@ -265,7 +409,8 @@ fn programs(maps: &Ebpf, force_tracefs: bool) -> Result<(Programs, LinkKind), Ke
 }
 
 fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<Programs, KernelError> {
-    let text = ProgramText::parse(OBJECT, maps)?;
+    // Sums over ranks are made with bpf_loop.
+    let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
     let load = |name| text.load(name, attach_type);
     Ok(Programs {
         entry: load("entry")?,
@@ -287,3 +432,5 @@ macro_rules! record {
 }
 record!(Spec, ProbeSpec);
 record!(ThreadRecord, Thread);
+record!(WorldRecord, World);
+record!(PairRecord, Pair);

@@ -65,8 +65,17 @@ impl ProgramText {
         Ok(self)
     }
 
-    /// Loads a program.
+    /// Loads a program for probes.
     pub(super) fn load(&self, name: &'static str, attach_type: u32) -> Result<OwnedFd, KernelError> {
+        self.load_as(name, sys::BPF_PROG_TYPE_KPROBE, attach_type)
+    }
+
+    /// Loads a program for a tracepoint of the kernel.
+    pub(super) fn load_for_tracepoint(&self, name: &'static str) -> Result<OwnedFd, KernelError> {
+        self.load_as(name, sys::BPF_PROG_TYPE_RAW_TRACEPOINT, 0)
+    }
+
+    fn load_as(&self, name: &'static str, kind: u32, attach_type: u32) -> Result<OwnedFd, KernelError> {
         let program = self.object.programs.get(name).ok_or_else(|| missing(name))?;
         let function = self
             .object
@@ -79,6 +88,7 @@ impl ProgramText {
             instructions: &function.instructions,
             license: &license,
             name,
+            kind,
             attach_type,
             types: self.types.as_ref().map(|btf| sys::Types {
                 btf: btf.as_fd(),
@@ -125,6 +135,15 @@ pub(super) fn load_error(error: aya::EbpfError) -> KernelError {
         source = cause.source();
     }
     KernelError::Object(error.to_string())
+}
+
+/// Whether the kernel tells a probe the number that a process has here: that of one in a namespace below ours it does only where ours is
+/// the machine's first one.
+pub fn tells_number_of(pid: i32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (_, ours) = pid_namespace();
+    let theirs = std::fs::metadata(format!("/proc/{pid}/ns/pid"));
+    ours == 0 || theirs.map_or(true, |theirs| theirs.ino() == ours)
 }
 
 /// Device and inode of our pid namespace; zeros in the machine's first one, whose numbers are the kernel's own.

@@ -1,5 +1,5 @@
-//! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi` links, perf
-//! events on a tracepoint, maps as shared memory, and real-time priority. Each has a safe face. The links go away once aya
+//! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi` links, raw
+//! tracepoints, perf events on a tracepoint, maps as shared memory, and real-time priority. Each has a safe face. The links go away once aya
 //! has them (0.16).
 #![allow(
     unsafe_code,
@@ -18,10 +18,14 @@ use std::{
 use aya_obj::generated::bpf_insn;
 
 const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BPF_BTF_LOAD: libc::c_int = 18;
 const BPF_LINK_CREATE: libc::c_int = 28;
 const BPF_PERF_EVENT: u32 = 41;
-const BPF_PROG_TYPE_KPROBE: u32 = 2;
+/// The kind of a program that runs at probes.
+pub(super) const BPF_PROG_TYPE_KPROBE: u32 = 2;
+/// The kind of one that runs at a tracepoint, and sees what the kernel passes there.
+pub(super) const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
 const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
@@ -80,6 +84,14 @@ struct LinkCreatePerfEvent {
     attach_type: u32,
     flags: u32,
     cookie: u64,
+}
+
+#[repr(C)]
+struct RawTracepointOpen {
+    name: u64,
+    prog_fd: u32,
+    /// Without it the struct would end in padding, which the kernel wants to be zero.
+    zero: u32,
 }
 
 #[repr(C)]
@@ -193,6 +205,16 @@ impl<T: bytemuck::Pod> Cells<T> {
         Some(record)
     }
 
+    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
+    /// was read.
+    pub(super) fn get_whole(&self, index: usize) -> Option<T> {
+        let record = self.get(index)?;
+        std::sync::atomic::fence(Ordering::Acquire);
+        let again = self.get(index)?;
+        let first_word = |record: &T| bytemuck::bytes_of(record).first_chunk::<8>().copied();
+        (first_word(&record) == first_word(&again)).then_some(record)
+    }
+
     /// One word of a record, to change; `None` where the records may only be read.
     pub(super) fn word(&self, index: usize, word: usize) -> Option<&AtomicU64> {
         let place = index.checked_mul(Self::WORDS_PER_CELL)?.checked_add(word)?;
@@ -217,6 +239,8 @@ pub(super) struct Text<'a> {
     pub(super) instructions: &'a [bpf_insn],
     pub(super) license: &'a CStr,
     pub(super) name: &'a str,
+    /// One of the kinds above.
+    pub(super) kind: u32,
     pub(super) attach_type: u32,
     /// The types of its functions: `bpf_loop` asks for them.
     pub(super) types: Option<Types<'a>>,
@@ -242,10 +266,10 @@ pub(super) fn load_btf(bytes: &[u8]) -> io::Result<OwnedFd> {
     bpf(BPF_BTF_LOAD, &attr)
 }
 
-/// Loads a program of the kprobe kind. On refusal the verifier's words come back with the error.
+/// Loads a program. On refusal the verifier's words come back with the error.
 pub(super) fn load_program(text: &Text<'_>) -> Result<OwnedFd, (io::Error, String)> {
     let mut attr = ProgLoad {
-        prog_type: BPF_PROG_TYPE_KPROBE,
+        prog_type: text.kind,
         insn_cnt: u32::try_from(text.instructions.len()).unwrap_or(u32::MAX),
         insns: address(text.instructions),
         license: address(text.license),
@@ -327,6 +351,16 @@ pub(super) fn link_uprobe_multi(
     bpf(BPF_LINK_CREATE, &attr)
 }
 
+/// Runs a program at every hit of a tracepoint of the kernel, until the descriptor is closed.
+pub(super) fn open_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let attr = RawTracepointOpen {
+        name: address(name.as_ptr()),
+        prog_fd: program.as_raw_fd() as u32,
+        zero: 0,
+    };
+    bpf(BPF_RAW_TRACEPOINT_OPEN, &attr)
+}
+
 /// Runs a program at every hit of a tracepoint, whichever process hits it. With a cookie the program is told it at each hit
 /// (kernels since 5.15); what comes back beside the event keeps it attached.
 pub(super) fn attach_tracepoint(
@@ -380,6 +414,20 @@ fn ioctl(event: &OwnedFd, request: libc::c_ulong, argument: libc::c_int) -> io::
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// Whether the kernel has uprobe(2), by which it makes calls of nops that are probed: it refuses everybody but its own code.
+pub(super) fn has_uprobe_call() -> bool {
+    // The number is x86-64's; elsewhere it may be another call.
+    const UPROBE: Option<libc::c_long> = if cfg!(target_arch = "x86_64") {
+        Some(336)
+    } else {
+        None
+    };
+    let Some(number) = UPROBE else { return false };
+    // SAFETY: the call takes no arguments, and from here it does nothing.
+    let refused = unsafe { libc::syscall(number) } < 0;
+    refused && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO)
 }
 
 /// Gives a thread of ours the lowest real-time priority, which is above everything ordinary; or takes it away again.

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use abi::SizeLayout;
-use tuner::{image::Image, module::Module, space::AddressSpace};
+use tuner::{address::LinkAddress, image::Image, module::Module, space::AddressSpace};
 
 /// An MPI library (or a program with MPI linked in).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,10 +18,14 @@ pub struct Implementation {
     pub size_offset: u16,
 }
 
-/// Recognises the MPI that `module` defines; `None` when it defines none.
+/// Every MPI program begins with one of these. One with MPI linked in has, of all other functions, only those that it calls.
+const BEGINNINGS: [&str; 3] = ["PMPI_Init", "PMPI_Init_thread", "PMPI_Session_init"];
+
+/// Recognises the MPI that `module` defines; `None` when it defines none. What stands between a program and its MPI (a profiler that
+/// was preloaded) defines the functions under their first names alone.
 pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation> {
     let image = &module.image;
-    if image.functions(&["PMPI_Send"]).ok()?.is_empty() {
+    if image.functions(&BEGINNINGS).ok()?.is_empty() {
         return None;
     }
     let known = |name, version, layout, size_offset| {
@@ -41,7 +45,9 @@ pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation
         };
         return known("Open MPI", open_mpi_version(image), layout, offset.unwrap_or(0));
     }
-    if has_variable(image, "MPII_Version_string") || has_variable(image, "MPIR_Version_string") {
+    // Of one that is linked in, what is not used is left out; the last is in every program.
+    let of_mpich = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process"];
+    if of_mpich.iter().any(|name| has_variable(image, name)) {
         let intel = has_variable(image, "I_MPI_VERSION") || module.path.contains("intel");
         let name = if intel { "Intel MPI" } else { "MPICH" };
         return known(name, mpich_version(module, space), SizeLayout::InHandle, 0);
@@ -53,7 +59,20 @@ fn has_variable(image: &Image, name: &str) -> bool {
     variable(image, name).is_some()
 }
 
-fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbol> {
+/// The name that every MPI gives its first communicator, as it stands among its constants.
+const FIRST_COMMUNICATOR: &[u8] = b"MPI_COMM_WORLD\0";
+
+/// Whether MPI was linked into a file whose symbols were removed, so that nothing tells where its functions begin.
+pub fn is_stripped_of(image: &Image) -> bool {
+    /// Programs with MPI linked in are some tens of MiB.
+    const SEARCHED: u64 = 256 << 20;
+    let has_symbols = image
+        .static_symbols()
+        .is_ok_and(|table| table.iter().next().is_some());
+    !has_symbols && image.holds(FIRST_COMMUNICATOR, SEARCHED)
+}
+
+pub(super) fn variable(image: &Image, name: &str) -> Option<tuner::symbol::Symbol> {
     let tables = [image.dynamic_symbols().ok()?, image.static_symbols().ok()?];
     tables
         .into_iter()
@@ -72,8 +91,11 @@ fn calibrate(module: &Module, space: &AddressSpace) -> Option<u16> {
     /// Sizes have stood within the first hundred bytes in every release.
     const SEARCHED: u16 = 128;
     let word = |name: &str, offset: u16| {
-        let place = variable(&module.image, name).map(|symbol| module.address(symbol.address))?;
-        space.memory().word(place.checked_add(u64::from(offset))?).ok()
+        let link = variable(&module.image, name)?.address;
+        let link = LinkAddress(link.0.checked_add(u64::from(offset))?);
+        let now = space.memory().word(module.address(link)).ok();
+        // Before the program runs the file has what will stand there: sizes are not relocated.
+        now.or_else(|| module.image.initial_word(link))
     };
     let shows = |(name, size): &(&str, u64), offset| word(name, offset) == Some(*size);
     let offsets = (0..SEARCHED).step_by(8);
@@ -124,10 +146,12 @@ fn mpich_version(module: &Module, space: &AddressSpace) -> Option<String> {
         .find_map(|name| variable(&module.image, name))?;
     let mut bytes = [0; 16];
     let length = bytes.len().min(usize::try_from(symbol.size).ok()?);
-    space
-        .memory()
-        .read(module.address(symbol.address), &mut bytes[..length])
-        .ok()?;
+    let address = module.address(symbol.address);
+    if space.memory().read(address, &mut bytes[..length]).is_err() {
+        let offset = module.image.file_offset(symbol.address)?;
+        let file = module.image.file();
+        file.read_exact_at(&mut bytes[..length], offset.0).ok()?;
+    }
     let text = std::str::from_utf8(bytes[..length].split(|&byte| byte == 0).next()?).ok()?;
     (!text.is_empty()).then(|| text.to_owned())
 }

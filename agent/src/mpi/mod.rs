@@ -1,8 +1,12 @@
-//! What the agent knows of MPI: which functions communicate or wait, what they carry, and how an implementation is
-//! recognised. Nothing here probes or reads a process.
+//! What the agent knows of MPI: which functions communicate or wait, what they carry, how an implementation is recognised, and where
+//! it keeps who is who. Nothing here probes.
 
 mod functions;
 mod implementation;
+mod rule;
+mod world;
 
-pub use functions::{Bytes, BytesKind, FUNCTIONS, Function, find};
-pub use implementation::{Implementation, recognise};
+pub use functions::{BytesKind, FUNCTIONS, Function, find};
+pub use implementation::{Implementation, is_stripped_of, recognise};
+pub use rule::rule;
+pub use world::world;

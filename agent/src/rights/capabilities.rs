@@ -197,6 +197,14 @@ pub fn keep_only(part: Part) -> Result<(), RightsError> {
     Ok(set_no_new_privs(true)?)
 }
 
+/// The capabilities that a process hands on to every program that it executes (ambient), as a mask.
+pub fn handed_on_by(pid: i32) -> std::io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapAmb:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.ok_or_else(|| std::io::ErrorKind::InvalidData.into())
+}
+
 /// The user behind this process: whoever called sudo, else its own.
 pub fn caller() -> u32 {
     let by_sudo = std::env::var("SUDO_UID").ok().and_then(|uid| uid.parse().ok());

@@ -5,8 +5,8 @@ mod capabilities;
 mod filter;
 
 pub use capabilities::{
-    Capability, Need, Part, begin, caller, capabilities, give_command, held, is_lent, keep_only,
-    missing_to_probe,
+    Capability, Need, Part, begin, caller, capabilities, give_command, handed_on_by, held, is_lent,
+    keep_only, missing_to_probe,
 };
 pub use filter::drop_right_to_write;
 

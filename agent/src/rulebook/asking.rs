@@ -86,6 +86,7 @@ impl Ask {
                 .collect(),
             is_switched: planned.is_switched,
             is_on: !planned.off_at_first,
+            is_quiet: false,
         }
     }
 }

@@ -108,6 +108,7 @@ impl RuleBook {
                 End::Whole => (hit.time_ns, reads),
             };
             if each_hit {
+                self.may_decide |= self.engine.may_decide_at(ask.rule, ask.probe);
                 self.engine.observe(Observation::Hit {
                     rule: ask.rule,
                     probe: ask.probe,

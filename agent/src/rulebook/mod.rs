@@ -5,6 +5,7 @@ mod asking;
 mod deed;
 mod doable;
 mod hearing;
+mod joined;
 mod live;
 mod modes;
 mod pairs;
@@ -13,8 +14,10 @@ mod replay;
 mod sources;
 mod switches;
 mod texts;
+mod values;
 
 pub use deed::{Change, Deed, Key, Passed, Write};
+pub use joined::joined;
 pub use live::NotAdded;
 pub use modes::NotSwitched;
 pub use recorder::Recorder;
@@ -22,6 +25,7 @@ pub use replay::{Replayed, replay};
 pub use rules::fits;
 pub use sources::{Given, Settings, beside, given, load};
 pub use switches::Switch;
+pub use values::VALUES_MAX;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +36,7 @@ use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFact
 
 use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
 use crate::{
+    calls::Iterations,
     discover::Member,
     evidence::{Busy, CpuShare},
     exit::Failure,
@@ -113,6 +118,9 @@ pub struct Meeting {
     pub key: Key,
 }
 
+/// How a sentence begins that says what is done to the program, and not only looked at.
+const DOES: [&str; 5] = ["writes ", "calls ", "loads ", "patches ", "binds "];
+
 /// The rules of a session.
 pub struct RuleBook {
     engine: Engine,
@@ -132,19 +140,20 @@ pub struct RuleBook {
     /// On a recording: rules that are not there yet.
     held: Vec<CheckedRule>,
     recorder: Option<Recorder>,
-    /// Windows that the last tick closed.
-    closed: Vec<rules::ClosedWindow>,
+    /// A hit was heard since this was last asked which decisions may follow at once.
+    may_decide: bool,
 }
 
 impl RuleBook {
     /// Loads the built-in rules and those that `paths` name, and sets their parameters and names. `apply` is what `--apply` said:
-    /// nothing, everything (an empty list), or names.
+    /// nothing, everything (an empty list), or names; `probes`, whether the session has probes.
     pub fn load(
         paths: &[String],
         settings: Settings<'_>,
         apply: Option<&[String]>,
+        probes: bool,
     ) -> Result<RuleBook, Failure> {
-        let checked = sources::load(paths, settings)?;
+        let checked = sources::load(paths, settings, probes)?;
         RuleBook::of(checked, apply)
     }
 
@@ -164,7 +173,7 @@ impl RuleBook {
             apply: apply.map(<[String]>::to_vec),
             held: Vec::new(),
             recorder: None,
-            closed: Vec::new(),
+            may_decide: false,
         })
     }
 
@@ -176,6 +185,13 @@ impl RuleBook {
     /// From now on everything is recorded.
     pub fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
+    }
+
+    /// Records what the whole iterations of a process came to, if a recording is being made.
+    pub fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.iterations(ProcessId(slot), Time(now_ns), iterations);
+        }
     }
 
     /// Ends the recording, if one is being made.
@@ -318,10 +334,16 @@ impl RuleBook {
                 });
             }
         }
-        if let Some(value) = reading.cpus {
+        let gauges = [
+            (Measure::CpusAvailable, reading.cpus),
+            (Measure::UsefulShare, reading.useful),
+            (Measure::IterationTime, reading.iteration_ns),
+        ];
+        for (measure, value) in gauges {
+            let Some(value) = value else { continue };
             self.tell(Observation::Gauge {
                 process,
-                measure: Measure::CpusAvailable,
+                measure,
                 time,
                 value,
             });
@@ -400,18 +422,23 @@ impl RuleBook {
         }
     }
 
+    /// Whether a decision may follow what was heard since this was last asked.
+    pub fn take_may_decide(&mut self) -> bool {
+        std::mem::take(&mut self.may_decide)
+    }
+
     /// Closes windows that are over; says what follows.
     pub fn tick(&mut self, now_ns: u64) -> Vec<Act> {
         if let Some(recorder) = &mut self.recorder {
             recorder.ticked(Time(now_ns));
         }
+        self.engine.forget_windows();
         let mut acts: Vec<Act> = self
             .engine
             .tick(Time(now_ns))
             .into_iter()
             .map(|output| self.act(output))
             .collect();
-        self.closed = self.engine.drain_windows();
         // Numbers of findings that hold on are those of the last window.
         acts.extend(
             self.engine
@@ -424,7 +451,7 @@ impl RuleBook {
 
     /// The windows that the last tick closed.
     fn closed_windows(&mut self) -> Vec<Replayed> {
-        let closed = std::mem::take(&mut self.closed);
+        let closed = self.engine.drain_windows();
         let window = |window: rules::ClosedWindow| Replayed::Window {
             rule: self.name_of(window.rule),
             window: window.window,
@@ -510,11 +537,33 @@ impl RuleBook {
             rule.plan()
                 .effects
                 .iter()
-                .filter(|effect| effect.starts_with("writes"))
+                .filter(|effect| DOES.iter().any(|word| effect.starts_with(word)))
                 .cloned()
                 .collect()
         })
         .unwrap_or_default()
+    }
+
+    /// The variables of which a rule would write every copy.
+    pub fn written_everywhere(&self, name: &str) -> Vec<String> {
+        let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
+        let variables = rule.map_or(&[][..], |(_, rule, _)| &rule.plan().variables);
+        let everywhere = variables.iter().filter(|variable| variable.everywhere);
+        everywhere.map(|variable| variable.name.clone()).collect()
+    }
+
+    /// The variables that rules which may act would write in a process, each with whether all of its copies are meant.
+    pub fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
+        let facts = self.facts_of(member);
+        let applying = self.engine.rules().filter(|(_, _, mode)| *mode == Mode::Applying);
+        let written = applying.flat_map(|(_, rule, _)| {
+            let roles = rule.roles_of(&facts);
+            let variables = rule.plan().variables.iter();
+            variables.filter(move |variable| roles.contains(&variable.role.as_str()))
+        });
+        written
+            .map(|variable| (variable.name.clone(), variable.everywhere))
+            .collect()
     }
 
     /// The length of the shortest window.

@@ -15,6 +15,7 @@ use rules::{
 
 use super::texts::Texts;
 use crate::{
+    calls::Iterations,
     clock::monotonic_ns,
     exit::Failure,
     session::{
@@ -48,17 +49,24 @@ struct Defined {
 }
 
 impl Recorder {
-    /// Begins a recording in a new file.
-    pub fn create(name: &str, host: &str, program: String) -> Result<Recorder, Failure> {
+    /// Begins a recording in a new file. `about` is what else is worth knowing of the job.
+    pub fn create(
+        name: &str,
+        host: &str,
+        program: String,
+        about: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Result<Recorder, Failure> {
         let failure =
             |error: &dyn std::fmt::Display| Failure::not_there(format!("{name} cannot be written: {error}"));
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let version = ("tuneagent", env!("CARGO_PKG_VERSION").to_owned());
+        let notes = about.into_iter().chain([version]);
         let header = Header {
             host: host.to_owned(),
             program,
             wall_start_ns: u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX),
             origin: Time(monotonic_ns()),
-            notes: [("tuneagent".to_owned(), env!("CARGO_PKG_VERSION").to_owned())].into(),
+            notes: notes.map(|(name, text)| (name.to_owned(), text)).collect(),
         };
         let writer = Writer::new(&header).map_err(|error| failure(&error))?;
         let file = File::create(name).map_err(|error| failure(&error))?;
@@ -126,6 +134,20 @@ impl Recorder {
             process,
             time,
             facts: facts.clone(),
+        });
+    }
+
+    /// What the whole iterations of a process came to.
+    pub(super) fn iterations(&mut self, process: ProcessId, time: Time, iterations: &Iterations) {
+        let whole = iterations.whole();
+        self.put(&Record::Iterations {
+            process,
+            time,
+            count: whole.count,
+            whole_ns: whole.sum_ns,
+            elapsed_ns: iterations.elapsed_ns(),
+            mpi_ns: iterations.mpi_ns(),
+            calls_per_1000: (iterations.calls * 1e3).round() as u64,
         });
     }
 

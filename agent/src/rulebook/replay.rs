@@ -163,8 +163,12 @@ impl RuleBook {
             } => {
                 functions.count(probe, process, time, (count, duration_sum_ns));
             }
-            // What of no process in particular was lost concerns no window; the others are taken by the caller.
-            Record::Loss { .. } | Record::Tick { .. } | Record::RuleSet { .. } => {}
+            // What of no process in particular was lost concerns no window, and what is told at the end no rule; the others are taken
+            // by the caller.
+            Record::Loss { .. }
+            | Record::Iterations { .. }
+            | Record::Tick { .. }
+            | Record::RuleSet { .. } => {}
         }
     }
 }
@@ -332,6 +336,7 @@ impl Functions {
                 mark: None,
                 wanted: sought.iter().filter(means).map(|(number, _)| *number).collect(),
                 captures: Vec::new(),
+                is_quiet: false,
             });
             self.probes.len() - 1
         });

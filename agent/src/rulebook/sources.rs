@@ -24,11 +24,16 @@ pub struct Settings<'a> {
     pub bindings: &'a [(String, String)],
 }
 
-/// Reads and checks the rules that `paths` name beside the built-in ones.
-pub fn load(paths: &[String], settings: Settings<'_>) -> Result<Vec<CheckedRule>, Failure> {
+/// Reads and checks the rules that `paths` name beside the built-in ones. A session without probes has
+/// rules of its own in place of those that need them, unless they are named.
+pub fn load(paths: &[String], settings: Settings<'_>, probes: bool) -> Result<Vec<CheckedRule>, Failure> {
     let mut checked: Vec<CheckedRule> = Vec::new();
     let mut used = BTreeSet::new();
+    let is_named = |name: &str| paths.iter().any(|path| instance_of(path).0 == name);
     for source in sources(paths)? {
+        if !source.replaces && !rules::is_loaded(&source.name, probes) && !is_named(&source.name) {
+            continue;
+        }
         let rule = source.check(settings, &mut used)?;
         // A file may replace a built-in rule of the same name.
         checked.retain(|known| known.name() != rule.name() || !source.replaces);
@@ -377,7 +382,43 @@ mod tests {
             parameters: &parameters,
             bindings: &[],
         };
-        load(&paths, settings).unwrap_or_else(|failure| panic!("{failure:?}"))
+        load(&paths, settings, true).unwrap_or_else(|failure| panic!("{failure:?}"))
+    }
+
+    #[test]
+    fn sessions_without_probes_have_rules_of_their_own_in_place_of_others_unless_these_are_named() {
+        let settings = Settings {
+            parameters: &[],
+            bindings: &[],
+        };
+        for (path, probes, with, without) in [
+            (None, true, true, false),
+            (None, false, false, true),
+            (Some("without"), true, true, true),
+            (Some("with"), false, true, true),
+            (Some("none"), false, false, false),
+        ] {
+            for (name, other) in [
+                ("openmpi-busy-wait", "openmpi-crowded"),
+                ("blas-threads", "blas-crowded"),
+            ] {
+                let paths: Vec<String> = path
+                    .iter()
+                    .map(|path| match *path {
+                        "with" => name.to_owned(),
+                        "without" => other.to_owned(),
+                        path => path.to_owned(),
+                    })
+                    .collect();
+                let rules = load(&paths, settings, probes).unwrap_or_else(|failure| panic!("{failure:?}"));
+                let has = |name| rules.iter().any(|rule| rule.name() == name);
+                assert_eq!(
+                    (has(name), has(other)),
+                    (with, without),
+                    "{path:?}, probes: {probes}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -15,28 +15,30 @@ use super::{
     Session,
     hands::{Done, Order, Receipt},
     ledger::{Carried, IN_FORCE, KEPT, REVERTED, WRITTEN},
-    orders::{Ordered, Part},
+    orders::{Ordered, Part, file_name},
 };
 use crate::{
     actuator::{hold_text, passage_text},
     clock::monotonic_ns,
+    discover::Member,
     format::plural,
     rulebook::{Act, Decision, Deed, Switch},
     snapshot::{ChangeView, FindingView, GuardView, Reaction},
 };
 
+/// So many decisions are carried out in one session: each is remembered to the end, for it may have to be taken back.
+const DECISIONS_MAX: usize = 100_000;
+
 /// When a decision passed where, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
-    window_ns: (u64, u64),
     begun_ns: u64,
     evaluated_ns: u64,
     ordered_ns: u64,
 }
 
 impl Path {
-    fn until(&self, done_ns: u64) -> Reaction {
-        let (from, to) = self.window_ns;
+    fn reaction(&self, (from, to): (u64, u64), done_ns: u64) -> Reaction {
         Reaction {
             window_ns: to.saturating_sub(from),
             update_ns: self.begun_ns.saturating_sub(to),
@@ -57,16 +59,13 @@ impl Session {
             match act {
                 Act::Decided(decision) => {
                     let id = decision.id;
-                    let window_ns = decision.window_ns;
                     self.carry_out(decision);
-                    if let (Some(window_ns), true) = (window_ns, self.decisions.contains_key(&id)) {
-                        let path = Path {
-                            window_ns,
+                    if let Some(ordered) = self.decisions.get_mut(&id) {
+                        ordered.path = Some(Path {
                             begun_ns,
                             evaluated_ns,
                             ordered_ns: monotonic_ns(),
-                        };
-                        self.paths.insert(id, path);
+                        });
                     }
                 }
                 other => self.take_note_of(other),
@@ -100,11 +99,24 @@ impl Session {
         }
     }
 
+    /// Where the copies are that a rule would write, for each variable that has several in a process.
+    fn copies_in(&self, rule: &str) -> Vec<String> {
+        let copies = |variable: String| {
+            let of = |member: &Member| member.copies_at_start(&variable);
+            let paths: BTreeSet<String> = self.job.members.iter().flat_map(of).collect();
+            let files: Vec<&str> = paths.iter().map(|path| file_name(path)).collect();
+            (files.len() > 1).then(|| format!("{variable} is in {}", files.join(" and in ")))
+        };
+        let variables = self.rules.written_everywhere(rule).into_iter();
+        variables.filter_map(copies).collect()
+    }
+
     fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
-        if is_new && !self.painter.is_screen() {
+        if is_new {
             self.painter.say(&format!("finding  {rule}   {text}"));
         }
-        let effects = self.rules.effects(&rule);
+        let mut effects = self.rules.effects(&rule);
+        effects.extend(self.copies_in(&rule));
         let now = (!self.options.applies && !effects.is_empty()).then(|| {
             let must_name = self.rules.never_applying().contains(&rule);
             let named = if must_name {
@@ -137,6 +149,11 @@ impl Session {
             );
             return;
         };
+        if self.decisions.len() >= DECISIONS_MAX {
+            let reason =
+                format!("this session has decided {DECISIONS_MAX} times, its bound; a new one goes on");
+            return self.refuse(&decision, reason);
+        }
         let at = decision.at.as_deref().map(str::parse::<SyncPlace>).transpose();
         let at = match (decision.refused.clone(), at) {
             (None, Ok(at)) => at,
@@ -176,7 +193,7 @@ impl Session {
             }
         }
         let id = decision.id;
-        self.decisions.insert(id, Ordered { decision, parts });
+        self.decisions.insert(id, Ordered::new(decision, parts));
         for part in refused {
             let outcome = "too many orders wait".into();
             let view = ChangeView { outcome, ..part.view };
@@ -244,8 +261,8 @@ impl Session {
         let at = at.and_then(|place| place.parse().ok());
         let is_done = match result {
             Ok(Done::Set(receipt)) => {
-                let path = self.paths.get(&decision);
-                view.reaction = path.map(|path| path.until(receipt.done_ns));
+                let path = known.path.zip(known.decision.window_ns);
+                view.reaction = path.map(|(path, window_ns)| path.reaction(window_ns, receipt.done_ns));
                 show_set(&mut view, at.as_ref(), &receipt)
             }
             Ok(Done::Acted(receipt)) => {
@@ -267,19 +284,13 @@ impl Session {
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
     pub(super) fn carried(&mut self, decision: u64, carried: Option<Carried>) {
         let Some(carried) = carried else { return };
-        self.paths.remove(&decision);
         let written = self.ledger.of_decision(decision);
-        let rule = self
-            .decisions
-            .get(&decision)
-            .map(|known| known.decision.rule.clone())
+        let known = self.decisions.get(&decision);
+        let (rule, promise) = known
+            .map(|known| (known.decision.rule.clone(), known.decision.expect.clone()))
             .unwrap_or_default();
         match carried {
             Carried::Out => {
-                let promise = self
-                    .decisions
-                    .get(&decision)
-                    .and_then(|known| known.decision.expect.as_deref());
                 let promise = promise.map_or_else(String::new, |expect| format!(", promised {expect}"));
                 let text = format!("{}{promise}", self.done_text(decision, written.len()));
                 self.painter.say(&format!("{}  {rule}   {text}", time_of_day()));
@@ -336,7 +347,7 @@ impl Session {
             .say(&format!("{}  {}   {said}", time_of_day(), decision.rule));
         self.rules.receipt(decision.id, outcome, monotonic_ns());
         let (id, parts) = (decision.id, Vec::new());
-        self.decisions.insert(id, Ordered { decision, parts });
+        self.decisions.insert(id, Ordered::new(decision, parts));
     }
 
     /// What is counted up to now belongs to the state before.

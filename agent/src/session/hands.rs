@@ -1,10 +1,17 @@
 //! The thread that talks to the actuator: orders in, receipts out, both bounded. The actuator's answers take from
 //! microseconds to milliseconds, and the event loop must not wait for them. A change at a sync point is armed here, and its
 //! receipt fetched when the program was there.
+//!
+//! A value that is to be written at once while nothing else is under way is sent to the actuator by whoever orders it, and only its
+//! receipt is waited for here: waking this thread first would take as long as the write itself.
 
 use std::{
     collections::BTreeMap,
-    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+    },
     thread::JoinHandle,
     time::Duration,
 };
@@ -13,8 +20,8 @@ use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
     actuator::{
-        ActCommand, ArmActCommand, ArmCommand, ClientError, Collected, Farewell, Refusal, RefusalKind,
-        SetCommand, TogetherCommand,
+        ActCommand, ActuatorClient, ArmActCommand, ArmCommand, ClientError, Collected, Farewell, GetCommand,
+        Refusal, RefusalKind, SentSet, SetCommand, TogetherCommand,
     },
     process::Pid,
     sync::SyncPlace,
@@ -30,6 +37,9 @@ const ORDERS_MAX: usize = 8192;
 pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
 /// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
+
+/// The actuator is woken for an order that may come no more often than this: it takes it 20 to 50 us.
+const EXPECT_EVERY_NS: u64 = 5_000_000;
 
 /// What one process is to do.
 #[derive(Clone, Debug)]
@@ -63,6 +73,10 @@ pub enum Order {
         /// What to write, and where.
         command: Box<TogetherCommand>,
     },
+    /// A variable may be written later: where it is and of what type is looked up now. Nothing is heard of it.
+    LookUp(Box<GetCommand>),
+    /// The receipt of what was sent already.
+    TakeReceipt,
     /// The guard keeps this change.
     Confirm(Pid, u64),
     /// The guard takes this change back.
@@ -96,8 +110,89 @@ pub enum Receipt {
     Undone(Pid, u64, Result<Undone, ClientError>),
 }
 
+/// What the thread and those who order share.
+struct Shared {
+    /// Orders that are not done yet; what waits for its sync point is.
+    under_way: AtomicUsize,
+    /// Held while the actuator is talked to.
+    talk: Mutex<Talk>,
+}
+
+struct Talk {
+    /// None when its session was ended.
+    actuator: Option<Actuator>,
+    /// What was sent past the thread.
+    sent: Option<Sent>,
+    /// When it was last told to expect something.
+    expected_ns: u64,
+}
+
+struct Sent {
+    decision: u64,
+    part: usize,
+    set: Result<SentSet, ClientError>,
+}
+
+impl Shared {
+    fn talk(&self) -> MutexGuard<'_, Talk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: so little fits into an empty socket.
+    fn send(&self, order: Order) -> Order {
+        let Order::Do {
+            decision,
+            part,
+            task: Task::Set(command),
+            at: None,
+        } = order
+        else {
+            return order;
+        };
+        let back = |command| Order::Do {
+            decision,
+            part,
+            task: Task::Set(command),
+            at: None,
+        };
+        if self.under_way.load(Ordering::Acquire) > 0 {
+            return back(command);
+        }
+        // Held while sync points are asked after.
+        let Ok(mut talk) = self.talk.try_lock() else {
+            return back(command);
+        };
+        let Talk {
+            actuator: Some(actuator),
+            sent: sent @ None,
+            ..
+        } = &mut *talk
+        else {
+            return back(command);
+        };
+        let set = actuator.client.send_set(*command);
+        *sent = Some(Sent { decision, part, set });
+        Order::TakeReceipt
+    }
+}
+
+impl Talk {
+    /// Waits for what came of what was sent past the thread.
+    fn take_receipt(&mut self) -> Option<Receipt> {
+        let Sent { decision, part, set } = self.sent.take()?;
+        let client = self.actuator.as_mut().map(|actuator| &mut actuator.client);
+        let result = set.and_then(|set| client.ok_or(ClientError::Ended)?.receipt(set));
+        Some(Receipt::Done {
+            decision,
+            part,
+            result: result.map(|receipt| Box::new(Done::Set(receipt))),
+        })
+    }
+}
+
 /// The thread, and the ways to and from it.
 pub struct Hands {
+    shared: Arc<Shared>,
     orders: SyncSender<Order>,
     receipts: mpsc::Receiver<Receipt>,
     thread: JoinHandle<Result<Farewell, ClientError>>,
@@ -108,19 +203,57 @@ impl Hands {
     pub fn new(actuator: Actuator) -> Hands {
         let (orders, incoming) = sync_channel(ORDERS_MAX);
         let (outgoing, receipts) = mpsc::channel(ORDERS_MAX);
-        let thread = std::thread::spawn(move || serve(actuator, &incoming, &outgoing));
+        let talk = Mutex::new(Talk {
+            actuator: Some(actuator),
+            sent: None,
+            expected_ns: 0,
+        });
+        let under_way = AtomicUsize::new(0);
+        let shared = Arc::new(Shared { under_way, talk });
+        let of_thread = Arc::clone(&shared);
+        let thread = std::thread::spawn(move || serve(&of_thread, &incoming, &outgoing));
         Hands {
+            shared,
             orders,
             receipts,
             thread,
         }
     }
 
+    /// An order may come at once: the actuator wakes up while it is decided on, and looks out for it without sleeping for so long. Does
+    /// nothing where anything is under way, or when it was told so a moment ago.
+    pub fn expect(&self, now_ns: u64, look_out: Duration) {
+        if self.shared.under_way.load(Ordering::Acquire) > 0 {
+            return;
+        }
+        let Ok(mut talk) = self.shared.talk.try_lock() else {
+            return;
+        };
+        let Talk {
+            actuator: Some(actuator),
+            sent: None,
+            expected_ns,
+        } = &mut *talk
+        else {
+            return;
+        };
+        if now_ns.saturating_sub(*expected_ns) >= EXPECT_EVERY_NS {
+            *expected_ns = now_ns;
+            // An actuator that is gone is told with the order.
+            let _ = actuator.client.expect(look_out);
+        }
+    }
+
     /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.
     pub fn order(&self, order: Order) -> Result<(), Order> {
         use std::sync::mpsc::TrySendError;
-        self.orders.try_send(order).map_err(|error| match error {
-            TrySendError::Full(order) | TrySendError::Disconnected(order) => order,
+        let order = self.shared.send(order);
+        self.shared.under_way.fetch_add(1, Ordering::AcqRel);
+        self.orders.try_send(order).map_err(|error| {
+            self.shared.under_way.fetch_sub(1, Ordering::AcqRel);
+            match error {
+                TrySendError::Full(order) | TrySendError::Disconnected(order) => order,
+            }
         })
     }
 
@@ -142,7 +275,7 @@ impl Hands {
 }
 
 fn serve(
-    mut actuator: Actuator,
+    shared: &Shared,
     orders: &Receiver<Order>,
     receipts: &mpsc::Sender<Receipt>,
 ) -> Result<Farewell, ClientError> {
@@ -154,34 +287,35 @@ fn serve(
             true => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
             false => orders.recv_timeout(COLLECT_EVERY),
         };
+        let mut talk = shared.talk();
+        // What was sent was sent before all that is in the queue.
+        let mut receipts: Vec<Receipt> = talk.take_receipt().into_iter().collect();
+        let Some(actuator) = talk.actuator.as_mut() else {
+            return Err(ClientError::Ended);
+        };
+        let is_order = order.is_ok();
+        let is_over = matches!(order, Err(RecvTimeoutError::Disconnected));
         match order {
-            Ok(Order::Together {
-                decision,
-                parts,
-                command,
-            }) => {
-                let refused = arm_together(&mut actuator, (decision, parts), *command, &mut waiting);
-                refused.into_iter().for_each(tell);
-            }
-            Ok(order) => {
-                if let Some(receipt) = carry_out(&mut actuator, order, &mut waiting) {
-                    tell(receipt);
-                }
-            }
+            Ok(order) => receipts.extend(carry_out(actuator, order, &mut waiting)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 for ticket in waiting.keys() {
                     // Where this fails the actuator is gone, and so is what waited.
                     let _ = actuator.client.disarm(*ticket);
                 }
-                if !waiting.is_empty() {
-                    collect(&mut actuator, &mut waiting).into_iter().for_each(tell);
-                }
-                return actuator.finish();
             }
         }
         if !waiting.is_empty() {
-            collect(&mut actuator, &mut waiting).into_iter().for_each(tell);
+            receipts.extend(collect(actuator, &mut waiting));
+        }
+        let ended = is_over.then(|| talk.actuator.take()).flatten();
+        drop(talk);
+        shared
+            .under_way
+            .fetch_sub(usize::from(is_order), Ordering::AcqRel);
+        receipts.into_iter().for_each(tell);
+        if let Some(actuator) = ended {
+            return actuator.finish();
         }
     }
 }
@@ -191,12 +325,12 @@ type Waiting = BTreeMap<u64, (u64, usize)>;
 
 /// A receipt for each process if it was refused, else they come later.
 fn arm_together(
-    actuator: &mut Actuator,
+    client: &mut ActuatorClient,
     (decision, parts): (u64, usize),
     command: TogetherCommand,
     waiting: &mut Waiting,
 ) -> Vec<Receipt> {
-    match actuator.client.together(command) {
+    match client.together(command) {
         Ok(tickets) => {
             let parts = (0..parts).map(|part| (decision, part));
             waiting.extend(tickets.into_iter().zip(parts));
@@ -217,8 +351,8 @@ fn arm_together(
     }
 }
 
-/// The receipt, unless it comes later.
-fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Option<Receipt> {
+/// The receipts, but for those that come later.
+fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Vec<Receipt> {
     let client = &mut actuator.client;
     let (decision, part, result) = match order {
         Order::Do {
@@ -259,23 +393,33 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Op
             match armed {
                 Ok(ticket) => {
                     waiting.insert(ticket, (decision, part));
-                    return None;
+                    return Vec::new();
                 }
                 Err(error) => (decision, part, Err(error)),
             }
         }
-        // Has a receipt for each process.
-        Order::Together { .. } => return None,
-        Order::Confirm(pid, change) => {
-            return Some(Receipt::Confirmed(pid, change, client.confirm(pid, change)));
+        Order::Together {
+            decision,
+            parts,
+            command,
+        } => return arm_together(client, (decision, parts), *command, waiting),
+        Order::LookUp(command) => {
+            // What is wrong with it is told when it is to be written.
+            let _ = client.get(*command);
+            return Vec::new();
         }
-        Order::Undo(pid, change) => return Some(Receipt::Undone(pid, change, client.undo(pid, change))),
+        // Was taken before.
+        Order::TakeReceipt => return Vec::new(),
+        Order::Confirm(pid, change) => {
+            return vec![Receipt::Confirmed(pid, change, client.confirm(pid, change))];
+        }
+        Order::Undo(pid, change) => return vec![Receipt::Undone(pid, change, client.undo(pid, change))],
     };
-    Some(Receipt::Done {
+    vec![Receipt::Done {
         decision,
         part,
         result: result.map(Box::new),
-    })
+    }]
 }
 
 /// The receipts of those that have reached their sync points, or never will.

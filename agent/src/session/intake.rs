@@ -1,18 +1,26 @@
 //! What comes in from the kernel side: hits out of the ring, and the table of threads kept small.
 
+use std::time::Duration;
+
 use abi::Thread;
 use aya::maps::RingBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::Session;
+use super::{Session, anticipate::Due};
 use crate::{
     clock::monotonic_ns,
-    kernel::{KernelError, read_hit, read_text},
+    kernel::{Kernel, KernelError, read_hit, read_text},
 };
 
 /// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
 /// writes too late, is far less than this.
 const CLOCK_SLACK_NS: u64 = 1_000;
+
+/// What the loop's clock may be late by, and a little.
+const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_200);
+
+/// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
+const DECISION: Duration = Duration::from_micros(300);
 
 /// How often the ring is emptied in a row before other work has its turn.
 const DRAINS: usize = 16;
@@ -26,6 +34,18 @@ impl Session {
         if threads.len() < abi::MAX_THREADS as usize / 2 {
             return Ok(());
         }
+        self.retire_gone(threads)
+    }
+
+    /// Takes out the records of the threads of a process that has ended in its slot.
+    pub(super) fn forget_threads_of(&mut self, slot: u32) -> Result<(), KernelError> {
+        let threads = self.probes.kernel().map(Kernel::threads).transpose()?;
+        let mut threads = threads.unwrap_or_default();
+        threads.retain(|(_, thread)| thread.process == slot);
+        self.retire_gone(&threads)
+    }
+
+    fn retire_gone(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
         for (key, thread) in threads {
             let Some(process) = self
                 .processes
@@ -46,11 +66,54 @@ impl Session {
     /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.
     pub(super) fn evaluate_hits(&mut self) -> Result<(), KernelError> {
         self.take_all_hits()?;
+        if let (true, Some(hands)) = (self.rules.take_may_decide(), &self.hands) {
+            self.anticipation.fell_due(self.newest_hit_ns);
+            hands.expect(monotonic_ns(), Duration::ZERO);
+        }
         let since_read = monotonic_ns().saturating_sub(self.read_ns);
         if since_read >= self.rules.shortest_window().as_nanos() as u64 {
             self.read()?;
         }
         self.evaluate();
+        Ok(())
+    }
+
+    /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
+    /// nothing can be changed, or where every CPU is wanted by others.
+    pub(super) fn next_due(&self) -> impl Future<Output = Due> + use<> {
+        let may = self.hands.is_some() && self.has_idle_cpu;
+        let now = monotonic_ns();
+        let due = may.then(|| self.anticipation.next(now)).flatten();
+        let before = due.map(|due| Duration::from_nanos(due.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
+        async move {
+            match (due, before) {
+                (Some(due), Some(before)) if !before.is_zero() => {
+                    tokio::time::sleep(before).await;
+                    due
+                }
+                _ => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Looks for the hit that lets a decision fall due, without sleeping, until it is there or its time has passed.
+    pub(super) fn look_out(&mut self, due: Due) -> Result<(), KernelError> {
+        let now = monotonic_ns();
+        if now > due.until_ns {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_nanos(due.from_ns.saturating_sub(now)));
+        if let Some(hands) = &self.hands {
+            let longest = Duration::from_nanos(due.until_ns.saturating_sub(monotonic_ns())) + DECISION;
+            hands.expect(monotonic_ns(), longest);
+        }
+        let last = self.anticipation.last_ns();
+        while monotonic_ns() < due.until_ns && self.anticipation.last_ns() == last {
+            match self.ring_is_empty() {
+                true => std::hint::spin_loop(),
+                false => self.evaluate_hits()?,
+            }
+        }
         Ok(())
     }
 
@@ -97,7 +160,8 @@ impl Session {
             return Ok(());
         };
         let lost: u64 = kernel.losses()?.iter().map(|(_, count)| count).sum();
-        let slots: Vec<u32> = self.processes.iter().map(|process| process.slot).collect();
+        let known = self.processes.iter().filter(|process| process.is_known);
+        let slots: Vec<u32> = known.map(|process| process.slot).collect();
         if lost > self.lost {
             self.rules
                 .lost(slots.iter().copied(), self.seen_until_ns, monotonic_ns());
@@ -115,10 +179,19 @@ impl Session {
                 self.hits_left = false;
                 return taken;
             };
-            if let Some(hit) = read_hit(&item) {
+            let (hit, text) = (read_hit(&item), read_text(&item));
+            drop(item);
+            if let Some(hit) = hit {
+                self.meet(hit.process);
                 self.newest_hit_ns = self.newest_hit_ns.max(hit.time_ns);
+                if self.durations.add(&hit) {
+                    // A kernel that refuses goes on sending: that costs more, and nothing else.
+                    let _ = self
+                        .durations
+                        .silence(&mut self.probes, &self.regions.before(&self.own));
+                }
                 self.rules.observe_hit(&hit, self.probes.list());
-            } else if let Some(text) = read_text(&item) {
+            } else if let Some(text) = text {
                 self.rules.observe_text(&text);
             }
         }

@@ -8,11 +8,14 @@ use tuner::{
 use super::{
     Session, kernel_failure,
     ledger::{REVERTED, UNDONE},
+    meter::Metered,
 };
 use crate::{
     clock::monotonic_ns,
     exit::{Code, Outcome},
     format::{duration, plural},
+    snapshot::{Snapshot, TraceView},
+    trace::Ending,
     view,
 };
 
@@ -29,9 +32,13 @@ impl Session {
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
         // Whoever asked for the end gets the answer first.
         tokio::task::yield_now().await;
+        // Putting back may take a while: it is said line by line.
+        self.painter.end();
+        self.take_family().map_err(kernel_failure)?;
         self.take_last_hits().map_err(kernel_failure)?;
         self.read().map_err(kernel_failure)?;
         self.evaluate_last();
+        self.summarise_recording();
         if let Err(error) = self.rules.finish_recording() {
             self.painter.say(&error);
         }
@@ -48,7 +55,13 @@ impl Session {
         if let Some(Ok(farewell)) = &farewell {
             code = self.take_note(farewell);
         }
-        let snapshot = self.snapshot();
+        self.read_matrix(true).map_err(kernel_failure)?;
+        let mut snapshot = self.snapshot();
+        self.name_call_sites(&mut snapshot.sequence);
+        snapshot.trace = self.end_trace();
+        if self.family.is_some() {
+            self.painter.say(&view::header(&snapshot));
+        }
         view::closing(&snapshot)
             .iter()
             .for_each(|line| self.painter.say(line));
@@ -56,7 +69,7 @@ impl Session {
         let Session {
             probes,
             mut painter,
-            mut outputs,
+            outputs,
             options,
             ledger,
             control,
@@ -78,16 +91,33 @@ impl Session {
             ),
         };
         painter.say(&format!("{reason}; detached in {took}; {changes}"));
-        if snapshot
-            .changes
-            .iter()
-            .any(|change| change.guard.as_ref().is_some_and(|guard| guard.verdict == UNDONE))
-        {
+        if has_undone(&snapshot) {
             code = Code::No;
         }
         drop((ledger, control));
         outputs.write(&snapshot)?;
         Ok(code)
+    }
+
+    /// Nothing comes any more: the trace is complete.
+    fn end_trace(&mut self) -> Option<TraceView> {
+        let polled = |process: &Metered| process.polling_calls(self.probes.list());
+        let (program, host) = (self.job.program(), self.host.clone());
+        let ending = Ending {
+            program: &program,
+            host: &host,
+            not_seen: self
+                .processes
+                .iter()
+                .map(|process| process.sequence.unseen())
+                .sum(),
+            polling: self.processes.iter().map(polled).sum(),
+        };
+        let (view, error) = self.outputs.end_trace(&ending)?;
+        if let Some(error) = error {
+            self.painter.say(&error);
+        }
+        Some(view)
     }
 
     /// Enters into the ledger what the actuator put back.
@@ -114,6 +144,12 @@ impl Session {
         }
         code
     }
+}
+
+/// The guard took a change back.
+fn has_undone(snapshot: &Snapshot) -> bool {
+    let mut guards = snapshot.changes.iter().filter_map(|change| change.guard.as_ref());
+    guards.any(|guard| guard.verdict == UNDONE)
 }
 
 fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> String {

@@ -6,6 +6,9 @@ use tuner::process::Pid;
 
 use crate::snapshot::{ChangeView, FindingView, GuardView};
 
+/// So many changes are shown, the newest; the journal has them all.
+const SHOWN_MAX: usize = 10_000;
+
 /// A change that was made, with what is needed to keep it or to take it back.
 #[derive(Clone, Debug)]
 struct Made {
@@ -210,7 +213,12 @@ impl Ledger {
                 ..made.view.clone()
             }
         };
-        self.made.iter().map(view).collect()
+        self.made.iter().skip(self.not_shown()).map(view).collect()
+    }
+
+    /// How many changes are too old to be shown.
+    pub fn not_shown(&self) -> usize {
+        self.made.len().saturating_sub(SHOWN_MAX)
     }
 }
 
@@ -274,6 +282,24 @@ mod tests {
         assert_eq!(ledger.of_decision(7), [(pid(2), 4)]);
         ledger.set_outcome(pid(2), 4, REVERTED);
         assert_eq!(ledger.in_force(), (0, 0));
+    }
+
+    #[test]
+    fn the_newest_changes_are_shown_and_the_others_counted() {
+        let mut ledger = Ledger::default();
+        let all = SHOWN_MAX as u64 + 3;
+        for number in 1..=all {
+            ledger.written(number, pid(1), change(number, WRITTEN));
+        }
+        let shown = ledger.changes(&BTreeMap::new());
+        let ends = (shown.first(), shown.last());
+        assert_eq!(ends, (Some(&change(4, WRITTEN)), Some(&change(all, WRITTEN))));
+        assert_eq!((shown.len(), ledger.not_shown()), (SHOWN_MAX, 3));
+        assert_eq!(
+            ledger.in_force().0,
+            all as usize,
+            "what is not shown is in force all the same"
+        );
     }
 
     #[test]

@@ -4,11 +4,16 @@ use std::{collections::VecDeque, time::Duration};
 
 use abi::{Thread, Totals};
 
-use super::probes::{Probe, Probes};
+use super::{
+    probes::{Probe, Probes},
+    regions::{Watched, has_bodies},
+};
 use crate::{
+    calls::{Iterations, Sequence},
     evidence::{Counters, Sampler, available},
     kernel::KernelError,
     snapshot::{FunctionTotals, ProcessView, Rates},
+    trace::Whose,
 };
 
 /// Rates speak of about this much time.
@@ -28,10 +33,16 @@ pub struct Reading {
     pub open: Vec<(u32, u64)>,
     /// Time inside MPI, open calls included.
     pub mpi_ns: u64,
+    /// Of it, time ready to run but waiting for a CPU, open calls left out; none where the kernel does not tell.
+    pub mpi_waited_ns: Option<u64>,
     /// `None` when /proc no longer shows the process.
     pub counters: Option<Counters>,
     /// CPUs that the process may use; looked up again every few seconds.
     pub cpus: Option<f64>,
+    /// Share of the time outside MPI of late.
+    pub useful: Option<f64>,
+    /// The mean time of an iteration of late, in nanoseconds.
+    pub iteration_ns: Option<f64>,
 }
 
 /// One process, read again and again.
@@ -45,6 +56,12 @@ pub struct Metered {
     pub slot: u32,
     /// It has ended.
     pub ended: bool,
+    /// It was looked into while it ran; of any other nothing but its hits is known.
+    pub is_known: bool,
+    /// Its calls, one after the other.
+    pub sequence: Sequence,
+    /// Its parallel regions.
+    pub regions: Watched,
     sampler: Option<Sampler>,
     /// When they were looked up, and how many.
     cpus: Option<(u64, f64)>,
@@ -52,6 +69,10 @@ pub struct Metered {
     readings: VecDeque<Reading>,
     /// Time inside MPI of threads whose records were taken out.
     retired_ns: u64,
+    /// Of it, waiting for a CPU.
+    retired_waited_ns: u64,
+    /// Time by probe as it is shown. It never shrinks: a call that ends between two looks is seen as open and as closed, once.
+    shown_ns: Vec<u64>,
 }
 
 impl Metered {
@@ -62,11 +83,33 @@ impl Metered {
             rank,
             slot,
             ended: false,
+            is_known: true,
+            sequence: Sequence::default(),
+            regions: Watched::default(),
             sampler: Sampler::open(pid).ok(),
             cpus: None,
             first: None,
             readings: VecDeque::new(),
             retired_ns: 0,
+            retired_waited_ns: 0,
+            shown_ns: Vec::new(),
+        }
+    }
+
+    /// Whose its spans are in a trace.
+    pub fn whose(&self) -> Whose {
+        Whose {
+            pid: self.pid,
+            rank: self.rank,
+        }
+    }
+
+    /// A slot whose process had ended before it could be looked into.
+    pub fn unknown(pid: i32, slot: u32) -> Metered {
+        Metered {
+            is_known: false,
+            sampler: None,
+            ..Metered::new(pid, None, slot)
         }
     }
 
@@ -75,11 +118,13 @@ impl Metered {
         self.readings.back()
     }
 
-    /// Reads the counters now. `threads` is the kernel side's table, read just before.
+    /// Reads the counters now. `threads` is the kernel side's table, read just before; `regions_since_ns` says since when parallel regions
+    /// are probed.
     pub fn read(
         &mut self,
         probes: &Probes,
         threads: &[(u64, Thread)],
+        regions_since_ns: Option<u64>,
         now_ns: u64,
     ) -> Result<(), KernelError> {
         let totals = probes.kernel().map(|kernel| kernel.totals(self.slot));
@@ -88,10 +133,17 @@ impl Metered {
             at_ns: now_ns,
             totals,
             mpi_ns: self.retired_ns,
+            mpi_waited_ns: probes
+                .kernel()
+                .filter(|kernel| kernel.tells_waits())
+                .map(|_| self.retired_waited_ns),
             ..Reading::default()
         };
         for (key, thread) in threads.iter().filter(|(_, thread)| thread.process == self.slot) {
             reading.mpi_ns += thread.closed_ns;
+            if let Some(waited_ns) = &mut reading.mpi_waited_ns {
+                *waited_ns += thread.waited_ns;
+            }
             if self.ended || !self.thread_lives(*key, thread) {
                 continue;
             }
@@ -111,18 +163,18 @@ impl Metered {
             Some(sampler) if !self.ended => sampler.sample().ok(),
             _ => None,
         };
-        if self
-            .cpus
-            .is_none_or(|(at, _)| now_ns.saturating_sub(at) >= CPUS_PERIOD.as_nanos() as u64)
-        {
-            self.cpus = available(&[self.pid]).map(|share| (now_ns, share.cpus()));
-        }
-        reading.cpus = self.cpus.map(|(_, cpus)| cpus);
+        reading.cpus = self.cpus_at(now_ns);
         // What was last seen of a process stays its total.
         reading.counters = reading
             .counters
             .or_else(|| self.last().and_then(|last| last.counters));
+        reading.mpi_ns = reading.mpi_ns.max(self.last().map_or(0, |last| last.mpi_ns));
+        keep_growing(&mut self.shown_ns, &reading);
+        if !self.ended {
+            self.regions.read(&reading, probes.list(), regions_since_ns);
+        }
         self.first.get_or_insert_with(|| reading.clone());
+        self.read_pace(&mut reading, probes.list());
         // What a process did after its last reading is not known of /proc: the time it did not live does not count.
         if self.ended && self.readings.len() > 1 {
             return Ok(());
@@ -137,6 +189,30 @@ impl Metered {
         Ok(())
     }
 
+    fn cpus_at(&mut self, now_ns: u64) -> Option<f64> {
+        let is_old = |(at_ns, _)| now_ns.saturating_sub(at_ns) >= CPUS_PERIOD.as_nanos() as u64;
+        if self.cpus.is_none_or(is_old) {
+            self.cpus = available(&[self.pid]).map(|share| (now_ns, share.cpus()));
+        }
+        self.cpus.map(|(_, cpus)| cpus)
+    }
+
+    /// How fast and how usefully it went of late.
+    fn read_pace(&self, reading: &mut Reading, probes: &[Probe]) {
+        let current = self.sequence.current();
+        reading.iteration_ns = current.and_then(Iterations::recent_ns);
+        if !has_mpi(probes) {
+            return;
+        }
+        reading.useful = match current.and_then(Iterations::useful_of_late) {
+            None => self
+                .readings
+                .front()
+                .and_then(|first| outside_mpi(first, reading)),
+            useful => useful,
+        };
+    }
+
     /// Takes over what the record of an ended thread says, so that the record can go.
     pub fn retire(&mut self, key: u64, thread: &Thread) -> bool {
         let is_gone = self.ended
@@ -145,9 +221,15 @@ impl Metered {
                 .as_ref()
                 .is_some_and(|sampler| !sampler.has_thread(key as u32 as i32));
         if is_gone {
-            self.retired_ns += thread.closed_ns;
+            self.take_over(thread);
         }
         is_gone
+    }
+
+    /// Takes over what a record says, so that it can go.
+    pub fn take_over(&mut self, thread: &Thread) {
+        self.retired_ns += thread.closed_ns;
+        self.retired_waited_ns += thread.waited_ns;
     }
 
     /// A thread that was cancelled inside a call leaves its frame open for ever.
@@ -159,8 +241,9 @@ impl Metered {
                 .is_none_or(|sampler| sampler.has_thread(key as u32 as i32))
     }
 
-    /// The process as it is shown.
-    pub fn view(&self, probes: &[Probe]) -> ProcessView {
+    /// The process as it is shown; messages by size are read for it.
+    pub fn view(&self, armed: &Probes) -> ProcessView {
+        let probes = armed.list();
         let (Some(last), Some(first)) = (self.readings.back(), self.readings.front()) else {
             return ProcessView {
                 pid: self.pid,
@@ -171,20 +254,68 @@ impl Metered {
         };
         // Nothing happens any more in a process that has ended: its rates are those between its last reading and itself.
         let since = if self.ended { last } else { first };
-        let functions = probes
-            .iter()
-            .enumerate()
-            .filter_map(|(index, probe)| function(index, probe, since, last));
+        let shown = probes.iter().enumerate().filter(|(_, probe)| !probe.is_quiet);
+        let functions = shown.filter_map(|(index, probe)| {
+            let shown = self.shown_ns.get(index).copied().unwrap_or_default();
+            let mut function = function(index, probe, since, last, shown)?;
+            if let (Some(kernel), Some(_)) = (armed.kernel(), probe.bytes_kind()) {
+                let sizes = kernel.sizes(self.slot, probe.spec.message.row);
+                function.sizes = sizes.map(|sizes| sizes.counts.to_vec()).unwrap_or_default();
+            }
+            Some(function)
+        });
         ProcessView {
             pid: self.pid,
             rank: self.rank,
             ended: self.ended,
+            host: None,
+            watched_ns: self
+                .first
+                .as_ref()
+                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns)),
             functions: functions.collect(),
             counters: last.counters,
             mpi_ns: has_mpi(probes).then_some(last.mpi_ns),
+            mpi_waited_ns: last.mpi_waited_ns.filter(|_| has_mpi(probes)),
+            useful: self
+                .sequence
+                .iterations()
+                .and_then(Iterations::useful)
+                .filter(|_| has_mpi(probes)),
+            regions: self.regions.view(has_bodies(probes)),
             rates: rates(probes, first, last).filter(|_| !self.ended),
             whole: self.first.as_ref().and_then(|first| rates(probes, first, last)),
         }
+    }
+
+    /// The share of its time that a rank is outside MPI since the probes were armed, and whether it is of whole iterations.
+    pub fn useful(&self) -> Option<(f64, bool)> {
+        let whole = self.sequence.iterations().and_then(Iterations::useful);
+        let of_all = || outside_mpi(self.first.as_ref()?, self.last()?);
+        whole
+            .map(|useful| (useful, true))
+            .or_else(|| Some((of_all()?, false)))
+    }
+
+    /// The same of late; none of a process that has ended.
+    pub fn useful_of_late(&self) -> Option<(f64, bool)> {
+        let useful = self.last()?.useful.filter(|_| !self.ended)?;
+        let is_whole = self
+            .sequence
+            .current()
+            .and_then(Iterations::useful_of_late)
+            .is_some();
+        Some((useful, is_whole))
+    }
+
+    /// Calls of functions that are asked again and again, which are in no sequence.
+    pub fn polling_calls(&self, probes: &[Probe]) -> u64 {
+        let totals = self.last().map_or(&[][..], |last| &last.totals);
+        let polling = of_mpi(probes, totals).filter(|(probe, _)| {
+            let function = probe.mpi;
+            function.is_some_and(|function| function.is_asked_again())
+        });
+        polling.map(|(_, totals)| totals.calls).sum()
     }
 
     /// Length of the period that the rates speak of.
@@ -224,7 +355,22 @@ fn of_mpi<'a>(probes: &'a [Probe], totals: &'a [Totals]) -> impl Iterator<Item =
     probes.iter().zip(totals).filter(|(probe, _)| probe.mpi.is_some())
 }
 
-fn function(index: usize, probe: &Probe, first: &Reading, last: &Reading) -> Option<FunctionTotals> {
+/// Takes a reading over where it says more than the ones before.
+fn keep_growing(shown_ns: &mut Vec<u64>, reading: &Reading) {
+    let probes = reading.totals.len().max(shown_ns.len());
+    shown_ns.resize(probes, 0);
+    for (shown, probe) in shown_ns.iter_mut().zip(0..) {
+        *shown = (*shown).max(reading.time_ns(probe));
+    }
+}
+
+fn function(
+    index: usize,
+    probe: &Probe,
+    first: &Reading,
+    last: &Reading,
+    shown_ns: u64,
+) -> Option<FunctionTotals> {
     let totals = last.totals.get(index)?;
     if totals.calls + totals.nested == 0 {
         return None;
@@ -239,10 +385,11 @@ fn function(index: usize, probe: &Probe, first: &Reading, last: &Reading) -> Opt
         name: probe.name.clone(),
         calls: totals.calls,
         nested: totals.nested,
-        time_ns: probe.is_timed().then_some(time_ns),
+        time_ns: probe.is_timed().then_some(shown_ns),
         bytes: probe.bytes_kind().map(|_| totals.bytes),
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,
+        sizes: Vec::new(),
         untimed: totals.too_deep + totals.unpaired,
         calls_per_s: per(
             (totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9,
@@ -253,7 +400,18 @@ fn function(index: usize, probe: &Probe, first: &Reading, last: &Reading) -> Opt
             elapsed,
         ),
         mean_ns: (closed > 0).then(|| closed_ns / closed as f64),
+        durations: None,
     })
+}
+
+/// The share of the time between two readings that was not inside MPI; none where several threads were, whose times add up to more.
+fn outside_mpi(first: &Reading, last: &Reading) -> Option<f64> {
+    let elapsed = last
+        .at_ns
+        .checked_sub(first.at_ns)
+        .filter(|elapsed| *elapsed > 0)?;
+    let mpi = last.mpi_ns.checked_sub(first.mpi_ns)?;
+    (mpi <= elapsed).then(|| 1.0 - mpi as f64 / elapsed as f64)
 }
 
 /// Whether functions of MPI are probed at all: else nothing is known of it, which is not the same as nothing done.
@@ -270,10 +428,47 @@ fn rates(probes: &[Probe], first: &Reading, last: &Reading) -> Option<Rates> {
     let share = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed;
     Some(Rates {
         mpi: has_mpi(probes).then(|| share(last.mpi_ns, first.mpi_ns)),
+        mpi_waiting: last
+            .mpi_waited_ns
+            .zip(first.mpi_waited_ns)
+            .filter(|_| has_mpi(probes))
+            // A wait within a call that was open at the first reading is told when the call ends, whole.
+            .map(|(waited, before)| share(waited, before).min(share(last.mpi_ns, first.mpi_ns))),
         cpu: share(now.cpu_ns, before.cpu_ns),
         runqueue: share(now.runqueue_ns, before.runqueue_ns),
         calls_per_s: share(last.mpi_calls(probes), first.mpi_calls(probes)) * 1e9,
         sent_per_s: share(last.mpi_bytes_sent(probes), first.mpi_bytes_sent(probes)) * 1e9,
         switches_per_s: share(now.switches_involuntary, before.switches_involuntary) * 1e9,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_ends_between_two_looks_never_makes_a_counter_shrink() {
+        let reading = |closed_ns, open: &[(u32, u64)]| Reading {
+            totals: vec![
+                Totals::default(),
+                Totals {
+                    time_ns: closed_ns,
+                    ..Totals::default()
+                },
+            ],
+            open: open.to_vec(),
+            ..Reading::default()
+        };
+        let mut shown = Vec::new();
+        // Open for 10, then seen both as open and as closed, then closed, then longer.
+        for (closed, open, expected) in [
+            (0, &[(1, 10)][..], 10),
+            (12, &[(1, 11)], 23),
+            (12, &[], 23),
+            (40, &[], 40),
+        ] {
+            keep_growing(&mut shown, &reading(closed, open));
+            assert_eq!(shown, [0, expected]);
+        }
+    }
 }

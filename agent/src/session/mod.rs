@@ -10,18 +10,31 @@ pub mod probes;
 pub mod signals;
 
 mod act;
+mod ahead;
+mod anticipate;
+mod arming;
+mod cpus;
+mod durations;
+mod family;
 mod history;
 mod intake;
 mod leave;
 mod live;
+mod matrix;
 mod meant;
 mod newcomers;
 mod orders;
+pub mod regions;
 mod requests;
+mod showing;
 mod together;
+mod told;
+mod waits;
+
+pub use self::showing::job_view;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     ops::Range,
     os::fd::AsFd,
@@ -32,36 +45,47 @@ use std::{
 use aya::maps::{MapData, RingBuf};
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::family::Started;
 use self::{
+    anticipate::{Anticipation, Due},
+    arming::{armed, asked_in},
+    cpus::Cpus,
+    durations::Durations,
     ends::Ends,
+    family::Family,
     hands::{Hands, Receipt},
     ledger::Ledger,
+    matrix::Matrix,
     meter::Metered,
     orders::Ordered,
     outputs::Outputs,
-    probes::{ArmError, Probes, Wanted},
+    probes::{Probes, Wanted},
+    regions::Regions,
     signals::Signals,
+    waits::{at_once_if, next_receipt, next_tick, readable, ticker, until},
 };
 use crate::{
     actuator::Actuator,
+    calls::Collectives,
     clock::monotonic_ns,
     control::{self, Answer, Asked, Control, Request},
-    discover::{Job, Member, Scout, host},
+    discover::{Job, Scout, host, job_id},
     evidence,
     exit::{Failure, Outcome},
     http::{self, Shared},
     kernel::{Kernel, KernelError},
     readable::Readable,
+    report::reference::Reference,
     rulebook::RuleBook,
     snapshot::{GuardView, JobView, Snapshot},
-    view::{self, Painter},
+    view::Painter,
 };
 
 /// Counters are read at least this often.
 const TICK: Duration = Duration::from_millis(500);
 
-/// The screen is repainted at every second tick at most; plain lines come this often.
-const PLAIN_PERIOD: Duration = Duration::from_secs(10);
+/// The rings of calls are read this often: at 20 000 calls a second of a rank none is overwritten before.
+const CALLS_PERIOD: Duration = Duration::from_millis(100);
 
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
@@ -85,6 +109,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Lines, no screen.
     pub plain: bool,
+    /// Another run to compare with.
+    pub reference: Option<Reference>,
     /// Functions whose calls are counted.
     pub probe: Vec<String>,
     /// Attach with tracefs.
@@ -93,6 +119,8 @@ pub struct Options {
     pub cannot_probe: Option<String>,
     /// To be said at the start.
     pub notes: Vec<String>,
+    /// The command that this session was started with.
+    pub started: Option<Started>,
 }
 
 /// Everything that can wake the loop.
@@ -102,10 +130,20 @@ enum Wake {
     Tick,
     /// Hits lie in the ring.
     Hits,
+    /// A decision is about to fall due.
+    Due(Due),
+    /// Time to read the rings of calls.
+    Calls,
     /// The actuator has answered.
     Receipt(Receipt),
     /// The process in this slot has ended.
     Ended(u32),
+    /// The live view has keys or another size; false: none can be heard any more.
+    Keys(bool),
+    /// Time for the next snapshot of a series.
+    Snapshot,
+    /// A process of the command came or went, or it is time to look for some.
+    Family,
     /// Somebody asks through the control socket.
     Request(Request, oneshot::Sender<Answer>),
     /// The session is over, for this reason.
@@ -120,24 +158,31 @@ pub struct Session {
     rules: RuleBook,
     outputs: Outputs,
     probes: Probes,
-    /// Of what is probed, what the user named.
-    plain: Range<usize>,
+    /// Of what is probed, what is asked for in every process: what the user named, and parallel regions.
+    own: Range<usize>,
+    durations: Durations,
     /// None in a session that may not probe.
     hits: Option<RingBuf<MapData>>,
     processes: Vec<Metered>,
+    /// When parallel regions are probed.
+    regions: Regions,
+    /// Where all ranks meet.
+    collectives: Collectives,
     ledger: Ledger,
     hands: Option<Hands>,
     control: Option<Control>,
     decisions: BTreeMap<u64, Ordered>,
-    /// How the decisions got from their windows to the actuator.
-    paths: BTreeMap<u64, act::Path>,
     /// What is said of changes that no guard has judged, once the session is over.
     unjudged: BTreeMap<u64, GuardView>,
     painter: Painter,
     shared: Option<Shared>,
     host: String,
+    /// What the site calls the job.
+    job_id: String,
     armed_ns: u64,
     painted_ns: u64,
+    /// Numbers were shown.
+    has_shown: bool,
     scanned_ns: u64,
     missing: Vec<String>,
     /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
@@ -151,6 +196,17 @@ pub struct Session {
     /// Losses on the kernel side that the rules know of.
     lost: u64,
     others: evidence::Others,
+    cpus: Cpus,
+    /// Of a command, who belongs to it.
+    family: Option<Family>,
+    /// Slots that have ended because their processes run other programs now.
+    replaced: BTreeSet<u32>,
+    /// The clock of the CPUs that may be used, and when it was read.
+    frequency: Option<(u64, Option<evidence::Frequency>)>,
+    matrix: Matrix,
+    /// A CPU was idle when it was last looked.
+    has_idle_cpu: bool,
+    anticipation: Anticipation,
 }
 
 impl Session {
@@ -165,58 +221,55 @@ impl Session {
         let mut wanted = rules.wanted();
         let plain = wanted.len()..wanted.len() + options.probe.len();
         wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
-        let asked = job.members.iter().map(|member| asked_in(&rules, &plain, member));
-        let asked: Vec<Vec<bool>> = asked.collect();
-        let is_asked = asked.iter().flatten().any(|asked| *asked);
-        let is_without = !is_asked && job.members.iter().all(|member| member.mpi.is_none());
-        let mut probes = match &options.cannot_probe {
-            Some(why) => Probes::none(&job, vec![why.clone()]),
-            // There may be rules to come that want some.
-            None if is_without => {
-                let armed = Probes::arm(&job, wanted, asked, options.force_tracefs);
-                armed.unwrap_or_else(|_| Probes::none(&job, Vec::new()))
-            }
-            None => Probes::arm(&job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
-        };
-        let must_probe = !options.probe.is_empty() || rules.is_empty();
-        if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
-            return Err(nothing_to_probe(&probes));
-        }
+        let regions = Regions::ask(&job, &mut wanted);
+        let own = plain.start..regions.wanted().end;
+        let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
         let hits = probes.kernel_mut().map(Kernel::take_hits);
         let hits = hits.transpose().map_err(kernel_failure)?;
         let now = monotonic_ns();
-        let painter = Painter::new(options.plain || outputs.report_is_stdout());
+        let painter = match options.started {
+            None => Painter::new(options.plain || outputs.report_is_stdout()),
+            Some(_) => Painter::beside(),
+        };
+        let family = Family::of(&options, &mut probes).map_err(kernel_failure)?;
         let mut session = Session {
+            painter,
             shared: outputs.metrics.is_some().then(Shared::default),
-            missing: job
-                .unreachable
-                .iter()
-                .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
-                .collect(),
+            missing: not_watched(&job),
             options,
             scout,
             rules,
             outputs,
+            durations: Durations::of(&probes, &plain),
             probes,
-            plain,
+            own,
             hits,
             processes: Vec::new(),
+            regions,
+            collectives: Collectives::default(),
             ledger: Ledger::default(),
             hands: None,
             control: None,
             decisions: BTreeMap::new(),
-            paths: BTreeMap::new(),
             unjudged: BTreeMap::new(),
-            painter,
             host: host(),
+            job_id: job_id(&job),
             hits_left: false,
             newest_hit_ns: 0,
             read_ns: now,
             seen_until_ns: now,
             lost: 0,
             others: evidence::Others::default(),
+            cpus: Cpus::default(),
+            family,
+            replaced: BTreeSet::new(),
+            frequency: None,
+            matrix: Matrix::default(),
+            has_idle_cpu: false,
+            anticipation: Anticipation::default(),
             armed_ns: now,
             painted_ns: now,
+            has_shown: false,
             scanned_ns: now,
             job,
         };
@@ -233,8 +286,12 @@ impl Session {
                 .push(Metered::new(member.process.pid.number, rank, slot));
             self.rules.join(slot, member, now);
         }
+        self.regions.begin(&self.probes, now);
         // The first readings, against which the first window is held: what happens from here on is in it.
         self.read()?;
+        if let Some(trace) = &mut self.outputs.trace {
+            trace.armed(self.armed_ns);
+        }
         // All processes at once, and last: what one did while the next was attached to would belong to nothing.
         for process in &self.processes {
             self.probes.watch(process.slot, process.pid)?;
@@ -245,6 +302,7 @@ impl Session {
     /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked.
     pub fn run(mut self, actuator: Option<Actuator>, control: Option<Control>) -> Outcome {
         self.hands = actuator.map(Hands::new);
+        self.look_up_ahead(&self.job.members);
         self.control = control;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -254,13 +312,15 @@ impl Session {
     }
 
     async fn watch(mut self) -> Outcome {
-        let mut signals = Signals::new().map_err(Failure::no)?;
+        let mut signals = Signals::new(self.options.started.is_some()).map_err(Failure::no)?;
         let mut ends = Ends::default();
         for process in &self.processes {
             ends.watch(process.pid, process.slot);
         }
         if let (Some(listener), Some(shared)) = (self.outputs.metrics.take(), &self.shared) {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
+            // The first scrape may come before the first tick.
+            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.snapshot());
             tokio::spawn(http::serve(listener, Arc::clone(shared)));
         }
         let (asking, mut asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
@@ -269,22 +329,37 @@ impl Session {
         }
         let mut tick = self.tick();
         let mut ticker = ticker(tick);
+        let mut calls = waits::ticker(CALLS_PERIOD);
+        let has_calls = self.has_sequence() || self.family.is_some();
+        let ends_of_family = self.family_ends().map_err(Failure::no)?;
+        let (comings, over) = ends_of_family.unzip();
+        let mut family = waits::ticker(family::PERIOD);
+        let mut series = self.outputs.every().map(waits::ticker);
         let deadline = self
             .options
             .duration
             .map(|duration| tokio::time::Instant::now() + duration);
         let ring = self.ring().map_err(Failure::no)?;
         self.greet();
+        let mut keys = self.show_live();
         loop {
+            let due = self.next_due();
             let wake = tokio::select! {
                 biased;
                 name = signals.next() => Wake::Shutdown(name),
                 () = until(deadline) => Wake::Shutdown("the time is over"),
+                Ok(()) = readable(over.as_ref()) => Wake::Shutdown("the command has ended"),
                 Some(slot) = ends.next() => Wake::Ended(slot),
+                Ok(()) = readable(comings.as_ref()) => Wake::Family,
+                _ = family.tick(), if comings.is_some() => Wake::Family,
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
+                pressed = showing::next_key(&mut keys) => Wake::Keys(pressed),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 _ = ticker.tick() => Wake::Tick,
+                _ = calls.tick(), if has_calls => Wake::Calls,
+                () = next_tick(&mut series) => Wake::Snapshot,
                 () = at_once_if(self.hits_left) => Wake::Hits,
+                due = due => Wake::Due(due),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
             };
             if let Some(reason) = self.wake(wake, &ends)? {
@@ -293,7 +368,7 @@ impl Session {
             // A rule that was added or removed may have the shortest window.
             if tick != self.tick() {
                 tick = self.tick();
-                ticker = self::ticker(tick);
+                ticker = waits::ticker(tick);
             }
         }
     }
@@ -303,22 +378,43 @@ impl Session {
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
+            Wake::Keys(true) => return Ok(self.hear_keys()),
+            Wake::Keys(false) => self.painter.end(),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
+            Wake::Due(due) => self.look_out(due).map_err(kernel_failure)?,
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
             Wake::Hits => {
                 self.take_hits(HITS_PER_WAKE);
             }
+            Wake::Family => self.take_family().map_err(kernel_failure)?,
+            Wake::Calls => {
+                self.take_calls().map_err(kernel_failure)?;
+                self.mind_regions().map_err(kernel_failure)?;
+            }
+            Wake::Snapshot => {
+                self.read().map_err(kernel_failure)?;
+                let snapshot = self.snapshot();
+                self.outputs.add(&snapshot);
+            }
             Wake::Ended(slot) => {
+                self.replaced.remove(&slot);
                 self.end_process(slot)?;
-                if self.processes.iter().all(|process| process.ended) {
+                if self.replaced.is_empty() && self.processes.iter().all(|process| process.ended) {
                     return Ok(Some("the program has ended"));
                 }
             }
             Wake::Tick => {
                 self.take_all_hits().map_err(kernel_failure)?;
+                self.durations
+                    .go_on(&mut self.probes, &self.regions.before(&self.own))
+                    .map_err(kernel_failure)?;
                 self.read().map_err(kernel_failure)?;
+                self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate();
-                self.look_for_newcomers(ends)?;
+                if self.family.is_none() {
+                    self.look_for_replaced()?;
+                    self.look_for_newcomers(ends)?;
+                }
                 self.show();
                 if self.is_settled() {
                     return Ok(Some("all changes are confirmed"));
@@ -341,51 +437,16 @@ impl Session {
             .transpose()
     }
 
-    fn greet(&mut self) {
-        let snapshot = self.snapshot();
-        self.painter.say(&view::header(&snapshot));
-        let watched = snapshot.job.watched;
-        let what = if self.probes.kernel().is_none() {
-            "no function is watched, what /proc tells is all there is".to_owned()
-        } else if snapshot.job.mpi.is_some() {
-            format!("{watched} MPI functions watched (not local ones such as MPI_Wtime)")
-        } else {
-            format!("{} watched", crate::format::plural(watched, "function"))
-        };
-        let writes = if self.options.applies {
-            "Rules may write"
-        } else {
-            "Nothing is written"
-        };
-        self.painter.say(&format!("armed: {what}. {writes}. Ctrl-C ends"));
-        if self.probes.strangers_pay() {
-            self.painter.say(
-                "note: other programs here that use the same library pay for the probes too, about 1 us a call",
-            );
-        }
-        let missing: Vec<String> = self
-            .probes
-            .missing()
-            .iter()
-            .chain(&self.missing)
-            .cloned()
-            .collect();
-        missing
-            .iter()
-            .for_each(|missing| self.painter.say(&format!("missing: {missing}")));
-        for note in &self.options.notes {
-            self.painter.say(note);
-        }
-    }
-
     /// Reads all counters.
     fn read(&mut self) -> Result<(), KernelError> {
+        self.take_calls()?;
         let now = monotonic_ns();
         self.read_ns = now;
+        self.look_for_loops(now);
         let threads = self.probes.kernel().map(Kernel::threads);
         let threads = threads.transpose()?.unwrap_or_default();
         for process in &mut self.processes {
-            process.read(&self.probes, &threads, now)?;
+            process.read(&self.probes, &threads, self.regions.since_ns(), now)?;
         }
         let running = || self.processes.iter().filter(|process| !process.ended);
         let pids: Vec<i32> = running().map(|process| process.pid).collect();
@@ -395,7 +456,14 @@ impl Session {
             let roots = self.job.roots.iter().map(|root| root.process.pid.number);
             let reach = evidence::usable(&pids.iter().copied().chain(roots).collect::<Vec<_>>());
             let busy = self.others.look((&share.allowed, &reach), own, now);
+            let is_old =
+                |(read_ns, _): (u64, _)| now.saturating_sub(read_ns) >= SCAN_PERIOD.as_nanos() as u64;
+            if self.frequency.is_none_or(is_old) {
+                self.frequency = Some((now, evidence::Frequency::of(&share.allowed)));
+            }
+            self.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
             self.rules.observe_cpus(&share, busy, now);
+            self.cpus.take(share);
         }
         for process in running() {
             if let Some(reading) = process.last() {
@@ -406,6 +474,10 @@ impl Session {
     }
 
     fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
+        let has_ended = |process: &Metered| process.slot == slot && process.ended;
+        if self.processes.iter().any(has_ended) {
+            return Ok(());
+        }
         self.take_all_hits().map_err(kernel_failure)?;
         // The last totals are still on the kernel side; those of /proc are gone with the process.
         self.read().map_err(kernel_failure)?;
@@ -419,40 +491,23 @@ impl Session {
         Ok(())
     }
 
-    fn show(&mut self) {
-        let snapshot = self.snapshot();
-        if let Some(shared) = &self.shared {
-            *shared.lock().unwrap_or_else(PoisonError::into_inner) = snapshot.clone();
-        }
-        let now = monotonic_ns();
-        let period = if self.painter.is_screen() {
-            2 * TICK
-        } else {
-            PLAIN_PERIOD
-        };
-        if now.saturating_sub(self.painted_ns) + TICK.as_nanos() as u64 / 2 < period.as_nanos() as u64 {
-            return;
-        }
-        self.painted_ns = now;
-        if self.painter.is_screen() {
-            self.painter.paint(&view::screen(&snapshot));
-        } else {
-            view::summary(&snapshot)
-                .iter()
-                .for_each(|line| self.painter.say(line));
-        }
-    }
-
     /// The state now.
     fn snapshot(&self) -> Snapshot {
         let kernel = self.probes.kernel();
-        let mut lost = kernel.and_then(|kernel| kernel.losses().ok()).unwrap_or_default();
-        lost.extend(self.rules.losses());
+        let not_shown = match self.ledger.not_shown() {
+            0 => None,
+            old => Some(format!(
+                "the {} before these (tuneagent journal)",
+                crate::format::plural(old, "change")
+            )),
+        };
         Snapshot {
             job: JobView {
                 host: self.host.clone(),
-                ..job_view(&self.job, self.probes.list().len())
+                id: self.job_id.clone(),
+                ..job_view(&self.job, self.probes.watched())
             },
+            taken_at: tuner::clock::now().wall,
             elapsed: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
             period: self
                 .processes
@@ -460,15 +515,17 @@ impl Session {
                 .map(Metered::period)
                 .max()
                 .unwrap_or_default(),
-            processes: self
-                .processes
-                .iter()
-                .map(|process| process.view(self.probes.list()))
-                .collect(),
+            processes: self.process_views(),
+            cpus: self.cpus.view(),
             rules: self.rules.views(),
+            rule_values: self.rules.values(),
             findings: self.ledger.findings(),
             changes: self.ledger.changes(&self.trials()),
-            lost,
+            sequence: self.sequence(),
+            frequency: self.frequency.and_then(|(_, frequency)| frequency),
+            trace: None,
+            matrix: self.matrix(),
+            lost: self.lost_by_kind(),
             under_way: kernel
                 .and_then(|kernel| kernel.under_way().ok())
                 .unwrap_or_default(),
@@ -478,98 +535,24 @@ impl Session {
                 .iter()
                 .chain(&self.missing)
                 .cloned()
+                .chain(self.family_missing())
+                .chain(not_shown)
                 .collect(),
         }
     }
 }
 
-/// What is shown of a job.
-pub fn job_view(job: &Job, watched: usize) -> JobView {
-    let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
-    JobView {
-        program: job.program(),
-        user: job
-            .members
-            .first()
-            .map(|member| member.process.user())
-            .unwrap_or_default(),
-        host: String::new(),
-        launcher: job.launcher().map(|launcher| launcher.pid.number),
-        size: job.size(),
-        mpi: mpi.map(|mpi| {
-            (
-                mpi.implementation.name.to_owned(),
-                mpi.implementation.version.clone(),
-            )
-        }),
-        library: mpi.map(|mpi| mpi.library.clone()),
-        watched,
-    }
-}
-
-/// Which of the wanted are asked for in a process: what the user named is asked for in all.
-fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool> {
-    let mut asked = rules.asked_in(member);
-    asked.resize(asked.len().max(plain.end), false);
-    plain.clone().for_each(|number| asked[number] = true);
-    asked
-}
-
-fn nothing_to_probe(probes: &Probes) -> Failure {
-    let missing = probes.missing().join("\n");
-    Failure::not_there(format!("there is nothing to probe\n{missing}"))
-}
-
-fn arm_failure(error: ArmError) -> Failure {
-    match error {
-        ArmError::Kernel(error) => kernel_failure(error),
-        error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. } | ArmError::NoMore(_)) => {
-            Failure::not_there(format!("nothing was attached: {error}"))
-        }
-    }
+/// What belongs to a job and is not watched, in words.
+fn not_watched(job: &Job) -> Vec<String> {
+    let processes = job.unreachable.iter();
+    processes
+        .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
+        .collect()
 }
 
 fn kernel_failure(error: KernelError) -> Failure {
     match error {
         KernelError::Permission(_) => Failure::not_permitted(error),
         other => Failure::not_there(other),
-    }
-}
-
-fn ticker(period: Duration) -> tokio::time::Interval {
-    let mut ticker = tokio::time::interval(period);
-    ticker.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    ticker
-}
-
-async fn until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Never, without a ring.
-async fn readable(ring: Option<&Readable>) -> io::Result<()> {
-    match ring {
-        Some(ring) => ring.wait().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn at_once_if(now: bool) {
-    if !now {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// The next receipt; never, without hands or when they have ended.
-async fn next_receipt(hands: &mut Option<Hands>) -> Receipt {
-    match hands {
-        Some(hands) => match hands.receipt().await {
-            Some(receipt) => receipt,
-            None => std::future::pending().await,
-        },
-        None => std::future::pending().await,
     }
 }

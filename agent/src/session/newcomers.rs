@@ -1,17 +1,70 @@
-//! Ranks and workers that start after the session did join it.
+//! Ranks and workers that start after the session did join it, and so do those that go on as another program.
 
 use std::collections::BTreeSet;
+
+use tuner::process::Process;
 
 use super::{SCAN_PERIOD, Session, ends::Ends, kernel_failure, meter::Metered};
 use crate::{clock::monotonic_ns, exit::Failure};
 
+/// Programs that processes went on as are listed among what is missing up to this many lines.
+const MISSING_MAX: usize = 64;
+
 impl Session {
+    /// Processes that run another program by now (execve). What was counted stays as it is, and their slots end: nothing that was known
+    /// of the old program is true of the new one, which joins as any newcomer does, in a slot of its own.
+    pub(super) fn look_for_replaced(&mut self) -> Result<(), Failure> {
+        let running = self.processes.iter().filter(|process| !process.ended);
+        let replaced = running.filter_map(|process| {
+            let member = self.job.members.get(process.slot as usize)?;
+            // One that is about to end has no program either, and is told apart by that.
+            let now = member.space.is_gone().then(|| member.process.pid.open().ok());
+            Some((process.slot, process.rank, now??))
+        });
+        for (slot, rank, now) in replaced.collect::<Vec<_>>() {
+            self.end_process(slot)?;
+            self.replaced.insert(slot);
+            // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one would be within it.
+            self.forget_threads_of(slot).map_err(kernel_failure)?;
+            let text = self.replacement(rank, &now);
+            self.painter.say(&text);
+            match self.missing.len() {
+                0..MISSING_MAX => self.missing.push(text),
+                MISSING_MAX => self
+                    .missing
+                    .push("more went on as other programs than are listed".to_owned()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn replacement(&self, rank: Option<u32>, now: &Process) -> String {
+        let elapsed = monotonic_ns().saturating_sub(self.armed_ns) as f64;
+        let under_launcher = self.job.roots.iter().any(|root| root.is_launcher);
+        let when = if under_launcher {
+            "once it has loaded its MPI"
+        } else {
+            "soon"
+        };
+        format!(
+            "{} (pid {}) went on as another program after {}, {}: what it did before stays an entry of its own, and the new program \
+             joins {when}",
+            who(rank),
+            now.pid,
+            crate::format::duration(elapsed),
+            now.executable.display(),
+        )
+    }
+
     pub(super) fn look_for_newcomers(&mut self, ends: &Ends) -> Result<(), Failure> {
         let now = monotonic_ns();
         if now.saturating_sub(self.scanned_ns) < SCAN_PERIOD.as_nanos() as u64 {
             return Ok(());
         }
         self.scanned_ns = now;
+        let members: Vec<_> = (0..).zip(&self.job.members).collect();
+        self.probes.settle(&members).map_err(kernel_failure)?;
         let known: BTreeSet<i32> = self
             .processes
             .iter()
@@ -27,7 +80,7 @@ impl Session {
             .into_iter()
             .filter(|member| user.is_none_or(|user| user == member.process.uid))
         {
-            let asked = super::asked_in(&self.rules, &self.plain, &member);
+            let asked = super::asked_in(&self.rules, &self.own, &member);
             let Some(slot) = self.probes.add(&member, asked).map_err(kernel_failure)? else {
                 return Ok(());
             };
@@ -40,11 +93,15 @@ impl Session {
                 .watch(slot, member.process.pid.number)
                 .map_err(kernel_failure)?;
             ends.watch(member.process.pid.number, slot);
-            let who = rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"));
             self.painter
-                .say(&format!("{who} (pid {}) joined", member.process.pid));
+                .say(&format!("{} (pid {}) joined", who(rank), member.process.pid));
+            self.look_up_ahead(std::slice::from_ref(&member));
             self.job.members.push(member);
         }
         Ok(())
     }
+}
+
+fn who(rank: Option<u32>) -> String {
+    rank.map_or_else(|| "a process".to_owned(), |rank| format!("rank {rank}"))
 }

@@ -9,7 +9,7 @@ use tuner::{
     process::Pid,
 };
 
-use super::{Session, hands::Task, meant};
+use super::{Session, act::Path, hands::Task, meant};
 use crate::{
     clock::monotonic_ns,
     evidence::{self, Cores},
@@ -28,6 +28,18 @@ pub(super) struct Ordered {
     pub(super) decision: Decision,
     /// By the place of each order.
     pub(super) parts: Vec<Part>,
+    /// Its way so far; not known before all is ordered.
+    pub(super) path: Option<Path>,
+}
+
+impl Ordered {
+    pub(super) fn new(decision: Decision, parts: Vec<Part>) -> Ordered {
+        Ordered {
+            decision,
+            parts,
+            path: None,
+        }
+    }
 }
 
 /// One order, as it is shown as long as nothing is known of it.
@@ -227,6 +239,6 @@ fn argument(given: Passed) -> Argument {
     }
 }
 
-fn file_name(path: &str) -> &str {
+pub(super) fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

@@ -4,38 +4,71 @@ use std::{
     fs::File,
     io::{self, Write},
     net::{SocketAddr, TcpListener},
+    time::Duration,
 };
 
-use crate::{exit::Failure, report, snapshot::Snapshot};
+use crate::{
+    cli::ExportArgs,
+    exit::Failure,
+    report,
+    snapshot::{Snapshot, TraceView},
+    trace::{Ending, Trace},
+    whole::Whole,
+};
 
-/// The report's place.
+/// The file of snapshots becomes no larger: what would come after is counted.
+const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
+
+/// The place of something that is written once, at the end.
 #[derive(Debug)]
-enum Report {
+enum Place {
     Stdout,
-    File(File, String),
+    File(Whole, String),
+}
+
+/// A report on each line, as the session goes.
+#[derive(Debug)]
+struct Series {
+    file: File,
+    name: String,
+    every: Duration,
+    bytes: u64,
+    /// Reports that did not fit, or could not be written.
+    dropped: u64,
 }
 
 /// All outputs besides the terminal.
 #[derive(Debug, Default)]
 pub struct Outputs {
-    report: Option<Report>,
+    report: Option<Place>,
+    table: Option<Place>,
+    series: Option<Series>,
+    /// Calls one by one.
+    pub trace: Option<Trace>,
     /// The port of /metrics.
     pub metrics: Option<TcpListener>,
 }
 
 impl Outputs {
     /// Opens what was asked for. `%h` in a file's name is the host's name.
-    pub fn open(json: Option<&str>, metrics: Option<SocketAddr>, host: &str) -> Result<Outputs, Failure> {
-        let report = match json {
-            None => None,
-            Some("-") => Some(Report::Stdout),
-            Some(name) => {
-                let name = name.replace("%h", host);
-                let file = File::create(&name)
-                    .map_err(|error| Failure::not_there(format!("{name} cannot be written: {error}")))?;
-                Some(Report::File(file, name))
-            }
+    pub fn open(
+        json: Option<&str>,
+        exports: &ExportArgs,
+        metrics: Option<SocketAddr>,
+        host: &str,
+    ) -> Result<Outputs, Failure> {
+        if json == Some("-") && exports.csv.as_deref() == Some("-") {
+            return Err(Failure::not_there(
+                "--json and --csv both ask for standard output: give one of them a file",
+            ));
+        }
+        let named = |name: &String| name.replace("%h", host);
+        let created = |name: String| match File::create(&name) {
+            Ok(file) => Ok((file, name)),
+            Err(error) => Err(cannot_be_written(&name, &error)),
         };
+        let series = exports.snapshots.as_ref().map(named).map(created).transpose()?;
+        let trace = exports.trace.as_ref().map(named).map(created).transpose()?;
         let metrics = metrics.map(|address| {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -45,25 +78,94 @@ impl Outputs {
         let metrics = metrics.map_err(|error| {
             Failure::not_there(format!("/metrics cannot be served at the address given: {error}"))
         })?;
-        Ok(Outputs { report, metrics })
+        Ok(Outputs {
+            report: place(json, host)?,
+            table: place(exports.csv.as_deref(), host)?,
+            series: series.map(|(file, name)| Series {
+                file,
+                name,
+                every: exports.every,
+                bytes: 0,
+                dropped: 0,
+            }),
+            trace: trace.map(|(file, name)| Trace::new(file, name, exports.trace_max)),
+            metrics,
+        })
     }
 
-    /// Whether standard output belongs to the report.
+    /// Whether standard output belongs to the report or its table.
     pub fn report_is_stdout(&self) -> bool {
-        matches!(self.report, Some(Report::Stdout))
+        let places = [&self.report, &self.table];
+        places.iter().any(|place| matches!(place, Some(Place::Stdout)))
     }
 
-    /// Writes the report.
-    pub fn write(&mut self, snapshot: &Snapshot) -> Result<(), Failure> {
-        let Some(place) = &mut self.report else {
-            return Ok(());
-        };
-        let text = report::render(snapshot).map_err(Failure::no)?;
-        match place {
-            Report::Stdout => io::stdout().write_all(text.as_bytes()).map_err(Failure::no),
-            Report::File(file, name) => file
-                .write_all(text.as_bytes())
+    /// How often a snapshot is asked for.
+    pub fn every(&self) -> Option<Duration> {
+        self.series.as_ref().map(|series| series.every)
+    }
+
+    /// Adds a snapshot to the series. A line is written at once, so that whoever reads along sees whole lines but for the last.
+    pub fn add(&mut self, snapshot: &Snapshot) {
+        let Some(series) = &mut self.series else { return };
+        let line = report::line(snapshot).ok().filter(|line| {
+            let size = line.len() as u64;
+            series.bytes + size <= SNAPSHOTS_BYTES_MAX
+        });
+        match line.map(|line| series.file.write_all(line.as_bytes()).map(|()| line.len())) {
+            Some(Ok(size)) => series.bytes += size as u64,
+            _ => series.dropped += 1,
+        }
+    }
+
+    /// Ends the trace: what became of it, and an error in words.
+    pub fn end_trace(&mut self, ending: &Ending<'_>) -> Option<(TraceView, Option<String>)> {
+        let (view, result) = self.trace.take()?.finish(ending);
+        let error = result
+            .err()
+            .map(|error| format!("{} could not be written: {error}", view.file));
+        Some((view, error))
+    }
+
+    /// Writes the report and its table; all that could be is written before an error is told.
+    pub fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let report = self.report.map(|place| match report::render(snapshot) {
+            Ok(text) => place.write(&text),
+            Err(error) => Err(Failure::no(error)),
+        });
+        let table = self.table.map(|place| place.write(&report::table(snapshot)));
+        let series = self.series.filter(|series| series.dropped > 0).map(|series| {
+            let (dropped, name) = (series.dropped, series.name);
+            Err(Failure::no(format!(
+                "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
+            )))
+        });
+        [report, table, series].into_iter().flatten().collect()
+    }
+}
+
+impl Place {
+    fn write(self, text: &str) -> Result<(), Failure> {
+        match self {
+            Place::Stdout => io::stdout().write_all(text.as_bytes()).map_err(Failure::no),
+            Place::File(file, name) => file
+                .complete(text.as_bytes())
                 .map_err(|error| Failure::no(format!("{name} could not be written: {error}"))),
         }
     }
+}
+
+fn place(name: Option<&str>, host: &str) -> Result<Option<Place>, Failure> {
+    match name {
+        None => Ok(None),
+        Some("-") => Ok(Some(Place::Stdout)),
+        Some(name) => {
+            let name = name.replace("%h", host);
+            let file = Whole::create(&name).map_err(|error| cannot_be_written(&name, &error))?;
+            Ok(Some(Place::File(file, name)))
+        }
+    }
+}
+
+fn cannot_be_written(name: &str, error: &io::Error) -> Failure {
+    Failure::not_there(format!("{name} cannot be written: {error}"))
 }

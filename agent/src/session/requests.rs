@@ -53,7 +53,10 @@ impl Session {
         }
     }
 
-    fn report_now(&self) -> Answer {
+    fn report_now(&mut self) -> Answer {
+        if let Err(error) = self.read_matrix(true) {
+            return Answer::refused(RefusalKind::Failed, error.to_string());
+        }
         let text = report::render(&self.snapshot());
         match text.and_then(|text| serde_json::from_str(&text)) {
             Ok(report) => Answer::Report(report),
@@ -61,7 +64,7 @@ impl Session {
         }
     }
 
-    fn switch(&mut self, rule: &str, mode: Mode) -> Answer {
+    pub(super) fn switch(&mut self, rule: &str, mode: Mode) -> Answer {
         if mode == Mode::Applying && !self.options.applies {
             return Answer::refused(RefusalKind::NotPermitted, CANNOT_WRITE);
         }

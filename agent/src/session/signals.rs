@@ -4,13 +4,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Waits for any of them.
 pub struct Signals {
+    /// Ctrl-C is for somebody else.
+    beside: bool,
     signals: [(Signal, &'static str); 3],
 }
 
 impl Signals {
-    /// Takes the signals over. Must run inside the runtime.
-    pub fn new() -> std::io::Result<Signals> {
+    /// Takes the signals over; a session beside the command that it watches leaves Ctrl-C to it. Must run inside the runtime.
+    pub fn new(beside: bool) -> std::io::Result<Signals> {
         Ok(Signals {
+            beside,
             signals: [
                 (signal(SignalKind::interrupt())?, "Ctrl-C"),
                 (signal(SignalKind::terminate())?, "SIGTERM"),
@@ -22,10 +25,12 @@ impl Signals {
     /// The name of the next one.
     pub async fn next(&mut self) -> &'static str {
         let [(interrupt, first), (terminate, second), (hangup, third)] = &mut self.signals;
-        tokio::select! {
-            _ = interrupt.recv() => first,
-            _ = terminate.recv() => second,
-            _ = hangup.recv() => third,
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => if !self.beside { return first },
+                _ = terminate.recv() => return second,
+                _ = hangup.recv() => return third,
+            }
         }
     }
 }

@@ -25,7 +25,7 @@ impl Session {
         let refusal = self.order_together(&decision, meeting, &parts).err();
         let id = decision.id;
         let refused: Vec<Part> = refusal.iter().flat_map(|_| parts.clone()).collect();
-        self.decisions.insert(id, Ordered { decision, parts });
+        self.decisions.insert(id, Ordered::new(decision, parts));
         for part in refused {
             let outcome = refusal.clone().unwrap_or_default();
             let view = ChangeView { outcome, ..part.view };

@@ -1,5 +1,7 @@
 //! The history of changes, for people: what was changed, what was promised, what came of it, and why.
 
+use std::collections::BTreeMap;
+
 use crate::{
     format::{duration, plural},
     snapshot::{ChangeView, Snapshot},
@@ -8,27 +10,52 @@ use crate::{
 /// Decisions that are shown, the newest.
 const DECISIONS_SHOWN: usize = 5;
 
-/// A block for each of the newest decisions.
+/// The newest decisions, each with what came of it.
 pub(super) fn change_lines(snapshot: &Snapshot) -> Vec<String> {
-    let mut decisions: Vec<(u64, Vec<&ChangeView>)> = Vec::new();
-    for change in &snapshot.changes {
-        match decisions.iter_mut().find(|(known, _)| *known == change.decision) {
-            Some((_, changes)) => changes.push(change),
-            None => decisions.push((change.decision, vec![change])),
-        }
-    }
-    if decisions.is_empty() {
+    let blocks = blocks(snapshot);
+    if blocks.is_empty() {
         return Vec::new();
     }
-    let mut lines = vec![format!(" {}", plural(decisions.len(), "decision"))];
-    let before = decisions.len().saturating_sub(DECISIONS_SHOWN);
+    let mut lines = vec![format!(" {}", plural(blocks.len(), "decision"))];
+    let before = blocks.len().saturating_sub(DECISIONS_SHOWN);
     if before > 0 {
         lines.push(format!("    {} before these", plural(before, "decision")));
     }
-    for (_, changes) in decisions.iter().skip(before) {
-        lines.extend(block(changes));
-    }
+    lines.extend(blocks.into_iter().skip(before).flatten());
     lines
+}
+
+/// A block for each decision, in order.
+pub(super) fn blocks(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    decisions(&snapshot.changes)
+        .iter()
+        .map(|changes| block(changes))
+        .collect()
+}
+
+/// The same of one rule, in one piece, the newest first.
+pub(super) fn of_rule(snapshot: &Snapshot, rule: &str) -> Vec<String> {
+    let changes = snapshot.changes.iter().filter(|change| change.rule == rule);
+    let decisions = decisions(changes);
+    decisions
+        .iter()
+        .rev()
+        .flat_map(|changes| block(changes))
+        .collect()
+}
+
+/// Changes by their decisions, in the order in which these were made.
+fn decisions<'a>(changes: impl IntoIterator<Item = &'a ChangeView>) -> Vec<Vec<&'a ChangeView>> {
+    let mut decisions: Vec<Vec<&ChangeView>> = Vec::new();
+    let mut places = BTreeMap::new();
+    for change in changes {
+        let place = *places.entry(change.decision).or_insert(decisions.len());
+        match decisions.get_mut(place) {
+            Some(known) => known.push(change),
+            None => decisions.push(vec![change]),
+        }
+    }
+    decisions
 }
 
 fn block(changes: &[&ChangeView]) -> Vec<String> {

@@ -1,9 +1,15 @@
-//! What a person sees: a screen that is repainted on a terminal, lines that follow one another elsewhere. Both show a
-//! [`crate::snapshot::Snapshot`] and know nothing else.
+//! What a person sees: a live view on a terminal, lines that follow one another elsewhere. Both show a
+//! [`crate::snapshot::Snapshot`] and what is said to them, and know nothing else.
 
+mod cpus;
+mod durations;
 mod history;
+mod live;
+mod pace;
+mod pairs;
 mod screen;
 mod terminal;
 
-pub use screen::{closing, header, screen, summary};
+pub use live::{Diagnostics, Keys, Wish};
+pub use screen::{closing, header, summary};
 pub use terminal::Painter;

@@ -2,27 +2,49 @@
 
 use std::collections::BTreeSet;
 
-use super::history;
+use super::{cpus, durations, history, pace, pairs};
 use crate::{
     format::{bytes, count, duration, percent, plural},
-    snapshot::{FindingView, FunctionTotals, ProcessView, Rates, Snapshot},
+    snapshot::{FindingView, FunctionTotals, Rates, Snapshot, TraceView},
 };
 
-/// More ranks than this are shown as minimum, median and maximum.
-const RANKS_SHOWN: usize = 16;
 const FUNCTIONS_SHOWN: usize = 8;
+/// Findings that are told: who is told more reads none.
+const FINDINGS_SHOWN: usize = 5;
 const BAR_COLUMNS: f64 = 40.0;
 
 /// One line that names the job.
 pub fn header(snapshot: &Snapshot) -> String {
     let job = &snapshot.job;
-    let pids: Vec<i32> = snapshot.processes.iter().map(|process| process.pid).collect();
-    let pids = match (pids.iter().min(), pids.iter().max()) {
-        (Some(first), Some(last)) if first != last => format!("pids {first}-{last}"),
-        (Some(only), _) => format!("pid {only}"),
-        _ => "no process".into(),
+    // A recording has no numbers of processes.
+    let pids = snapshot
+        .processes
+        .iter()
+        .map(|process| process.pid)
+        .filter(|pid| *pid != 0);
+    let pids: BTreeSet<i32> = pids.collect();
+    // One that went on as another program has two entries.
+    let here = if pids.is_empty() {
+        snapshot.processes.len()
+    } else {
+        pids.len()
     };
-    let here = snapshot.processes.len();
+    let pids = match (pids.first(), pids.last()) {
+        (Some(first), Some(last)) if first != last => format!(" (pids {first}-{last})"),
+        (Some(only), _) => format!(" (pid {only})"),
+        _ if snapshot.processes.is_empty() => " (no process)".into(),
+        _ => String::new(),
+    };
+    let nodes: BTreeSet<&String> = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| process.host.as_ref())
+        .collect();
+    let place = match nodes.len() {
+        0 => "this node only".to_owned(),
+        1 => format!("node {}", job.host),
+        nodes => format!("{nodes} nodes"),
+    };
     let what = match &job.mpi {
         Some((name, version)) => {
             let version = version
@@ -34,19 +56,19 @@ pub fn header(snapshot: &Snapshot) -> String {
             } else {
                 format!("{here} of {} ranks", job.size)
             };
-            format!("{ranks} ({pids}), {name}{version}")
+            format!("{ranks}{pids}, {name}{version}")
         }
-        None => format!("{} ({pids}), no MPI", plural(here, "process")),
+        None => format!("{}{pids}, no MPI", plural(here, "process")),
     };
-    format!("{}: {what}, user {}, this node only", job.program, job.user)
+    format!("{}: {what}, user {}, {place}", job.program, job.user)
 }
 
-/// The repainted block.
-pub fn screen(snapshot: &Snapshot) -> Vec<String> {
+/// The overview.
+pub(super) fn screen(snapshot: &Snapshot) -> Vec<String> {
     let mut lines = vec![String::new()];
     lines.extend(summary(snapshot));
-    lines.push(String::new());
-    lines.extend(ranks(snapshot));
+    lines.extend(pace::now(&snapshot.sequence));
+    lines.extend(pace::regions(snapshot));
     let functions = snapshot.functions();
     if !functions.is_empty() {
         lines.push(String::new());
@@ -54,7 +76,6 @@ pub fn screen(snapshot: &Snapshot) -> Vec<String> {
     }
     lines.push(String::new());
     lines.extend(finding_lines(snapshot));
-    lines.extend(history::change_lines(snapshot));
     lines.extend(losses(snapshot));
     lines
 }
@@ -71,6 +92,8 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
             .filter_map(|process| process.whole)
             .collect(),
     ));
+    lines.extend(pace::over_all(&snapshot.sequence));
+    lines.extend(pace::regions(snapshot));
     let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
     let mut functions = snapshot.functions();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
@@ -90,9 +113,13 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
         };
         lines.extend(rows(functions.iter().map(row)));
     }
+    lines.extend(durations::lines(snapshot));
+    lines.extend(pace::call_sites(snapshot));
+    lines.extend(pairs::over_all(snapshot));
     lines.push(String::new());
     lines.extend(finding_lines(snapshot));
     lines.extend(history::change_lines(snapshot));
+    lines.extend(snapshot.trace.as_ref().map(trace_line));
     lines.extend(losses(snapshot));
     lines
 }
@@ -115,8 +142,13 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
     let mean = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>() / number;
     let sum = |of: fn(&Rates) -> f64| rates.iter().map(of).sum::<f64>();
     let mpi: Option<f64> = rates.iter().map(|rates| rates.mpi).sum();
+    // What is left of the time inside MPI is waiting for others, and what the calls do.
+    let waiting: Option<f64> = rates.iter().map(|rates| rates.mpi_waiting).sum();
+    let waiting = waiting.map_or_else(String::new, |waiting| {
+        format!(" ({} waiting for a CPU)", percent(waiting / number))
+    });
     let in_mpi = mpi.map_or_else(String::new, |mpi| {
-        format!("   inside MPI {}", percent(mpi / number))
+        format!("   inside MPI {}{waiting}", percent(mpi / number))
     });
     let calls = mpi.map_or_else(String::new, |_| {
         format!(
@@ -135,58 +167,16 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         1 => format!("the {noun}"),
         several => format!("the {}", plural(several, noun)),
     };
-    vec![
+    let mut lines = vec![
         format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
         format!(
             " time of {whose}   on a CPU {}   waiting for a CPU {}{in_mpi}",
             percent(cpu),
             percent(wait)
         ),
-    ]
-}
-
-fn ranks(snapshot: &Snapshot) -> Vec<String> {
-    let mut lines =
-        vec![" rank    in MPI  on a CPU  waits for a CPU  switched away/s   calls/s     sent/s".to_owned()];
-    let name = |process: &ProcessView| {
-        process
-            .rank
-            .map_or_else(|| "-".to_owned(), |rank| rank.to_string())
-    };
-    if snapshot.processes.len() <= RANKS_SHOWN {
-        lines.extend(
-            snapshot
-                .processes
-                .iter()
-                .map(|process| match (&process.rates, process.ended) {
-                    (_, true) => format!(" {:>4}  ended", name(process)),
-                    (None, _) => format!(" {:>4}  not measured yet", name(process)),
-                    (Some(rates), _) => rank_line(&name(process), rates),
-                }),
-        );
-        return lines;
-    }
-    let mut rates: Vec<Rates> = snapshot.running().filter_map(|process| process.rates).collect();
-    // Ordered by time in MPI: the rank that waits least is the one that the others wait for.
-    rates.sort_by(|a, b| a.mpi.unwrap_or(0.0).total_cmp(&b.mpi.unwrap_or(0.0)));
-    if let (Some(first), Some(last)) = (rates.first(), rates.last()) {
-        lines.push(rank_line("min", first));
-        lines.push(rank_line("med", &rates[rates.len() / 2]));
-        lines.push(rank_line("max", last));
-    }
+    ];
+    lines.extend(cpus::line(snapshot, &rates));
     lines
-}
-
-fn rank_line(name: &str, rates: &Rates) -> String {
-    format!(
-        " {name:>4}  {:>8}  {:>8}  {:>15}  {:>15}  {:>8}  {:>9}",
-        rates.mpi.map_or_else(|| "-".to_owned(), percent),
-        percent(rates.cpu),
-        percent(rates.runqueue),
-        count(rates.switches_per_s.round()),
-        count(rates.calls_per_s.round()),
-        bytes(rates.sent_per_s),
-    )
 }
 
 fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<String> {
@@ -243,17 +233,25 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
         // Each tune of a rule has a line of its own, unless it says the same.
         let names: BTreeSet<&str> = snapshot.rules.iter().map(|rule| rule.name.as_str()).collect();
         lines.push(format!(
-            " no finding: {} looked, none applies",
+            " no finding: {} looked, none applies. Nothing to be won from outside here",
             plural(names.len(), "rule")
         ));
+        lines.push("    for hot spots in its own code use a profiler: perf, samply".to_owned());
         let states = snapshot.rules.iter();
         lines.extend(states.map(|rule| format!("    {:<20} {}", rule.name, rule.state)));
         lines.dedup();
         return lines;
     }
     lines.push(format!(" {}", plural(snapshot.findings.len(), "finding")));
-    for (index, finding) in snapshot.findings.iter().enumerate() {
+    for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         lines.extend(finding_block(index + 1, finding));
+    }
+    let rest = snapshot.findings.len().saturating_sub(FINDINGS_SHOWN);
+    if rest > 0 {
+        lines.push(format!(
+            " and {}; the report has all",
+            plural(rest, "more finding")
+        ));
     }
     let quiet =
         |rule: &&crate::snapshot::RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
@@ -267,7 +265,7 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
     lines
 }
 
-fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
+pub(super) fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
     let mut lines = Vec::new();
     let mut text = finding.text.lines();
     let repaired = if finding.repaired { " (repaired)" } else { "" };
@@ -283,6 +281,26 @@ fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
         }
     }
     lines
+}
+
+fn trace_line(trace: &TraceView) -> String {
+    let number = |number: u64, what: &str| match number {
+        0 => String::new(),
+        number => format!("; {} {what}", count(number as f64)),
+    };
+    format!(
+        " trace: {} calls and {} iterations in {} ({}){}{}{}",
+        count(trace.calls as f64),
+        count(trace.iterations as f64),
+        trace.file,
+        bytes(trace.bytes as f64),
+        number(trace.dropped, "calls did not fit (--trace-max)"),
+        number(trace.not_seen, "came quicker than they were read"),
+        number(
+            trace.polling,
+            "calls that only ask (MPI_Test, MPI_Iprobe) are not traced"
+        ),
+    )
 }
 
 fn losses(snapshot: &Snapshot) -> Vec<String> {
@@ -302,7 +320,7 @@ fn losses(snapshot: &Snapshot) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{JobView, RuleView};
+    use crate::snapshot::{JobView, ProcessView, RuleView};
     use std::time::Duration;
 
     fn rank(number: u32) -> ProcessView {
@@ -311,6 +329,7 @@ mod tests {
             rank: Some(number),
             rates: Some(Rates {
                 mpi: Some(0.981),
+                mpi_waiting: Some(0.65),
                 cpu: 0.332,
                 runqueue: 0.661,
                 calls_per_s: 412.0,
@@ -346,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_two_ranks_is_shown_rank_by_rank() {
+    fn ranks_that_have_ended_count_no_more_and_losses_are_told() {
         let mut snapshot = snapshot(2);
         snapshot.processes[1].ended = true;
         snapshot.rules.push(RuleView {
@@ -360,23 +379,20 @@ mod tests {
         lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, user ana, this node only
 
          after 2.00 s    412 MPI calls/s, 3.40 MiB/s sent
-         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 %
-
-         rank    in MPI  on a CPU  waits for a CPU  switched away/s   calls/s     sent/s
-            0      98 %      33 %             66 %               83       412   3.40 MiB
-            1  ended
+         time of the rank   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 % (65 % waiting for a CPU)
 
          function               calls/s      mean   share of the time
          MPI_Wait                   700   6.10 ms    160 %  ########################################
 
-         no finding: 1 rule looked, none applies
+         no finding: 1 rule looked, none applies. Nothing to be won from outside here
+            for hot spots in its own code use a profiler: perf, samply
             openmpi-busy-wait    condition false
          lost: 3 (ring_full)
         ");
     }
 
     #[test]
-    fn a_large_job_is_shown_by_its_extremes_and_its_findings() {
+    fn a_finding_is_shown_with_what_to_do() {
         let mut snapshot = snapshot(64);
         snapshot.findings.push(FindingView {
             rule: "openmpi-busy-wait".into(),
@@ -393,12 +409,7 @@ mod tests {
         insta::assert_snapshot!(screen(&snapshot).join("\n"), @"
 
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
-        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 %
-
-        rank    in MPI  on a CPU  waits for a CPU  switched away/s   calls/s     sent/s
-         min      98 %      33 %             66 %               83       412   3.40 MiB
-         med      98 %      33 %             66 %               83       412   3.40 MiB
-         max      98 %      33 %             66 %               83       412   3.40 MiB
+        time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 % (65 % waiting for a CPU)
 
         function               calls/s      mean   share of the time
         MPI_Wait                22 400   6.10 ms     80 %  ################################

@@ -1,75 +1,92 @@
-//! Puts lines on the terminal. On a screen the newest block takes the place of the last one; into a pipe or a file every
-//! line is written once.
+//! Shows a session: as the live view on a terminal that can be taken over, else as lines that follow one another.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
-/// Writes to standard output.
-#[derive(Debug)]
+use super::live::{Live, Wish, can_be_taken};
+use crate::snapshot::Snapshot;
+
+/// Where a session is shown.
 pub struct Painter {
-    is_screen: bool,
-    painted: usize,
+    can_be_live: bool,
+    /// On standard error: standard output is somebody else's.
+    is_beside: bool,
+    live: Option<Live>,
 }
 
 impl Painter {
-    /// Repaints when standard output is a terminal and `plain` was not asked for.
+    /// Lines, if `plain` was asked for or there is no terminal.
     pub fn new(plain: bool) -> Painter {
-        let knows_cursor = std::env::var("TERM").is_ok_and(|term| term != "dumb");
         Painter {
-            is_screen: !plain && knows_cursor && io::stdout().is_terminal(),
-            painted: 0,
+            can_be_live: !plain && can_be_taken(),
+            is_beside: false,
+            live: None,
         }
     }
 
-    /// Whether blocks are repainted.
-    pub fn is_screen(&self) -> bool {
-        self.is_screen
+    /// Lines on standard error, beside a command that has the terminal.
+    pub fn beside() -> Painter {
+        Painter {
+            can_be_live: false,
+            is_beside: true,
+            live: None,
+        }
     }
 
-    /// Columns and rows that there are.
-    pub fn size(&self) -> (usize, usize) {
-        let size = rustix::termios::tcgetwinsize(io::stdout())
-            .ok()
-            .filter(|_| self.is_screen);
-        size.map_or((120, usize::MAX), |size| {
-            (usize::from(size.ws_col).max(40), usize::from(size.ws_row).max(10))
-        })
+    /// Takes the terminal over, if there is one; false means lines.
+    pub fn begin(&mut self, snapshot: Snapshot) -> bool {
+        if self.can_be_live {
+            self.live = Live::begin(snapshot)
+                .inspect_err(
+                    |error| tracing::warn!(%error, "the terminal cannot be taken over: lines instead"),
+                )
+                .ok();
+        }
+        self.live.is_some()
+    }
+
+    /// Gives the terminal back; what was said meanwhile is printed.
+    pub fn end(&mut self) {
+        self.live = None;
+    }
+
+    /// Whether the live view is up.
+    pub fn is_live(&self) -> bool {
+        self.live.is_some()
     }
 
     /// A line that stays.
     pub fn say(&mut self, line: &str) {
-        let mut text = self.erase();
-        text.push_str(line);
-        text.push('\n');
-        write(&text);
+        match &mut self.live {
+            Some(live) => live.say(line.to_owned()),
+            None if self.is_beside => write(&mut io::stderr().lock(), line),
+            None => write(&mut io::stdout().lock(), line),
+        }
     }
 
-    /// A block that the next one replaces. Not shown where nothing can be replaced.
-    pub fn paint(&mut self, lines: &[String]) {
-        if !self.is_screen {
-            return;
+    /// Shows a new state on the live view; nothing elsewhere.
+    pub fn show(&mut self, snapshot: Snapshot) {
+        if self.live.as_ref().is_some_and(Live::is_over) {
+            self.end();
         }
-        let (columns, rows) = self.size();
-        let shown = lines.len().min(rows - 1);
-        let mut text = self.erase();
-        for line in &lines[..shown] {
-            text.extend(line.chars().take(columns - 1));
-            text.push('\n');
+        if let Some(live) = &mut self.live {
+            live.show(snapshot);
         }
-        self.painted = shown;
-        write(&text);
     }
 
-    /// Moves up over the painted block and clears to the end of the screen.
-    fn erase(&mut self) -> String {
-        match std::mem::take(&mut self.painted) {
-            0 => String::new(),
-            lines => format!("\x1b[{lines}A\x1b[J"),
+    /// What the keys ask that were pressed.
+    pub fn take_keys(&mut self) -> Vec<Wish> {
+        self.live.as_mut().map(Live::take_keys).unwrap_or_default()
+    }
+
+    /// What came of the last wish.
+    pub fn answer(&mut self, answer: String) {
+        if let Some(live) = &mut self.live {
+            live.answer(answer);
         }
     }
 }
 
 /// A reader that went away (`| head`) is no reason to stop watching.
-fn write(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+fn write(out: &mut impl Write, line: &str) {
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

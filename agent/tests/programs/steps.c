@@ -1,10 +1,14 @@
 /* Calls step() for ever, and checks in every iteration at which instant `knob` or `wide` changed.
  *
- * usage: steps entry|return busy|sleep
+ * usage: steps entry|return busy|sleep|threads
+ *
+ * threads: three more run all the time, and call the same functions of the C library, but not step.
  *
  * A change that is seen first behind the sync point (the entry of step, or its return) is right; one that is seen anywhere else
  * is wrong. `longest_ns` is the longest time between two iterations since it was set to 0: how long we were held at most. */
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -46,10 +50,21 @@ __attribute__((noinline)) long leave(long work) {
     return work;
 }
 
+static void *beside(void *nothing) {
+    for (;;) {
+        free(malloc(now_ns() & 0xfff));
+        for (volatile int i = 0; i < 1000; i++) {}
+    }
+    return nothing;
+}
+
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     at_return = !strcmp(arguments[1], "return");
     int sleeps = !strcmp(arguments[2], "sleep");
+    pthread_t thread;
+    for (int i = 0; i < 3 && !strcmp(arguments[2], "threads"); i++)
+        if (pthread_create(&thread, 0, beside, 0)) return 3;
     struct timespec pause = {0, 300000};
     puts("ready");
     fflush(stdout);

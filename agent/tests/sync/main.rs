@@ -9,6 +9,8 @@
 mod calls;
 mod hold;
 mod instant;
+#[path = "../needs/mod.rs"]
+mod needs;
 mod target;
 mod together;
 mod told;

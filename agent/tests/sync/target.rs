@@ -1,11 +1,8 @@
 //! The program that is changed, the actuator that changes it, and what else the tests share.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    os::{
-        fd::OwnedFd,
-        unix::{fs::MetadataExt, net::UnixStream},
-    },
+    io::{BufRead, BufReader},
+    os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -14,6 +11,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
+
+pub(crate) use crate::needs::is_root;
 
 use tuner::{
     actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand},
@@ -103,7 +102,7 @@ pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
     let program = directory.join(name);
     let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let done = Command::new("cc")
-        .args(["-O1", "-g", "-fno-optimize-sibling-calls", "-o"])
+        .args(["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls", "-o"])
         .arg(&program)
         .arg(source)
         .status();
@@ -202,18 +201,6 @@ pub(crate) fn at(place: &str, set: SetCommand) -> ArmCommand {
             .map(|us| us.parse::<u64>().unwrap() * 1000),
         by_stop: false,
     }
-}
-
-pub(crate) fn is_root() -> bool {
-    let is_there = std::fs::metadata("/proc/self").unwrap().uid() == 0;
-    if !is_there {
-        assert!(
-            std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(),
-            "this test needs root"
-        );
-        let _ = writeln!(std::io::stderr(), "skipped: needs root");
-    }
-    is_there
 }
 
 /// As many loops as keep every CPU busy twice.

@@ -1,19 +1,26 @@
 //! The records that the kernel side and the user side of tuneagent share: what a probe is told to do
-//! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`]), what it sends ([`Hit`], [`Text`]), what it lost ([`Loss`]), and
-//! what waits for a sync point ([`Hold`]).
+//! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Sizes`]), what it sends ([`Hit`], [`Text`]), what it
+//! lost ([`Loss`]), what waits for a sync point ([`Hold`]); and who belongs to a command ([`Coming`], [`FamilyState`]).
 //!
 //! Plain `repr(C)` data without padding and without dependencies; every size is asserted where it is declared, so
-//! that a change of one side alone does not compile. No policy lives here, and no knowledge of MPI: a probe learns
+//! that a change of one side alone does not compile. No policy lives here, and no knowledge of MPI's functions: a probe learns
 //! from its spec which registers to read.
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod family;
 mod hold;
 mod limits;
+mod message;
 mod records;
 mod spec;
 
+pub use family::{Coming, ComingKind, FamilyState};
 pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
 pub use limits::*;
-pub use records::{Frame, Hit, HitKind, Loss, NO_DURATION, Text, Thread, Totals};
-pub use spec::{ByteRule, Capture, CaptureKind, ProbeSpec, SizeLayout, SpecFlags};
+pub use message::{
+    Amount, Flow, Form, MessageRule, NO_ARGUMENT, Pair, Pending, SizeLayout, Sizes, Template, UNKNOWN_BYTES,
+    World,
+};
+pub use records::{Call, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals};
+pub use spec::{Capture, CaptureKind, ProbeSpec, SpecFlags};

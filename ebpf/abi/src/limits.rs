@@ -33,6 +33,12 @@ pub const MAX_SITES: u32 = 65_536;
 /// Size of the ring buffer for hits that are sent on their own.
 pub const RING_BYTES: u32 = 8 << 20;
 
+/// Processes of a command that run at the same time, those without a slot included: shells and compilers come by the hundred.
+pub const MAX_FAMILY: u32 = 65_536;
+
+/// Size of the ring buffer of comings: room for every slot's coming and going, should nobody look meanwhile.
+pub const COMINGS_BYTES: u32 = 256 << 10;
+
 /// Actions that can wait for their sync points at once: one each for the ranks of the largest nodes of today.
 pub const MAX_HOLDS: u32 = 512;
 
@@ -42,6 +48,34 @@ pub const WAKE_RING_BYTES: u32 = 4096;
 /// The longest hold that can be asked for, both bounds together.
 pub const MAX_HOLD_NS: u64 = 100_000_000;
 
+/// Calls that all rings of processes have room for together: 12 MiB.
+pub const MAX_CALLS: u32 = 1 << 18;
+
+/// Most calls that the ring of one process has room for: at 20 000 calls a second those of a fifth of a second. A power of two, as
+/// every smaller size: the kernel side masks the number with it.
+pub const RING_CALLS: u32 = 4096;
+
 /// Steps of a hold, beside its bounds in time: what ends it should the clock stand still. As many as the kernel lets one loop have;
 /// at 12 ns a step (40 were seen) they are as long as [`MAX_HOLD_NS`].
 pub const MAX_HOLD_STEPS: u32 = 1 << 23;
+
+/// A record in a ring buffer has a head of 8 bytes.
+const _: () =
+    assert!(COMINGS_BYTES as usize >= 2 * MAX_PROCESSES as usize * (size_of::<crate::Coming>() + 8));
+/// Pairs of a process and a rank that messages are counted for: 512 ranks with 128 partners each. Room is taken as it is needed, at most
+/// 5 MiB.
+pub const MAX_PAIRS: u32 = 1 << 16;
+
+/// Persistent requests that are known at once: 32 for each rank of the largest nodes of today. Room is taken as it is needed.
+pub const MAX_REQUESTS: u32 = 1 << 14;
+
+/// Rows of message sizes that a process can have: functions that carry bytes. MPI has about 150, with those of large counts.
+pub const MAX_ROWS: u32 = 256;
+
+/// Cells of [`crate::Sizes`] (processes times rows): 64 MiB.
+pub const MAX_SIZES: u32 = 1 << 18;
+
+/// Counts of one call that are added up, or requests that one call starts; of more the bytes are unknown. 4096 reads take about 0.1 ms.
+pub const MAX_COUNTS: u32 = 4096;
+
+const _: () = assert!(RING_CALLS.is_power_of_two() && MAX_CALLS >= RING_CALLS);

@@ -1,6 +1,6 @@
 //! What the kernel side keeps and sends. Times are nanoseconds of CLOCK_MONOTONIC.
 
-use crate::{MAX_CAPTURES, MAX_FRAMES, MAX_TEXT};
+use crate::{MAX_CAPTURES, MAX_FRAMES, MAX_TEXT, Pending};
 
 /// What one process did in one probed function since the probe was armed. Updated with atomic additions; one cache
 /// line, so that two processes never share one.
@@ -54,6 +54,10 @@ pub struct Thread {
     pub closed_ns: u64,
     /// When the open outermost call was entered; 0 outside of any.
     pub open_since_ns: u64,
+    /// Time ready to run but waiting for a CPU, within closed outermost calls; 0 where the kernel does not tell.
+    pub waited_ns: u64,
+    /// The same of the whole thread when the open outermost call was entered.
+    pub waited_before_ns: u64,
     /// Number of open frames.
     pub depth: u32,
     /// How many of them carry [`crate::SpecFlags::OUTERMOST`].
@@ -62,8 +66,47 @@ pub struct Thread {
     pub overflow: u32,
     /// The process's slot.
     pub process: u32,
+    /// What is to be learned when the open outermost call returns.
+    pub pending: Pending,
     /// The open calls, outermost first.
     pub frames: [Frame; MAX_FRAMES],
+}
+
+/// One outermost call that has returned, in the ring of its process: the newest [`RingHead::next`] calls, as far as there is room. Only
+/// functions whose spec says so ([`crate::SpecFlags::SEQUENCE`]) are entered here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Call {
+    /// Its number, counted from 1, written last: who finds another one there looks at a call that is not written yet, or that was
+    /// overwritten. The lowest 32 bits.
+    pub number: u32,
+    /// Index of its [`crate::ProbeSpec`].
+    pub probe: u32,
+    /// The address that it returned to: its call site.
+    pub site: u64,
+    /// When it was entered.
+    pub entered_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// Time of the thread in closed outermost calls, this one included: what lies between two calls is known also where calls between
+    /// them were not seen.
+    pub closed_ns: u64,
+    /// The thread.
+    pub thread: u32,
+    /// The lowest 32 bits of the stack pointer at its entry: the same site reached over another path has another one.
+    pub stack: u32,
+}
+
+/// How many calls a process has entered into its ring; a cache line of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct RingHead {
+    /// Calls so far.
+    pub next: u64,
+    /// Zero.
+    pub zero: [u64; 7],
 }
 
 /// Why a hit was sent.
@@ -137,22 +180,36 @@ pub enum Loss {
     /// A call returned in a thread without a record: it was entered before the probes were armed. Not a loss, but told, so
     /// that the numbers add up.
     UnderWay = 3,
+    /// A process that a member of a family started could not be entered into the family.
+    FamilyTable = 4,
+    /// A message had no place in the table of pairs.
+    PairTable = 5,
+    /// A persistent request had no place in the table of requests.
+    RequestTable = 6,
 }
 
 impl Loss {
     /// Number of kinds.
-    pub const COUNT: u32 = 4;
+    pub const COUNT: u32 = 7;
     /// The real losses with the name under which they are reported.
-    pub const REPORTED: [(Loss, &'static str); 3] = [
+    pub const REPORTED: [(Loss, &'static str); 4] = [
         (Loss::RingFull, "ring_full"),
         (Loss::ThreadTable, "thread_table"),
         (Loss::UnknownProbe, "unknown_probe"),
+        (Loss::FamilyTable, "family_table"),
+    ];
+    /// Losses of the matrix alone: no hit and no call is missing for them.
+    pub const OF_MATRIX: [(Loss, &'static str); 2] = [
+        (Loss::PairTable, "pair_table"),
+        (Loss::RequestTable, "request_table"),
     ];
 }
 
 const _: () = assert!(size_of::<Totals>() == 64);
 const _: () = assert!(size_of::<Frame>() == 24 + 8 * MAX_CAPTURES);
-const _: () = assert!(size_of::<Thread>() == 32 + MAX_FRAMES * size_of::<Frame>());
+const _: () = assert!(size_of::<Thread>() == 48 + size_of::<Pending>() + MAX_FRAMES * size_of::<Frame>());
+const _: () = assert!(size_of::<Call>() == 48);
+const _: () = assert!(size_of::<RingHead>() == 64);
 const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
 const _: () = assert!(size_of::<Text>() == 24 + MAX_TEXT + 8);
 const _: () = assert!(size_of::<Text>() != size_of::<Hit>());

@@ -1,6 +1,6 @@
 //! What a probe is told to do at a hit.
 
-use crate::{MAX_CAPTURES, MAX_READS};
+use crate::{MAX_CAPTURES, MAX_READS, MessageRule};
 
 /// Where the way to a captured value begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum CaptureKind {
     VariableAtEntry = 3,
     /// A variable of the program, as it is at the function's return.
     VariableAtReturn = 4,
-    /// The bytes that the call hands over, by the spec's [`ByteRule`].
+    /// The bytes that the call hands over, by the spec's [`MessageRule`].
     Bytes = 5,
     /// A register as it is where the probe sits, by its number in the machine's code, or what that and a second one add up to.
     Register = 6,
@@ -51,49 +51,6 @@ pub struct Capture {
     pub offsets: [i32; MAX_READS],
 }
 
-/// How the size of an MPI datatype is found from the handle that was passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum SizeLayout {
-    /// It is not known: the call's bytes are counted as unknown.
-    Unknown = 0,
-    /// The handle points to an object that holds the size as a `size_t` at `size_offset` (Open MPI).
-    AtPointer = 1,
-    /// The handle of a built-in type carries its size in bits 8 to 15 (MPICH and its descendants).
-    InHandle = 2,
-}
-
-/// How the bytes of a call follow from its arguments: count × size of the datatype.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct ByteRule {
-    /// A [`SizeLayout`].
-    pub layout: u8,
-    /// Which argument is the count.
-    pub count_argument: u8,
-    /// Which argument is the datatype.
-    pub type_argument: u8,
-    /// Width of the count in bytes: 4, or 8 for the large-count functions.
-    pub count_width: u8,
-    /// Which argument is the buffer: where it says "in place", the count has no meaning and the bytes are unknown.
-    /// [`ByteRule::NO_BUFFER`] when the count always counts.
-    pub buffer_argument: u8,
-    /// Zero.
-    pub zero: u8,
-    /// Where the size stands in the datatype's object, in bytes, for [`SizeLayout::AtPointer`].
-    pub size_offset: u16,
-}
-
-impl ByteRule {
-    /// No argument decides whether the count has a meaning.
-    pub const NO_BUFFER: u8 = u8::MAX;
-    /// The address that means "in place" with [`SizeLayout::AtPointer`] (Open MPI).
-    pub const IN_PLACE_AT_POINTER: u64 = 1;
-    /// The address that means "in place" with [`SizeLayout::InHandle`] (MPICH and its descendants).
-    pub const IN_PLACE_IN_HANDLE: u64 = u64::MAX;
-}
-
 /// The switches of a [`ProbeSpec`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpecFlags;
@@ -108,8 +65,12 @@ impl SpecFlags {
     /// The function belongs to a library whose calls are counted at their outermost level only: a call inside
     /// another one that carries this flag is counted as nested.
     pub const OUTERMOST: u32 = 1 << 3;
-    /// The call hands bytes over: `bytes` says how many.
+    /// The call hands bytes over: `message` says how many.
     pub const BYTES: u32 = 1 << 4;
+    /// What it carries is to be told from `message` at all: bytes, or between whom.
+    pub const MESSAGE: u32 = 1 << 5;
+    /// Outermost calls are entered into the ring of their process ([`crate::Call`]).
+    pub const SEQUENCE: u32 = 1 << 8;
 }
 
 /// What a probe does at a hit. The cookie of the link is the spec's index plus one; zero means that the kernel gave
@@ -123,9 +84,9 @@ pub struct ProbeSpec {
     /// Which arguments to read.
     pub captures: [Capture; MAX_CAPTURES],
     /// What the call carries.
-    pub bytes: ByteRule,
+    pub message: MessageRule,
 }
 
 const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
-const _: () = assert!(size_of::<ByteRule>() == 8);
-const _: () = assert!(size_of::<ProbeSpec>() == 4 + MAX_CAPTURES * size_of::<Capture>() + 8);
+const _: () =
+    assert!(size_of::<ProbeSpec>() == 4 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>());

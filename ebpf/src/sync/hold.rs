@@ -153,8 +153,7 @@ extern "C" fn spin(_step: u32, wait: *mut Wait) -> i64 {
 fn miss(hold: *mut Hold, wait: &mut Wait) -> bool {
     let held_ns = now_ns().wrapping_sub(wait.since_ns);
     // SAFETY: the action is in the map; these words are written by its holder alone.
-    let (misses, missed_ns, misses_max) =
-        unsafe { ((*hold).misses, (*hold).missed_ns, (*hold).misses_max) };
+    let (misses, missed_ns, misses_max) = unsafe { ((*hold).misses, (*hold).missed_ns, (*hold).misses_max) };
     let is_last = misses.wrapping_add(1) >= misses_max;
     // Counted before the step: after it the action may be somebody else's.
     // SAFETY: as above.

@@ -13,8 +13,7 @@ use crate::{key, namespace};
 
 /// The pending actions; the index is the link's cookie less one. The user side works on them as shared memory.
 #[map]
-pub static HOLDS: Array<Hold> =
-    Array::with_max_entries(abi::MAX_HOLDS, 1 << 10 /* BPF_F_MMAPABLE */);
+pub static HOLDS: Array<Hold> = Array::with_max_entries(abi::MAX_HOLDS, 1 << 10 /* BPF_F_MMAPABLE */);
 
 /// Who holds now: index plus one, 0 when nobody does. One thread at a time: two that spin could each have the CPU on which
 /// the other one's answer would run.

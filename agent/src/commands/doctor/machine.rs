@@ -26,7 +26,7 @@ use tuner::{
 
 use super::{Check, as_root};
 use crate::{
-    kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site},
+    kernel::{self, At, Kernel, LinkKind, LinkRequest, LoadOptions, Site},
     rights::{self, Need},
 };
 
@@ -87,6 +87,7 @@ fn capabilities() -> Check {
 const ONE_PROBE: LoadOptions = LoadOptions {
     probes: 1,
     processes: 1,
+    rows: 0,
     force_tracefs: false,
 };
 
@@ -102,12 +103,24 @@ fn bpf() -> Check {
                 "loaded; uprobe_multi links, but this kernel (before 6.10) cannot limit them to a process:\n\
                  other programs that use the same library pay for the probes",
             ),
-            LinkKind::Tracefs => Check::lacks(
-                name,
-                "loaded; no uprobe_multi (before 6.6): tracefs events are used",
-            ),
+            LinkKind::Tracefs => tracefs(name, kernel::perf_wants_admin()),
         },
         Err(error) => Check::fails(name, error.to_string()).by(as_root()),
+    }
+}
+
+fn tracefs(name: &'static str, paranoia: Option<i32>) -> Check {
+    let text = "loaded; no uprobe_multi (before 6.6): tracefs events are used";
+    match paranoia {
+        None => Check::lacks(name, text),
+        Some(level) => Check::lacks(
+            name,
+            format!(
+                "{text}; kernel.perf_event_paranoid is {level}: only probes that are there from the start of a session work,\n\
+                 and no changes at a place in the program, for by then CAP_SYS_ADMIN has been given up"
+            ),
+        )
+        .by(Some(kernel::LOWER_PARANOIA.to_owned())),
     }
 }
 
@@ -419,5 +432,17 @@ mod tests {
         assert_eq!(said(Some("1"), true), (Status::Works, false));
         assert_eq!(said(Some("2"), false), (Status::Lacks, true));
         assert_eq!(said(Some("3"), true), (Status::Fails, false));
+    }
+
+    #[test]
+    fn where_perf_wants_all_rights_it_is_told_what_will_not_work_and_what_would_change_it() {
+        assert_eq!(tracefs("BPF programs", None).command, None);
+        let check = tracefs("BPF programs", Some(3));
+        assert!(
+            check.text.contains("kernel.perf_event_paranoid is 3"),
+            "{}",
+            check.text
+        );
+        assert_eq!(check.command.as_deref(), Some(kernel::LOWER_PARANOIA));
     }
 }

@@ -105,6 +105,7 @@ fn probed(member: &Member) -> Check {
         let kernel = Kernel::load(LoadOptions {
             probes: 1,
             processes: 1,
+            rows: 0,
             force_tracefs: false,
         })
         .map_err(|error| error.to_string())?;

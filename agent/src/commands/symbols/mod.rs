@@ -3,6 +3,7 @@
 //! Which of several of one name a rule would mean is not told here; `get` and a rule's check say it.
 
 mod glob;
+mod sites;
 mod table;
 
 use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
@@ -14,16 +15,21 @@ use tuner::{
     image::Image,
     module::Images,
     process::Process,
+    site::Emulation,
     space::AddressSpace,
     spelling::Spelling,
 };
 
-use self::glob::Glob;
+use self::{
+    glob::Glob,
+    sites::{SiteRow, Tally},
+};
 use super::target;
 use crate::{
     cli::SymbolsArgs,
     exit::{Code, Failure, Outcome},
     format::{count, plural},
+    kernel,
 };
 
 /// Rows that are shown; a pattern makes them fewer.
@@ -54,6 +60,9 @@ struct Row {
     #[serde(skip_serializing_if = "Option::is_none")]
     unit: Option<String>,
     can: String,
+    /// Where a function is probed, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    site: Option<SiteRow>,
 }
 
 /// What a file has.
@@ -63,6 +72,9 @@ struct Found {
     symbols: Vec<Row>,
     /// Rows left out.
     omitted: usize,
+    /// Functions by what a hit costs, those left out among them, if that was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    costs: Option<Tally>,
 }
 
 /// Which are wanted.
@@ -72,6 +84,8 @@ struct Wanted<'a> {
     spelling: Option<(&'a str, Spelling)>,
     functions: bool,
     variables: bool,
+    /// Where functions are probed, on a kernel that emulates this.
+    sites: Option<Emulation>,
 }
 
 impl<'a> Wanted<'a> {
@@ -84,7 +98,8 @@ impl<'a> Wanted<'a> {
                 .map(|name| (name, Spelling::new(name))),
             glob,
             functions: !args.variables,
-            variables: !args.functions,
+            variables: !(args.functions || args.sites),
+            sites: args.sites.then(kernel::emulation),
         }
     }
 
@@ -156,6 +171,9 @@ fn show(found: &[Found], others: usize) {
         table::lines(&file.symbols, width)
             .iter()
             .for_each(|line| say!("{line}"));
+        if let Some(costs) = &file.costs {
+            say!("  {costs}");
+        }
     }
     let omitted: usize = found.iter().map(|file| file.omitted).sum();
     if omitted > 0 {
@@ -208,11 +226,25 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
     entries.retain(|entry| wanted.takes(entry));
     // What compilers and C libraries add for themselves comes last.
     entries.sort_by_key(|entry| entry.name.starts_with(['_', '.']));
+    let sites = wanted
+        .sites
+        .map(|emulation| sites::of(image, &entries, emulation));
     let mut symbols = Vec::new();
     let mut omitted = entries.len().saturating_sub(room);
     entries.truncate(room);
     let known = catalog::describe(image, &entries)?;
     symbols.extend(entries.iter().map(|entry| row(entry, &known)));
+    if let Some((sites, costs)) = sites {
+        for (row, site) in symbols.iter_mut().zip(sites) {
+            row.site = site;
+        }
+        return Ok(Found {
+            file: listed.path.clone(),
+            symbols,
+            omitted,
+            costs: Some(costs),
+        });
+    }
     if wanted.functions {
         let marks = mark_rows(image, wanted)?;
         let left = room.saturating_sub(symbols.len());
@@ -228,12 +260,14 @@ fn rows(listed: &Listed, wanted: &Wanted<'_>, room: usize) -> Result<Found, tune
             file: listed.path.clone(),
             symbols,
             omitted: omitted + (total - shown),
+            costs: None,
         });
     }
     Ok(Found {
         file: listed.path.clone(),
         symbols,
         omitted,
+        costs: None,
     })
 }
 
@@ -259,6 +293,7 @@ fn mark_rows(image: &Image, wanted: &Wanted<'_>) -> Result<Vec<Row>, tuner::imag
             1 => "probe".to_owned(),
             count => format!("probe ({count} places)"),
         },
+        site: None,
     };
     Ok(places.into_iter().map(row).collect())
 }
@@ -278,6 +313,7 @@ fn inlined_row(place: Inlined) -> Row {
         size: 0,
         section: None,
         unit: None,
+        site: None,
     }
 }
 
@@ -307,6 +343,7 @@ fn row(entry: &Entry, known: &BTreeMap<tuner::address::LinkAddress, Description>
         section: entry.section.clone(),
         unit: unit.or_else(|| entry.source.clone()).filter(|_| entry.is_private),
         can,
+        site: None,
         name: entry.name.clone(),
         symbol: entry.symbol.clone(),
     }

@@ -25,8 +25,10 @@ pub(super) fn width() -> usize {
     }
 }
 
-/// The lines, with a line of headings.
+/// The lines, with a line of headings. What the last column says depends on what was asked.
 pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
+    let has_sites = rows.iter().any(|row| row.site.is_some());
+    let heading = if has_sites { "probed at" } else { "can" };
     let longest = |text: &dyn Fn(&Row) -> usize, most: usize| {
         rows.iter()
             .map(text)
@@ -42,11 +44,15 @@ pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
     )
     .max(7);
     let size = longest(&|row| count(row.size as f64).len(), usize::MAX).max(4);
-    let fixed = name + size + section + CAN + 10;
+    let can = match has_sites {
+        true => longest(&|row| last(row).chars().count(), usize::MAX),
+        false => CAN,
+    };
+    let fixed = name + size + section + can + 10;
     let type_width =
         longest(&|row| type_of(row).chars().count(), usize::MAX).clamp(4, width.saturating_sub(fixed).max(8));
     let mut lines = vec![format!(
-        "  {:<name$}  {:<type_width$}  {:>size$}  {:<section$}  can",
+        "  {:<name$}  {:<type_width$}  {:>size$}  {:<section$}  {heading}",
         "name", "type", "size", "section"
     )];
     for row in rows {
@@ -64,10 +70,17 @@ pub(super) fn lines(rows: &[Row], width: usize) -> Vec<String> {
             cut(type_of(row), type_width),
             count(row.size as f64),
             row.section.as_deref().unwrap_or_default(),
-            row.can
+            last(row)
         ));
     }
     lines
+}
+
+fn last(row: &Row) -> String {
+    match &row.site {
+        Some(site) => site.to_string(),
+        None => row.can.clone(),
+    }
 }
 
 /// A private name with its source file: that tells it from others.
@@ -94,6 +107,7 @@ fn cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::symbols::sites::SiteRow;
 
     fn row(name: &str, type_name: Option<&str>, size: u64, can: &str) -> Row {
         Row {
@@ -105,7 +119,32 @@ mod tests {
             section: type_name.map(|_| ".data".into()),
             unit: None,
             can: can.into(),
+            site: None,
         }
+    }
+
+    #[test]
+    fn the_places_of_probes_stand_where_else_what_can_be_done_is_said() {
+        let site = |bytes, instruction: &str, cost: &str, because: Option<&str>| {
+            Some(SiteRow {
+                bytes,
+                instruction: instruction.into(),
+                cost: cost.into(),
+                because: because.map(str::to_owned),
+            })
+        };
+        let rows = [
+            Row {
+                site: site(7, "push", "emulated", None),
+                ..row("PMPI_Waitall", None, 215, "probe")
+            },
+            Row {
+                site: site(0, "sub", "single-stepped", Some("then the stack moves")),
+                ..row("PMPI_Wtime", Some("double ()"), 52, "probe")
+            },
+            row("memcpy", None, 300, "probe (its pick)"),
+        ];
+        insta::assert_snapshot!(lines(&rows, 80).join("\n"));
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn told(recordings: &[Vec<u8>]) -> (Vec<String>, Result<(), String>) {
         bindings: &[],
     };
     let paths = ["none".to_owned(), file.to_string_lossy().into_owned()];
-    let rules = RuleBook::load(&paths, settings, None).unwrap();
+    let rules = RuleBook::load(&paths, settings, None, true).unwrap();
     let named: Vec<_> = recordings
         .iter()
         .enumerate()

@@ -13,8 +13,23 @@ use super::{
 };
 use crate::{
     discover::Member,
-    kernel::{At, KernelError, LinkKind, LinkRequest, Site},
+    kernel::{At, Kernel, KernelError, Link, LinkKind, LinkRequest, Site},
 };
+
+/// A link for each function of a request, where the kernel takes it.
+fn one_by_one(kernel: &Kernel, request: &LinkRequest) -> Vec<(BTreeSet<u32>, Link)> {
+    let probes: BTreeSet<u32> = request.sites.iter().map(|site| site.probe).collect();
+    let attach = |probe: u32| {
+        let sites = request.sites.iter().copied().filter(|site| site.probe == probe);
+        let one = LinkRequest {
+            sites: sites.collect(),
+            path: request.path.clone(),
+            ..*request
+        };
+        Some((BTreeSet::from([probe]), kernel.attach(&one).ok()?))
+    };
+    probes.into_iter().filter_map(attach).collect()
+}
 
 impl Probes {
     /// Tells the kernel side where the process has the variables that are captured.
@@ -90,13 +105,17 @@ impl Probes {
     ) -> Result<(), KernelError> {
         let Some(kernel) = &self.kernel else { return Ok(()) };
         let pid = self.own_links.then_some(pid as u32);
-        let to: Target = (format!("{:?}", module.device), module.inode, pid);
-        let known = self.attached.entry(to.clone()).or_default();
+        let (device, inode) = module.file_id();
+        let to: Target = (device, inode, pid);
+        let known = self.attached.entry(to).or_default();
         let new: Vec<Place> = places
             .iter()
             .copied()
             .filter(|place| known.insert(*place))
             .collect();
+        if let Some(late) = self.late.as_mut().filter(|_| self.is_armed && !new.is_empty()) {
+            late.attach(module);
+        }
         let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
         for place in new {
             groups
@@ -119,11 +138,16 @@ impl Probes {
                         at,
                         pid,
                     };
-                    self.links.push(Linked {
-                        probes,
-                        to: to.clone(),
-                        link: kernel.attach(&request)?,
-                    });
+                    let linked = |(probes, link)| Linked { probes, to, link };
+                    match kernel.attach(&request) {
+                        Ok(link) => self.links.push(linked((probes, link))),
+                        // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without all others.
+                        Err(_) if probes.iter().all(|probe| self.numbers.is_quiet(*probe)) => {
+                            self.links
+                                .extend(one_by_one(kernel, &request).into_iter().map(linked));
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             }
         }

@@ -3,23 +3,28 @@
 
 mod attach;
 mod captures;
+mod family;
 mod live;
+mod missing;
 mod number;
 mod places;
 pub(super) mod sought;
 mod ways;
+mod worlds;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{ProbeSpec, SpecFlags};
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
+use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
-pub use self::sought::{PATTERN_MAX, Sought, team_size_argument};
+pub use self::sought::{PATTERN_MAX, Sought, has_regions, team_size_argument};
 use crate::{
+    calls::Part,
     discover::{Job, Member},
-    kernel::{Kernel, KernelError, Link, LinkKind, LoadOptions},
+    kernel::{self, Kernel, KernelError, Link, LinkKind, LoadOptions, tells_number_of},
     mpi::{self, BytesKind},
 };
 
@@ -45,17 +50,32 @@ pub struct Wanted {
     pub is_switched: bool,
     /// It is on from the start.
     pub is_on: bool,
+    /// Its functions have no rows of their own among those that are shown.
+    pub is_quiet: bool,
 }
 
 impl Wanted {
-    /// One that is always on.
+    /// All calls of a function, each with how long it took.
     pub fn calls_of(function: &str) -> Wanted {
         Wanted {
             sought: Sought::Function(function.to_owned()),
-            flags: 0,
+            flags: SpecFlags::SPAN | SpecFlags::SEND_RETURN,
             captures: Vec::new(),
             is_switched: false,
             is_on: true,
+            is_quiet: false,
+        }
+    }
+
+    /// Parallel regions, or what each thread does in them, for the profile.
+    pub fn quietly(sought: Sought) -> Wanted {
+        Wanted {
+            sought,
+            flags: SpecFlags::SPAN | SpecFlags::SEQUENCE,
+            captures: Vec::new(),
+            is_switched: true,
+            is_on: true,
+            is_quiet: true,
         }
     }
 }
@@ -101,6 +121,8 @@ pub struct Probe {
     pub mark: Option<String>,
     /// Those of the wanted that ask for it.
     pub wanted: Vec<usize>,
+    /// It is probed for the profile alone, which has no row for it.
+    pub is_quiet: bool,
 }
 
 impl Probe {
@@ -108,14 +130,23 @@ impl Probe {
     pub fn bytes_kind(&self) -> Option<BytesKind> {
         let counted = self.spec.flags & SpecFlags::BYTES != 0;
         self.mpi
-            .and_then(|function| function.bytes)
+            .and_then(|function| function.carries)
             .filter(|_| counted)
-            .map(|bytes| bytes.kind)
+            .map(|carries| carries.kind)
     }
 
     /// The mark it is of, as rules write it.
     pub fn mark_name(&self) -> Option<&str> {
         self.mark.as_ref().map(|_| sought::mark_of(&self.name))
+    }
+
+    /// Which part of parallel regions it is.
+    pub fn part(&self) -> Option<Part> {
+        match self.mpi {
+            None if sought::starts_team(&self.name) => Some(Part::Region),
+            None if sought::is_body(&self.name) => Some(Part::Body),
+            _ => None,
+        }
     }
 
     /// Whether its calls are timed.
@@ -141,11 +172,15 @@ pub struct Probes {
     is_armed: bool,
     room: u32,
     own_links: bool,
+    /// Of a command: what was attached only when a process that runs it was seen.
+    late: Option<family::Late>,
     missing: Missing,
+    /// Processes whose library has not shown yet where it keeps who is who.
+    unsettled: BTreeSet<u32>,
 }
 
 /// A file (device, inode), and the process that has a link of its own to it.
-type Target = (String, u64, Option<u32>);
+type Target = (u64, u64, Option<u32>);
 
 /// What is attached and detached together: a function that is asked for by its name goes alone, those of patterns go by who
 /// asks for them, and MPI's by nobody, for they stay.
@@ -158,21 +193,6 @@ struct Linked {
     link: Link,
 }
 
-/// What could not be probed, in words; each thing once, however many processes lack it.
-#[derive(Default)]
-struct Missing {
-    texts: Vec<String>,
-    told: BTreeSet<String>,
-}
-
-impl Missing {
-    fn tell(&mut self, about: String, text: impl FnOnce() -> String) {
-        if self.told.insert(about) {
-            self.texts.push(text());
-        }
-    }
-}
-
 impl Probes {
     /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched. `asked` says for each
     /// member which of the wanted are asked for in it.
@@ -182,16 +202,40 @@ impl Probes {
         asked: Vec<Vec<bool>>,
         force_tracefs: bool,
     ) -> Result<Probes, ArmError> {
-        let numbers = Numbers::of(job, &wanted, &asked)?;
-        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
-        let count = (count + SPARE_PROBES).min(abi::MAX_PROBES);
         let members = job.members.len() as u32;
+        let spare = (SPARE_PROBES, 2 * members + SPARE_PROCESSES);
+        let mut armed = Probes::load(job, wanted, &asked, spare, |options| {
+            Kernel::load(LoadOptions {
+                force_tracefs,
+                ..options
+            })
+        })?;
+        armed.tell_of_nothing(&asked);
+        for (member, asked) in job.members.iter().zip(asked) {
+            armed.add(member, asked)?;
+        }
+        armed.is_armed = true;
+        Ok(armed)
+    }
+
+    /// Numbers the functions and loads the kernel side, with room for so many functions more and so many processes.
+    fn load(
+        job: &Job,
+        wanted: Vec<Wanted>,
+        asked: &[Vec<bool>],
+        (spare, processes): (u32, u32),
+        load: impl FnOnce(LoadOptions) -> Result<Kernel, KernelError>,
+    ) -> Result<Probes, ArmError> {
+        let numbers = Numbers::of(job, &wanted, asked)?;
+        let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
+        let count = (count + spare).min(abi::MAX_PROBES);
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
-        let processes = (2 * members + SPARE_PROCESSES).min(room);
-        let mut kernel = Kernel::load(LoadOptions {
+        let processes = processes.min(room);
+        let mut kernel = load(LoadOptions {
             probes: count,
             processes,
-            force_tracefs,
+            rows: numbers.rows().min(abi::MAX_ROWS),
+            force_tracefs: false,
         })?;
         for (index, probe) in numbers.probes.iter().enumerate() {
             kernel.set_spec(index as u32, probe.spec)?;
@@ -199,26 +243,32 @@ impl Probes {
         let by_process = matches!(kernel.link_kind(), LinkKind::UprobeMulti { by_process: true });
         // With tracefs nothing can be attached once the right to write is given up: all of it is, and what is off is not heard.
         let all_on = kernel.link_kind() == LinkKind::Tracefs;
-        let mut armed = Probes {
+        // Nor taken off once it costs too much.
+        let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
+        let mut loaded = Probes {
             links: Vec::new(),
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
             kernel: Some(kernel),
             numbers,
-            on: wanted.iter().map(|want| want.is_on || all_on).collect(),
+            on: wanted
+                .iter()
+                .map(|want| (want.is_on || all_on) && may_be_on(want))
+                .collect(),
             wanted,
             asked: Vec::new(),
             attached: BTreeMap::new(),
-            files: KnownFiles::new(),
+            files: KnownFiles::new(kernel::emulation()),
             is_armed: false,
             room: processes,
+            late: None,
             missing: Missing::default(),
+            unsettled: BTreeSet::new(),
         };
-        armed.tell_of_nothing(&asked);
-        for (member, asked) in job.members.iter().zip(asked) {
-            armed.add(member, asked)?;
+        if all_on && loaded.numbers.probes.iter().any(|probe| probe.is_quiet) {
+            let text = "parallel regions are not profiled: on this kernel (tracefs) probes that cost too much could not be taken off";
+            loaded.missing.tell(text.to_owned(), || text.to_owned());
         }
-        armed.is_armed = true;
-        Ok(armed)
+        Ok(loaded)
     }
 
     /// No probe at all: the processes get their slots, and /proc is all there is.
@@ -231,30 +281,16 @@ impl Probes {
             on: Vec::new(),
             asked: vec![Vec::new(); job.members.len()],
             attached: BTreeMap::new(),
-            files: KnownFiles::new(),
+            files: KnownFiles::default(),
             room: abi::MAX_PROCESSES,
             own_links: true,
+            late: None,
             missing: Missing {
                 texts: why,
                 ..Missing::default()
             },
             is_armed: true,
-        }
-    }
-
-    /// Patterns and sets that mean no function of any process in which they are asked for.
-    fn tell_of_nothing(&mut self, asked: &[Vec<bool>]) {
-        for (index, want) in self.wanted.iter().enumerate() {
-            let is_asked = asked.iter().any(|asked| asked.get(index) == Some(&true));
-            let is_there = self
-                .numbers
-                .probes
-                .iter()
-                .any(|probe| probe.wanted.contains(&index));
-            if is_asked && !is_there {
-                let text = || format!("no function of the program fits {}", want.sought);
-                self.missing.tell(want.sought.to_string(), text);
-            }
+            unsettled: BTreeSet::new(),
         }
     }
 
@@ -276,7 +312,16 @@ impl Probes {
             });
             return Ok(None);
         }
-        if self.kernel.is_none() {
+        let is_heard = tells_number_of(pid);
+        if self.kernel.is_some() && !is_heard {
+            self.missing.tell(format!("calls of {pid}"), || {
+                format!(
+                    "calls of process {pid} are not counted: it is in a pid namespace below ours, and the kernel tells probes no number \
+                     of it there; tuneagent outside of all containers, or in the same one, hears it"
+                )
+            });
+        }
+        if self.kernel.is_none() || !is_heard {
             self.asked.push(asked);
             return Ok(Some(slot));
         }
@@ -286,42 +331,8 @@ impl Probes {
         }
         self.place(member, slot, &|_| true)?;
         self.set_variables(member, slot)?;
+        self.set_world(member, slot)?;
         Ok(Some(slot))
-    }
-
-    /// What a process that came later has beyond what was numbered at the start.
-    fn tell_of_unnumbered(&mut self, member: &Member, slot: u32) {
-        let numbered: BTreeSet<&String> = self
-            .numbers
-            .probes
-            .iter()
-            .flat_map(|probe| &probe.symbols)
-            .collect();
-        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
-        for (want, _) in self.wanted.iter().zip(asked).filter(|(_, asked)| *asked) {
-            if !matches!(
-                want.sought,
-                Sought::Pattern(_) | Sought::OpenmpRegion | Sought::BlasCall
-            ) {
-                continue;
-            }
-            let mut count = 0;
-            for module in &member.space.modules {
-                let functions = self.numbers.seen.functions(module, &want.sought);
-                // MPI's are numbered by the names that users know.
-                let is_new = |meant: &&sought::Meant| {
-                    !numbered.contains(&meant.symbol)
-                        && mpi::find(meant.name.trim_start_matches('P')).is_none()
-                };
-                count += functions.iter().filter(is_new).count();
-            }
-            if count > 0 {
-                let (pid, sought) = (member.process.pid, &want.sought);
-                self.missing.tell(format!("{sought} of {pid}"), || {
-                    format!("{count} functions of process {pid} that fit {sought} are not probed: none had them at the start")
-                });
-            }
-        }
     }
 
     /// Attaches to those functions of a process that are needed there and chosen.
@@ -331,9 +342,20 @@ impl Probes {
         slot: u32,
         is_chosen: &dyn Fn(&Probe) -> bool,
     ) -> Result<(), KernelError> {
+        let asked = self.asked.get(slot as usize).cloned().unwrap_or_default();
+        self.place_asked(member, &asked, is_chosen)
+    }
+
+    /// The same, with what is asked for there.
+    fn place_asked(
+        &mut self,
+        member: &Member,
+        asked: &[bool],
+        is_chosen: &dyn Fn(&Probe) -> bool,
+    ) -> Result<(), KernelError> {
         let pid = member.process.pid;
         let mut files = std::mem::take(&mut self.files);
-        let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, slot);
+        let is_needed = |probe: &Probe| is_chosen(probe) && self.is_needed(probe, asked);
         let found = places::find(&self.numbers.probes, member, &mut files, is_needed);
         self.files = files;
         for index in found.undefined {
@@ -341,7 +363,7 @@ impl Probes {
             // What a pattern means one program may have and another not.
             let is_named =
                 |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_) | Sought::Mark(_));
-            if probe.wanted.iter().any(is_named) {
+            if self.late.is_none() && probe.wanted.iter().any(is_named) {
                 let text = || places::undefined(member, probe);
                 self.missing.tell(format!("function {}", probe.name), text);
             }
@@ -366,10 +388,8 @@ impl Probes {
     }
 
     /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on.
-    fn is_needed(&self, probe: &Probe, slot: u32) -> bool {
-        let asked = self.asked.get(slot as usize);
-        let is_asked =
-            |want: &usize| self.on[*want] && asked.is_some_and(|asked| asked.get(*want) == Some(&true));
+    fn is_needed(&self, probe: &Probe, asked: &[bool]) -> bool {
+        let is_asked = |want: &usize| self.on[*want] && asked.get(*want) == Some(&true);
         probe.mpi.is_some() || probe.wanted.iter().any(is_asked)
     }
 
@@ -415,6 +435,23 @@ impl Probes {
         kernel.is_none_or(|kernel| kernel.link_kind() == LinkKind::Tracefs)
     }
 
+    /// Whether a function that one of the wanted asks for is switched on by somebody else.
+    pub fn is_used_by_others(&self, want: usize) -> bool {
+        let others = self
+            .numbers
+            .probes
+            .iter()
+            .filter(|probe| probe.wanted.contains(&want));
+        let mut others = others.flat_map(|probe| &probe.wanted);
+        others
+            .any(|other| self.on[*other] && self.wanted[*other].is_switched && !self.wanted[*other].is_quiet)
+    }
+
+    /// Whether one of the wanted is switched on.
+    pub fn is_on(&self, want: usize) -> bool {
+        self.on.get(want) == Some(&true)
+    }
+
     /// Detaches what nobody asks for who has it switched on.
     fn detach_unneeded(&mut self) {
         let is_needed = |probe: &u32| {
@@ -448,6 +485,11 @@ impl Probes {
     /// The probes, by number.
     pub fn list(&self) -> &[Probe] {
         &self.numbers.probes
+    }
+
+    /// How many functions are watched that have rows of their own.
+    pub fn watched(&self) -> usize {
+        self.numbers.probes.iter().filter(|probe| !probe.is_quiet).count()
     }
 
     /// Processes that have a slot.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abi::{ByteRule, Capture, ProbeSpec, SizeLayout, SpecFlags};
+use abi::{Capture, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use tuner::module::Module;
 
 use super::{
@@ -55,6 +55,8 @@ impl Numbers {
         }
         let is_asked = |probe: &&mut Probe| first == 0 || probe.wanted.iter().any(|want| *want >= first);
         for probe in self.probes.iter_mut().filter(is_asked) {
+            let mut of_probe = probe.wanted.iter().filter_map(|index| wanted.get(*index));
+            probe.is_quiet = !probe.wanted.is_empty() && of_probe.all(|want| want.is_quiet);
             for want in probe.wanted.iter().filter_map(|index| wanted.get(*index)) {
                 probe.spec.flags |= want.flags;
             }
@@ -83,8 +85,9 @@ impl Numbers {
             if probe.wanted.len() == before {
                 continue;
             }
-            let asked = probe.wanted.iter().filter_map(|index| wanted.get(*index));
-            let sent = asked.fold(0, |flags, want| flags | want.flags);
+            let asked = || probe.wanted.iter().filter_map(|index| wanted.get(*index));
+            probe.is_quiet = !probe.wanted.is_empty() && asked().all(|want| want.is_quiet);
+            let sent = asked().fold(0, |flags, want| flags | want.flags);
             probe.spec.flags &= !(SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) | sent;
             if probe.wanted.is_empty() {
                 probe.captures.clear();
@@ -95,7 +98,7 @@ impl Numbers {
         changed
     }
 
-    fn add_mpi(&mut self, member: &Member) {
+    pub(super) fn add_mpi(&mut self, member: &Member) {
         let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) else {
             return;
         };
@@ -105,7 +108,10 @@ impl Numbers {
             };
             let known = self.probes.iter().position(|probe| probe.name == site.name);
             let index = known.unwrap_or_else(|| {
-                let spec = mpi_spec(function, is_large, &mpi.implementation);
+                let mut spec = mpi_spec(function, is_large, &mpi.implementation);
+                if spec.flags & SpecFlags::BYTES != 0 {
+                    spec.message.row = self.rows().min(u32::from(MessageRule::NO_ROW)) as u16;
+                }
                 self.push(&site.name, Some(function), spec)
             });
             self.spots.insert(spot(module, site.offset.0), index);
@@ -146,6 +152,9 @@ impl Numbers {
                     meant.push(index);
                 }
             }
+        }
+        if meant.len() > PATTERN_MAX && *sought == Sought::OpenmpBody {
+            return Ok(());
         }
         if meant.len() > PATTERN_MAX {
             return Err(ArmError::TooManyFunctions {
@@ -205,6 +214,19 @@ impl Numbers {
         found
     }
 
+    /// Whether it is probed for the profile alone.
+    pub(super) fn is_quiet(&self, probe: u32) -> bool {
+        self.probes
+            .get(probe as usize)
+            .is_some_and(|probe| probe.is_quiet)
+    }
+
+    /// Functions whose messages are counted by size.
+    pub(super) fn rows(&self) -> u32 {
+        let has_row = |probe: &&Probe| probe.spec.flags & SpecFlags::BYTES != 0;
+        self.probes.iter().filter(has_row).count() as u32
+    }
+
     fn named(&self, name: &str) -> Option<usize> {
         self.probes.iter().position(|probe| probe.name == name)
     }
@@ -218,6 +240,7 @@ impl Numbers {
             symbols: BTreeSet::new(),
             mark: None,
             wanted: Vec::new(),
+            is_quiet: false,
         });
         self.probes.len() - 1
     }
@@ -230,22 +253,16 @@ fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implement
     let mut spec = ProbeSpec {
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
         captures: [Capture::default(); abi::MAX_CAPTURES],
-        bytes: ByteRule::default(),
+        message: mpi::rule(function, is_large, implementation),
     };
-    if let Some(bytes) = function
-        .bytes
-        .filter(|_| implementation.layout != SizeLayout::Unknown)
-    {
-        spec.flags |= SpecFlags::BYTES;
-        spec.bytes = ByteRule {
-            layout: implementation.layout as u8,
-            count_argument: bytes.count,
-            type_argument: bytes.datatype,
-            count_width: if is_large { 8 } else { 4 },
-            buffer_argument: bytes.buffer.unwrap_or(ByteRule::NO_BUFFER),
-            zero: 0,
-            size_offset: implementation.size_offset,
-        };
+    if !function.is_asked_again() {
+        spec.flags |= SpecFlags::SEQUENCE;
+    }
+    if implementation.layout != SizeLayout::Unknown && function.carries.is_some() {
+        spec.flags |= SpecFlags::MESSAGE;
+        if function.has_bytes() {
+            spec.flags |= SpecFlags::BYTES;
+        }
     }
     spec
 }

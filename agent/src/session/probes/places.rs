@@ -2,7 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tuner::{code, mark::Mark, module::Module, symbol::Function};
+use tuner::{
+    address::FileOffset,
+    code,
+    mark::Mark,
+    module::Module,
+    site::{Emulation, EntrySites},
+    symbol::Function,
+};
 
 use super::{Probe, sought};
 use crate::{
@@ -31,8 +38,59 @@ pub(super) struct Found<'a> {
     pub(super) missing: Vec<String>,
 }
 
-/// What each file (device, inode) defines of the named functions: the ranks of a job share their files.
-pub(super) type KnownFiles = BTreeMap<(String, u64), Vec<Function>>;
+/// What is known of each file (device, inode): the ranks of a job share their files.
+#[derive(Debug, Default)]
+pub(super) struct KnownFiles {
+    emulation: Emulation,
+    files: BTreeMap<(String, u64), KnownFile>,
+}
+
+#[derive(Debug, Default)]
+struct KnownFile {
+    /// What it defines of the named functions, once that was asked.
+    functions: Option<Vec<Function>>,
+    entries: Entries,
+}
+
+/// Where the entries of functions are probed.
+#[derive(Debug, Default)]
+struct Entries {
+    sites: EntrySites,
+    chosen: BTreeMap<FileOffset, FileOffset>,
+}
+
+impl KnownFiles {
+    /// For a kernel that emulates this.
+    pub(super) fn new(emulation: Emulation) -> KnownFiles {
+        KnownFiles {
+            emulation,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Forgets all: other functions are meant from now on.
+    pub(super) fn clear(&mut self) {
+        self.files.clear();
+    }
+
+    fn of(&mut self, module: &Module) -> &mut KnownFile {
+        let key = (format!("{:?}", module.device), module.inode);
+        self.files.entry(key).or_insert_with(|| KnownFile {
+            functions: None,
+            entries: Entries {
+                sites: EntrySites::new(self.emulation),
+                chosen: BTreeMap::new(),
+            },
+        })
+    }
+}
+
+impl Entries {
+    fn of(&mut self, module: &Module, offset: FileOffset, size: u64) -> FileOffset {
+        let choose = || self.sites.of(&module.image, offset, size).offset;
+        *self.chosen.entry(offset).or_insert_with(choose)
+    }
+}
 
 /// Finds the probes that are needed in a process. MPI's functions are those of the library that defines MPI; others may stand
 /// in any module, and are probed wherever they do.
@@ -44,8 +102,9 @@ pub(super) fn find<'a>(
 ) -> Found<'a> {
     let mut found = Found::default();
     if let (Some(mpi), Some(module)) = (&member.mpi, member.mpi_module()) {
+        let entries = &mut known.of(module).entries;
         for site in &mpi.sites {
-            found.add_mpi(probes, module, site, &is_needed);
+            found.add_mpi(probes, module, (site, &mut *entries), &is_needed);
         }
     }
     let mpi_apart = || probes.iter().enumerate().filter(|(_, probe)| probe.mpi.is_none());
@@ -65,10 +124,10 @@ pub(super) fn find<'a>(
                 missing.remove(&(probe as u32));
             }
         }
-        let key = (format!("{:?}", module.device), module.inode);
-        let functions = known
-            .entry(key)
-            .or_insert_with(|| functions(module, &names, &unseen));
+        let file = known.of(module);
+        let functions = file
+            .functions
+            .get_or_insert_with(|| functions(module, &names, &unseen));
         for function in functions.iter() {
             let is_it = |probe: &Probe| match probe.symbols.is_empty() {
                 true => function.names.contains(&probe.name),
@@ -77,7 +136,7 @@ pub(super) fn find<'a>(
             // Functions of two names have one probe, which knows both.
             if let Some((probe, wanted)) = needed().find(|(_, probe)| is_it(probe)) {
                 missing.remove(&(probe as u32));
-                found.add_named(probe as u32, wanted, module, function);
+                found.add_named(probe as u32, wanted, module, (function, &mut file.entries));
             }
         }
     }
@@ -115,8 +174,23 @@ pub(super) fn undefined(member: &Member, probe: &Probe) -> String {
     };
     match sought::nearest(member, name) {
         Some(near) => format!("{why}; there is {near}"),
+        None if is_stripped(member) => format!(
+            "{why}; the symbols of {} were removed (strip): of its functions only those that it exports have names, unless a file \
+             with its symbols is there (/usr/lib/debug, .gnu_debuglink)",
+            member.program()
+        ),
         None => why,
     }
+}
+
+fn is_stripped(member: &Member) -> bool {
+    let program = member.space.executable();
+    program.is_some_and(|module| {
+        module
+            .image
+            .static_symbols()
+            .is_ok_and(|table| table.iter().next().is_none())
+    })
 }
 
 impl<'a> Found<'a> {
@@ -124,13 +198,14 @@ impl<'a> Found<'a> {
         &mut self,
         probes: &[Probe],
         module: &'a Module,
-        site: &WatchedSite,
+        (site, entries): (&WatchedSite, &mut Entries),
         is_needed: impl Fn(&Probe) -> bool,
     ) {
         let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name && is_needed(probe);
         if let Some(probe) = probes.iter().position(is_it) {
+            // One place for both: the kernel stops the thread there once.
             let site = Site {
-                offset: site.offset.0,
+                offset: entries.of(module, site.offset, site.size).0,
                 probe: probe as u32,
                 semaphore: 0,
             };
@@ -173,9 +248,15 @@ impl<'a> Found<'a> {
         is_there
     }
 
-    fn add_named(&mut self, probe: u32, wanted: &Probe, module: &'a Module, function: &Function) {
+    fn add_named(
+        &mut self,
+        probe: u32,
+        wanted: &Probe,
+        module: &'a Module,
+        (function, entries): (&Function, &mut Entries),
+    ) {
         let entry = Site {
-            offset: function.offset.0,
+            offset: entries.of(module, function.offset, function.size).0,
             probe,
             semaphore: 0,
         };
@@ -191,43 +272,25 @@ impl<'a> Found<'a> {
         }
         match code::returns(&module.image, function) {
             Ok(returns) => {
-                for offset in &returns.instructions {
-                    let site = Site {
-                        offset: offset.0,
-                        probe,
-                        semaphore: 0,
-                    };
-                    self.add(
-                        module,
-                        Place {
-                            site,
-                            at: At::ReturnInstruction,
-                        },
-                    );
+                // A body that ends in a call of the library has come to its end before it.
+                let is_body = sought::is_body(&wanted.name);
+                let jumps = returns.jumps_out.iter().filter(|_| is_body);
+                for offset in returns.instructions.iter().chain(jumps) {
+                    self.add(module, return_at(offset.0, probe));
                 }
-                let behind = match returns.jumps_out > 0 && sought::starts_team(&wanted.name) {
+                let behind = match !returns.jumps_out.is_empty() && sought::starts_team(&wanted.name) {
                     true => code::returns_behind(&module.image, function),
                     false => None,
                 };
                 if let Some(behind) = behind {
                     for offset in behind {
-                        let site = Site {
-                            offset: offset.0,
-                            probe: SHARED,
-                            semaphore: 0,
-                        };
-                        self.add(
-                            module,
-                            Place {
-                                site,
-                                at: At::ReturnInstruction,
-                            },
-                        );
+                        self.add(module, return_at(offset.0, SHARED));
                     }
-                } else if returns.jumps_out > 0 {
+                } else if !returns.jumps_out.is_empty() && !is_body {
                     self.missing.push(format!(
                         "{} can be left by {} jumps to other code: calls that end so are counted, not timed",
-                        wanted.name, returns.jumps_out,
+                        wanted.name,
+                        returns.jumps_out.len(),
                     ));
                 }
             }
@@ -257,4 +320,16 @@ pub(super) fn address_of(module: &Module, offset: u64) -> Option<u64> {
         let into = inside(segment.offset.0, segment.file_size)?;
         Some(module.bias.0.wrapping_add(segment.address.0 + into))
     })
+}
+
+/// A probe on a return instruction.
+fn return_at(offset: u64, probe: u32) -> Place {
+    Place {
+        site: Site {
+            offset,
+            probe,
+            semaphore: 0,
+        },
+        at: At::ReturnInstruction,
+    }
 }

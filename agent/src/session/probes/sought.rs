@@ -11,7 +11,10 @@ use tuner::{
     symbol::{Function, SymbolKind},
 };
 
-use crate::{discover::Member, rulebook::fits};
+use crate::{
+    discover::{Job, Member},
+    rulebook::fits,
+};
 
 /// More functions than this are not probed for one pattern: it was not meant so.
 pub const PATTERN_MAX: usize = 256;
@@ -30,6 +33,8 @@ pub enum Sought {
     Mpi(String),
     /// What starts a team of threads in an OpenMP library.
     OpenmpRegion,
+    /// What compilers make of what stands in a parallel region.
+    OpenmpBody,
     /// What works with several threads in a BLAS or LAPACK library.
     BlasCall,
     /// The mark of this provider and name.
@@ -44,6 +49,7 @@ impl Sought {
             Sought::Pattern(pattern) => fits(pattern, name),
             Sought::Mpi(pattern) => is_mpi && fits(pattern, name),
             Sought::OpenmpRegion => starts_team(name),
+            Sought::OpenmpBody => is_body(name),
             Sought::BlasCall => works_with_threads(name),
             Sought::Mark(mark) => mark_of(name) == mark,
         }
@@ -57,6 +63,7 @@ impl fmt::Display for Sought {
             Sought::Function(name) | Sought::Pattern(name) => f.write_str(name),
             Sought::Mpi(pattern) => write!(f, "mpi.{pattern}"),
             Sought::OpenmpRegion => f.write_str("openmp.region"),
+            Sought::OpenmpBody => f.write_str("bodies of parallel regions"),
             Sought::BlasCall => f.write_str("blas.call"),
             Sought::Mark(name) => f.write_str(name),
         }
@@ -75,6 +82,20 @@ pub(super) fn mark_of(name: &str) -> &str {
 pub(super) fn starts_team(name: &str) -> bool {
     (name.starts_with("GOMP_parallel") && !name.ends_with("_end"))
         || matches!(name, "__kmpc_fork_call" | "__kmpc_fork_call_if")
+}
+
+/// The functions that GCC and Clang make of what stands in a parallel region, by the linker's name: each thread of the team calls it.
+pub(in crate::session) fn is_body(symbol: &str) -> bool {
+    (symbol.contains("._omp_fn.") || symbol.contains("omp_outlined")) && !symbol.contains("_debug__")
+}
+
+/// Whether a process of the job starts teams.
+pub fn has_regions(job: &Job) -> bool {
+    let mut seen = Seen::default();
+    let modules = job.members.iter().flat_map(|member| &member.space.modules);
+    modules
+        .into_iter()
+        .any(|module| !seen.functions(module, &Sought::OpenmpRegion).is_empty())
 }
 
 /// Products and solvers of matrices and vectors (BLAS 2 and 3), and the factorizations that a BLAS brings along. Those of BLAS 1
@@ -142,11 +163,22 @@ fn functions(module: &Module, sought: &Sought) -> Vec<Meant> {
         };
         return meant(functions, |_| name.clone(), Some(fit));
     }
-    let symbols = symbols(module).filter(|symbol| sought.means(&shown(symbol), false));
-    let symbols: BTreeSet<String> = symbols.collect();
+    // The names of sets are the linker's own.
+    let is_set = matches!(
+        sought,
+        Sought::OpenmpRegion | Sought::OpenmpBody | Sought::BlasCall
+    );
+    let is_meant = |symbol: &String| match is_set {
+        true => sought.means(symbol, false),
+        false => sought.means(&shown(symbol), false),
+    };
+    let symbols: BTreeSet<String> = symbols(module).filter(is_meant).collect();
     let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
     let found = module.image.functions(&symbols).unwrap_or_default();
-    meant(found, shown, None)
+    match is_set {
+        true => meant(found, str::to_owned, None),
+        false => meant(found, shown, None),
+    }
 }
 
 fn meant(functions: Vec<Function>, name: impl Fn(&str) -> String, fit: Option<Fit>) -> Vec<Meant> {
@@ -231,6 +263,28 @@ mod tests {
             "omp_get_num_threads",
         ] {
             assert!(!Sought::OpenmpRegion.means(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_body_of_a_region_is_known_by_what_compilers_call_it() {
+        for symbol in [
+            "main._omp_fn.0",
+            "_ZN6Solver4stepEi._omp_fn.12",
+            ".omp_outlined.",
+            ".omp_outlined..3",
+            "main.omp_outlined",
+            "_Z4stepv.omp_outlined.1",
+        ] {
+            assert!(Sought::OpenmpBody.means(symbol, false), "{symbol}");
+        }
+        for symbol in [
+            ".omp_outlined_debug__",
+            ".omp_task_entry.",
+            "GOMP_parallel",
+            "main",
+        ] {
+            assert!(!Sought::OpenmpBody.means(symbol, false), "{symbol}");
         }
     }
 

@@ -1,0 +1,533 @@
+//! How the communication efficiency splits into serialisation and transfer, from when each rank came to a collective and when it left.
+//!
+//! Between two collectives that nobody leaves before all have come, every rank has a *way* of its own: from its leaving the one until it
+//! comes to the other. On a network without cost all would leave at the last arrival, so that a run takes the sum of the longest ways. With
+//! it POP's factors need no simulator (co-design.pop-coe.eu/metrics; Dimemas does the same for all messages): useful time U, elapsed time E,
+//! serialisation efficiency = max over ranks of U / sum of longest ways, transfer efficiency = sum of longest ways / E, and their product is the
+//! communication efficiency max U / E.
+//!
+//! Which calls belong together is told by time alone, from the newest calls of every rank: those of one function during which there is an instant
+//! at which all ranks are inside. What follows from other messages is not seen; where they take more than a little of the time, or where
+//! collectives are not of all ranks, nothing is said. Reads nothing and asks nobody.
+
+use std::{collections::VecDeque, fmt};
+
+use abi::Call;
+
+use crate::format::percent;
+
+/// Calls that wait for their like of other ranks, over all ranks.
+const QUEUED_MAX: usize = 1 << 18;
+
+/// What clocks of two CPUs may differ by.
+const SLACK_NS: u64 = 1_000;
+
+/// More of the ranks' time than this in other MPI calls, and what is waited for there matters.
+const OTHER_MAX: f64 = 0.02;
+
+/// A greater share of collectives that are not of all ranks together, and nothing is said of the others.
+const APART_MAX: f64 = 0.01;
+
+/// With a greater share after [`GIVE_UP_AFTER`] calls nobody looks any more.
+const GIVE_UP_SHARE: f64 = 0.1;
+
+/// Enough to know whether a program meets.
+const GIVE_UP_AFTER: u64 = 10_000;
+
+/// Ways between fewer collectives tell nothing.
+const LEAST: u64 = 3;
+
+/// What is told of now speaks of about so much time, in nanoseconds.
+const RECENT_NS: u64 = 2_000_000_000;
+
+/// Communication efficiency in parts, which multiply to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Split {
+    /// What ranks that wait for each other leave of it.
+    pub serialisation: f64,
+    /// What the transfer of data leaves of it.
+    pub transfer: f64,
+    /// Share of the ranks' time in which they wait in a collective for the last one to come.
+    pub waiting: f64,
+    /// Share of their time from the last arrival until they leave.
+    pub transferring: f64,
+    /// Of how many collectives.
+    pub collectives: u64,
+}
+
+/// Why there is no [`Split`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unknown {
+    /// Too few collectives of all ranks were seen.
+    TooFew,
+    /// This share of the collectives was not of all ranks together.
+    Apart(f64),
+    /// This share of the ranks' time is in other MPI calls.
+    Other(f64),
+    /// More than one thread of a rank calls collectives.
+    Threads,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unknown::TooFew => write!(f, "too few collectives of all ranks were seen"),
+            Unknown::Apart(share) => {
+                let share = percent(*share);
+                write!(
+                    f,
+                    "{share} of the calls of collectives were not of all ranks together"
+                )
+            }
+            Unknown::Other(share) => {
+                let share = percent(*share);
+                write!(
+                    f,
+                    "{share} of the time is in MPI calls other than collectives of all ranks"
+                )
+            }
+            Unknown::Threads => write!(f, "several threads of a rank call collectives"),
+        }
+    }
+}
+
+/// A rank's call of a collective.
+#[derive(Clone, Copy, Debug)]
+struct Visit {
+    probe: u32,
+    came_ns: u64,
+    left_ns: u64,
+    /// Time of the thread inside MPI by the time it came.
+    mpi_before_ns: u64,
+    /// And by the time it left.
+    mpi_after_ns: u64,
+    /// No call between it and the one before was missed.
+    follows: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rank {
+    visits: VecDeque<Visit>,
+    thread: Option<u32>,
+    /// Nothing was missed since the newest visit.
+    follows: bool,
+    /// Something was missed since the newest collective of all ranks.
+    is_broken: bool,
+}
+
+/// Sums over the ways from one collective of all ranks to the next.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Sums {
+    ways: u64,
+    /// From one last arrival to the next.
+    elapsed_ns: u64,
+    longest_ns: u64,
+    /// By rank: on its ways, outside MPI.
+    useful_ns: Vec<u64>,
+    /// On the ways, inside MPI, over all ranks.
+    other_ns: u64,
+    waiting_ns: u64,
+    transfer_ns: u64,
+}
+
+/// The collectives of all ranks of a job, as they come.
+#[derive(Clone, Debug, Default)]
+pub struct Collectives {
+    ranks: Vec<Rank>,
+    /// When the last rank came to the newest collective of all, and how each left it.
+    newest: Option<(u64, Vec<Visit>)>,
+    sums: Sums,
+    /// The sums as they were of late.
+    before: VecDeque<(u64, Sums)>,
+    met: u64,
+    /// Calls that no other rank met.
+    apart: u64,
+    has_threads: bool,
+    is_given_up: bool,
+}
+
+impl Collectives {
+    /// So many ranks there are. What was seen of fewer is over: who comes later was not there.
+    pub fn expect(&mut self, ranks: usize) {
+        if ranks != self.ranks.len() {
+            *self = Collectives {
+                ranks: vec![Rank::default(); ranks],
+                ..Collectives::default()
+            };
+        }
+    }
+
+    /// What the ring of a rank had: calls in their order, `None` for each that was overwritten, and so many before them. `is_one` says of
+    /// the probes which are of collectives that nobody leaves before all have come.
+    pub fn take(&mut self, rank: usize, calls: &[Option<Call>], skipped: u64, is_one: impl Fn(u32) -> bool) {
+        let most = (QUEUED_MAX / self.ranks.len().max(1)).max(1);
+        let Some(rank) = self.ranks.get_mut(rank).filter(|_| !self.is_given_up) else {
+            return;
+        };
+        rank.follows &= skipped == 0;
+        for call in calls {
+            match call {
+                Some(call) if is_one(call.probe) => {
+                    self.has_threads |= rank.thread.is_some_and(|thread| thread != call.thread);
+                    rank.thread = Some(call.thread);
+                    rank.push(call, most);
+                }
+                Some(_) => {}
+                None => rank.follows = false,
+            }
+        }
+    }
+
+    /// Puts together what belongs together.
+    pub fn meet(&mut self) {
+        while let Some((came, left, is_same)) = self.heads() {
+            if is_same && came <= left + SLACK_NS {
+                self.add(came);
+                continue;
+            }
+            // Who left before another rank came was not at the same one; of two functions not the one that was left first.
+            let over = if came > left + SLACK_NS {
+                came - SLACK_NS
+            } else {
+                left + 1
+            };
+            let counts = self
+                .ranks
+                .iter()
+                .all(|rank| rank.visits.front().is_some_and(|head| head.follows));
+            for rank in &mut self.ranks {
+                if rank.visits.front().is_some_and(|head| head.left_ns < over) {
+                    rank.leave();
+                    self.apart += u64::from(counts);
+                }
+            }
+        }
+        let seen = self.apart + self.met * self.ranks.len() as u64;
+        if seen >= GIVE_UP_AFTER && self.apart as f64 > GIVE_UP_SHARE * seen as f64 {
+            self.is_given_up = true;
+            self.ranks
+                .iter_mut()
+                .for_each(|rank| rank.visits = VecDeque::new());
+        }
+    }
+
+    /// Takes note of the time, for what is told of now.
+    pub fn look(&mut self, now_ns: u64) {
+        self.before.push_back((now_ns, self.sums.clone()));
+        while self.before.len() > 2 && now_ns.saturating_sub(self.before[1].0) >= RECENT_NS {
+            self.before.pop_front();
+        }
+    }
+
+    /// Over all that was seen.
+    pub fn split(&self) -> Result<Split, Unknown> {
+        self.split_of(&self.sums)
+    }
+
+    /// Of late.
+    pub fn split_of_late(&self) -> Result<Split, Unknown> {
+        let before = self.before.front().map(|(_, sums)| sums);
+        self.split_of(&before.map_or_else(|| self.sums.clone(), |before| self.sums.since(before)))
+    }
+
+    fn split_of(&self, sums: &Sums) -> Result<Split, Unknown> {
+        let ranks = self.ranks.len() as u64;
+        let share_apart = self.apart as f64 / (self.apart + self.met * ranks).max(1) as f64;
+        if self.has_threads {
+            return Err(Unknown::Threads);
+        }
+        if share_apart > APART_MAX {
+            return Err(Unknown::Apart(share_apart));
+        }
+        if sums.ways < LEAST || sums.elapsed_ns == 0 || sums.longest_ns == 0 {
+            return Err(Unknown::TooFew);
+        }
+        let share = |ns: u64| ns as f64 / (sums.elapsed_ns as f64 * ranks as f64);
+        if share(sums.other_ns) > OTHER_MAX {
+            return Err(Unknown::Other(share(sums.other_ns)));
+        }
+        let useful = sums.useful_ns.iter().copied().max().unwrap_or_default();
+        Ok(Split {
+            serialisation: useful as f64 / sums.longest_ns as f64,
+            transfer: sums.longest_ns as f64 / sums.elapsed_ns as f64,
+            waiting: share(sums.waiting_ns),
+            transferring: share(sums.transfer_ns),
+            collectives: sums.ways,
+        })
+    }
+
+    /// Of the oldest visits of all ranks: when the last one came, when the first one left, and whether they are of one function.
+    fn heads(&self) -> Option<(u64, u64, bool)> {
+        let first = self.ranks.first()?.visits.front()?;
+        let (mut came, mut left, mut is_same) = (first.came_ns, first.left_ns, true);
+        for rank in &self.ranks {
+            let head = rank.visits.front()?;
+            came = came.max(head.came_ns);
+            left = left.min(head.left_ns);
+            is_same &= head.probe == first.probe;
+        }
+        Some((came, left, is_same))
+    }
+
+    /// The oldest visits of all ranks are one collective.
+    fn add(&mut self, came: u64) {
+        let heads: Vec<Visit> = self.ranks.iter_mut().filter_map(Rank::leave).collect();
+        let is_broken = self
+            .ranks
+            .iter_mut()
+            .fold(false, |any, rank| any | std::mem::take(&mut rank.is_broken));
+        self.met += 1;
+        if let (Some((before, left)), false) = (&self.newest, is_broken) {
+            self.sums.add(left, &heads, *before, came);
+        }
+        self.newest = Some((came, heads));
+    }
+}
+
+impl Rank {
+    /// The oldest visit goes.
+    fn leave(&mut self) -> Option<Visit> {
+        let oldest = self.visits.pop_front()?;
+        self.is_broken |= !oldest.follows;
+        Some(oldest)
+    }
+
+    fn push(&mut self, call: &Call, most: usize) {
+        if self.visits.len() >= most {
+            self.leave();
+            self.is_broken = true;
+        }
+        self.visits.push_back(Visit {
+            probe: call.probe,
+            came_ns: call.entered_ns,
+            left_ns: call.entered_ns + call.duration_ns,
+            mpi_before_ns: call.closed_ns.saturating_sub(call.duration_ns),
+            mpi_after_ns: call.closed_ns,
+            follows: self.follows,
+        });
+        self.follows = true;
+    }
+}
+
+impl Sums {
+    /// The ways from one collective, to which the last rank came `before`, to the next.
+    fn add(&mut self, from: &[Visit], to: &[Visit], before: u64, came: u64) {
+        self.useful_ns.resize(to.len(), 0);
+        let mut longest = 0;
+        for ((from, to), useful) in from.iter().zip(to).zip(&mut self.useful_ns) {
+            let way = to.came_ns.saturating_sub(from.left_ns);
+            let other = to.mpi_before_ns.saturating_sub(from.mpi_after_ns).min(way);
+            longest = longest.max(way);
+            *useful += way - other;
+            self.other_ns += other;
+            self.transfer_ns += from.left_ns.saturating_sub(before);
+            self.waiting_ns += came.saturating_sub(to.came_ns);
+        }
+        self.ways += 1;
+        self.elapsed_ns += came.saturating_sub(before);
+        self.longest_ns += longest;
+    }
+
+    fn since(&self, before: &Sums) -> Sums {
+        let useful = self.useful_ns.iter().enumerate();
+        let earlier = |rank: usize| before.useful_ns.get(rank).copied().unwrap_or_default();
+        Sums {
+            ways: self.ways - before.ways,
+            elapsed_ns: self.elapsed_ns - before.elapsed_ns,
+            longest_ns: self.longest_ns - before.longest_ns,
+            useful_ns: useful.map(|(rank, ns)| ns - earlier(rank)).collect(),
+            other_ns: self.other_ns - before.other_ns,
+            waiting_ns: self.waiting_ns - before.waiting_ns,
+            transfer_ns: self.transfer_ns - before.transfer_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const ALL: u32 = 1;
+    const OTHER: u32 = 2;
+
+    /// Ranks that compute, meet and go on, each with its calls so far.
+    struct Job {
+        now: Vec<u64>,
+        mpi: Vec<u64>,
+        calls: Vec<Vec<Option<Call>>>,
+    }
+
+    impl Job {
+        fn of(ranks: usize) -> Job {
+            Job {
+                now: vec![1_000; ranks],
+                mpi: vec![0; ranks],
+                calls: vec![Vec::new(); ranks],
+            }
+        }
+
+        fn call(&mut self, rank: usize, probe: u32, until: u64) {
+            let duration_ns = until - self.now[rank];
+            self.mpi[rank] += duration_ns;
+            self.calls[rank].push(Some(Call {
+                probe,
+                entered_ns: self.now[rank],
+                duration_ns,
+                closed_ns: self.mpi[rank],
+                thread: rank as u32,
+                ..Call::default()
+            }));
+            self.now[rank] = until;
+        }
+
+        /// Each computes for so long, then all meet; the transfer takes a rank so long.
+        fn meet(&mut self, computes: &[u64], transfer: &[u64]) {
+            let pairs = self.now.iter_mut().zip(computes);
+            pairs.for_each(|(now, computes)| *now += computes);
+            let last = self.now.iter().copied().max().unwrap();
+            for (rank, transfer) in transfer.iter().enumerate() {
+                self.call(rank, ALL, last + transfer);
+            }
+        }
+
+        fn seen(&self) -> Collectives {
+            let mut seen = Collectives::default();
+            seen.expect(self.calls.len());
+            for (rank, calls) in self.calls.iter().enumerate() {
+                seen.take(rank, calls, 0, |probe| probe == ALL);
+            }
+            seen.meet();
+            seen
+        }
+    }
+
+    fn near(found: f64, expected: f64) -> bool {
+        (found - expected).abs() < 1e-9
+    }
+
+    #[test]
+    fn ranks_that_take_turns_lose_to_serialisation_and_a_slow_network_to_transfer() {
+        let mut job = Job::of(2);
+        for round in 0..20 {
+            let computes = if round % 2 == 0 {
+                [60_000, 20_000]
+            } else {
+                [20_000, 60_000]
+            };
+            job.meet(&computes, &[20_000, 20_000]);
+        }
+        // The first way is not seen: it began before. Of 19, ten are long for rank 1.
+        let found = job.seen().split().unwrap();
+        let (useful, longest, elapsed) = (10.0 * 60.0 + 9.0 * 20.0, 19.0 * 60.0, 19.0 * 80.0);
+        assert!(near(found.serialisation, useful / longest), "{found:?}");
+        assert!(near(found.transfer, longest / elapsed), "{found:?}");
+        assert!(
+            near(found.waiting, 0.25) && near(found.transferring, 0.25),
+            "{found:?}"
+        );
+        assert_eq!(found.collectives, 19);
+    }
+
+    #[test]
+    fn ranks_that_were_not_all_attached_at_once_are_put_together_all_the_same() {
+        let mut job = Job::of(3);
+        for _ in 0..20 {
+            job.meet(&[50, 10, 30], &[5, 5, 5]);
+        }
+        let whole = job.seen().split().unwrap();
+        job.calls[0].drain(..3);
+        job.calls[2].drain(..1);
+        let found = job.seen().split().unwrap();
+        assert_eq!(found.collectives, whole.collectives - 3);
+        assert!(
+            near(found.transfer, whole.transfer) && near(found.serialisation, 1.0),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn ways_in_which_calls_were_missed_do_not_count() {
+        let mut job = Job::of(2);
+        for _ in 0..40 {
+            job.meet(&[90_000, 50_000], &[10_000, 10_000]);
+        }
+        job.calls[1][10] = None;
+        job.calls[1][11] = None;
+        let found = job.seen().split().unwrap();
+        // Two collectives are lost, and with them three ways.
+        assert_eq!(found.collectives, 39 - 3);
+        assert!(near(found.transfer, 0.9), "{found:?}");
+    }
+
+    #[test]
+    fn collectives_of_some_ranks_only_leave_nothing_said() {
+        let mut job = Job::of(4);
+        for round in 0..100_u64 {
+            for pair in [[0, 1], [2, 3]] {
+                // The second pair is a little behind, and ever more.
+                let end = job.now[pair[0]].max(job.now[pair[1]])
+                    + 1_000_000
+                    + 40_000 * pair[0] as u64 * (round % 7);
+                for rank in pair {
+                    job.now[rank] = end - 20_000 * (1 + rank as u64 % 2);
+                    job.call(rank, ALL, end);
+                }
+            }
+        }
+        let found = job.seen().split();
+        assert!(
+            matches!(found, Err(Unknown::Apart(_) | Unknown::TooFew)),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn other_messages_that_take_their_time_leave_nothing_said() {
+        let mut job = Job::of(2);
+        for _ in 0..20 {
+            job.now[0] += 1_000;
+            job.call(0, OTHER, job.now[0] + 30_000);
+            job.meet(&[60_000, 91_000], &[9_000, 9_000]);
+        }
+        let found = job.seen().split();
+        assert!(
+            matches!(found, Err(Unknown::Other(share)) if near(share, 0.15)),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_program_that_never_meets_is_given_up_and_keeps_nothing() {
+        let mut job = Job::of(2);
+        for round in 0..20_000 {
+            let rank = round % 2;
+            let at = 1_000_000 * round as u64 + 10_000;
+            job.now[rank] = at;
+            job.call(rank, ALL, at + 5_000);
+        }
+        let seen = job.seen();
+        assert!(seen.is_given_up && seen.ranks.iter().all(|rank| rank.visits.is_empty()));
+        assert!(matches!(seen.split(), Err(Unknown::Apart(_))));
+    }
+
+    proptest! {
+        /// The product is the communication efficiency max U / E, and no factor is above 1.
+        #[test]
+        fn factors_multiply_to_the_communication_efficiency(
+            rounds in prop::collection::vec((prop::collection::vec(1_u64..1_000_000, 3), prop::collection::vec(1_u64..100_000, 3)), 5..40)
+        ) {
+            let mut job = Job::of(3);
+            for (computes, transfer) in &rounds {
+                job.meet(computes, transfer);
+            }
+            let seen = job.seen();
+            let found = seen.split().unwrap();
+            let useful = seen.sums.useful_ns.iter().max().unwrap();
+            let communication = *useful as f64 / seen.sums.elapsed_ns as f64;
+            prop_assert!(near(found.serialisation * found.transfer, communication));
+            prop_assert!(found.serialisation <= 1.0 && found.transfer <= 1.0);
+            prop_assert_eq!(found.collectives, rounds.len() as u64 - 1);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The iterations of a loop: how long they take, how that changes over the run, and how much of them is outside MPI.
+
+use std::{collections::VecDeque, ops::Range};
+
+use abi::Call;
+
+/// Begins that are kept for what is told of now.
+const RECENT: usize = 512;
+
+/// What is told of now speaks of about so much time, in nanoseconds, and of three iterations at least.
+const RECENT_NS: u64 = 2_000_000_000;
+
+/// Iterations that what is told of now speaks of at least.
+const RECENT_LEAST: usize = 3;
+
+/// Parts of the run whose pace is kept; when there are more, two and two become one.
+const PARTS: usize = 64;
+
+/// The begin of a call: when, and how long the thread had been inside MPI by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// When, by CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Time of the thread inside MPI before it.
+    pub mpi_ns: u64,
+}
+
+impl Mark {
+    /// Where a call was entered.
+    pub fn of(call: &Call) -> Mark {
+        Mark {
+            at_ns: call.entered_ns,
+            mpi_ns: call.closed_ns.saturating_sub(call.duration_ns),
+        }
+    }
+}
+
+/// How long iterations took in a part of the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// When the last of them ended, by CLOCK_MONOTONIC.
+    pub until_ns: u64,
+    /// How many.
+    pub count: u64,
+    /// Their time together.
+    pub sum_ns: u64,
+}
+
+impl Pace {
+    /// The mean time of an iteration.
+    pub fn mean_ns(&self) -> f64 {
+        self.sum_ns as f64 / self.count.max(1) as f64
+    }
+
+    fn add(&mut self, other: Pace) {
+        self.until_ns = self.until_ns.max(other.until_ns);
+        self.count += other.count;
+        self.sum_ns += other.sum_ns;
+    }
+}
+
+/// The iterations of one loop in one thread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Iterations {
+    /// Calls in an iteration, the mean.
+    pub calls: f64,
+    first: Option<Mark>,
+    /// The newest begins.
+    recent: VecDeque<Mark>,
+    /// The iteration that goes on was seen from its begin.
+    is_whole: bool,
+    whole: Pace,
+    parts: Vec<Pace>,
+    /// Iterations in each part but the last.
+    part_count: u64,
+}
+
+impl Iterations {
+    /// None yet.
+    pub fn new(calls: f64) -> Iterations {
+        Iterations {
+            calls,
+            part_count: 1,
+            ..Iterations::default()
+        }
+    }
+
+    /// One begins, and the one before is over: from when to when that was, if it was seen whole.
+    pub fn begin(&mut self, mark: Mark) -> Option<Range<u64>> {
+        self.first.get_or_insert(mark);
+        let before = self.recent.back().copied().filter(|_| self.is_whole);
+        if let Some(before) = before {
+            let one = Pace {
+                until_ns: mark.at_ns,
+                count: 1,
+                sum_ns: mark.at_ns.saturating_sub(before.at_ns),
+            };
+            self.whole.add(one);
+            self.enter(one);
+        }
+        self.is_whole = true;
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(mark);
+        while self.recent.len() > RECENT_LEAST + 1 && mark.at_ns - self.recent[1].at_ns >= RECENT_NS {
+            self.recent.pop_front();
+        }
+        before.map(|before| before.at_ns..mark.at_ns)
+    }
+
+    /// Calls were not seen, and with them perhaps begins.
+    pub fn gap(&mut self) {
+        self.is_whole = false;
+    }
+
+    fn enter(&mut self, one: Pace) {
+        match self.parts.last_mut().filter(|part| part.count < self.part_count) {
+            Some(part) => part.add(one),
+            None => self.parts.push(one),
+        }
+        if self.parts.len() > PARTS {
+            self.part_count *= 2;
+            self.parts = self.parts.chunks(2).map(together).collect();
+        }
+    }
+
+    /// Of all iterations that were seen whole.
+    pub fn whole(&self) -> Pace {
+        self.whole
+    }
+
+    /// The pace of one part of the run after the other, at most 64.
+    pub fn parts(&self) -> &[Pace] {
+        &self.parts
+    }
+
+    /// The mean time of an iteration of late; none before there were two begins without a gap between them.
+    pub fn recent_ns(&self) -> Option<f64> {
+        let part = self.parts.iter().rev();
+        let mut recent = Pace::default();
+        for part in part {
+            if recent.count >= RECENT_LEAST as u64 && recent.sum_ns >= RECENT_NS / 2 {
+                break;
+            }
+            recent.add(*part);
+        }
+        (recent.count > 0).then(|| recent.mean_ns())
+    }
+
+    /// How many times as long an iteration takes in the last quarter of the run as in its first; none of less than eight.
+    pub fn change(&self) -> Option<f64> {
+        let quarter = self.parts.len() / 4;
+        if quarter < 2 {
+            return None;
+        }
+        let first = together(&self.parts[..quarter]);
+        let last = together(&self.parts[self.parts.len() - quarter..]);
+        Some(last.mean_ns() / first.mean_ns())
+    }
+
+    /// The time from the first begin to the last.
+    pub fn elapsed_ns(&self) -> u64 {
+        self.over_all().map_or(0, |(from, to)| to.at_ns - from.at_ns)
+    }
+
+    /// How much of that time was inside MPI.
+    pub fn mpi_ns(&self) -> u64 {
+        let ends = self.over_all();
+        ends.map_or(0, |(from, to)| to.mpi_ns.saturating_sub(from.mpi_ns))
+    }
+
+    /// The share of the time outside MPI, over all whole iterations.
+    pub fn useful(&self) -> Option<f64> {
+        useful(self.over_all()?)
+    }
+
+    /// The same, of late.
+    pub fn useful_of_late(&self) -> Option<f64> {
+        useful((*self.recent.front()?, *self.recent.back()?))
+    }
+
+    fn over_all(&self) -> Option<(Mark, Mark)> {
+        Some((self.first?, *self.recent.back()?))
+    }
+}
+
+fn useful((from, to): (Mark, Mark)) -> Option<f64> {
+    let elapsed = to.at_ns.checked_sub(from.at_ns).filter(|elapsed| *elapsed > 0)?;
+    let mpi = to.mpi_ns.checked_sub(from.mpi_ns)?;
+    Some(1.0 - (mpi as f64 / elapsed as f64).min(1.0))
+}
+
+fn together(parts: &[Pace]) -> Pace {
+    let mut sum = Pace::default();
+    parts.iter().for_each(|part| sum.add(*part));
+    sum
+}

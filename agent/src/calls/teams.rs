@@ -1,0 +1,321 @@
+//! What the teams of threads of parallel regions do: work, wait at the end for the last one, start and end. From when a region begins and
+//! ends in the thread that starts it, and when each thread of its team enters and leaves the region's *body*: the function that compilers
+//! make of what stands in a region (`main._omp_fn.0`, `.omp_outlined.`).
+//!
+//! Of a region from s to e with a team of n threads, n (e - s) is spent *working* (in the body, barriers within it included), *starting* (from
+//! s until a thread enters the body), *waiting* (from a thread's leaving the body until the last one has), and *ending* (from then to e).
+//! The additive form of POP's hybrid metrics (co-design.pop-coe.eu/metrics): each is an inefficiency of its own.
+//!
+//! Regions are looked at where the process's first thread starts them; those within others are work of the thread that starts them, and
+//! those that other threads of the program start are counted. A body returns before its region does, so the order of the ring is enough. Reads
+//! nothing and asks nobody.
+
+use abi::Call;
+
+/// Bodies that may lie between two regions of the first thread; with more of them the region is not looked into.
+const BODIES_MAX: usize = 1 << 14;
+
+/// What a call is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A parallel region, from its begin to its end.
+    Region,
+    /// What a thread of the team does in it.
+    Body,
+}
+
+/// Sums over the regions that were looked into. Times are of all threads together, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TeamTotals {
+    /// Regions.
+    pub regions: u64,
+    /// Threads of the smallest team.
+    pub threads_least: u64,
+    /// And of the greatest.
+    pub threads_most: u64,
+    /// Time of all threads of the teams, from the begins of their regions to the ends: the sum of the next four.
+    pub team_ns: u64,
+    /// In the bodies.
+    pub working_ns: u64,
+    /// Before a thread enters the body.
+    pub starting_ns: u64,
+    /// From a thread's leaving it until the last one has.
+    pub waiting_ns: u64,
+    /// From then on.
+    pub ending_ns: u64,
+    /// What the teams would work if all their threads did as the one that works longest.
+    pub longest_ns: u64,
+}
+
+/// The regions of one process as they come.
+#[derive(Clone, Debug, Default)]
+pub struct Teams {
+    bodies: Vec<Body>,
+    /// Calls are missing since the last region.
+    is_broken: bool,
+    totals: TeamTotals,
+    not_looked_into: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Body {
+    thread: u32,
+    entered_ns: u64,
+    left_ns: u64,
+}
+
+/// What one thread does in a region.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    thread: u32,
+    entered_ns: u64,
+    left_ns: u64,
+    working_ns: u64,
+}
+
+impl Teams {
+    /// What the ring of a process had: calls in their order, `None` for each that was overwritten, and so many before them. `part` says what
+    /// the calls of a probe are.
+    pub fn take(
+        &mut self,
+        first_thread: u32,
+        calls: &[Option<Call>],
+        skipped: u64,
+        part: impl Fn(u32) -> Option<Part>,
+    ) {
+        self.is_broken |= skipped > 0;
+        for call in calls {
+            let Some(call) = call else {
+                self.is_broken = true;
+                continue;
+            };
+            match part(call.probe) {
+                Some(Part::Body) if self.bodies.len() < BODIES_MAX => self.bodies.push(Body::of(call)),
+                Some(Part::Body) => self.is_broken = true,
+                Some(Part::Region) if call.thread == first_thread => self.close(call),
+                Some(Part::Region) => self.not_looked_into += 1,
+                None => {}
+            }
+        }
+    }
+
+    /// Calls were not recorded for a while.
+    pub fn gap(&mut self) {
+        self.bodies.clear();
+        self.is_broken = true;
+    }
+
+    /// All so far; none where no region was looked into.
+    pub fn totals(&self) -> Option<TeamTotals> {
+        (self.totals.regions > 0).then_some(self.totals)
+    }
+
+    /// Regions that were not looked into: calls of them are missing, no body of theirs is known, or another thread started them.
+    pub fn not_looked_into(&self) -> u64 {
+        self.not_looked_into
+    }
+
+    /// A region of the first thread is over.
+    fn close(&mut self, region: &Call) {
+        let (begin, end) = (region.entered_ns, region.entered_ns + region.duration_ns);
+        let team = team(&self.bodies, begin, end);
+        self.bodies.clear();
+        let has_first = team.iter().any(|member| member.thread == region.thread);
+        if std::mem::take(&mut self.is_broken) || !has_first {
+            self.not_looked_into += 1;
+            return;
+        }
+        self.totals.add(begin, end, &team);
+    }
+}
+
+impl Body {
+    fn of(call: &Call) -> Body {
+        Body {
+            thread: call.thread,
+            entered_ns: call.entered_ns,
+            left_ns: call.entered_ns + call.duration_ns,
+        }
+    }
+}
+
+/// Who was in bodies within a region. A body within another one of its thread is a part of its work.
+fn team(bodies: &[Body], begin: u64, end: u64) -> Vec<Member> {
+    let mut team: Vec<Member> = Vec::new();
+    // A body comes before the one around it, so from the last to the first.
+    for body in bodies
+        .iter()
+        .rev()
+        .filter(|body| body.entered_ns >= begin && body.left_ns <= end)
+    {
+        match team.iter_mut().find(|member| member.thread == body.thread) {
+            Some(member) if body.entered_ns >= member.entered_ns => {}
+            Some(member) => {
+                member.entered_ns = body.entered_ns;
+                member.working_ns += body.left_ns - body.entered_ns;
+            }
+            None => team.push(Member {
+                thread: body.thread,
+                entered_ns: body.entered_ns,
+                left_ns: body.left_ns,
+                working_ns: body.left_ns - body.entered_ns,
+            }),
+        }
+    }
+    team
+}
+
+impl TeamTotals {
+    fn add(&mut self, begin: u64, end: u64, team: &[Member]) {
+        let threads = team.len() as u64;
+        let last = team.iter().map(|member| member.left_ns).max().unwrap_or(end);
+        let longest = team
+            .iter()
+            .map(|member| member.working_ns)
+            .max()
+            .unwrap_or_default();
+        self.threads_least = if self.regions == 0 {
+            threads
+        } else {
+            self.threads_least.min(threads)
+        };
+        self.threads_most = self.threads_most.max(threads);
+        self.regions += 1;
+        self.team_ns += threads * (end - begin);
+        self.longest_ns += threads * longest;
+        self.ending_ns += threads * (end - last);
+        for member in team {
+            self.working_ns += member.working_ns;
+            self.waiting_ns += last - member.left_ns;
+            // What lies between two bodies of a thread (a task that it takes over) is of neither end.
+            self.starting_ns += member.left_ns - begin - member.working_ns;
+        }
+    }
+
+    /// Those of several processes together.
+    pub fn plus(self, other: TeamTotals) -> TeamTotals {
+        TeamTotals {
+            regions: self.regions + other.regions,
+            threads_least: self.threads_least.min(other.threads_least),
+            threads_most: self.threads_most.max(other.threads_most),
+            team_ns: self.team_ns + other.team_ns,
+            working_ns: self.working_ns + other.working_ns,
+            starting_ns: self.starting_ns + other.starting_ns,
+            waiting_ns: self.waiting_ns + other.waiting_ns,
+            ending_ns: self.ending_ns + other.ending_ns,
+            longest_ns: self.longest_ns + other.longest_ns,
+        }
+    }
+
+    /// A time as a share of the teams' time.
+    pub fn share(&self, ns: u64) -> f64 {
+        ns as f64 / self.team_ns.max(1) as f64
+    }
+
+    /// The mean work of a thread to that of the one that works longest, region by region; none where nobody works.
+    pub fn load_balance(&self) -> Option<f64> {
+        (self.longest_ns > 0).then(|| self.working_ns as f64 / self.longest_ns as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const REGION: u32 = 0;
+    const BODY: u32 = 1;
+
+    fn call(probe: u32, thread: u32, entered_ns: u64, left_ns: u64) -> Option<Call> {
+        Some(Call {
+            probe,
+            thread,
+            entered_ns,
+            duration_ns: left_ns - entered_ns,
+            ..Call::default()
+        })
+    }
+
+    fn part(probe: u32) -> Option<Part> {
+        match probe {
+            REGION => Some(Part::Region),
+            BODY => Some(Part::Body),
+            _ => None,
+        }
+    }
+
+    fn seen(calls: &[Option<Call>]) -> Teams {
+        let mut teams = Teams::default();
+        teams.take(1, calls, 0, part);
+        teams
+    }
+
+    #[test]
+    fn a_region_is_work_waiting_and_what_its_begin_and_end_take() {
+        let teams = seen(&[
+            call(BODY, 2, 130, 230),
+            call(BODY, 1, 110, 410),
+            call(7, 1, 0, 1),
+            call(REGION, 1, 100, 420),
+        ]);
+        let totals = teams.totals().unwrap();
+        assert_eq!(
+            (totals.regions, totals.threads_least, totals.threads_most),
+            (1, 2, 2)
+        );
+        assert_eq!((totals.team_ns, totals.working_ns), (640, 400));
+        assert_eq!(
+            (totals.starting_ns, totals.waiting_ns, totals.ending_ns),
+            (40, 180, 20)
+        );
+        assert_eq!(totals.load_balance(), Some(400.0 / 600.0));
+    }
+
+    #[test]
+    fn regions_within_a_region_are_work_of_the_thread_that_starts_them() {
+        // Thread 2 starts one of its own within the body, and so does the first.
+        let teams = seen(&[
+            call(BODY, 2, 140, 150),
+            call(REGION, 2, 135, 155),
+            call(BODY, 1, 140, 150),
+            call(BODY, 2, 130, 230),
+            call(BODY, 1, 110, 410),
+            call(REGION, 1, 100, 420),
+        ]);
+        let totals = teams.totals().unwrap();
+        assert_eq!((totals.regions, totals.team_ns, totals.working_ns), (1, 640, 400));
+        assert_eq!(teams.not_looked_into(), 1);
+    }
+
+    #[test]
+    fn a_region_of_which_calls_are_missing_is_counted_and_left_out() {
+        let whole = [call(BODY, 1, 110, 410), call(REGION, 1, 100, 420)];
+        let cut = [call(BODY, 1, 510, 610), None, call(REGION, 1, 500, 620)];
+        let without_body = [call(REGION, 1, 700, 720)];
+        let after = [call(BODY, 1, 810, 910), call(REGION, 1, 800, 920)];
+        let teams = seen(&[&whole[..], &cut, &without_body, &after].concat());
+        assert_eq!(teams.totals().map(|totals| totals.regions), Some(2));
+        assert_eq!(teams.not_looked_into(), 2);
+    }
+
+    proptest! {
+        /// The parts add up to the time of the teams.
+        #[test]
+        fn parts_add_up(regions in prop::collection::vec(prop::collection::vec((0_u64..50, 1_u64..100, 0_u64..50), 1..6), 1..20)) {
+            let mut calls = Vec::new();
+            let mut now = 0;
+            for team in &regions {
+                let end = team.iter().map(|(start, work, end)| start + work + end).max().unwrap();
+                for (thread, (start, work, _)) in (1..).zip(team) {
+                    calls.push(call(BODY, thread, now + start, now + start + work));
+                }
+                calls.push(call(REGION, 1, now, now + end));
+                now += end;
+            }
+            let totals = seen(&calls).totals().unwrap();
+            prop_assert_eq!(totals.regions, regions.len() as u64);
+            prop_assert_eq!(totals.team_ns, totals.working_ns + totals.starting_ns + totals.waiting_ns + totals.ending_ns);
+            prop_assert!(totals.load_balance().unwrap() <= 1.0);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Sequences of calls of one process, made by hand.
+
+use super::*;
+
+/// A program of one thread: each call is `site`, after so much computing, and takes so long.
+struct Program {
+    now_ns: u64,
+    mpi_ns: u64,
+    calls: Vec<Option<Call>>,
+}
+
+impl Program {
+    fn new() -> Program {
+        Program {
+            now_ns: 1_000,
+            mpi_ns: 0,
+            calls: Vec::new(),
+        }
+    }
+
+    fn call(&mut self, site: u64, computes_ns: u64, takes_ns: u64) {
+        self.now_ns += computes_ns;
+        self.mpi_ns += takes_ns;
+        self.calls.push(Some(Call {
+            site,
+            entered_ns: self.now_ns,
+            duration_ns: takes_ns,
+            closed_ns: self.mpi_ns,
+            thread: 7,
+            ..Call::default()
+        }));
+        self.now_ns += takes_ns;
+    }
+}
+
+fn looked_at(program: &Program) -> Sequence {
+    let mut sequence = Sequence::default();
+    for (calls, looks) in program.calls.chunks(10).zip(1..) {
+        sequence.take(calls.iter().copied(), 0, |_| true);
+        sequence.look(looks * LOOK_AGAIN_NS);
+    }
+    sequence
+}
+
+#[test]
+fn iterations_are_timed_and_their_useful_share_is_exact() {
+    let mut program = Program::new();
+    for _ in 0..50 {
+        program.call(1, 300, 50);
+        program.call(2, 100, 50);
+    }
+    let sequence = looked_at(&program);
+    let iterations = sequence.current().unwrap();
+    assert_eq!(iterations.calls, 2.0);
+    assert_eq!(iterations.recent_ns(), Some(500.0));
+    assert_eq!(iterations.whole().count, 49);
+    assert_eq!(iterations.useful(), Some(0.8));
+    let times: std::collections::BTreeMap<u64, u64> = sequence
+        .sites()
+        .iter()
+        .map(|(site, totals)| (site.address, totals.time_ns))
+        .collect();
+    assert_eq!(times, [(1, 2_500), (2, 2_500)].into());
+    let ended = looked_at(&program).take_ended();
+    assert_eq!(ended.len(), 49);
+    assert!(
+        ended
+            .iter()
+            .all(|(thread, ended)| *thread == 7 && ended.end - ended.start == 500)
+    );
+}
+
+#[test]
+fn calls_that_were_overwritten_are_counted_and_leave_the_useful_share_exact() {
+    let mut program = Program::new();
+    for _ in 0..100 {
+        program.call(1, 300, 50);
+        program.call(2, 100, 50);
+    }
+    for call in &mut program.calls[71..90] {
+        *call = None;
+    }
+    let sequence = looked_at(&program);
+    let iterations = sequence.current().unwrap();
+    assert_eq!((sequence.unseen(), sequence.next()), (19, 200));
+    assert_eq!(iterations.useful(), Some(0.8));
+    assert_eq!(iterations.recent_ns(), Some(500.0));
+    assert!(iterations.whole().count < 99 && iterations.whole().count > 80);
+}
+
+#[test]
+fn a_pace_that_changes_over_the_run_is_told() {
+    let mut program = Program::new();
+    for round in 0..400 {
+        program.call(1, if round < 200 { 900 } else { 1_900 }, 100);
+    }
+    let sequence = looked_at(&program);
+    let iterations = sequence.current().unwrap();
+    assert_eq!(iterations.change(), Some(2.0));
+    assert!(iterations.parts().len() <= 64);
+    assert_eq!(iterations.parts().iter().map(|part| part.count).sum::<u64>(), 399);
+}
+
+#[test]
+fn a_loop_that_was_left_is_what_is_told_at_the_end() {
+    let mut program = Program::new();
+    for _ in 0..100 {
+        program.call(1, 900, 100);
+        program.call(2, 900, 100);
+    }
+    for site in 10..60 {
+        program.call(site, 1, 1);
+    }
+    let sequence = looked_at(&program);
+    assert_eq!(sequence.current(), None);
+    assert_eq!(sequence.iterations().unwrap().whole().mean_ns(), 2_000.0);
+}
+
+#[test]
+fn of_nested_loops_that_go_fast_no_iteration_of_the_outer_one_is_lost() {
+    let mut program = Program::new();
+    for _ in 0..150 {
+        for _ in 0..20 {
+            program.call(1, 300, 50);
+            program.call(2, 100, 50);
+        }
+        program.call(3, 300, 50);
+    }
+    let mut sequence = Sequence::default();
+    for (calls, looks) in program.calls.chunks(10).zip(1..) {
+        sequence.take(calls.iter().copied(), 0, |_| true);
+        // All within a second: far from the time at which a known loop is doubted.
+        sequence.look(looks * 1_000_000);
+    }
+    let iterations = sequence.current().unwrap();
+    assert_eq!(iterations.calls, 41.0);
+    assert_eq!(iterations.whole().count, 149);
+}

@@ -1,0 +1,62 @@
+//! Values as they are typed: times, sizes, assignments. What they mean is the options' own.
+
+use std::time::Duration;
+
+/// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = number_and_unit(text, "a time such as 10s, 500ms or 2min")?;
+    let seconds = match unit {
+        "ms" => number / 1e3,
+        "" | "s" => number,
+        "min" | "m" => number * 60.0,
+        "h" => number * 3600.0,
+        _ => return Err(format!("`{unit}` is no unit of time: ms, s, min or h")),
+    };
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+}
+
+/// A time of a tenth of a second at least.
+pub(super) fn period(text: &str) -> Result<Duration, String> {
+    let period = duration(text)?;
+    match period < Duration::from_millis(100) {
+        true => Err(format!("`{text}` is too short: 100ms at least")),
+        false => Ok(period),
+    }
+}
+
+/// `64KiB`, `100MiB`, `2GiB`, `1GB`; a bare number is bytes.
+pub(super) fn size(text: &str) -> Result<u64, String> {
+    let (number, unit) = number_and_unit(text, "a size such as 64KiB, 100MiB or 2GiB")?;
+    let bytes = match unit {
+        "" | "B" => 1.0,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        "GiB" => 1024.0 * 1024.0 * 1024.0,
+        "KB" | "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        _ => {
+            return Err(format!(
+                "`{unit}` is no unit of size: B, KiB, MiB, GiB, kB, MB or GB"
+            ));
+        }
+    };
+    Ok((number * bytes) as u64)
+}
+
+/// What stands before the first character that is in no number, and from there on.
+fn number_and_unit<'a>(text: &'a str, what: &str) -> Result<(f64, &'a str), String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let number = number.parse().map_err(|_| format!("`{text}` is not {what}"))?;
+    Ok((number, unit))
+}
+
+pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!("`{text}` is not NAME=VALUE")),
+    }
+}

@@ -1,0 +1,256 @@
+//! The process that watches a command, and how it is started: directly where we have the rights that probes need, else by sudo, as the
+//! same user and with these rights alone.
+
+use std::{
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Write},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use rustix::process::{getgid, getgroups, getuid};
+use serde::{Deserialize, Serialize};
+use tuner::process::Process;
+
+use super::files::{Foreseen, program};
+use crate::{
+    cli::RunArgs,
+    commands::{attach, target},
+    discover::{Job, Member, Scout},
+    exit::{Code, Failure, Outcome},
+    kernel::FamilyRoot,
+    rights,
+    session::{Options, Started},
+};
+
+/// What is said when the probes sit.
+const ARMED: &str = "armed";
+
+/// What sudo takes away and a session needs: where its journals and sockets are, and how it speaks.
+const HANDED_ON: [&str; 9] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "XDG_STATE_HOME",
+    "XDG_RUNTIME_DIR",
+    "TUNEAGENT_STATE_DIR",
+    "TUNEAGENT_LOG",
+    "NO_COLOR",
+    "TERM",
+];
+
+/// What is to be watched.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// The process that will become the command.
+    pub(super) pid: i32,
+    /// What its processes will have.
+    pub(super) files: Foreseen,
+}
+
+/// The process, from outside.
+pub(super) struct Attendant {
+    child: Child,
+    /// As long as it is open the command runs. No socket, and both ways a pipe of their own: so sudo leaves the terminal alone.
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    is_by_sudo: bool,
+}
+
+impl Attendant {
+    /// Starts it, with what we were started with.
+    pub(super) fn start() -> Result<Attendant, Failure> {
+        let is_by_sudo = !rights::missing_to_probe().is_empty();
+        let mut command = match is_by_sudo {
+            false => Command::new("/proc/self/exe"),
+            true => by_sudo()?,
+        };
+        command.arg("attend").args(std::env::args_os().skip(2));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(super::not_started)?;
+        let (orders, answers) = (child.stdin.take(), child.stdout.take());
+        let answers = answers.ok_or_else(|| super::not_started("it has no output"))?;
+        Ok(Attendant {
+            child,
+            orders,
+            answers: BufReader::new(answers),
+            is_by_sudo,
+        })
+    }
+
+    /// Returns when the probes sit. Why they do not, it has said itself.
+    pub(super) fn arm(&mut self, order: &Order) -> Result<(), Failure> {
+        let mut text = serde_json::to_string(order).map_err(super::not_started)?;
+        text.push('\n');
+        // One that has ended reads nothing: its silence tells.
+        let _ = self
+            .orders
+            .as_mut()
+            .map(|orders| orders.write_all(text.as_bytes()));
+        let mut answer = String::new();
+        let _ = self.answers.read_line(&mut answer);
+        if answer.trim() == ARMED {
+            return Ok(());
+        }
+        let _ = self.child.wait();
+        let mut why = "the command was not started".to_owned();
+        if self.is_by_sudo {
+            why += &format!(
+                ": without the rights that sudo was asked for there are no probes\nonce, for one's own programs: {}",
+                rights::give_command()
+            );
+        }
+        Err(Failure::of_command(Code::NOT_STARTED, why))
+    }
+
+    /// Its number, or that of the sudo before it.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The command has ended.
+    pub(super) fn release(&mut self) {
+        self.orders = None;
+    }
+
+    /// It has ended, or is waited for no longer.
+    pub(super) fn finish(mut self) {
+        let _ = self.child.try_wait();
+    }
+}
+
+/// `sudo` up to our own arguments: the user stays the same, and has what the table of capabilities lists.
+fn by_sudo() -> Result<Command, Failure> {
+    let missing = rights::missing_to_probe().join(", ");
+    let sudo = program("sudo".as_ref()).map_err(|_| {
+        super::not_started(format!(
+            "probes need {missing}, which this process does not have, and there is no sudo here\n\
+             once, for one's own programs, as root: {}",
+            rights::give_command()
+        ))
+    })?;
+    let own = std::env::current_exe().map_err(super::not_started)?;
+    let names = rights::capabilities().iter().map(|row| row.name.to_lowercase());
+    let plus: Vec<String> = names.map(|name| name.replace("cap_", "+")).collect();
+    let plus = plus.join(",");
+    let groups = getgroups().unwrap_or_default();
+    let groups: Vec<String> = groups.iter().map(|group| group.as_raw().to_string()).collect();
+    let mut command = Command::new(sudo);
+    command.args(["--", "setpriv"]);
+    command.arg(format!("--reuid={}", getuid().as_raw()));
+    command.arg(format!("--regid={}", getgid().as_raw()));
+    command.arg(match groups.is_empty() {
+        true => "--clear-groups".to_owned(),
+        false => format!("--groups={}", groups.join(",")),
+    });
+    command.arg(format!("--inh-caps={plus}"));
+    command.arg(format!("--ambient-caps={plus}"));
+    command.args(["--", "env"]);
+    for name in HANDED_ON {
+        if let Some(value) = std::env::var_os(name) {
+            let mut variable = OsString::from(format!("{name}="));
+            variable.push(value);
+            command.arg(variable);
+        }
+    }
+    command.arg(own);
+    Ok(command)
+}
+
+/// The process itself.
+pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
+    let missing = rights::missing_to_probe();
+    if !missing.is_empty() {
+        let missing = missing.join(", ");
+        return Err(Failure::not_permitted(format!("probes need {missing}")));
+    }
+    let mut text = String::new();
+    io::stdin().read_line(&mut text).map_err(Failure::not_there)?;
+    let order: Order = serde_json::from_str(&text).map_err(Failure::not_there)?;
+    let process = Process::open(order.pid).map_err(Failure::not_there)?;
+    let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+    target::may_look(&process, &words.join(" "), false)?;
+    let mut scout = Scout::default();
+    let foreseen = foresee(&mut scout, &process, &order.files);
+    let root = FamilyRoot {
+        pid: order.pid.unsigned_abs(),
+        user: process.uid,
+        rights: rights::handed_on_by(order.pid).map_err(Failure::not_there)?,
+    };
+    let program = foreseen.last().map_or_else(|| "?".to_owned(), Member::program);
+    let options = Options {
+        reference: attach::reference(&args.watch)?,
+        typed: order.pid.to_string(),
+        started: Some(Started {
+            process: process.clone(),
+            root,
+            foreseen,
+            nobody: Scout::nobody().map_err(Failure::not_there)?,
+        }),
+        ..Options::default()
+    };
+    let rules = attach::rules(&args.watch, true)?;
+    let watched = attach::Watched {
+        job: Job::of_command(process),
+        scout,
+        rules,
+        program,
+    };
+    // Nobody hears it who is gone; then the input has ended too, and so does the session.
+    let armed = || {
+        let _ = writeln!(io::stdout(), "{ARMED}");
+        Ok(())
+    };
+    watched.watch(args.watch, options, armed)
+}
+
+/// The processes that there will be, one for each program; and one that has the MPI of the launcher, where no program brings any.
+fn foresee(scout: &mut Scout, process: &Process, files: &Foreseen) -> Vec<Member> {
+    let programs = files.programs.iter();
+    let mut foreseen: Vec<Member> = programs
+        .filter_map(|files| scout.foreseen(process, files))
+        .collect();
+    let has_mpi = foreseen.iter().any(|member| member.mpi.is_some());
+    if let (Some(launcher), false) = (&files.launcher, has_mpi) {
+        let candidates = files.mpi.iter();
+        let mut candidates =
+            candidates.filter_map(|path| scout.foreseen(process, std::slice::from_ref(path)));
+        foreseen.extend(candidates.find(|member| {
+            let mpi = member.mpi.as_ref();
+            mpi.is_some_and(|mpi| starts(launcher, mpi.implementation.name))
+        }));
+    }
+    foreseen
+}
+
+/// Whether a launcher, by the name of its file, starts programs of this MPI. Of launchers that start any nothing is known.
+fn starts(launcher: &str, implementation: &str) -> bool {
+    let is = |names: &[&str]| names.iter().any(|name| launcher.contains(name));
+    match implementation {
+        "Open MPI" => is(&["orte", "prte", "openmpi"]),
+        _ => is(&["hydra", "mpich"]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starts;
+
+    #[test]
+    fn a_launcher_starts_programs_of_its_own_mpi() {
+        for (launcher, implementation, expected) in [
+            ("orterun", "Open MPI", true),
+            ("prterun", "Open MPI", true),
+            ("mpiexec.hydra", "Open MPI", false),
+            ("mpiexec.hydra", "MPICH", true),
+            ("mpiexec.hydra", "Intel MPI", true),
+            ("orterun", "MPICH", false),
+            ("srun", "MPICH", false),
+        ] {
+            assert_eq!(
+                starts(launcher, implementation),
+                expected,
+                "{launcher}, {implementation}"
+            );
+        }
+    }
+}

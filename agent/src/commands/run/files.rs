@@ -1,0 +1,270 @@
+//! Which files the processes of a command will have: those that its words name, what these need, and what may be the MPI of its
+//! launcher. What a program needs its own dynamic linker says, as it does for ldd; nothing else is executed.
+
+use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::Read,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use rustix::fs::{Access, access};
+use serde::{Deserialize, Serialize};
+use tuner::image::Image;
+
+use super::Environment;
+use crate::{
+    discover::is_launcher,
+    exit::{Code, Failure},
+};
+
+/// Of so many words of a command the files are looked for; a list of input files may be long.
+const WORDS_MAX: usize = 256;
+
+/// Longest first line of a script, as the kernel reads it.
+const LINE_BYTES: usize = 256;
+
+/// What is foreseen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Foreseen {
+    /// Each program with what it needs; the program first.
+    pub(super) programs: Vec<Vec<String>>,
+    /// The launcher among them, by the name of its file.
+    pub(super) launcher: Option<String>,
+    /// Files that may be the MPI of the launcher, the likeliest first.
+    pub(super) mpi: Vec<String>,
+}
+
+impl Foreseen {
+    /// Of a command.
+    pub(super) fn of(command: &[OsString], environment: &Environment) -> Foreseen {
+        let mut found = Foreseen::default();
+        let mut known = BTreeSet::new();
+        for file in command.iter().take(WORDS_MAX).filter_map(|word| named(word)) {
+            // What a script is run by is what runs.
+            let Some(program) = program_of(&file).filter(|program| known.insert(program.clone())) else {
+                continue;
+            };
+            let needed = needed(&program, environment);
+            let name = program.file_name().unwrap_or_default().to_string_lossy();
+            if found.launcher.is_none() && is_launcher(&name) {
+                found.mpi = near_launcher(&program, &needed);
+                found.launcher = Some(name.into_owned());
+            }
+            found.programs.push(needed);
+        }
+        found
+    }
+}
+
+/// The program that a command's first word means, as a shell finds it.
+pub(super) fn program(word: &OsStr) -> Result<PathBuf, Failure> {
+    let shown = word.to_string_lossy();
+    let found: Vec<PathBuf> = candidates(word)
+        .into_iter()
+        .filter(|file| file.exists())
+        .collect();
+    if let Some(program) = found.iter().find(|file| is_executable(file)) {
+        return Ok(program.clone());
+    }
+    Err(match found.first() {
+        Some(file) => Failure::of_command(
+            Code::NOT_EXECUTABLE,
+            format!("{} is there, but no program that you may execute", file.display()),
+        ),
+        None if word.as_bytes().contains(&b'/') => {
+            Failure::of_command(Code::NO_COMMAND, format!("{shown}: there is no such file"))
+        }
+        None => Failure::of_command(
+            Code::NO_COMMAND,
+            format!("{shown}: there is no such command in PATH"),
+        ),
+    })
+}
+
+fn candidates(word: &OsStr) -> Vec<PathBuf> {
+    if word.as_bytes().contains(&b'/') {
+        return vec![PathBuf::from(word)];
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(word))
+        .collect()
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.is_file() && access(file, Access::EXEC_OK).is_ok()
+}
+
+/// The file that a word names, if it names one that can be executed. Launchers look in the current folder too.
+fn named(word: &OsStr) -> Option<PathBuf> {
+    if word.is_empty() || word.as_bytes().starts_with(b"-") {
+        return None;
+    }
+    let here = PathBuf::from(word);
+    let found = candidates(word)
+        .into_iter()
+        .chain([here])
+        .find(|file| is_executable(file))?;
+    fs::canonicalize(found).ok()
+}
+
+/// The program that runs when a file is executed: itself, or what its first line names.
+fn program_of(file: &Path) -> Option<PathBuf> {
+    let mut head = Vec::new();
+    let mut opened = File::open(file).ok()?.take(LINE_BYTES as u64);
+    opened.read_to_end(&mut head).ok()?;
+    if head.starts_with(b"\x7fELF") {
+        return Some(file.to_owned());
+    }
+    let interpreter = named(&interpreter(&head)?)?;
+    let mut magic = [0; 4];
+    File::open(&interpreter).ok()?.read_exact(&mut magic).ok()?;
+    (&magic == b"\x7fELF").then_some(interpreter)
+}
+
+/// What the first line of a script names: `#!/usr/bin/env -S NAME=VALUE python3 -u` means python3.
+fn interpreter(head: &[u8]) -> Option<OsString> {
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let mut words = line
+        .split(|byte| byte.is_ascii_whitespace())
+        .filter(|word| !word.is_empty());
+    let first = words.next()?;
+    let word = match first.rsplit(|byte| *byte == b'/').next() {
+        Some(b"env") => words.find(|word| !word.starts_with(b"-") && !word.contains(&b'='))?,
+        _ => first,
+    };
+    Some(OsString::from_vec(word.to_vec()))
+}
+
+/// A program and what its dynamic linker would load for it here and now.
+fn needed(program: &Path, environment: &Environment) -> Vec<String> {
+    let mut files = vec![program.to_string_lossy().into_owned()];
+    let image = File::open(program).ok().and_then(|file| Image::read(file).ok());
+    let Some(linker) = image.and_then(|image| image.interpreter) else {
+        return files;
+    };
+    let mut list = Command::new(linker);
+    list.arg("--list").arg(program);
+    list.stdin(Stdio::null()).stderr(Stdio::null());
+    if let Ok(output) = environment.apply(&mut list).output() {
+        let text = String::from_utf8_lossy(&output.stdout);
+        let listed = listed(&text).into_iter();
+        let listed = listed.filter_map(|path| fs::canonicalize(path).ok());
+        files.extend(listed.map(|path| path.to_string_lossy().into_owned()));
+    }
+    files
+}
+
+/// The files in what a dynamic linker lists: `libm.so.6 => /lib/libm.so.6 (0x7f…)`, or the path alone.
+fn listed(text: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| {
+        let line = line.split_once(" => ").map_or(line, |(_, path)| path).trim();
+        let path = line.rsplit_once(" (").map_or(line, |(path, _)| path);
+        path.starts_with('/').then(|| path.to_owned())
+    });
+    lines.collect()
+}
+
+/// Libraries that are called as MPI's are: beside what the launcher needs, in its own tree, and those that the linker knows.
+fn near_launcher(launcher: &Path, needed: &[String]) -> Vec<String> {
+    let prefix = launcher.parent().and_then(Path::parent);
+    let own = prefix
+        .into_iter()
+        .flat_map(|prefix| [prefix.join("lib"), prefix.join("lib64")]);
+    let beside = needed
+        .iter()
+        .skip(1)
+        .filter_map(|path| Some(Path::new(path).parent()?.to_owned()));
+    let mut folders: Vec<PathBuf> = own.chain(beside).collect();
+    let mut seen = BTreeSet::new();
+    folders.retain(|folder| seen.insert(folder.clone()));
+    let in_folders = folders
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flat_map(|folder| {
+            let mut files: Vec<PathBuf> = folder.flatten().map(|entry| entry.path()).collect();
+            files.sort();
+            files
+        });
+    let known = Command::new("/sbin/ldconfig")
+        .arg("-p")
+        .stdin(Stdio::null())
+        .output();
+    let known = known.map(|output| listed(&String::from_utf8_lossy(&output.stdout)));
+    let all = in_folders.chain(known.unwrap_or_default().into_iter().map(PathBuf::from));
+    let mut seen = BTreeSet::new();
+    all.filter(|path| is_called_as_mpi(path))
+        .filter_map(|path| fs::canonicalize(path).ok())
+        .filter(|path| seen.insert(path.clone()))
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect()
+}
+
+fn is_called_as_mpi(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with("libmpi.so") || name.starts_with("libmpich.so")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_dynamic_linker_lists_are_paths() {
+        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibmpi.so.40 => /lib/libmpi.so.40 (0x00007f2a)\n\
+                    \tlibgone.so => not found\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f2b)\n\
+                    \tlibm.so.6 (libc6,x86-64) => /lib/libm.so.6\n";
+        assert_eq!(
+            listed(text),
+            [
+                "/lib/libmpi.so.40",
+                "/lib64/ld-linux-x86-64.so.2",
+                "/lib/libm.so.6"
+            ]
+        );
+        assert_eq!(listed("\tstatically linked\n"), [""; 0]);
+    }
+
+    #[test]
+    fn a_script_is_run_by_what_its_first_line_names() {
+        for (head, expected) in [
+            ("#!/bin/bash\necho", Some("/bin/bash")),
+            ("#! /bin/sh -e\n", Some("/bin/sh")),
+            ("#!/usr/bin/env python3\n", Some("python3")),
+            ("#!/usr/bin/env -S A=1 python3 -u\n", Some("python3")),
+            ("#!\n", None),
+            ("echo\n", None),
+        ] {
+            let found = interpreter(head.as_bytes());
+            assert_eq!(found, expected.map(OsString::from), "{head}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_not_there_is_told_from_one_that_cannot_be_executed() {
+        let code = |word: &str| program(OsStr::new(word)).map_err(|failure| failure.code).err();
+        assert_eq!(code("sh"), None);
+        assert_eq!(code("no-such-command-anywhere"), Some(Code::NO_COMMAND));
+        assert_eq!(code("/no/such/file"), Some(Code::NO_COMMAND));
+        assert_eq!(code("/etc/passwd"), Some(Code::NOT_EXECUTABLE));
+    }
+
+    #[test]
+    fn the_words_of_a_command_that_name_programs_are_foreseen_with_what_they_need() {
+        let words = ["env", "-n", "4", "/no/such", "sh", "sh"].map(OsString::from);
+        let found = Foreseen::of(&words, &Environment::default());
+        let names: Vec<&str> = found
+            .programs
+            .iter()
+            .filter_map(|files| files.first()?.rsplit('/').next())
+            .collect();
+        assert_eq!(names.len(), 2, "{names:?}");
+        assert_eq!(names[0], "env");
+        let has_libc = |files: &Vec<String>| files.iter().any(|file| file.contains("libc.so"));
+        assert!(found.programs.iter().all(has_libc), "{found:?}");
+    }
+}

@@ -1,0 +1,168 @@
+//! `tuneagent run`: starts a command as the user and in the user's environment, has it watched from its first instruction on, and ends
+//! as it does. This process has no part in the measuring: `attend` is another one, with the rights for that.
+
+mod attend;
+mod environment;
+mod files;
+mod gate;
+
+use std::{
+    fs::File,
+    os::unix::process::ExitStatusExt,
+    process::{Child, ExitStatus},
+    task::Poll,
+};
+
+use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
+
+pub(super) use self::{attend::attend, environment::Environment, gate::pass};
+use self::{
+    attend::{Attendant, Order},
+    files::Foreseen,
+    gate::Gate,
+};
+use crate::{
+    cli::RunArgs,
+    exit::{Code, Failure, Outcome},
+    readable::Readable,
+};
+
+pub(super) fn run(args: &RunArgs, environment: &Environment) -> Outcome {
+    refuse_sudo()?;
+    if args.watch.json.as_deref() == Some("-") {
+        let why = "standard output is the command's: name a file for the report";
+        return Err(Failure::of_command(Code::NOT_STARTED, why));
+    }
+    let program = args.command.first().map(|word| files::program(word));
+    program.transpose()?;
+    let gate = Gate::start(&args.command, environment).map_err(not_started)?;
+    let files = Foreseen::of(&args.command, environment);
+    let order = Order {
+        pid: gate.pid(),
+        files,
+    };
+    let mut attendant = Attendant::start()?;
+    attendant.arm(&order)?;
+    let command = gate.open().map_err(not_started)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(Failure::no)?;
+    let status = runtime
+        .block_on(accompany(command, attendant))
+        .map_err(Failure::no)?;
+    Ok(Code::Command(code_of(status)))
+}
+
+fn not_started(error: impl std::fmt::Display) -> Failure {
+    Failure::of_command(Code::NOT_STARTED, format!("the command was not started: {error}"))
+}
+
+/// Under sudo the command would be root's, and without the modules, the paths and the environments of the user.
+fn refuse_sudo() -> Result<(), Failure> {
+    let user = std::env::var("SUDO_USER").ok().filter(|user| user != "root");
+    let Some(user) = user.filter(|_| geteuid().is_root()) else {
+        return Ok(());
+    };
+    let line = super::attach::as_typed("tuneagent");
+    Err(Failure::of_command(
+        Code::NOT_STARTED,
+        format!(
+            "not under sudo: the command would run as root and without {user}'s environment. Type\n  {line}\n\
+             as {user}: sudo is called for the probes alone, where they need it"
+        ),
+    ))
+}
+
+/// As a shell says it.
+fn code_of(status: ExitStatus) -> u8 {
+    let of_signal = || status.signal().map_or(1, |signal| 128 + signal);
+    u8::try_from(status.code().unwrap_or_else(of_signal)).unwrap_or(u8::MAX)
+}
+
+/// Waits for the command, and then for the report.
+async fn accompany(mut command: Child, mut attendant: Attendant) -> std::io::Result<ExitStatus> {
+    let mut passed_on = PassedOn::new()?;
+    let ended = ended(command.id())?;
+    let unattended = self::ended(attendant.pid())?;
+    let mut is_attended = true;
+    loop {
+        tokio::select! {
+            biased;
+            _ = ended.wait() => break,
+            signal = passed_on.next() => passed_on.pass(signal, command.id()),
+            _ = unattended.wait(), if is_attended => {
+                is_attended = false;
+                eprintln!("tuneagent: the session has ended; the command goes on without it");
+            }
+        }
+    }
+    let status = command.wait()?;
+    attendant.release();
+    tokio::select! {
+        _ = unattended.wait(), if is_attended => {}
+        _ = passed_on.next(), if is_attended => eprintln!("tuneagent: the report was not waited for"),
+        else => {}
+    }
+    attendant.finish();
+    Ok(status)
+}
+
+/// Readable once the process has ended.
+fn ended(pid: u32) -> std::io::Result<Readable> {
+    let number = Pid::from_raw(pid as i32).ok_or(std::io::ErrorKind::InvalidInput)?;
+    Readable::new(pidfd_open(number, PidfdFlags::NONBLOCK)?)
+}
+
+/// Signals that are meant for the command. Those of the terminal's keys reach it by themselves.
+struct PassedOn {
+    streams: Vec<(Signals, Signal)>,
+    has_terminal: bool,
+}
+
+impl PassedOn {
+    fn new() -> std::io::Result<PassedOn> {
+        let kinds = [
+            (SignalKind::interrupt(), Signal::INT),
+            (SignalKind::quit(), Signal::QUIT),
+            (SignalKind::terminate(), Signal::TERM),
+            (SignalKind::hangup(), Signal::HUP),
+            (SignalKind::user_defined1(), Signal::USR1),
+            (SignalKind::user_defined2(), Signal::USR2),
+        ];
+        let streams = kinds.into_iter().map(|(kind, of)| Ok((signal(kind)?, of)));
+        Ok(PassedOn {
+            streams: streams.collect::<std::io::Result<_>>()?,
+            has_terminal: File::open("/dev/tty").is_ok(),
+        })
+    }
+
+    async fn next(&mut self) -> Signal {
+        std::future::poll_fn(|context| {
+            let mut streams = self.streams.iter_mut();
+            let ready =
+                streams.find_map(|(stream, signal)| stream.poll_recv(context).is_ready().then_some(*signal));
+            ready.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+
+    fn pass(&self, signal: Signal, to: u32) {
+        let is_of_keys = signal == Signal::INT || signal == Signal::QUIT;
+        if let Some(pid) = Pid::from_raw(to as i32).filter(|_| !is_of_keys || !self.has_terminal) {
+            // It may have ended in between: then all is well.
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_becomes_the_code_that_a_shell_gives() {
+        for (raw, code) in [(0, 0), (7 << 8, 7), (255 << 8, 255), (9, 137), (15, 143)] {
+            assert_eq!(code_of(ExitStatus::from_raw(raw)), code);
+        }
+    }
+}

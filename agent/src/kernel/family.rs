@@ -1,0 +1,117 @@
+//! The family of a command, on the user side: what the kernel side must know before, and the tracepoints that keep it.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::atomic::Ordering,
+};
+
+use abi::{Coming, FamilyState};
+use aya::{Ebpf, EbpfLoader};
+
+use super::{
+    KernelError, fields,
+    links::LinkKind,
+    program::{ProgramText, data, missing},
+    sys,
+};
+
+/// The process that is about to execute the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FamilyRoot {
+    /// Its number, as our pid namespace counts.
+    pub pid: u32,
+    /// Its user.
+    pub user: u32,
+    /// The capabilities that it hands on to what it executes, as a mask.
+    pub rights: u64,
+}
+
+/// The constants of the kernel side.
+pub(super) struct Setting {
+    root: FamilyRoot,
+    room: u32,
+    places: [(&'static str, u32); 8],
+}
+
+impl Setting {
+    /// For a family that has room for so many processes.
+    pub(super) fn of(root: FamilyRoot, room: u32) -> Result<Setting, KernelError> {
+        let places = fields::of_family();
+        let places = places.ok_or(KernelError::NoFamily("the kernel does not tell its types (BTF)"))?;
+        Ok(Setting { root, room, places })
+    }
+
+    /// Sets them.
+    pub(super) fn tell<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
+        loader
+            .override_global("FAMILY_ROOT", &self.root.pid, true)
+            .override_global("FAMILY_USER", &self.root.user, true)
+            .override_global("FAMILY_RIGHTS", &self.root.rights, true)
+            .override_global("FAMILY_ROOM", &self.room, true);
+        for (name, place) in &self.places {
+            loader.override_global(name, place, true);
+        }
+    }
+}
+
+/// The tracepoints at work. Dropping it lets the family be.
+pub(super) struct Family {
+    state: sys::Cells<FamilyState>,
+    room: u32,
+    _links: [OwnedFd; 3],
+}
+
+impl Family {
+    /// Attaches them.
+    pub(super) fn begin(
+        object: &[u8],
+        maps: &Ebpf,
+        kind: LinkKind,
+        room: u32,
+    ) -> Result<Family, KernelError> {
+        // Without cookies a probe is told by its address, which nobody knows of a process that just began.
+        if kind == LinkKind::Tracefs {
+            return Err(KernelError::NoFamily(
+                "the kernel has no uprobe_multi (before 6.6)",
+            ));
+        }
+        let text = ProgramText::parse(object, maps)?;
+        let attach = |program, tracepoint| {
+            let program = text.load_for_tracepoint(program)?;
+            sys::open_raw_tracepoint(tracepoint, program.as_fd())
+                .map_err(|error| KernelError::Object(format!("its tracepoint {tracepoint:?}: {error}")))
+        };
+        let map = maps.map("FAMILY_STATE").and_then(data);
+        let map = map.ok_or_else(|| missing("FAMILY_STATE"))?;
+        let state = sys::Cells::map_writable(map.fd().as_fd(), 1);
+        Ok(Family {
+            state: state.map_err(|error| {
+                KernelError::Object(format!("its map FAMILY_STATE cannot be mapped: {error}"))
+            })?,
+            room,
+            // Exits first: who came before they are seen would never be taken out.
+            _links: [
+                attach("family_exits", c"sched_process_exit")?,
+                attach("family_forks", c"sched_process_fork")?,
+                attach("family_execs", c"sched_process_exec")?,
+            ],
+        })
+    }
+
+    /// A slot that nobody has; none when there is none left.
+    pub(super) fn next_slot(&self) -> Option<u32> {
+        let next = self.state.word(0, FamilyState::NEXT_SLOT)?;
+        let slot = next.fetch_add(1, Ordering::Relaxed);
+        u32::try_from(slot).ok().filter(|slot| *slot < self.room)
+    }
+
+    /// The counters now.
+    pub(super) fn state(&self) -> FamilyState {
+        self.state.get(0).unwrap_or_default()
+    }
+}
+
+/// Reads who came or went out of what the ring buffer holds; `None` when its size is not such a record's.
+pub fn read_coming(bytes: &[u8]) -> Option<Coming> {
+    bytemuck::try_pod_read_unaligned(bytes).ok()
+}

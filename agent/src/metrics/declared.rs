@@ -1,0 +1,436 @@
+//! Every metric that is published, declared once: name, labels, meaning. The documentation (docs/metrics.md) and what the
+//! page may hold at most come from here.
+
+/// A label, and how many values it can have.
+#[derive(Clone, Copy, Debug)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Values that it has at most in one session. What would be more is left out and counted.
+    pub values_max: usize,
+    /// What it says.
+    pub help: &'static str,
+}
+
+const fn label(name: &'static str, values_max: usize, help: &'static str) -> Label {
+    Label {
+        name,
+        values_max,
+        help,
+    }
+}
+
+/// Functions that are published: those of MPI with their variants for large counts, and as many others.
+const FUNCTIONS_MAX: usize = 768;
+
+/// All labels. Texts, which could be anything, are labels of metrics that say how many series they have by themselves.
+pub const LABELS: &[Label] = &[
+    label(
+        "jobid",
+        1,
+        "what the site calls the job: the batch system's number (Slurm, PBS, LSF, Flux, Grid Engine), else the number of \
+         the process that started it",
+    ),
+    label("function", FUNCTIONS_MAX, "a function, by its C name"),
+    label(
+        "rank",
+        abi::MAX_PROCESSES as usize,
+        "MPI's rank; `pid8123` for a process that has none, `0:8123` where several processes have the same",
+    ),
+    label(
+        "direction",
+        4,
+        "`sent`: handed over for sending; `posted`: room offered for receiving, what arrives may be less; `written` to and `read` \
+         from files",
+    ),
+    label(
+        "activity",
+        4,
+        "of the threads of OpenMP teams, from the begin of a region to its end: `working`, `starting` (not yet there), `waiting` (at the \
+         end, for the last one), `ending`",
+    ),
+    label("type", 2, "of context switches: `involuntary` or `voluntary`"),
+    label("kind", 16, "what was lost, or what is not published"),
+    label("rule", 256, "a rule, by its name"),
+    label(
+        "metric",
+        8,
+        "a metric of a rule, by its name (eight a rule, on average)",
+    ),
+    label(
+        "efficiency",
+        7,
+        "POP's: `parallel` = `load_balance` (= `within_nodes` × `between_nodes`) × `communication` (= `serialisation` × `transfer`)",
+    ),
+    label(
+        "scaling",
+        2,
+        "`strong`: the same problem as the reference; `weak`: a problem that grew with the ranks",
+    ),
+    label("mode", 3, "`off`, `advising`, `applying`"),
+    label(
+        "state",
+        4,
+        "of changes: `in_force`, `reverted`, `refused`, `other` (a call, or one that could not be put back)",
+    ),
+    label(
+        "verdict",
+        5,
+        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`",
+    ),
+    label("moment", 2, "`before` or `after` the change"),
+    label(
+        "part",
+        4,
+        "`update`, `evaluate`, `order`, `write`: the steps from the end of a window to the written value",
+    ),
+];
+
+/// What a metric is to Prometheus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It only grows.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// A distribution: series of `_bucket`, `_sum` and `_count`.
+    Histogram,
+}
+
+impl Kind {
+    /// Prometheus' word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+        }
+    }
+}
+
+/// A metric as it is published.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Name: the unit last, `_total` behind it where it only grows.
+    pub name: &'static str,
+    /// The sets of labels that it comes with. Each adds up to the same: a query names one of them.
+    pub sets: &'static [&'static [&'static str]],
+    /// What it is to Prometheus.
+    pub kind: Kind,
+    /// Series at most, where that does not follow from the labels.
+    pub series: Option<usize>,
+    /// Its meaning.
+    pub help: &'static str,
+}
+
+impl Metric {
+    /// The labels of all sets, each once.
+    pub fn labels(&self) -> Vec<&'static str> {
+        let mut labels: Vec<&'static str> = Vec::new();
+        for label in self.sets.iter().copied().flatten() {
+            if !labels.contains(label) {
+                labels.push(label);
+            }
+        }
+        labels
+    }
+
+    /// Series that a session publishes of it at most.
+    pub fn series_max(&self) -> usize {
+        let values = |label: &&str| {
+            let known = LABELS.iter().find(|known| known.name == *label);
+            known.map_or(1, |known| known.values_max)
+        };
+        let of_set = |set: &&[&str]| set.iter().map(values).product::<usize>();
+        self.series.unwrap_or_else(|| self.sets.iter().map(of_set).sum())
+    }
+}
+
+type Sets = &'static [&'static [&'static str]];
+
+const fn counter(name: &'static str, sets: Sets, help: &'static str) -> Metric {
+    Metric {
+        name,
+        sets,
+        kind: Kind::Counter,
+        series: None,
+        help,
+    }
+}
+
+const fn gauge(name: &'static str, sets: Sets, help: &'static str) -> Metric {
+    Metric {
+        name,
+        sets,
+        kind: Kind::Gauge,
+        series: None,
+        help,
+    }
+}
+
+/// Sizes of messages up to which they are counted together; there is one more for all.
+pub(super) const SIZES_UP_TO: [u64; 8] = [
+    1 << 6,
+    1 << 9,
+    1 << 12,
+    1 << 15,
+    1 << 18,
+    1 << 21,
+    1 << 24,
+    1 << 27,
+];
+
+/// Series of a histogram for each function: buckets, the one for all, sum and count.
+const SERIES_OF_SIZES: usize = SIZES_UP_TO.len() + 3;
+
+/// By function.
+const fn histogram(name: &'static str, help: &'static str) -> Metric {
+    Metric {
+        name,
+        sets: FUNCTION,
+        kind: Kind::Histogram,
+        series: Some(FUNCTIONS_MAX * SERIES_OF_SIZES),
+        help,
+    }
+}
+
+/// Its labels are texts: it has this many series at most.
+const fn info(name: &'static str, sets: Sets, series: usize, help: &'static str) -> Metric {
+    Metric {
+        name,
+        sets,
+        kind: Kind::Gauge,
+        series: Some(series),
+        help,
+    }
+}
+
+/// Changes that are published one by one; the report has all.
+pub(super) const CHANGES_MAX: usize = 100;
+
+const JOB: Sets = &[&["jobid"]];
+const FUNCTION: Sets = &[&["jobid", "function"]];
+const RANK: Sets = &[&["jobid", "rank"]];
+const RULE: Sets = &[&["jobid", "rule"]];
+/// Never their product: a job of 2048 ranks that calls 50 functions would have 100 000 series of each.
+const FUNCTION_OR_RANK: Sets = &[&["jobid", "function"], &["jobid", "rank"]];
+
+/// Everything that is published.
+pub const METRICS: &[Metric] = &[
+    info(
+        "tuneagent_build_info",
+        &[&["version"]],
+        1,
+        "1, with the version of tuneagent.",
+    ),
+    info(
+        "tuneagent_job_info",
+        &[&["jobid", "program", "user", "host", "mpi", "mpi_version"]],
+        1,
+        "1, with what does not change while the job runs: join it by jobid.",
+    ),
+    gauge(
+        "tuneagent_processes",
+        JOB,
+        "Processes of the job on this node that are watched and run.",
+    ),
+    counter(
+        "tuneagent_session_seconds_total",
+        JOB,
+        "Time since all probes were armed.",
+    ),
+    counter(
+        "tuneagent_mpi_calls_total",
+        FUNCTION_OR_RANK,
+        "Outermost MPI calls since the probes were armed.",
+    ),
+    counter(
+        "tuneagent_mpi_seconds_total",
+        FUNCTION_OR_RANK,
+        "Time inside MPI since the probes were armed, open calls included, summed over threads.",
+    ),
+    counter(
+        "tuneagent_mpi_bytes_total",
+        &[
+            &["jobid", "function", "direction"],
+            &["jobid", "rank", "direction"],
+        ],
+        "What calls carry: count times size of the datatype, of vectors and of all-to-all the sum over all ranks.",
+    ),
+    histogram(
+        "tuneagent_mpi_message_bytes",
+        "Sizes of what calls carry, by function; what goes to MPI_PROC_NULL has none.",
+    ),
+    counter(
+        "tuneagent_mpi_runqueue_seconds_total",
+        RANK,
+        "Of the time inside MPI, in calls that have returned: ready to run, waiting for a CPU.",
+    ),
+    gauge(
+        "tuneagent_efficiency_ratio",
+        &[&["jobid", "efficiency"]],
+        "The POP efficiencies of late, of the ranks here: 1 is nothing lost. Over whole iterations where a loop was found.",
+    ),
+    gauge(
+        "tuneagent_computation_scalability_ratio",
+        &[&["jobid", "scaling"]],
+        "Useful time of all ranks in an iteration of the reference (--reference) to that of this run: 1 is perfect.",
+    ),
+    gauge(
+        "tuneagent_useful_ratio",
+        RANK,
+        "Share of a rank's time outside MPI, over the whole iterations of the loop that was found by itself.",
+    ),
+    counter(
+        "tuneagent_iterations_total",
+        JOB,
+        "Iterations of the loop that was found by itself, seen from begin to end.",
+    ),
+    counter(
+        "tuneagent_iteration_seconds_total",
+        JOB,
+        "Time that they took: divided by their number, the pace of the program.",
+    ),
+    counter(
+        "tuneagent_mpi_unseen_calls_total",
+        JOB,
+        "Calls that came quicker than they were read: in all totals, but in no iteration and no call site.",
+    ),
+    counter(
+        "tuneagent_mpi_unsized_calls_total",
+        FUNCTION,
+        "Calls whose bytes could not be told.",
+    ),
+    counter(
+        "tuneagent_untimed_calls_total",
+        FUNCTION,
+        "Calls that were counted but not timed: too deep, or left without a return.",
+    ),
+    counter(
+        "tuneagent_function_calls_total",
+        FUNCTION,
+        "Outermost calls of functions that are not MPI's, which rules or the user asked for.",
+    ),
+    counter(
+        "tuneagent_function_seconds_total",
+        FUNCTION,
+        "Time inside them, where it is measured.",
+    ),
+    counter(
+        "tuneagent_cpu_seconds_total",
+        RANK,
+        "Time on a CPU since the process started.",
+    ),
+    counter(
+        "tuneagent_runqueue_seconds_total",
+        RANK,
+        "Time ready to run, waiting for a CPU, since the process started.",
+    ),
+    counter(
+        "tuneagent_context_switches_total",
+        &[&["jobid", "rank", "type"]],
+        "Times that the kernel took the CPU away (involuntary), and that the process gave it up (voluntary).",
+    ),
+    counter(
+        "tuneagent_minor_page_faults_total",
+        RANK,
+        "Page faults served without the disk since the process started.",
+    ),
+    counter(
+        "tuneagent_major_page_faults_total",
+        RANK,
+        "Page faults that the disk was read for since the process started.",
+    ),
+    counter(
+        "tuneagent_openmp_regions_total",
+        RANK,
+        "Parallel regions that began while they were probed.",
+    ),
+    counter(
+        "tuneagent_openmp_region_seconds_total",
+        RANK,
+        "Time inside them, of the threads that start them: divided by the time probed, the share inside.",
+    ),
+    counter(
+        "tuneagent_openmp_probed_seconds_total",
+        RANK,
+        "Time in which parallel regions were probed: short ones are now and then.",
+    ),
+    counter(
+        "tuneagent_openmp_team_seconds_total",
+        &[&["jobid", "rank", "activity"]],
+        "Time of all threads of the teams of regions that were seen from begin to end, by what they do.",
+    ),
+    gauge("tuneagent_resident_memory_bytes", RANK, "Memory in use."),
+    gauge("tuneagent_threads", RANK, "Threads of the process."),
+    gauge(
+        "tuneagent_rule_mode",
+        &[&["jobid", "rule", "mode"]],
+        "1 for the mode that the rule is in, 0 for the others.",
+    ),
+    gauge(
+        "tuneagent_rule_finding",
+        RULE,
+        "1 while the rule's condition holds and nothing has repaired it, else 0.",
+    ),
+    gauge(
+        "tuneagent_rule_value",
+        &[&["jobid", "rule", "metric"]],
+        "What a metric of the rule came to in its window that closed last, in seconds, bytes or as it is; of a table the \
+         mean of its rows.",
+    ),
+    gauge(
+        "tuneagent_changes",
+        &[&["jobid", "rule", "state"]],
+        "Changes of this session, one for each process that was changed.",
+    ),
+    gauge(
+        "tuneagent_guard_changes",
+        &[&["jobid", "rule", "verdict"]],
+        "Changes by what the guard says of them.",
+    ),
+    gauge(
+        "tuneagent_guard_improvement_ratio",
+        RULE,
+        "How many times better the objective was after the change that was judged last.",
+    ),
+    gauge(
+        "tuneagent_guard_objective",
+        &[&["jobid", "rule", "moment"]],
+        "The objective before and after the change that was judged last, in seconds, bytes or as it is.",
+    ),
+    info(
+        "tuneagent_change_info",
+        &[&[
+            "jobid", "rule", "rank", "decision", "variable", "old", "new", "expect", "because", "outcome",
+            "verdict", "result",
+        ]],
+        CHANGES_MAX,
+        "1 for each of the newest changes: what was promised of it, what it was decided from, and what came of it.",
+    ),
+    counter(
+        "tuneagent_reactions_total",
+        RULE,
+        "Changes whose way from the end of a window to the write was timed.",
+    ),
+    counter(
+        "tuneagent_reaction_seconds_total",
+        &[&["jobid", "rule", "part"]],
+        "Time from the ends of windows to the writes.",
+    ),
+    counter(
+        "tuneagent_lost_total",
+        &[&["jobid", "kind"]],
+        "What was lost between the program and the rules, by kind.",
+    ),
+    gauge(
+        "tuneagent_missing",
+        JOB,
+        "What is missing from the picture, as the report says it in words.",
+    ),
+    gauge(
+        "tuneagent_unpublished",
+        &[&["jobid", "kind"]],
+        "What this page has no place for: `functions`, `ranks`, `rules`, `rule_values`, `changes`. The report has all.",
+    ),
+];

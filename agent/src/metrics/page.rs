@@ -1,0 +1,135 @@
+//! The page while it is being filled: declared metrics, values, text.
+
+use std::cell::RefCell;
+
+use prometheus::{CounterVec, GaugeVec, Opts, Registry, TextEncoder, proto};
+
+use super::declared::{Kind, METRICS, Metric};
+
+enum Family {
+    Counter(CounterVec),
+    Gauge(GaugeVec),
+    /// The crate counts observations one by one; these come counted.
+    Histogram(RefCell<Vec<proto::Metric>>),
+}
+
+/// A distribution that was counted elsewhere.
+pub(super) struct Distribution {
+    /// Upper bound and how many there are up to it, ever more.
+    pub(super) buckets: Vec<(u64, u64)>,
+    pub(super) count: u64,
+    pub(super) sum: u64,
+}
+
+/// All metrics of one scrape.
+pub(super) struct Page {
+    registry: Registry,
+    families: Vec<(&'static Metric, Family)>,
+}
+
+impl Page {
+    pub(super) fn new() -> prometheus::Result<Page> {
+        let registry = Registry::new();
+        let mut families = Vec::with_capacity(METRICS.len());
+        for metric in METRICS {
+            let options = Opts::new(metric.name, metric.help);
+            let labels = metric.labels();
+            let family = match metric.kind {
+                Kind::Counter => {
+                    let family = CounterVec::new(options, &labels)?;
+                    registry.register(Box::new(family.clone()))?;
+                    Family::Counter(family)
+                }
+                Kind::Gauge => {
+                    let family = GaugeVec::new(options, &labels)?;
+                    registry.register(Box::new(family.clone()))?;
+                    Family::Gauge(family)
+                }
+                Kind::Histogram => Family::Histogram(RefCell::default()),
+            };
+            families.push((metric, family));
+        }
+        Ok(Page { registry, families })
+    }
+
+    /// Adds to a series: the page is new at each scrape, so the first value that is added is its value. A label that is not of
+    /// the series stays empty, which is the same to Prometheus as one that is not there.
+    pub(super) fn add(&self, name: &str, labels: &[(&str, &str)], value: f64) {
+        let family = self.families.iter().find(|(metric, _)| metric.name == name);
+        let Some((metric, family)) = family else {
+            debug_assert!(false, "{name} is not declared");
+            return;
+        };
+        debug_assert!(
+            metric
+                .sets
+                .iter()
+                .any(|set| set.iter().eq(labels.iter().map(|(label, _)| label))),
+            "{name} has no labels {labels:?}"
+        );
+        let value_of = |label: &&str| {
+            let given = labels.iter().find(|(known, _)| known == label);
+            given.map_or("", |(_, value)| *value)
+        };
+        let values: Vec<&str> = metric.labels().iter().map(value_of).collect();
+        match family {
+            Family::Counter(family) => family.with_label_values(&values).inc_by(value),
+            Family::Gauge(family) => family.with_label_values(&values).add(value),
+            Family::Histogram(_) => debug_assert!(false, "{name} is a distribution"),
+        }
+    }
+
+    /// Adds the series of a distribution.
+    pub(super) fn distribute(&self, name: &str, labels: &[(&str, &str)], of: &Distribution) {
+        let mut families = self.families.iter();
+        let family = families.find_map(|(metric, family)| match family {
+            Family::Histogram(series) if metric.name == name => Some(series),
+            _ => None,
+        });
+        let Some(family) = family else {
+            debug_assert!(false, "{name} is no declared distribution");
+            return;
+        };
+        let bucket = |(up_to, count): &(u64, u64)| {
+            let mut bucket = proto::Bucket::default();
+            bucket.set_upper_bound(*up_to as f64);
+            bucket.set_cumulative_count(*count);
+            bucket
+        };
+        let mut histogram = proto::Histogram::default();
+        histogram.set_bucket(of.buckets.iter().map(bucket).collect());
+        histogram.set_sample_count(of.count);
+        histogram.set_sample_sum(of.sum as f64);
+        let mut labels = labels.to_vec();
+        labels.sort_unstable();
+        let label = |(name, value): &(&str, &str)| {
+            let mut label = proto::LabelPair::default();
+            label.set_name((*name).to_owned());
+            label.set_value((*value).to_owned());
+            label
+        };
+        let mut metric = proto::Metric::from_label(labels.iter().map(label).collect());
+        metric.set_histogram(histogram);
+        family.borrow_mut().push(metric);
+    }
+
+    pub(super) fn text(&self) -> prometheus::Result<String> {
+        let mut gathered = self.registry.gather();
+        for (metric, family) in &self.families {
+            let Family::Histogram(series) = family else {
+                continue;
+            };
+            if series.borrow().is_empty() {
+                continue;
+            }
+            let mut family = proto::MetricFamily::default();
+            family.set_name(metric.name.to_owned());
+            family.set_help(metric.help.to_owned());
+            family.set_field_type(proto::MetricType::HISTOGRAM);
+            family.set_metric(series.borrow().clone());
+            gathered.push(family);
+        }
+        gathered.sort_by(|a, b| a.name().cmp(b.name()));
+        TextEncoder::new().encode_to_string(&gathered)
+    }
+}

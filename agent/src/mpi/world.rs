@@ -1,0 +1,178 @@
+//! Where a process has what tells the world's rank of a rank in any communicator. Nothing is taken for known that the process does not
+//! show: Open MPI's structures move between releases and builds, so they are searched for what the launcher says of rank and size.
+
+use abi::World;
+use tuner::{address::Address, memory::Memory, space::AddressSpace};
+
+use super::{Implementation, implementation::variable};
+use crate::discover::Rank;
+
+const COMM_WORLD: &str = "ompi_mpi_comm_world";
+
+/// Bytes of a communicator and of a process's record that are searched; releases have had what is sought within the first 300 and 100.
+const COMM_SEARCHED: u16 = 512;
+const RECORD_SEARCHED: usize = 128;
+/// A group has its size, then the caller's rank, within its first bytes, and the addresses of the records soon behind.
+const GROUP_SEARCHED: u16 = 64;
+const RECORDS_BEHIND: u16 = 40;
+/// Records that are compared; one that fits by chance in so many is out of the question.
+const COMPARED_MAX: usize = 64;
+/// A world of more ranks is not searched.
+const SIZE_MAX: u32 = 1 << 20;
+/// Where every release since 2.0 has the name of a process in its record.
+const USUAL_NAME: u16 = 40;
+
+/// The process in its world, as far as it can be told now: Open MPI's structures are there once MPI_Init has made them.
+pub fn world(implementation: &Implementation, space: &AddressSpace, rank: Option<Rank>) -> World {
+    let number = rank.map_or(0, |rank| rank.number);
+    let size = rank.and_then(|rank| rank.size);
+    let known = World {
+        rank: number,
+        size: size.unwrap_or_default(),
+        ..World::default()
+    };
+    match implementation.name {
+        "Open MPI" => open_mpi(known, space, rank.is_some()),
+        "MPICH" | "Intel MPI" => World {
+            comm: 0x4400_0000,
+            own: if rank.is_some() { 0x4400_0001 } else { 0 },
+            handles: 1,
+            proc_null: -1,
+            any_source: -2,
+            status_source: 8,
+            ..known
+        },
+        _ => known,
+    }
+}
+
+fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {
+    let known = World {
+        proc_null: -2,
+        any_source: -1,
+        ..known
+    };
+    // A program may have a copy of the library's variable, which is the one in use then; programs come first.
+    let places: Vec<Address> = space
+        .modules
+        .iter()
+        .filter_map(|module| Some(module.address(variable(&module.image, COMM_WORLD)?.address)))
+        .collect();
+    let mut searched = places.iter().filter(|_| has_rank);
+    let found = searched.find_map(|place| calibrated(&known, space.memory(), *place));
+    found.unwrap_or(World {
+        comm: places.first().map_or(0, |place| place.0),
+        ..known
+    })
+}
+
+/// The world's communicator is at this place: it has its group twice, side by side, and that has the size and the rank of the launcher.
+fn calibrated(known: &World, memory: &Memory, comm: Address) -> Option<World> {
+    let words = read::<8>(memory, comm.0, usize::from(COMM_SEARCHED / 8))?;
+    let words: Vec<u64> = words.into_iter().map(u64::from_le_bytes).collect();
+    let twice = words.windows(2).zip((0..COMM_SEARCHED).step_by(8));
+    let groups = twice.filter(|(pair, _)| pair[0] == pair[1] && pair[0] != 0 && pair[0] % 8 == 0);
+    let mut found = groups.filter_map(|(pair, offset)| {
+        let world = World {
+            comm: comm.0,
+            // The second is that of the other ends.
+            comm_group: offset + 8,
+            ..*known
+        };
+        group(&world, memory, pair[0])
+    });
+    let only = found.next()?;
+    found.next().is_none().then_some(only)
+}
+
+fn group(known: &World, memory: &Memory, address: u64) -> Option<World> {
+    let halves = read::<4>(memory, address, usize::from(GROUP_SEARCHED / 4))?;
+    let halves: Vec<u32> = halves.into_iter().map(u32::from_le_bytes).collect();
+    let pairs = halves.windows(2).zip((0..GROUP_SEARCHED).step_by(4));
+    // Some launchers say the rank alone.
+    let may_be = |size: u32| (known.size == 0 || size == known.size) && size > known.rank && size <= SIZE_MAX;
+    let mut sizes = pairs.filter(|(pair, _)| may_be(pair[0]) && pair[1] == known.rank);
+    sizes.find_map(|(pair, offset)| {
+        let first = (offset + 8).next_multiple_of(8);
+        let places = (first..first + RECORDS_BEHIND).step_by(8);
+        places
+            .filter_map(|place| {
+                let world = World {
+                    size: pair[0],
+                    group_size: offset,
+                    group_rank: offset + 4,
+                    group_procs: place,
+                    ..*known
+                };
+                let [records] = read::<8>(memory, address + u64::from(place), 1)?[..] else {
+                    return None;
+                };
+                records_at(&world, memory, u64::from_le_bytes(records))
+            })
+            .next()
+    })
+}
+
+/// The records of the world's processes, in the order of their ranks: each names its own.
+fn records_at(known: &World, memory: &Memory, address: u64) -> Option<World> {
+    if address == 0 || !address.is_multiple_of(8) {
+        return None;
+    }
+    let places = read::<8>(memory, address, known.size as usize)?;
+    let places: Vec<u64> = places.into_iter().map(u64::from_le_bytes).collect();
+    let own = places.get(known.rank as usize)?;
+    if *own % 8 != 0 || places.contains(&0) {
+        return None;
+    }
+    let real = (0u32..).zip(&places).filter(|(_, place)| **place % 2 == 0);
+    let mut records: Vec<(u32, Vec<u32>)> = Vec::new();
+    for (rank, place) in real.take(COMPARED_MAX) {
+        let halves = read::<4>(memory, *place, RECORD_SEARCHED / 4)?;
+        records.push((rank, halves.into_iter().map(u32::from_le_bytes).collect()));
+    }
+    let job = |at: usize| records.first().map_or(0, |(_, halves)| halves[at]);
+    let names = |at: &usize| {
+        let is_name = |(rank, halves): &(u32, Vec<u32>)| halves[*at] == job(*at) && halves[at + 1] == *rank;
+        job(*at) != 0 && records.iter().all(is_name)
+    };
+    let fitting: Vec<usize> = (0..RECORD_SEARCHED / 4 - 1).filter(names).collect();
+    let usual = usize::from(USUAL_NAME / 4);
+    let at = match fitting[..] {
+        [only] => only,
+        _ => *fitting.iter().find(|at| **at == usual)?,
+    };
+    let world = World {
+        job: job(at),
+        proc_job: 4 * at as u16,
+        proc_rank: 4 * at as u16 + 4,
+        ..*known
+    };
+    Some(World {
+        sentinel_shift: sentinel_shift(&world, &places),
+        ..world
+    })
+}
+
+/// How the ranks stand in those places that are no addresses; 0 where they do not, or where there are none to see it by.
+fn sentinel_shift(world: &World, places: &[u64]) -> u16 {
+    let sentinels: Vec<(u64, u64)> = (0u64..)
+        .zip(places.iter().copied())
+        .filter(|(_, place)| place % 2 == 1)
+        .collect();
+    let job = |name: u64| ((name >> 16) & 0xffff) << 16 | ((name >> 1) & 0x7fff);
+    let is_whole = |(rank, name): &(u64, u64)| name >> 32 == *rank && job(*name) == u64::from(world.job);
+    let is_bare = |(rank, name): &(u64, u64)| name >> 1 == *rank;
+    match sentinels.len() {
+        0 => 0,
+        _ if sentinels.iter().all(is_whole) => 32,
+        _ if sentinels.iter().all(is_bare) => 1,
+        _ => 0,
+    }
+}
+
+fn read<const WIDTH: usize>(memory: &Memory, address: u64, count: usize) -> Option<Vec<[u8; WIDTH]>> {
+    let mut bytes = vec![0; WIDTH * count];
+    memory.read(Address(address), &mut bytes).ok()?;
+    let (words, _) = bytes.as_chunks::<WIDTH>();
+    Some(words.to_vec())
+}

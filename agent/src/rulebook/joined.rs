@@ -1,0 +1,418 @@
+//! What recordings say of a job, without any rule: the ranks of all nodes together, as a session that saw them all would show them.
+//! For efficiencies over a whole job that is all it takes: how much of its time each rank is outside MPI, and on which node.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use rules::{
+    Measure, ProcessFacts,
+    recording::{Header, Merge, Place, ProbeDefinition, ProbeKey, Reader, Record},
+};
+
+use crate::{
+    calls::efficiency::Efficiencies,
+    mpi,
+    snapshot::{EfficienciesView, FunctionTotals, IterationView, JobView, ProcessView, Rates, Snapshot},
+};
+
+/// A running total: its first value and its newest.
+#[derive(Clone, Copy, Debug)]
+struct Total {
+    first: u64,
+    last: u64,
+}
+
+/// What was read of one process.
+#[derive(Clone, Debug, Default)]
+struct Recorded {
+    facts: ProcessFacts,
+    /// Which recording it is in.
+    source: usize,
+    /// When the first and the newest of its totals were read.
+    read: Option<(u64, u64)>,
+    totals: BTreeMap<Measure, Total>,
+    /// Calls, and of those that were timed their number and time, by function.
+    functions: BTreeMap<String, (u64, Option<u64>)>,
+    iterations: Option<IterationView>,
+    /// From the first begin to the last, and of that inside MPI; nanoseconds.
+    over_iterations: Option<(u64, u64)>,
+    ended: bool,
+}
+
+/// All that recordings of one job say of it. The error says why they cannot be of one job, or which cannot be read.
+pub fn joined(recordings: &[(String, Vec<u8>)]) -> Result<Snapshot, String> {
+    let readers = recordings
+        .iter()
+        .map(|(name, bytes)| Reader::new(bytes).map_err(|error| format!("{name}: {error}")));
+    let mut merge = Merge::new(readers.collect::<Result<_, _>>()?);
+    let mut processes: BTreeMap<u32, Recorded> = BTreeMap::new();
+    let mut definitions: BTreeMap<ProbeKey, ProbeDefinition> = BTreeMap::new();
+    let mut missing = Vec::new();
+    for merged in merge.by_ref() {
+        match merged {
+            Ok(merged) => take(merged.source, merged.record, &mut processes, &mut definitions),
+            Err(broken) => missing.push(broken.to_string()),
+        }
+    }
+    let headers: Vec<Header> = merge.headers().cloned().collect();
+    let mut all: Vec<Recorded> = processes.into_values().collect();
+    all.sort_by_key(|process| (process.facts.rank.unwrap_or(u32::MAX), process.source));
+    one_job(&all, &headers)?;
+    let watched = definitions
+        .values()
+        .filter(|known| mpi::find(&known.function).is_some());
+    let watched: BTreeSet<&String> = watched.map(|known| &known.function).collect();
+    Ok(snapshot(&all, &headers, watched.len(), missing))
+}
+
+fn take(
+    source: usize,
+    record: Record,
+    processes: &mut BTreeMap<u32, Recorded>,
+    definitions: &mut BTreeMap<ProbeKey, ProbeDefinition>,
+) {
+    match record {
+        Record::ProcessJoined { process, facts, .. } | Record::ProcessLearned { process, facts, .. } => {
+            let known = processes.entry(process.0).or_default();
+            (known.facts, known.source) = (facts, source);
+        }
+        Record::ProcessLeft { process, .. } => processes.entry(process.0).or_default().ended = true,
+        Record::ProbeDefined { probe, definition } => {
+            definitions.insert(probe, definition);
+        }
+        Record::Counter {
+            process: Some(process),
+            measure,
+            time,
+            total,
+        } => {
+            let known = processes.entry(process.0).or_default();
+            known.read = Some((known.read.map_or(time.0, |(first, _)| first), time.0));
+            let first = total;
+            let of = known
+                .totals
+                .entry(measure)
+                .or_insert(Total { first, last: total });
+            of.last = total;
+        }
+        Record::ProbeTotals {
+            probe,
+            process,
+            count,
+            duration_sum_ns,
+            ..
+        } => {
+            let Some(definition) = definitions.get(&probe).filter(|_| count > 0) else {
+                return;
+            };
+            let functions = &mut processes.entry(process.0).or_default().functions;
+            let of = functions.entry(definition.function.clone()).or_default();
+            match definition.place {
+                Place::Entry => of.0 = count,
+                Place::Return | Place::Span => of.1 = Some(duration_sum_ns),
+            }
+        }
+        Record::Iterations {
+            process,
+            count,
+            whole_ns,
+            elapsed_ns,
+            mpi_ns,
+            calls_per_1000,
+            ..
+        } => {
+            let known = processes.entry(process.0).or_default();
+            known.over_iterations = Some((elapsed_ns, mpi_ns)).filter(|(elapsed, _)| *elapsed > 0);
+            known.iterations = (count > 0).then(|| IterationView {
+                rank: known.facts.rank,
+                calls: calls_per_1000 as f64 / 1e3,
+                count,
+                mean_ns: whole_ns as f64 / count as f64,
+                ..IterationView::default()
+            });
+        }
+        _ => {}
+    }
+}
+
+/// Two recordings of one job have no rank in common, and agree on its size.
+fn one_job(all: &[Recorded], headers: &[Header]) -> Result<(), String> {
+    let host = |process: &Recorded| {
+        headers
+            .get(process.source)
+            .map_or("?", |header| header.host.as_str())
+    };
+    let mut ranks: BTreeMap<u32, &Recorded> = BTreeMap::new();
+    let mut size: Option<(u32, &Recorded)> = None;
+    for process in all {
+        if let Some(rank) = process.facts.rank {
+            let before = ranks.insert(rank, process);
+            if let Some(before) = before.filter(|before| before.source != process.source) {
+                return Err(format!(
+                    "rank {rank} was recorded on {} and on {}: these are recordings of different jobs",
+                    host(before),
+                    host(process)
+                ));
+            }
+        }
+        let Some(own) = process.facts.size else { continue };
+        match size {
+            Some((known, other)) if known != own => {
+                return Err(format!(
+                    "the job has {known} ranks on {} and {own} on {}: these are recordings of different jobs",
+                    host(other),
+                    host(process)
+                ));
+            }
+            _ => size = Some((own, process)),
+        }
+    }
+    Ok(())
+}
+
+fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<String>) -> Snapshot {
+    let hosts: BTreeSet<&str> = headers.iter().map(|header| header.host.as_str()).collect();
+    let note = |name: &str| {
+        let mut notes = headers.iter().filter_map(|header| header.notes.get(name));
+        notes.find(|text| !text.is_empty()).cloned()
+    };
+    let size = all.iter().filter_map(|process| process.facts.size).max();
+    let size = size.map_or(all.len(), |size| size as usize);
+    let mpi = all.iter().find_map(|process| process.facts.mpi.clone());
+    let lengths = all.iter().map(Recorded::watched_ns);
+    let elapsed = Duration::from_nanos(lengths.max().unwrap_or_default());
+    let mut snapshot = Snapshot {
+        job: JobView {
+            id: note("job").unwrap_or_default(),
+            program: headers
+                .first()
+                .map(|header| header.program.clone())
+                .unwrap_or_default(),
+            user: note("user").unwrap_or_else(|| "?".to_owned()),
+            host: hosts.into_iter().collect::<Vec<_>>().join(", "),
+            launcher: None,
+            size,
+            mpi: mpi.map(|name| (name, note("mpi_version"))),
+            library: None,
+            watched,
+        },
+        taken_at: began_at(headers),
+        elapsed,
+        period: elapsed,
+        processes: all.iter().map(Recorded::view).collect(),
+        missing,
+        ..Snapshot::default()
+    };
+    snapshot.sequence.efficiencies = efficiencies(all, size);
+    // All ranks run in the same loop, or none is the job's.
+    snapshot.sequence.iteration = all.iter().find_map(|process| process.iterations.clone());
+    if snapshot.sequence.iteration.is_none() && snapshot.job.mpi.is_some() {
+        snapshot.sequence.without = Some("the recordings have none".to_owned());
+    }
+    snapshot
+}
+
+/// When the first of the recordings began.
+fn began_at(headers: &[Header]) -> String {
+    let first_ns = headers
+        .iter()
+        .map(|header| header.wall_start_ns)
+        .min()
+        .unwrap_or_default();
+    let since = Duration::from_nanos(first_ns);
+    crate::clock::rfc3339(since.as_secs(), since.subsec_millis())
+}
+
+/// Over whole iterations of each rank, else over the time that it was recorded; of nodes, the hosts that facts name.
+fn efficiencies(all: &[Recorded], size: usize) -> Option<EfficienciesView> {
+    let ranks: Vec<&Recorded> = all.iter().filter(|process| process.facts.mpi.is_some()).collect();
+    let mut nodes: BTreeMap<(Option<&String>, usize), Vec<f64>> = BTreeMap::new();
+    let mut over_iterations = true;
+    for process in &ranks {
+        let (useful, is_whole) = process.useful()?;
+        over_iterations &= is_whole;
+        let host = process.facts.host.as_ref();
+        // Without a name, a recording is a node.
+        let node = (host, if host.is_some() { 0 } else { process.source });
+        nodes.entry(node).or_default().push(useful);
+    }
+    let nodes: Vec<Vec<f64>> = nodes.into_values().collect();
+    let of = Efficiencies::of(&nodes)?;
+    Some(EfficienciesView {
+        of,
+        between_nodes: (ranks.len() == size).then_some(of.between_nodes),
+        ranks: ranks.len(),
+        nodes: nodes.len(),
+        over_iterations,
+        // Recordings have no calls one by one.
+        split: None,
+        useful_ns: None,
+        scalability: None,
+    })
+}
+
+impl Recorded {
+    fn watched_ns(&self) -> u64 {
+        self.read.map_or(0, |(first, last)| last.saturating_sub(first))
+    }
+
+    fn grown(&self, measure: Measure) -> Option<u64> {
+        let total = self.totals.get(&measure)?;
+        Some(total.last.saturating_sub(total.first))
+    }
+
+    /// The share of its time outside MPI, and whether it is of whole iterations.
+    fn useful(&self) -> Option<(f64, bool)> {
+        let share = |elapsed: u64, mpi: u64| {
+            let is_one_thread = elapsed > 0 && mpi <= elapsed;
+            is_one_thread.then(|| 1.0 - mpi as f64 / elapsed as f64)
+        };
+        let whole = self
+            .over_iterations
+            .and_then(|(elapsed, mpi)| share(elapsed, mpi));
+        let of_all = || share(self.watched_ns(), self.grown(Measure::MpiTime)?);
+        whole
+            .map(|share| (share, true))
+            .or_else(|| Some((of_all()?, false)))
+    }
+
+    fn rates(&self) -> Option<Rates> {
+        let elapsed = Some(self.watched_ns() as f64).filter(|elapsed| *elapsed > 0.0)?;
+        let share = |measure| self.grown(measure).map(|grown| grown as f64 / elapsed);
+        Some(Rates {
+            mpi: share(Measure::MpiTime),
+            mpi_waiting: None,
+            cpu: share(Measure::CpuTime)?,
+            runqueue: share(Measure::RunqueueTime)?,
+            calls_per_s: share(Measure::MpiCalls).unwrap_or_default() * 1e9,
+            sent_per_s: share(Measure::MpiBytes).unwrap_or_default() * 1e9,
+            switches_per_s: share(Measure::SwitchesInvoluntary).unwrap_or_default() * 1e9,
+        })
+    }
+
+    fn view(&self) -> ProcessView {
+        let function = |(name, (calls, time_ns)): (&String, &(u64, Option<u64>))| FunctionTotals {
+            name: name.clone(),
+            calls: *calls,
+            time_ns: *time_ns,
+            ..FunctionTotals::default()
+        };
+        ProcessView {
+            rank: self.facts.rank,
+            ended: self.ended,
+            host: self.facts.host.clone(),
+            watched_ns: self.watched_ns(),
+            functions: self.functions.iter().map(function).collect(),
+            mpi_ns: self.grown(Measure::MpiTime),
+            useful: self
+                .over_iterations
+                .and_then(|_| self.useful())
+                .map(|(useful, _)| useful),
+            whole: self.rates(),
+            ..ProcessView::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::{ProcessId, Time, recording::Writer};
+
+    use super::*;
+
+    /// A recording of ranks of a job of four that are inside MPI for these shares of a second.
+    fn recording(host: &str, ranks: &[(u32, f64)], has_iterations: bool) -> (String, Vec<u8>) {
+        let header = Header {
+            host: host.into(),
+            program: "simulate".into(),
+            notes: [("user".to_owned(), "ana".to_owned())].into(),
+            ..Header::default()
+        };
+        let mut writer = Writer::new(&header).unwrap();
+        for (slot, (rank, mpi)) in (0..).zip(ranks) {
+            let process = ProcessId(slot);
+            let facts = ProcessFacts {
+                rank: Some(*rank),
+                size: Some(4),
+                mpi: Some("MPICH".into()),
+                host: Some(host.into()),
+                ..ProcessFacts::default()
+            };
+            let time = Time(5);
+            writer
+                .write(&Record::ProcessJoined { process, time, facts })
+                .unwrap();
+            let mpi_ns = (mpi * 1e9) as u64;
+            let totals = [
+                (Measure::MpiTime, mpi_ns),
+                (Measure::CpuTime, 1_000_000_000),
+                (Measure::RunqueueTime, 0),
+            ];
+            for (time, part) in [(1_000, 0), (1_000_001_000, 1)] {
+                for (measure, total) in totals {
+                    let (process, time) = (Some(process), Time(time));
+                    let total = 77 + total * part;
+                    writer
+                        .write(&Record::Counter {
+                            process,
+                            measure,
+                            time,
+                            total,
+                        })
+                        .unwrap();
+                }
+            }
+            if has_iterations {
+                let record = Record::Iterations {
+                    process,
+                    time,
+                    count: 10,
+                    whole_ns: 1_000_000_000,
+                    elapsed_ns: 1_000_000_000,
+                    mpi_ns,
+                    calls_per_1000: 2_500,
+                };
+                writer.write(&record).unwrap();
+            }
+        }
+        (host.to_owned(), writer.finish())
+    }
+
+    #[test]
+    fn recordings_of_two_nodes_are_one_job_with_load_balance_between_them() {
+        let a = recording("a", &[(0, 0.2), (1, 0.2)], true);
+        let b = recording("b", &[(2, 0.6), (3, 0.6)], true);
+        let snapshot = joined(&[b, a]).unwrap();
+        let found = snapshot.sequence.efficiencies.unwrap();
+        assert!((found.of.parallel - 0.6).abs() < 1e-9);
+        assert!((found.of.within_nodes - 1.0).abs() < 1e-9);
+        assert!((found.between_nodes.unwrap() - 0.75).abs() < 1e-9);
+        assert_eq!((found.nodes, found.ranks, found.over_iterations), (2, 4, true));
+        let ranks: Vec<_> = snapshot.processes.iter().map(|process| process.rank).collect();
+        assert_eq!(ranks, [Some(0), Some(1), Some(2), Some(3)]);
+        assert_eq!(snapshot.processes[2].host.as_deref(), Some("b"));
+        assert_eq!(snapshot.sequence.iteration.unwrap().calls, 2.5);
+        assert_eq!(snapshot.job.user, "ana");
+    }
+
+    #[test]
+    fn one_node_of_two_says_nothing_of_the_balance_between_them() {
+        let snapshot = joined(&[recording("a", &[(0, 0.2), (1, 0.6)], false)]).unwrap();
+        let found = snapshot.sequence.efficiencies.unwrap();
+        assert_eq!((found.between_nodes, found.over_iterations), (None, false));
+        assert!((found.of.load_balance - 0.75).abs() < 1e-9);
+    }
+
+    #[test]
+    fn recordings_of_different_jobs_are_not_joined() {
+        let a = recording("a", &[(0, 0.2), (1, 0.2)], true);
+        let b = recording("b", &[(1, 0.6)], true);
+        let error = joined(&[a, b]).unwrap_err();
+        assert_eq!(
+            error,
+            "rank 1 was recorded on a and on b: these are recordings of different jobs"
+        );
+    }
+}

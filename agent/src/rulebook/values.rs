@@ -1,0 +1,70 @@
+//! The newest value of each metric of each rule, for whoever shows them.
+
+use rules::{ClosedWindow, Mode};
+
+use super::RuleBook;
+use crate::snapshot::RuleValue;
+
+/// Values that are shown: eight metrics of 256 rules. The rules themselves have no such bound.
+pub const VALUES_MAX: usize = 2048;
+
+impl RuleBook {
+    /// What the metrics of the rules came to in their windows that closed last; none of a rule that is off, whose values are old.
+    pub fn values(&self) -> Vec<RuleValue> {
+        let on = self.engine.rules().filter(|(_, _, mode)| *mode != Mode::Off);
+        let values = on.flat_map(|(id, rule, _)| {
+            let windows = self.engine.last_windows(id).into_iter();
+            windows.flat_map(|window| values_of(rule.name(), window))
+        });
+        values.take(VALUES_MAX).collect()
+    }
+}
+
+fn values_of(rule: &str, window: ClosedWindow) -> impl Iterator<Item = RuleValue> + use<> {
+    let rule = rule.to_owned();
+    let metrics = window.metrics.into_iter().zip(window.readings);
+    metrics.filter_map(move |((metric, text), reading)| {
+        Some(RuleValue {
+            rule: rule.clone(),
+            metric,
+            value: reading?.mean,
+            text,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use rules::Reading;
+
+    use super::*;
+
+    #[test]
+    fn what_has_no_value_is_not_there() {
+        let reading = Reading {
+            low: 1.0,
+            mean: 2.0,
+            high: 3.0,
+            dimension: None,
+            is_share: false,
+        };
+        let window = ClosedWindow {
+            rule: rules::RuleId(0),
+            window: "w".into(),
+            index: 0,
+            metrics: vec![
+                ("a".into(), "1 to 3".into()),
+                ("b".into(), "none (no rows)".into()),
+            ],
+            readings: vec![Some(reading), None],
+        };
+        let values: Vec<RuleValue> = values_of("r", window).collect();
+        let expected = RuleValue {
+            rule: "r".into(),
+            metric: "a".into(),
+            value: 2.0,
+            text: "1 to 3".into(),
+        };
+        assert_eq!(values, [expected]);
+    }
+}

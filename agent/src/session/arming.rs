@@ -1,0 +1,68 @@
+//! The probes that a session begins with: what is asked for in each process, attached, or why it cannot be.
+
+use std::ops::Range;
+
+use super::{
+    Options, Started, kernel_failure,
+    probes::{ArmError, Probes, Wanted},
+};
+use crate::{
+    discover::{Job, Member},
+    exit::Failure,
+    rulebook::RuleBook,
+};
+
+/// The probes of a session, attached; `own` are those of the wanted that no rule asks for, `wished` is where those end that somebody does:
+/// behind them are those of the profile.
+pub(super) fn armed(
+    job: &Job,
+    rules: &RuleBook,
+    (wanted, own, wished): (Vec<Wanted>, &Range<usize>, usize),
+    options: &Options,
+) -> Result<Probes, Failure> {
+    let foreseen = options.started.as_ref().map(Started::job);
+    let members = &foreseen.as_ref().unwrap_or(job).members;
+    let asked = members.iter().map(|member| asked_in(rules, own, member));
+    let asked: Vec<Vec<bool>> = asked.collect();
+    let is_asked = asked.iter().any(|asked| asked[..wished].contains(&true));
+    let is_without = !is_asked && members.iter().all(|member| member.mpi.is_none());
+    let probes = match (&options.cannot_probe, options.started.as_ref().zip(foreseen)) {
+        (Some(why), _) => Probes::none(job, vec![why.clone()]),
+        (None, Some((started, job))) => {
+            Probes::arm_family(&job, wanted, &asked, started.root).map_err(arm_failure)?
+        }
+        // There may be rules to come that want some.
+        (None, None) if is_without => {
+            let armed = Probes::arm(job, wanted, asked, options.force_tracefs);
+            armed.unwrap_or_else(|_| Probes::none(job, Vec::new()))
+        }
+        (None, None) => Probes::arm(job, wanted, asked, options.force_tracefs).map_err(arm_failure)?,
+    };
+    let must_probe = options.started.is_none() && (!options.probe.is_empty() || rules.is_empty());
+    if probes.site_count() == 0 && probes.kernel().is_some() && must_probe {
+        return Err(nothing_to_probe(&probes));
+    }
+    Ok(probes)
+}
+
+/// Which of the wanted are asked for in a process: what the user named is asked for in all.
+pub(super) fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) -> Vec<bool> {
+    let mut asked = rules.asked_in(member);
+    asked.resize(asked.len().max(plain.end), false);
+    plain.clone().for_each(|number| asked[number] = true);
+    asked
+}
+
+fn nothing_to_probe(probes: &Probes) -> Failure {
+    let missing = probes.missing().join("\n");
+    Failure::not_there(format!("there is nothing to probe\n{missing}"))
+}
+
+fn arm_failure(error: ArmError) -> Failure {
+    match error {
+        ArmError::Kernel(error) => kernel_failure(error),
+        error @ (ArmError::Capture(_) | ArmError::TooManyFunctions { .. } | ArmError::NoMore(_)) => {
+            Failure::not_there(format!("nothing was attached: {error}"))
+        }
+    }
+}

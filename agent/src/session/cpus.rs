@@ -1,0 +1,39 @@
+//! CPUs that the job may use, as they are shown: what was read last, and the quotas' periods since the session began.
+
+use crate::{
+    evidence::{CpuShare, Periods, online},
+    snapshot::CpusView,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Cpus {
+    /// Of the machine.
+    online: Option<usize>,
+    first: Option<Periods>,
+    last: Option<CpuShare>,
+}
+
+impl Cpus {
+    /// What was read now.
+    pub(super) fn take(&mut self, share: CpuShare) {
+        self.online = online();
+        self.first = self.first.or(share.periods);
+        self.last = Some(share);
+    }
+
+    pub(super) fn view(&self) -> Option<CpusView> {
+        let share = self.last.as_ref()?;
+        let throttled = share.periods.zip(self.first).map(|(now, first)| {
+            let throttled = now.throttled.saturating_sub(first.throttled);
+            (throttled, now.all.saturating_sub(first.all))
+        });
+        Some(CpusView {
+            allowed: share.cpus(),
+            is_quota: share
+                .quota
+                .is_some_and(|quota| quota < share.allowed.len() as f64),
+            online: self.online,
+            throttled,
+        })
+    }
+}

@@ -1,0 +1,297 @@
+//! A command that was started to be watched, and everything that it starts. The kernel side tells who hits a probe for the first
+//! time and who has ended; processes that hit nothing, or have what nobody foresaw, are looked for in /proc.
+
+use std::{collections::BTreeSet, io, os::fd::AsFd, time::Duration};
+
+use abi::ComingKind;
+use aya::maps::{MapData, RingBuf};
+use tuner::process::{Pid, Process};
+
+use super::{Options, SCAN_PERIOD, Session, asked_in, meter::Metered, probes::Probes};
+use crate::{
+    clock::monotonic_ns,
+    discover::{Job, Member},
+    format::duration,
+    kernel::{FamilyRoot, Kernel, KernelError, read_coming},
+    readable::Readable,
+};
+
+/// /proc is looked at this often while programs begin.
+pub(super) const PERIOD: Duration = Duration::from_millis(100);
+
+/// How long a program that has begun is looked at so: until then it has mapped its libraries.
+const BEGINNING: Duration = Duration::from_secs(2);
+
+/// The command, before it begins.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// The process that will execute it.
+    pub process: Process,
+    /// What the kernel side must know of it.
+    pub root: FamilyRoot,
+    /// What its processes will be, as far as that is known.
+    pub foreseen: Vec<Member>,
+    /// Of no process.
+    pub nobody: Member,
+}
+
+impl Started {
+    /// The job as it will be, to number and attach by.
+    pub(super) fn job(&self) -> Job {
+        let mut job = Job::of_command(self.process.clone());
+        job.members.clone_from(&self.foreseen);
+        job
+    }
+}
+
+/// What is kept of a family while its session runs.
+pub(super) struct Family {
+    comings: RingBuf<MapData>,
+    nobody: Member,
+    /// Slots of processes that have ended and are still shown as running.
+    gone: Vec<u32>,
+    execs: u64,
+    look_until_ns: u64,
+    looked_ns: u64,
+}
+
+impl Family {
+    pub(super) fn of(options: &Options, probes: &mut Probes) -> Result<Option<Family>, KernelError> {
+        let (Some(started), Some(kernel)) = (&options.started, probes.kernel_mut()) else {
+            return Ok(None);
+        };
+        Ok(Some(Family {
+            comings: kernel.take_comings()?,
+            nobody: started.nobody.clone(),
+            gone: Vec::new(),
+            execs: 0,
+            look_until_ns: 0,
+            looked_ns: 0,
+        }))
+    }
+}
+
+impl Session {
+    /// The descriptors to wait on: of the ring of comings, and the one that ends with the command. None without a command.
+    pub(super) fn family_ends(&self) -> io::Result<Option<(Readable, Readable)>> {
+        let Some(family) = &self.family else {
+            return Ok(None);
+        };
+        let comings = Readable::new(family.comings.as_fd().try_clone_to_owned()?)?;
+        // Whoever started us holds the other end as long as the command runs.
+        let over = Readable::new(io::stdin().as_fd().try_clone_to_owned()?)?;
+        Ok(Some((comings, over)))
+    }
+
+    /// Takes note of processes that came and went.
+    pub(super) fn take_family(&mut self) -> Result<(), KernelError> {
+        self.take_comings()?;
+        self.look_for_relatives()?;
+        self.end_gone()
+    }
+
+    /// A hit of a process that nobody told of yet: the telling is on its way.
+    pub(super) fn meet(&mut self, slot: u32) {
+        let is_met = self
+            .processes
+            .get(slot as usize)
+            .is_some_and(|process| process.pid != 0);
+        if !is_met && let Err(error) = self.take_comings() {
+            tracing::warn!(%error, "a process of the command is not watched");
+        }
+    }
+
+    fn take_comings(&mut self) -> Result<(), KernelError> {
+        loop {
+            let Some(family) = &mut self.family else {
+                return Ok(());
+            };
+            let coming = family.comings.next().and_then(|item| read_coming(&item));
+            let Some(coming) = coming else { return Ok(()) };
+            let (slot, pid) = (coming.slot, coming.pid as i32);
+            if coming.kind == ComingKind::Went as u32 {
+                family.gone.push(slot);
+            } else if let Some(member) = self.scout.arrived(pid) {
+                self.join(slot, member)?;
+            } else {
+                let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
+                let name = String::from_utf8_lossy(name);
+                let member = Member {
+                    process: Process::gone(pid, &name),
+                    ..family.nobody.clone()
+                };
+                self.put(Metered::unknown(pid, slot), member);
+            }
+        }
+    }
+
+    /// A process of the family, from now on in this slot.
+    fn join(&mut self, slot: u32, member: Member) -> Result<(), KernelError> {
+        let asked = asked_in(&self.rules, &self.own, &member);
+        self.probes.admit(&member, slot, asked, &self.job)?;
+        let (pid, rank) = (member.process.pid, member.rank.map(|rank| rank.number));
+        let who = rank.map_or_else(|| "process".to_owned(), |rank| format!("rank {rank}, process"));
+        let missed = self.probes.attached_late(&member).and_then(|(file, at_ns)| {
+            // The command itself waited until the probes sat.
+            let missed = at_ns.checked_sub(started_ns(pid).max(self.armed_ns))?;
+            let missed = duration(missed as f64);
+            Some(format!(
+                "{who} {pid}: its first {missed} are not measured, for nobody foresaw {file}"
+            ))
+        });
+        if let Some(missed) = missed.filter(|missed| !self.missing.contains(missed)) {
+            self.painter.say(&format!("missing: {missed}"));
+            self.missing.push(missed);
+        }
+        self.others.forget();
+        self.rules.join(slot, &member, monotonic_ns());
+        self.put(Metered::new(pid.number, rank, slot), member);
+        Ok(())
+    }
+
+    /// Slots are given by whoever needs one first: those before it may still be empty.
+    fn put(&mut self, process: Metered, member: Member) {
+        let place = process.slot as usize;
+        while let (Some(family), true) = (&self.family, self.processes.len() <= place) {
+            let empty = self.processes.len() as u32;
+            self.processes.push(Metered::unknown(0, empty));
+            self.job.members.push(family.nobody.clone());
+        }
+        if let (Some(old), Some(old_member)) =
+            (self.processes.get_mut(place), self.job.members.get_mut(place))
+        {
+            // One that executes another program goes on as the same process.
+            if old.pid != process.pid {
+                *old = process;
+            }
+            *old_member = member;
+        }
+    }
+
+    fn look_for_relatives(&mut self) -> Result<(), KernelError> {
+        let execs = self.probes.kernel().and_then(Kernel::family_state);
+        let (Some(state), Some(family)) = (execs, &mut self.family) else {
+            return Ok(());
+        };
+        let now = monotonic_ns();
+        if state.execs != family.execs {
+            family.execs = state.execs;
+            family.look_until_ns = now + BEGINNING.as_nanos() as u64;
+            self.job.look_at_command();
+        }
+        let period = if now < family.look_until_ns {
+            PERIOD
+        } else {
+            SCAN_PERIOD
+        };
+        // The command has not begun yet, or nothing has since the last look.
+        if state.execs == 0 || now.saturating_sub(family.looked_ns) < period.as_nanos() as u64 / 2 {
+            return Ok(());
+        }
+        family.looked_ns = now;
+        self.look_again()?;
+        let members: Vec<_> = (0..).zip(&self.job.members).collect();
+        self.probes.settle(&members)?;
+        let Some(command) = self.job.roots.first().map(|root| root.process.clone()) else {
+            return Ok(());
+        };
+        let living = self.processes.iter().filter(|process| !process.ended);
+        let known: BTreeSet<i32> = living.map(|process| process.pid).collect();
+        for member in self.scout.family(command.pid, command.uid, &known) {
+            let pid = member.process.pid;
+            let kernel = self.probes.kernel_mut();
+            let slot = kernel.map(|kernel| kernel.admit(pid.number as u32)).transpose()?;
+            let Some(slot) = slot.flatten() else { continue };
+            self.join(slot, member)?;
+            // Of one that ended before it had its slot nobody tells.
+            if !pid.is_alive() {
+                self.probes.forget(pid.number)?;
+                self.family.iter_mut().for_each(|family| family.gone.push(slot));
+            }
+        }
+        Ok(())
+    }
+
+    /// Processes without MPI may have begun another program, or loaded what is worth probing.
+    fn look_again(&mut self) -> Result<(), KernelError> {
+        let now = monotonic_ns();
+        let running = self.processes.iter().zip(&self.job.members);
+        let running = running.filter(|(process, member)| {
+            let is_young =
+                now.saturating_sub(started_ns(member.process.pid)) < 15 * BEGINNING.as_nanos() as u64;
+            process.is_known && !process.ended && member.mpi.is_none() && is_young
+        });
+        let slots: Vec<u32> = running.map(|(process, _)| process.slot).collect();
+        for slot in slots {
+            let Some(before) = self.job.members.get(slot as usize) else {
+                continue;
+            };
+            let Some(member) = self.scout.arrived(before.process.pid.number) else {
+                continue;
+            };
+            let is_same = before.process.executable == member.process.executable
+                && before.space.modules.len() == member.space.modules.len();
+            if !is_same && before.process.pid == member.process.pid {
+                self.rules.leave(slot, now);
+                self.join(slot, member)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn end_gone(&mut self) -> Result<(), KernelError> {
+        let gone = self
+            .family
+            .as_mut()
+            .map(|family| std::mem::take(&mut family.gone));
+        let gone = gone.unwrap_or_default();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.take_all_hits()?;
+        // Their last totals are still on the kernel side; those of /proc are gone with them.
+        self.read()?;
+        for slot in gone {
+            let process = self
+                .processes
+                .get_mut(slot as usize)
+                .filter(|process| !process.ended);
+            let Some(process) = process else { continue };
+            process.ended = true;
+            if process.is_known {
+                self.rules.leave(slot, monotonic_ns());
+            }
+        }
+        self.others.forget();
+        Ok(())
+    }
+
+    /// What is known to be missing of the family.
+    pub(super) fn family_missing(&self) -> Vec<String> {
+        let state = self.probes.kernel().and_then(Kernel::family_state);
+        let state = state.unwrap_or_default();
+        let mut missing = self.probes.never_found();
+        if state.without_slot > 0 {
+            missing.push(format!(
+                "{} more processes hit a probe and are not measured: there was no room for them",
+                state.without_slot
+            ));
+        }
+        if state.privileged > 0 {
+            missing.push(format!(
+                "{} programs were executed with rights that the command has not, and are not watched",
+                state.privileged
+            ));
+        }
+        missing
+    }
+}
+
+/// When a process started, by CLOCK_MONOTONIC; the kernel tells it in hundredths of a second.
+fn started_ns(pid: Pid) -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let since_boot = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let asleep = since_boot.saturating_sub(monotonic_ns());
+    let ticks = procfs::ticks_per_second().max(1);
+    (pid.start_time * 1_000_000_000 / ticks).saturating_sub(asleep)
+}

@@ -1,0 +1,130 @@
+//! The communication matrix: messages by pair of ranks, read out of the kernel side's table now and then.
+
+use abi::Pair;
+
+use super::{Session, meter::Metered};
+use crate::{
+    kernel::{Kernel, KernelError},
+    snapshot::{MatrixView, Messages, PairView},
+};
+
+/// Pairs that are listed, of what is sent and of what is received, the ones with the most bytes.
+const PAIRS_MAX: usize = 10_000;
+
+/// Reading costs two system calls a pair: so many times as long as it took is waited before it is done again, and a second at least.
+const PAUSE: u64 = 100;
+const PAUSE_LEAST_NS: u64 = 1_000_000_000;
+
+/// What was read last.
+#[derive(Debug, Default)]
+pub(super) struct Matrix {
+    pairs: Vec<(u64, Pair)>,
+    next_ns: u64,
+}
+
+impl Matrix {
+    /// Reads the table, where it is time to or where it must be.
+    fn read(&mut self, kernel: &Kernel, now_ns: impl Fn() -> u64, must: bool) -> Result<(), KernelError> {
+        let began = now_ns();
+        if began < self.next_ns && !must {
+            return Ok(());
+        }
+        self.pairs = kernel.pairs()?;
+        let ended = now_ns();
+        self.next_ns = ended + PAUSE_LEAST_NS.max(PAUSE * ended.saturating_sub(began));
+        Ok(())
+    }
+
+    /// By the ranks of these processes.
+    fn view(&self, processes: &[Metered]) -> MatrixView {
+        let mut view = MatrixView::default();
+        for (key, pair) in &self.pairs {
+            let (slot, low) = ((key >> 32) as u32, *key as u32);
+            let (is_received, other) = (low & Pair::RECEIVED != 0, low & !Pair::RECEIVED);
+            let process = processes.iter().find(|process| process.slot == slot);
+            let own = process.and_then(|process| process.rank);
+            let of = Messages {
+                count: pair.messages,
+                bytes: pair.bytes,
+            };
+            match (own, is_received) {
+                (Some(from), false) if other != Pair::UNRESOLVED => {
+                    view.all_sent += of;
+                    view.sent.push(PairView { from, to: other, of });
+                }
+                (Some(to), true) if other != Pair::UNRESOLVED => {
+                    view.received.push(PairView { from: other, to, of });
+                }
+                (_, false) => view.unresolved_sent += of,
+                (_, true) => view.unresolved_received += of,
+            }
+        }
+        for pairs in [&mut view.sent, &mut view.received] {
+            pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.of), pair.from, pair.to));
+            view.cut += pairs.len().saturating_sub(PAIRS_MAX);
+            pairs.truncate(PAIRS_MAX);
+        }
+        view
+    }
+}
+
+impl Session {
+    /// Reads the matrix; `must` at the end, and when somebody asks for everything.
+    pub(super) fn read_matrix(&mut self, must: bool) -> Result<(), KernelError> {
+        match self.probes.kernel() {
+            Some(kernel) => self.matrix.read(kernel, crate::clock::monotonic_ns, must),
+            None => Ok(()),
+        }
+    }
+
+    /// What was lost so far, of hits, of the matrix and of what rules want.
+    pub(super) fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
+        let kernel = self.probes.kernel();
+        let of_hits = kernel.and_then(|kernel| kernel.losses().ok());
+        let of_matrix = kernel.and_then(|kernel| kernel.losses_of_matrix().ok());
+        let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
+        of_kernel.chain(self.rules.losses()).collect()
+    }
+
+    /// None where MPI is not probed, and where programs are looked at together: their ranks are not of one world.
+    pub(super) fn matrix(&self) -> Option<MatrixView> {
+        let is_one = self.job.roots.len() < 2 && self.has_sequence();
+        is_one.then(|| self.matrix.view(&self.processes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_named_by_ranks_and_what_cannot_be_told_is_counted_apart() {
+        let process = |slot, rank| Metered::new(-1, rank, slot);
+        let pair = |messages, bytes| Pair { messages, bytes };
+        let matrix = Matrix {
+            pairs: vec![
+                (Pair::key(0, false, 1), pair(3, 300)),
+                (Pair::key(1, false, 0), pair(5, 500)),
+                (Pair::key(1, true, 0), pair(3, 400)),
+                (Pair::key(0, false, Pair::UNRESOLVED), pair(1, 10)),
+                (Pair::key(0, true, Pair::UNRESOLVED), pair(2, 20)),
+                (Pair::key(2, false, 0), pair(7, 70)),
+            ],
+            next_ns: 0,
+        };
+        let view = matrix.view(&[process(0, Some(4)), process(1, Some(5)), process(2, None)]);
+        let named = |pairs: &[PairView]| -> Vec<(u32, u32, u64)> {
+            pairs
+                .iter()
+                .map(|pair| (pair.from, pair.to, pair.of.bytes))
+                .collect()
+        };
+        assert_eq!(named(&view.sent), [(5, 0, 500), (4, 1, 300)]);
+        assert_eq!(named(&view.received), [(0, 5, 400)]);
+        assert_eq!((view.all_sent.count, view.all_sent.bytes), (8, 800));
+        // A process without a rank is nobody in the matrix.
+        assert_eq!((view.unresolved_sent.count, view.unresolved_sent.bytes), (8, 80));
+        assert_eq!(view.unresolved_received.count, 2);
+        assert_eq!(view.cut, 0);
+    }
+}

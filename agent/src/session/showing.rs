@@ -1,0 +1,190 @@
+//! What is shown of a session while it runs, on the terminal and on /metrics, and what the keys of the live view ask: the same as the
+//! control socket, answered in the same words.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use super::{Session, TICK, meter};
+use crate::{
+    clock::monotonic_ns,
+    control::Answer,
+    discover::Job,
+    snapshot::{JobView, ProcessView},
+    view::{self, Keys, Wish},
+};
+
+/// Plain lines come this often, after the first. The live view has a new picture at every second tick at most.
+const PLAIN_PERIOD: Duration = Duration::from_secs(10);
+
+impl Session {
+    /// What is watched, what is not, and what may be written.
+    pub(super) fn greet(&mut self) {
+        self.painted_ns = monotonic_ns();
+        let snapshot = self.snapshot();
+        if self.family.is_none() {
+            self.painter.say(&view::header(&snapshot));
+        }
+        let watched = snapshot.job.watched;
+        let regions = if self.has_regions() {
+            ", and parallel regions"
+        } else {
+            ""
+        };
+        let what = if self.probes.kernel().is_none() {
+            "no function is watched, what /proc tells is all there is".to_owned()
+        } else if watched == 0 && self.has_regions() {
+            "parallel regions watched".to_owned()
+        } else if meter::has_mpi(self.probes.list()) {
+            format!("{watched} MPI functions watched (not local ones such as MPI_Wtime){regions}")
+        } else {
+            format!("{} watched{regions}", crate::format::plural(watched, "function"))
+        };
+        let writes = if self.options.applies {
+            "Rules may write"
+        } else {
+            "Nothing is written"
+        };
+        let end = match self.family {
+            Some(_) => "The command begins",
+            None => "Ctrl-C ends",
+        };
+        self.painter.say(&format!("armed: {what}. {writes}. {end}"));
+        if self.probes.strangers_pay() {
+            self.painter.say(
+                "note: other programs here that use the same library pay for the probes too, about 1 us a call",
+            );
+        }
+        let missing: Vec<String> = self
+            .probes
+            .missing()
+            .iter()
+            .chain(&self.missing)
+            .cloned()
+            .collect();
+        missing
+            .iter()
+            .for_each(|missing| self.painter.say(&format!("missing: {missing}")));
+        for note in &self.options.notes {
+            self.painter.say(note);
+        }
+    }
+
+    /// Takes the terminal over, where there is one; whose keys are heard then.
+    pub(super) fn show_live(&mut self) -> Option<Keys> {
+        let snapshot = self.snapshot();
+        if !self.painter.begin(snapshot) {
+            return None;
+        }
+        let keys = Keys::new().ok();
+        if keys.is_none() {
+            // Nobody could end a view that hears no keys.
+            self.painter.end();
+        }
+        keys
+    }
+
+    /// Shows the state now: to scrapes always, to people if it is time for it.
+    pub(super) fn show(&mut self) {
+        let now = monotonic_ns();
+        // The first numbers come as soon as they say something.
+        let period = match (self.painter.is_live(), self.has_shown) {
+            (true, false) => TICK,
+            (true, true) | (false, false) => 2 * TICK,
+            (false, true) => PLAIN_PERIOD,
+        };
+        let since = now.saturating_sub(self.painted_ns) + TICK.as_nanos() as u64 / 2;
+        let is_due = since >= period.as_nanos() as u64;
+        if !is_due && self.shared.is_none() {
+            return;
+        }
+        let snapshot = self.snapshot();
+        if let Some(shared) = &self.shared {
+            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot.clone());
+        }
+        if !is_due {
+            return;
+        }
+        self.painted_ns = now;
+        self.has_shown = true;
+        if self.painter.is_live() {
+            self.painter.show(snapshot);
+        } else if self.family.is_none() {
+            view::summary(&snapshot)
+                .iter()
+                .for_each(|line| self.painter.say(line));
+        }
+    }
+
+    /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
+    pub(super) fn process_views(&self) -> Vec<ProcessView> {
+        let there = self.processes.iter().filter(|process| process.pid != 0);
+        let views = there.map(|process| {
+            let mut view = process.view(&self.probes);
+            self.durations.enter(process.slot, &self.probes, &mut view);
+            view
+        });
+        let mut views: Vec<ProcessView> = views.collect();
+        if self.family.is_some() {
+            views.sort_by_key(|view| (view.rank.is_none(), view.rank));
+        }
+        views
+    }
+
+    /// Does what the keys ask; gives the reason when the session is over.
+    pub(super) fn hear_keys(&mut self) -> Option<&'static str> {
+        for wish in self.painter.take_keys() {
+            match wish {
+                Wish::End(reason) => return Some(reason),
+                Wish::Switch { rule, mode } => {
+                    let answer = match self.switch(&rule, mode) {
+                        Answer::Refused { message, .. } => message,
+                        _ => format!("{rule} is {}", mode.name()),
+                    };
+                    let snapshot = self.snapshot();
+                    self.painter.show(snapshot);
+                    self.painter.answer(answer);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Whether a key was pressed, or none can be heard any more. Never, without a live view.
+pub(super) async fn next_key(keys: &mut Option<Keys>) -> bool {
+    let pressed = match keys {
+        Some(keys) => keys.wait().await,
+        None => std::future::pending().await,
+    };
+    if pressed.is_err() {
+        *keys = None;
+    }
+    pressed.is_ok()
+}
+
+/// What is shown of a job.
+pub fn job_view(job: &Job, watched: usize) -> JobView {
+    let mpi = job.members.iter().find_map(|member| member.mpi.as_ref());
+    JobView {
+        program: job.program(),
+        user: job
+            .members
+            .first()
+            .map(|member| member.process.user())
+            .unwrap_or_default(),
+        host: String::new(),
+        id: String::new(),
+        launcher: job.launcher().map(|launcher| launcher.pid.number),
+        size: job.size(),
+        mpi: mpi.map(|mpi| {
+            (
+                mpi.implementation.name.to_owned(),
+                mpi.implementation.version.clone(),
+            )
+        }),
+        library: mpi.map(|mpi| mpi.library.clone()),
+        watched,
+    }
+}

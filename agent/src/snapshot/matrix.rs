@@ -1,0 +1,45 @@
+//! Who sends how much to whom, as it is shown. Knows no communicator: ranks are those of the world.
+
+/// Messages point to point, by ranks of the world.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MatrixView {
+    /// What ranks here sent, the most bytes first.
+    pub sent: Vec<PairView>,
+    /// What ranks here received, or have room for.
+    pub received: Vec<PairView>,
+    /// Pairs beyond those that are listed.
+    pub cut: usize,
+    /// Their messages and bytes, and those of pairs that are listed: everything that was sent to a known rank.
+    pub all_sent: Messages,
+    /// Sent where the world's rank of the other end could not be told.
+    pub unresolved_sent: Messages,
+    /// Received, or waited for, from somebody who could not be told.
+    pub unresolved_received: Messages,
+}
+
+/// An amount of messages; the more bytes the greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Messages {
+    /// Their bytes.
+    pub bytes: u64,
+    /// How many.
+    pub count: u64,
+}
+
+impl std::ops::AddAssign for Messages {
+    fn add_assign(&mut self, more: Messages) {
+        self.bytes += more.bytes;
+        self.count += more.count;
+    }
+}
+
+/// Messages of one rank to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairView {
+    /// Who sends.
+    pub from: u32,
+    /// Who receives.
+    pub to: u32,
+    /// How much.
+    pub of: Messages,
+}

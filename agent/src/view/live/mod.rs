@@ -1,0 +1,22 @@
+//! The live view: a whole screen with tabs, drawn from a snapshot, that hears keys. `state` is where the user is and what a key
+//! does, `page` puts tabs together, one module a tab makes its lines, `terminal` takes the terminal over and gives it back.
+//!
+//! It changes nothing by itself: what a key asks for is a [`Wish`], and the session carries it out as if it had come through the
+//! control socket.
+
+mod bars;
+mod functions;
+mod matrix;
+mod messages;
+mod overview;
+mod page;
+mod ranks;
+mod rules;
+mod state;
+mod terminal;
+#[cfg(test)]
+mod tests;
+
+pub use state::Wish;
+pub use terminal::{Diagnostics, Keys};
+pub(super) use terminal::{Live, can_be_taken};

@@ -1,0 +1,92 @@
+//! The tab of the rules: the list, and what is known of the chosen one.
+
+use ratatui::{
+    style::Modifier,
+    text::{Line, Span},
+};
+
+use super::{
+    page::{Content, plain, title, wrapped},
+    state::{State, rule_names},
+};
+use crate::{
+    snapshot::{RuleView, Snapshot},
+    view::{history, screen},
+};
+
+/// Rules that are listed at once.
+const LISTED: usize = 8;
+
+pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize) -> Content {
+    let names = rule_names(snapshot);
+    if names.is_empty() {
+        return Content {
+            head: Vec::new(),
+            rows: vec![plain(" no rule is loaded".to_owned())],
+        };
+    }
+    let mut head = vec![title(format!(" {:<28} {:<10} state", "rule", "mode"))];
+    // The chosen one stays in sight.
+    let first = (state.chosen + 1).saturating_sub(LISTED);
+    for (index, name) in names.iter().enumerate().skip(first).take(LISTED) {
+        head.push(list_line(snapshot, name, index == state.chosen, columns));
+    }
+    head.push(Line::default());
+    let chosen = names.get(state.chosen).copied().unwrap_or_default();
+    Content {
+        head,
+        rows: details(snapshot, chosen, columns),
+    }
+}
+
+fn tunes<'a>(snapshot: &'a Snapshot, name: &'a str) -> impl Iterator<Item = &'a RuleView> {
+    snapshot.rules.iter().filter(move |rule| rule.name == name)
+}
+
+fn list_line(snapshot: &Snapshot, name: &str, is_chosen: bool, columns: usize) -> Line<'static> {
+    let mode = tunes(snapshot, name).next().map_or("", |rule| rule.mode);
+    let found = snapshot.findings.iter().find(|finding| finding.rule == name);
+    let state = match found {
+        Some(finding) if finding.repaired => "finding, repaired".to_owned(),
+        Some(_) => "finding".to_owned(),
+        None => tunes(snapshot, name)
+            .next()
+            .map_or_else(String::new, |rule| rule.state.clone()),
+    };
+    let text = format!(" {name:<28} {mode:<10} {state}");
+    let text: String = text.chars().take(columns).collect();
+    if !is_chosen {
+        return plain(text);
+    }
+    Line::from(Span::raw(format!("{text:<columns$}"))).style(Modifier::REVERSED)
+}
+
+fn details(snapshot: &Snapshot, name: &str, columns: usize) -> Vec<Line<'static>> {
+    let mut lines = vec![title(format!(" {name}"))];
+    let mut texts: Vec<String> = Vec::new();
+    for finding in snapshot.findings.iter().filter(|finding| finding.rule == name) {
+        texts.extend(screen::finding_block(1, finding).into_iter().skip(1));
+        let first = finding.text.lines().next().unwrap_or_default();
+        lines.extend(wrapped("    ", &format!("    {first}"), columns));
+    }
+    texts.extend(tunes(snapshot, name).map(|rule| format!("    state  {}", rule.state)));
+    // Several tunes often wait for the same.
+    texts.dedup();
+    let values = snapshot.rule_values.iter().filter(|value| value.rule == name);
+    texts.extend(values.map(|value| format!("    value  {} = {}", value.metric, value.text)));
+    lines.extend(
+        texts
+            .iter()
+            .flat_map(|text| wrapped("           ", text, columns)),
+    );
+    let changes = history::of_rule(snapshot, name);
+    if !changes.is_empty() {
+        lines.push(Line::default());
+        lines.extend(
+            changes
+                .iter()
+                .flat_map(|text| wrapped("               ", text, columns)),
+        );
+    }
+    lines
+}

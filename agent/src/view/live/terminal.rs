@@ -1,0 +1,255 @@
+//! The terminal while the view has it: raw, on its other screen, and given back however we end. A killed process (SIGKILL)
+//! cannot give anything back: `reset` does then.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IsTerminal, Stdout, Write},
+    os::fd::AsFd,
+    sync::{
+        Mutex, Once, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use ratatui::{
+    Terminal,
+    backend::CrosstermBackend,
+    crossterm::{
+        cursor::Show,
+        event::{self, Event},
+        execute,
+        terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+    },
+};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{
+    bars::Glyphs,
+    messages::Messages,
+    page,
+    state::{State, Wish},
+};
+use crate::{readable::Readable, snapshot::Snapshot};
+
+/// Diagnostics that wait for the next picture.
+const WAITING_MAX: usize = 100;
+
+/// The terminal is ours.
+static IS_TAKEN: AtomicBool = AtomicBool::new(false);
+
+static WAITING: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+
+/// Whether there is a terminal to show a view on and to hear keys from, and it is ours to use.
+pub(in crate::view) fn can_be_taken() -> bool {
+    let knows_cursor = std::env::var("TERM").is_ok_and(|term| term != "dumb");
+    // In the background a change of the terminal's mode would stop us.
+    let in_front =
+        rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
+    knows_cursor && in_front && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Gives the terminal back, once.
+fn give_back() {
+    if IS_TAKEN.swap(false, Ordering::SeqCst) {
+        let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
+        let _ = disable_raw_mode();
+    }
+}
+
+/// The view on a terminal. Dropping it gives the terminal back and prints what was said meanwhile.
+pub(in crate::view) struct Live {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+    state: State,
+    shown: Snapshot,
+    messages: Messages,
+}
+
+impl Live {
+    /// Takes the terminal over.
+    pub(in crate::view) fn begin(snapshot: Snapshot) -> io::Result<Live> {
+        static HOOK: Once = Once::new();
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                // First of all, so that its message is seen.
+                give_back();
+                before(panic);
+            }));
+        });
+        IS_TAKEN.store(true, Ordering::SeqCst);
+        let entered = enable_raw_mode().and_then(|()| execute!(io::stdout(), EnterAlternateScreen));
+        let terminal = entered.and_then(|()| Terminal::new(CrosstermBackend::new(io::stdout())));
+        let terminal = terminal.inspect_err(|_| give_back())?;
+        let mut live = Live {
+            terminal,
+            state: State::default(),
+            shown: Snapshot::default(),
+            messages: Messages::default(),
+        };
+        live.show(snapshot);
+        Ok(live)
+    }
+
+    /// The terminal was given back behind our back, by a thread that panicked.
+    pub(in crate::view) fn is_over(&self) -> bool {
+        !IS_TAKEN.load(Ordering::SeqCst)
+    }
+
+    /// Shows a new snapshot.
+    pub(in crate::view) fn show(&mut self, snapshot: Snapshot) {
+        self.state.look(&snapshot);
+        self.shown = snapshot;
+        self.draw();
+    }
+
+    /// A terminal that went away is no reason to stop watching: a signal says so.
+    fn draw(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting: Vec<String> = waiting.drain(..).collect();
+        waiting.into_iter().for_each(|line| self.say(line));
+        let (shown, state, messages) = (&self.shown, &mut self.state, &self.messages);
+        let glyphs = Glyphs::of_locale();
+        let _ = self
+            .terminal
+            .draw(|frame| page::draw(frame, shown, state, messages, glyphs));
+    }
+
+    /// Keeps a line.
+    pub(in crate::view) fn say(&mut self, line: String) {
+        self.messages.say(line);
+    }
+
+    /// Shows what the session answered to a wish, until the next key.
+    pub(in crate::view) fn answer(&mut self, answer: String) {
+        self.state.answer = Some(answer);
+        self.draw();
+    }
+
+    /// Takes the keys that were pressed; what they ask, in order.
+    pub(in crate::view) fn take_keys(&mut self) -> Vec<Wish> {
+        let mut wishes = Vec::new();
+        while let Some(event) = next_event() {
+            let key = event.as_key_event();
+            wishes.extend(key.and_then(|key| self.state.press(key, &self.shown)));
+        }
+        self.draw();
+        wishes
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        give_back();
+        let mut out = io::stdout().lock();
+        for line in self.messages.all() {
+            let _ = writeln!(out, "{line}");
+        }
+    }
+}
+
+fn next_event() -> Option<Event> {
+    let is_there = event::poll(Duration::ZERO).unwrap_or(false);
+    is_there.then(event::read)?.ok()
+}
+
+/// Waits until the user does something.
+pub struct Keys {
+    input: Readable,
+    resized: Signal,
+}
+
+impl Keys {
+    /// Must run inside the runtime.
+    pub fn new() -> io::Result<Keys> {
+        Ok(Keys {
+            input: Readable::new(io::stdin().as_fd().try_clone_to_owned()?)?,
+            resized: signal(SignalKind::window_change())?,
+        })
+    }
+
+    /// Until a key was pressed, or the terminal has another size.
+    pub async fn wait(&mut self) -> io::Result<()> {
+        tokio::select! {
+            ready = self.input.wait() => ready,
+            _ = self.resized.recv() => Ok(()),
+        }
+    }
+}
+
+/// Where diagnostics for developers go: standard error, and while the view has the terminal, into its messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Diagnostics;
+
+impl Write for Diagnostics {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !IS_TAKEN.load(Ordering::SeqCst) || !io::stderr().is_terminal() {
+            return io::stderr().write(bytes);
+        }
+        let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(bytes);
+        waiting.extend(text.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+        let more = waiting.len().saturating_sub(WAITING_MAX);
+        waiting.drain(..more);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "TUNEAGENT_TEST_PANICS_ON_THE_SCREEN";
+    const NAME: &str =
+        "view::live::terminal::tests::a_panic_gives_the_terminal_back_before_it_says_what_happened";
+
+    /// The test starts itself on a terminal of its own (`script`), where it panics while the view is up.
+    #[test]
+    fn a_panic_gives_the_terminal_back_before_it_says_what_happened() {
+        if std::env::var_os(CHILD).is_some() {
+            let _live = Live::begin(Snapshot::default()).expect("there is a terminal");
+            panic!("this is the panic");
+        }
+        let this = std::env::current_exe().expect("a test has a file");
+        let command = format!(
+            "stty sane rows 24 columns 80; env {CHILD}=1 {} --exact {NAME} --nocapture; echo; stty -a",
+            this.display()
+        );
+        let run = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .output()
+            .expect("script is part of every Debian");
+        let text = String::from_utf8_lossy(&run.stdout);
+        let at = |part: &str| {
+            text.find(part)
+                .unwrap_or_else(|| panic!("{part:?} is not in {text:?}"))
+        };
+        let (taken, given_back) = (at("\x1b[?1049h"), at("\x1b[?1049l"));
+        let (shown, said) = (at("1 Overview"), at("this is the panic"));
+        assert!(
+            taken < shown && shown < given_back && given_back < said,
+            "{text:?}"
+        );
+        assert!(
+            text[given_back..].contains("\x1b[?25h"),
+            "the cursor is back: {text:?}"
+        );
+        let modes = &text[said..];
+        assert!(
+            modes.contains(" icanon") && !modes.contains("-icanon"),
+            "{text:?}"
+        );
+        assert!(modes.contains(" echo ") && !modes.contains("-echo "), "{text:?}");
+    }
+}

@@ -1,0 +1,426 @@
+use std::time::Duration;
+
+use proptest::prelude::*;
+use ratatui::{
+    Terminal,
+    backend::TestBackend,
+    crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
+};
+
+use super::{
+    bars::Glyphs,
+    messages::Messages,
+    page,
+    state::{State, Tab, Wish},
+};
+use crate::{
+    calls::efficiency::Efficiencies,
+    control::Mode,
+    evidence::Counters,
+    snapshot::{
+        ChangeView, EfficienciesView, FindingView, FunctionTotals, GuardView, IterationView, JobView,
+        MatrixView, Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView, SequenceView,
+        Snapshot,
+    },
+};
+
+fn rank(number: u32) -> ProcessView {
+    let part = f64::from(number % 7) / 8.0;
+    let function = |name: &str, share: f64, sent: bool| FunctionTotals {
+        name: name.into(),
+        calls: 12_000 + u64::from(number),
+        time_ns: Some((share * 60e9) as u64),
+        bytes: sent.then_some(3 << 30),
+        bytes_kind: sent.then_some("sent"),
+        calls_per_s: 350.0,
+        share,
+        mean_ns: Some(6.1e6 * share),
+        ..FunctionTotals::default()
+    };
+    ProcessView {
+        pid: 8120 + number as i32,
+        rank: Some(number),
+        counters: Some(Counters {
+            resident_bytes: 700 << 20,
+            ..Counters::default()
+        }),
+        rates: Some(Rates {
+            mpi: Some(1.0 - part),
+            cpu: 0.9,
+            runqueue: part / 2.0,
+            calls_per_s: 1412.0,
+            sent_per_s: 3.4 * 1024.0 * 1024.0,
+            switches_per_s: 83.0,
+            ..Rates::default()
+        }),
+        functions: vec![
+            function("MPI_Waitall", (1.0 - part) * 0.9, false),
+            function("MPI_Isend", (1.0 - part) * 0.1, true),
+            function("MPI_Testsome", 0.000_01, false),
+        ],
+        ..ProcessView::default()
+    }
+}
+
+fn changes() -> Vec<ChangeView> {
+    let change = |rank: u32, decision: u64| ChangeView {
+        decision,
+        number: decision,
+        rank: Some(rank),
+        rule: "openmpi-busy-wait".into(),
+        variable: "opal_progress_yield_when_idle".into(),
+        old: "0".into(),
+        new: "1".into(),
+        at: Duration::from_millis(3200),
+        expect: Some("61.2 ms".into()),
+        because: vec!["wanted: 16.0".into(), "cpus: 4".into()],
+        outcome: "written".into(),
+        guard: Some(GuardView {
+            verdict: "kept",
+            text:
+                "share of time on a CPU spent asking MPI for messages: 99 % -> 3.1 % (5 windows each); kept"
+                    .into(),
+            ..GuardView::default()
+        }),
+        ..ChangeView::default()
+    };
+    (0..16)
+        .map(|rank| change(rank, 1))
+        .chain([change(3, 2)])
+        .collect()
+}
+
+fn sequence() -> SequenceView {
+    let of = Efficiencies::of(&[vec![0.9, 0.6, 0.6, 0.6]]);
+    SequenceView {
+        iteration: Some(IterationView {
+            calls: 36.0,
+            count: 652,
+            mean_ns: 9.5e7,
+            of_late_ns: Some(9.14e7),
+            change: Some(1.12),
+            ..IterationView::default()
+        }),
+        efficiencies_of_late: of.map(|of| EfficienciesView {
+            of,
+            between_nodes: Some(1.0),
+            split: None,
+            useful_ns: None,
+            scalability: None,
+            ranks: 4,
+            nodes: 1,
+            over_iterations: true,
+        }),
+        ..SequenceView::default()
+    }
+}
+
+/// A ring that also talks to the rank across, and to the first one.
+fn matrix(ranks: u32) -> MatrixView {
+    let pair = |from: u32, to: u32, bytes: u64| PairView {
+        from,
+        to: to % ranks,
+        of: Amount {
+            count: 1 + bytes / 1024,
+            bytes,
+        },
+    };
+    let sent: Vec<PairView> = (0..ranks)
+        .flat_map(|rank| {
+            [
+                pair(rank, rank + 1, 3 << 20),
+                pair(rank, rank + ranks - 1, 1 << 19),
+                pair(rank, rank + ranks / 2, 100 << 10),
+                pair(rank, 0, 2000),
+            ]
+        })
+        .collect();
+    let mut matrix = MatrixView {
+        unresolved_sent: Amount {
+            count: 900,
+            bytes: 1 << 20,
+        },
+        ..MatrixView::default()
+    };
+    sent.iter().for_each(|pair| matrix.all_sent += pair.of);
+    MatrixView { sent, ..matrix }
+}
+
+fn snapshot() -> Snapshot {
+    let rule = |name: &str, mode: &'static str, state: &str| RuleView {
+        name: name.into(),
+        mode,
+        state: state.into(),
+    };
+    let mut snapshot = Snapshot {
+        job: JobView {
+            program: "lmp".into(),
+            user: "ana".into(),
+            size: 16,
+            mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
+            ..JobView::default()
+        },
+        elapsed: Duration::from_secs(62),
+        sequence: sequence(),
+        matrix: Some(matrix(16)),
+        processes: (0..16).map(rank).collect(),
+        rules: vec![
+            rule("openmpi-busy-wait", "applying", "applied"),
+            rule("shared-core", "advising", "condition false: rivals = 0, the rule asks for more than 0"),
+            rule("shared-core", "advising", "no value: cores has none because the quota is not known"),
+            rule("blas-threads", "off", "off"),
+        ],
+        rule_values: vec![RuleValue {
+            rule: "shared-core".into(),
+            metric: "rivals".into(),
+            value: 0.0,
+            text: "0".into(),
+        }],
+        findings: vec![FindingView {
+            rule: "openmpi-busy-wait".into(),
+            text: "16 ranks share 4 CPUs and spin while they wait: 99 % of the CPU time that they get is spent asking MPI for messages."
+                .into(),
+            next_start: Some("mpirun --mca mpi_yield_when_idle 1".into()),
+            repaired: true,
+            ..FindingView::default()
+        }],
+        changes: changes(),
+        lost: vec![("ring_full", 3)],
+        ..Snapshot::default()
+    };
+    snapshot.processes[5].ended = true;
+    snapshot.processes[6].rates = None;
+    snapshot
+}
+
+fn messages() -> Messages {
+    let said = [
+        "14:02:11  openmpi-busy-wait   16 changes written and read back",
+        "14:02:12  guard    91.4 ms -> 1.31 ms a step (10 steps each): 70 times; kept, and this line is longer than a screen",
+    ];
+    let mut messages = Messages::default();
+    said.into_iter().for_each(|line| messages.say(line.to_owned()));
+    messages
+}
+
+/// A state that has seen a few pictures.
+fn state(tab: Tab, snapshot: &Snapshot) -> State {
+    let mut state = State::default();
+    state.tab = tab;
+    for load in 0..90 {
+        let mut then = snapshot.clone();
+        for rates in then
+            .processes
+            .iter_mut()
+            .filter_map(|process| process.rates.as_mut())
+        {
+            rates.runqueue = f64::from(load % 30) / 30.0;
+        }
+        state.look(&then);
+    }
+    state.look(snapshot);
+    state
+}
+
+fn picture(columns: u16, rows: u16, snapshot: &Snapshot, state: &mut State) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+    terminal
+        .draw(|frame| page::draw(frame, snapshot, state, &messages(), Glyphs::Blocks))
+        .unwrap();
+    terminal.backend().to_string()
+}
+
+#[test]
+fn every_tab_fits_a_terminal_of_80_by_24_and_uses_one_of_120_by_40() {
+    let snapshot = snapshot();
+    for tab in Tab::ALL {
+        for (columns, rows) in [(80, 24), (120, 40)] {
+            let text = picture(columns, rows, &snapshot, &mut state(tab, &snapshot));
+            let name = format!("{}_{columns}x{rows}", tab.name().to_lowercase());
+            insta::assert_snapshot!(name, text);
+        }
+    }
+}
+
+#[test]
+fn a_job_of_which_nothing_is_known_yet_is_shown_too() {
+    let snapshot = Snapshot::default();
+    let pictures = Tab::ALL.map(|tab| picture(60, 10, &snapshot, &mut state(tab, &snapshot)));
+    insta::assert_snapshot!(pictures.join("\n"));
+}
+
+#[test]
+fn a_program_without_mpi_is_shown_by_its_processes() {
+    let mut snapshot = snapshot();
+    snapshot.job.mpi = None;
+    snapshot.sequence = SequenceView::default();
+    snapshot.matrix = None;
+    snapshot.processes.truncate(3);
+    for process in &mut snapshot.processes {
+        process.rank = None;
+        process.pid += 1_000_000;
+        process.functions.clear();
+        process.rates = process.rates.map(|rates| Rates { mpi: None, ..rates });
+    }
+    let tabs = [Tab::Overview, Tab::Ranks];
+    let pictures = tabs.map(|tab| picture(80, 12, &snapshot, &mut state(tab, &snapshot)));
+    insta::assert_snapshot!(pictures.join("\n"));
+}
+
+fn press(state: &mut State, snapshot: &Snapshot, codes: &[KeyCode]) -> Vec<Wish> {
+    let wishes = codes
+        .iter()
+        .filter_map(|code| state.press(KeyEvent::new(*code, KeyModifiers::NONE), snapshot));
+    wishes.collect()
+}
+
+#[test]
+fn keys_choose_tabs_rules_and_orders_and_ask_the_session() {
+    let snapshot = snapshot();
+    let mut state = State::default();
+    use KeyCode::{BackTab, Char, Down, Tab as TabKey, Up};
+    press(&mut state, &snapshot, &[TabKey, TabKey]);
+    assert_eq!(state.tab, Tab::Functions);
+    press(&mut state, &snapshot, &[BackTab, Char('s'), Char('s')]);
+    assert_eq!((state.tab, state.order(Tab::Ranks)), (Tab::Ranks, 2));
+    // Modes are asked for in the tab of the rules alone.
+    assert_eq!(press(&mut state, &snapshot, &[Char('p'), Char('o')]), []);
+    let wish = |rule: &str, mode| Wish::Switch {
+        rule: rule.into(),
+        mode,
+    };
+    let asked = press(
+        &mut state,
+        &snapshot,
+        &[
+            Char('4'),
+            Char('o'),
+            Down,
+            Char('p'),
+            Down,
+            Down,
+            Down,
+            Char('a'),
+            Up,
+            Up,
+            Up,
+            Char('a'),
+        ],
+    );
+    assert_eq!(
+        asked,
+        [
+            wish("openmpi-busy-wait", Mode::Off),
+            wish("shared-core", Mode::Applying),
+            wish("blas-threads", Mode::Advising),
+            wish("openmpi-busy-wait", Mode::Advising),
+        ]
+    );
+    assert_eq!(
+        press(&mut state, &snapshot, &[Char('q')]),
+        [Wish::End("ended by the user")]
+    );
+    let control_c = KeyEvent::new(Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(state.press(control_c, &snapshot), Some(Wish::End("Ctrl-C")));
+}
+
+#[test]
+fn a_rule_that_goes_while_it_is_chosen_leaves_another_chosen() {
+    let mut snapshot = snapshot();
+    let mut state = state(Tab::Rules, &snapshot);
+    press(&mut state, &snapshot, &[KeyCode::Down, KeyCode::Down]);
+    snapshot.rules.truncate(1);
+    state.look(&snapshot);
+    let asked = press(&mut state, &snapshot, &[KeyCode::Char('o')]);
+    let first = Wish::Switch {
+        rule: "openmpi-busy-wait".into(),
+        mode: Mode::Off,
+    };
+    assert_eq!(asked, [first]);
+}
+
+#[test]
+fn what_does_not_fit_is_reached_by_scrolling_and_no_further() {
+    let snapshot = snapshot();
+    let mut state = state(Tab::Ranks, &snapshot);
+    assert!(!picture(80, 12, &snapshot, &mut state).contains("\"   15  "));
+    press(&mut state, &snapshot, &[KeyCode::End]);
+    let last = picture(80, 12, &snapshot, &mut state);
+    assert!(
+        last.contains("\"   15  ") && last.contains("rank  in MPI"),
+        "{last}"
+    );
+    press(&mut state, &snapshot, &[KeyCode::Down, KeyCode::PageDown]);
+    assert_eq!(picture(80, 12, &snapshot, &mut state), last);
+    press(&mut state, &snapshot, &[KeyCode::Home]);
+    assert!(picture(80, 12, &snapshot, &mut state).contains("\"    0  "));
+}
+
+#[test]
+fn a_matrix_of_many_ranks_is_folded_into_blocks() {
+    let mut snapshot = snapshot();
+    snapshot.job.size = 200;
+    snapshot.matrix = Some(matrix(200));
+    let mut state = state(Tab::Matrix, &snapshot);
+    press(&mut state, &snapshot, &[KeyCode::Char('s')]);
+    insta::assert_snapshot!(picture(80, 24, &snapshot, &mut state));
+}
+
+#[test]
+fn terminals_without_blocks_get_plain_characters() {
+    assert_eq!(Glyphs::Plain.bar(0.5, 4), "##  ");
+    assert_eq!(Glyphs::Blocks.bar(0.5, 3), "█▌ ");
+    assert_eq!(Glyphs::Blocks.bar(f64::NAN, 2), "  ");
+    assert_eq!(Glyphs::Blocks.curve(&[0.0, 0.001, 0.5, 1.0], 3), "▁▄█");
+    assert_eq!(Glyphs::Plain.curve(&[0.0, 0.5, 9.0], 9), " -#");
+    assert_eq!(
+        [0.0, 0.001, 0.05, 0.2, 1.0]
+            .map(|share| Glyphs::Plain.shade(share))
+            .concat(),
+        " .:+#"
+    );
+}
+
+fn any_code() -> impl Strategy<Value = KeyCode> {
+    prop_oneof![
+        any::<char>().prop_map(KeyCode::Char),
+        prop::sample::select("1234567sjkaopgG ".chars().collect::<Vec<_>>()).prop_map(KeyCode::Char),
+        prop::sample::select(vec![
+            KeyCode::Up,
+            KeyCode::Down,
+            KeyCode::PageUp,
+            KeyCode::PageDown,
+            KeyCode::End,
+            KeyCode::Tab,
+            KeyCode::BackTab,
+            KeyCode::Esc,
+        ]),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+    #[test]
+    fn no_keys_on_no_size_make_it_panic(
+        codes in prop::collection::vec(any_code(), 0..20), columns in 1u16..200, rows in 1u16..60, is_known: bool
+    ) {
+        let snapshot = if is_known { snapshot() } else { Snapshot::default() };
+        let mut state = State::default();
+        state.look(&snapshot);
+        for code in codes {
+            press(&mut state, &snapshot, &[code]);
+            picture(columns, rows, &snapshot, &mut state);
+        }
+    }
+
+    #[test]
+    fn every_line_of_a_wrapped_text_fits_and_no_word_is_lost(text in "[a-zé ]{0,300}", columns in 30usize..100) {
+        let lines = page::wrapped("    ", &text, columns);
+        let words = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+        let all: String = lines.iter().map(|line| line.to_string()).collect();
+        prop_assert_eq!(words(&all), words(&text));
+        for line in lines {
+            prop_assert!(line.width() <= columns, "{line}");
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The family of a command on a real kernel: who belongs to it, from which call on it is counted, and who does not belong. Needs root;
+//! says so where it is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod needs;
+
+use std::{
+    io::Write,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use abi::{Coming, ComingKind, ProbeSpec, SpecFlags};
+use needs::is_root;
+use tuneagent::kernel::{At, FamilyRoot, Kernel, Link, LinkRequest, LoadOptions, Site, read_coming};
+
+/// Works, starts children that work (every second one as a program of its own), and ends when they have. With a third argument its
+/// first thread ends at once and another one works.
+const PROGRAM: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static volatile long sink;
+static long calls;
+__attribute__((noinline)) void work(void) { sink++; }
+static void works(void) { for (long i = 0; i < calls; i++) work(); }
+static void *late(void *unused) { usleep(20000); works(); exit(0); return unused; }
+int main(int argc, char **argv) {
+    calls = atol(argv[1]);
+    long children = atol(argv[2]);
+    if (argc > 3) {
+        pthread_t thread;
+        pthread_create(&thread, 0, late, 0);
+        pthread_exit(0);
+    }
+    works();
+    for (long i = 0; i < children; i++)
+        if (fork() == 0) {
+            if (i % 2) execl(argv[0], argv[0], argv[1], "0", (char *)0);
+            works();
+            _exit(0);
+        }
+    while (wait(0) > 0) ;
+    return 0;
+}
+"#;
+
+/// A user that no machine gives to anybody.
+const ANA: u32 = 54_321;
+
+fn program(directory: &Path) -> PathBuf {
+    let (source, path) = (directory.join("target.c"), directory.join("target"));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let built = Command::new("cc")
+        .args(["-O1", "-pthread", "-o"])
+        .args([&path, &source])
+        .status();
+    assert!(built.unwrap().success());
+    path
+}
+
+/// A shell that waits for a line and becomes the program then.
+fn waiting(uid: u32, program: &Path, arguments: &[&str]) -> Child {
+    let mut command = Command::new("setpriv");
+    command.args([
+        &format!("--reuid={uid}"),
+        &format!("--regid={uid}"),
+        "--clear-groups",
+    ]);
+    command
+        .args(["sh", "-c", r#"read go; exec "$0" "$@""#])
+        .arg(program)
+        .args(arguments);
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Until it is the shell it has another program to execute.
+    let is_shell = || {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", child.id())).unwrap();
+        name.trim() == "sh"
+    };
+    while !is_shell() {
+        std::thread::yield_now();
+    }
+    assert!(child.try_wait().unwrap().is_none());
+    child
+}
+
+fn go(mut child: Child) {
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// Probes on `work`, in every process.
+fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Link>) {
+    let options = LoadOptions {
+        probes: 1,
+        processes,
+        rows: 0,
+        force_tracefs: false,
+    };
+    let root = FamilyRoot { pid, user, rights: 0 };
+    let mut kernel = Kernel::load_for(options, Some(root)).unwrap();
+    let flags = SpecFlags::SPAN;
+    kernel
+        .set_spec(
+            0,
+            ProbeSpec {
+                flags,
+                ..ProbeSpec::default()
+            },
+        )
+        .unwrap();
+    let image = tuner::image::Image::read(std::fs::File::open(program).unwrap()).unwrap();
+    let offset = image.functions(&["work"]).unwrap()[0].offset.0;
+    let attach = |at| {
+        let site = Site {
+            offset,
+            probe: 0,
+            semaphore: 0,
+        };
+        let request = LinkRequest {
+            path: program.to_owned(),
+            sites: vec![site],
+            at,
+            pid: None,
+        };
+        kernel.attach(&request).unwrap()
+    };
+    let links = vec![attach(At::Return), attach(At::Entry)];
+    (kernel, links)
+}
+
+fn comings(kernel: &mut Kernel) -> Vec<Coming> {
+    let mut ring = kernel.take_comings().unwrap();
+    std::iter::from_fn(|| ring.next().map(|item| read_coming(&item).unwrap())).collect()
+}
+
+fn slots(comings: &[Coming], kind: ComingKind) -> Vec<u32> {
+    let of_kind = comings.iter().filter(|coming| coming.kind == kind as u32);
+    let mut slots: Vec<u32> = of_kind.map(|coming| coming.slot).collect();
+    slots.sort_unstable();
+    slots
+}
+
+fn calls(kernel: &Kernel, slot: u32) -> (u64, u64) {
+    let totals = kernel.totals(slot).unwrap()[0];
+    (totals.calls, totals.timed)
+}
+
+#[test]
+fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = program(directory.path());
+    let child = waiting(0, &program, &["5", "9"]);
+    let pid = child.id();
+    let (mut kernel, _links) = armed(&program, pid, 0, 32);
+    go(child);
+    let comings = comings(&mut kernel);
+    let all: Vec<u32> = (0..10).collect();
+    assert_eq!(slots(&comings, ComingKind::Came), all, "{comings:?}");
+    assert_eq!(slots(&comings, ComingKind::Went), all, "{comings:?}");
+    assert_eq!((comings[0].pid, comings[0].slot), (pid, 0));
+    assert!(
+        comings.iter().all(|coming| coming.name.starts_with(b"target\0")),
+        "{comings:?}"
+    );
+    // One that works before it becomes another program goes on in its slot: children that only execute have not worked before.
+    for slot in all {
+        assert_eq!(calls(&kernel, slot), (5, 5), "slot {slot}");
+    }
+    let state = kernel.family_state().unwrap();
+    assert_eq!((state.without_slot, state.privileged), (0, 0));
+    // The command, and every second child.
+    assert_eq!(state.execs, 1 + 4);
+    assert!(kernel.losses().unwrap().iter().all(|(_, count)| *count == 0));
+}
+
+#[test]
+fn nobody_else_is_counted_whatever_runs_the_same_file_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = program(directory.path());
+    let child = waiting(0, &program, &["3", "0"]);
+    let (mut kernel, _links) = armed(&program, child.id(), 0, 8);
+    let stranger = || Command::new(&program).args(["1000", "3"]).status().unwrap();
+    assert!(stranger().success());
+    go(child);
+    assert!(stranger().success());
+    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0]);
+    assert_eq!(calls(&kernel, 0), (3, 3));
+    assert_eq!(calls(&kernel, 1), (0, 0));
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_still_a_member_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = program(directory.path());
+    let child = waiting(0, &program, &["6", "0", "late"]);
+    let (mut kernel, _links) = armed(&program, child.id(), 0, 8);
+    go(child);
+    let comings = comings(&mut kernel);
+    assert_eq!(slots(&comings, ComingKind::Came), [0]);
+    assert_eq!(slots(&comings, ComingKind::Went), [0]);
+    assert_eq!(calls(&kernel, 0), (6, 6));
+}
+
+#[test]
+fn processes_beyond_the_room_are_counted_as_such_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = program(directory.path());
+    let child = waiting(0, &program, &["2", "6"]);
+    let (mut kernel, _links) = armed(&program, child.id(), 0, 3);
+    go(child);
+    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0, 1, 2]);
+    for slot in 0..3 {
+        assert_eq!(calls(&kernel, slot), (2, 2));
+    }
+    assert_eq!(kernel.family_state().unwrap().without_slot, 4);
+}
+
+#[test]
+fn a_process_that_the_agent_gives_its_slot_keeps_it_and_its_end_is_told_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = program(directory.path());
+    let child = waiting(0, &program, &["4", "1"]);
+    let pid = child.id();
+    let (mut kernel, _links) = armed(&program, pid, 0, 8);
+    assert_eq!(kernel.admit(pid).unwrap(), Some(0));
+    assert_eq!(kernel.admit(pid).unwrap(), Some(0), "the same again");
+    go(child);
+    let comings = comings(&mut kernel);
+    assert_eq!(slots(&comings, ComingKind::Came), [1], "{comings:?}");
+    assert_eq!(slots(&comings, ComingKind::Went), [0, 1], "{comings:?}");
+    assert_eq!((calls(&kernel, 0), calls(&kernel, 1)), ((4, 4), (4, 4)));
+}
+
+#[test]
+fn a_program_with_more_rights_than_the_command_is_no_member_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir_in("/tmp").unwrap();
+    let all = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(directory.path(), all.clone()).unwrap();
+    let program = program(directory.path());
+    std::fs::set_permissions(&program, all).unwrap();
+    let child = waiting(ANA, &program, &["4", "2"]);
+    let (mut kernel, links) = armed(&program, child.id(), ANA, 8);
+    go(child);
+    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0, 1, 2]);
+    assert_eq!(kernel.family_state().unwrap().privileged, 0);
+    drop((kernel, links));
+
+    // Root's own, and so root's rights: a set-uid program.
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
+    let child = waiting(ANA, &program, &["4", "2"]);
+    let (mut kernel, _links) = armed(&program, child.id(), ANA, 8);
+    go(child);
+    assert_eq!(slots(&comings(&mut kernel), ComingKind::Came), [0; 0]);
+    assert_eq!(kernel.family_state().unwrap().privileged, 1);
+    assert_eq!(calls(&kernel, 0), (0, 0));
+}

@@ -1,0 +1,20 @@
+//! What a test cannot do without.
+
+use std::{io::Write, os::unix::fs::MetadataExt};
+
+/// Whether this is root.
+pub(crate) fn is_root() -> bool {
+    needs(std::fs::metadata("/proc/self").unwrap().uid() == 0, "root")
+}
+
+/// A test that cannot run here says so, past the harness's capture; where everything is to be tested it fails.
+pub(crate) fn needs(is_there: bool, what: &str) -> bool {
+    if !is_there {
+        assert!(
+            std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none(),
+            "this test needs {what}"
+        );
+        let _ = writeln!(std::io::stderr(), "skipped: needs {what}");
+    }
+    is_there
+}

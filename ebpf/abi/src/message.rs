@@ -1,0 +1,288 @@
+//! What MPI calls carry, to whom, and where a process has what tells it. Numbers of arguments count from 0.
+
+/// How the size of an MPI datatype is found from the handle that was passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SizeLayout {
+    /// It is not known: the call's bytes are counted as unknown.
+    Unknown = 0,
+    /// The handle points to an object that holds the size as a `size_t` at `size_offset` (Open MPI).
+    AtPointer = 1,
+    /// The handle of a built-in type carries its size in bits 8 to 15 (MPICH and its descendants).
+    InHandle = 2,
+}
+
+/// How an amount follows from the arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Form {
+    /// There is none: 0 bytes.
+    None = 0,
+    /// count × size.
+    One = 1,
+    /// count × size × ranks of the communicator.
+    PerRank = 2,
+    /// The sum of a count for each rank of the communicator, × size.
+    Counts = 3,
+    /// The sum of count × size over the ranks of the communicator.
+    CountsAndTypes = 4,
+    /// Of a count for each rank the caller's own, × size.
+    OwnCount = 5,
+    /// The size of one element.
+    Element = 6,
+    /// What the persistent request at the argument was made for.
+    Start = 7,
+    /// What the persistent requests of an array (the argument of the datatype) were made for.
+    Startall = 8,
+    /// None, and the request at the argument is no more.
+    Free = 9,
+    /// It cannot be told.
+    Untold = 10,
+}
+
+/// How much a call carries one way, and the rank at its other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Amount {
+    /// A [`Form`].
+    pub form: u8,
+    /// Which argument is the count, or the array of counts.
+    pub count: u8,
+    /// Which argument is the datatype, or the array of them.
+    pub datatype: u8,
+    /// Which argument is the rank; [`NO_ARGUMENT`] without one.
+    pub peer: u8,
+}
+
+/// Stands where no argument does.
+pub const NO_ARGUMENT: u8 = u8::MAX;
+
+impl Amount {
+    /// Nothing.
+    pub const NONE: Amount = Amount {
+        form: Form::None as u8,
+        count: NO_ARGUMENT,
+        datatype: NO_ARGUMENT,
+        peer: NO_ARGUMENT,
+    };
+}
+
+impl Default for Amount {
+    fn default() -> Amount {
+        Amount::NONE
+    }
+}
+
+/// Between whom a call carries what it does, point to point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Flow {
+    /// No pair of ranks.
+    None = 0,
+    /// The amount goes to its peer.
+    Sent = 1,
+    /// The amount comes from its peer.
+    Received = 2,
+    /// The amount goes to its peer, the other amount comes from its own.
+    Both = 3,
+}
+
+/// What a call carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct MessageRule {
+    /// A [`SizeLayout`].
+    pub layout: u8,
+    /// Width of counts in bytes: 4, or 8 for the large-count functions.
+    pub count_width: u8,
+    /// Where the size stands in the datatype's object, in bytes, for [`SizeLayout::AtPointer`].
+    pub size_offset: u16,
+    /// What the call's bytes are.
+    pub amount: Amount,
+    /// The other half of a [`Flow::Both`]; else what the bytes are when `buffer` says MPI_IN_PLACE.
+    pub other: Amount,
+    /// A [`Flow`].
+    pub flow: u8,
+    /// Which argument is the buffer that may be MPI_IN_PLACE; [`NO_ARGUMENT`] when that changes nothing.
+    pub buffer: u8,
+    /// Which argument is the communicator.
+    pub comm: u8,
+    /// Which argument points to the status that says from whom a message came.
+    pub status: u8,
+    /// Which argument points to the request that the call makes persistent: what it carries is carried when that is started.
+    pub template: u8,
+    /// Zero.
+    pub zero: u8,
+    /// Its row in the sizes of a process; [`MessageRule::NO_ROW`] without one.
+    pub row: u16,
+}
+
+impl MessageRule {
+    /// No sizes are kept.
+    pub const NO_ROW: u16 = u16::MAX;
+    /// The address that means "in place" with [`SizeLayout::AtPointer`] (Open MPI).
+    pub const IN_PLACE_AT_POINTER: u64 = 1;
+    /// The address that means "in place" with [`SizeLayout::InHandle`] (MPICH and its descendants).
+    pub const IN_PLACE_IN_HANDLE: u64 = u64::MAX;
+}
+
+/// A process in its MPI world: what tells the world's rank of a rank in another communicator. All zeros: nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct World {
+    /// The handle of MPI_COMM_WORLD.
+    pub comm: u64,
+    /// The handle of MPI_COMM_SELF where its structures are not read; else 0.
+    pub own: u64,
+    /// Its rank.
+    pub rank: u32,
+    /// Ranks of the world; 0 when that is not known.
+    pub size: u32,
+    /// The job that the world's processes belong to, as their records name it.
+    pub job: u32,
+    /// MPI_PROC_NULL.
+    pub proc_null: i32,
+    /// MPI_ANY_SOURCE.
+    pub any_source: i32,
+    /// Where a status has the source, in bytes.
+    pub status_source: u16,
+    /// 1 when handles are integers of four bytes.
+    pub handles: u16,
+    /// Where a communicator has the group of its other ends; 0 when structures are not read.
+    pub comm_group: u16,
+    /// Where a group has its size.
+    pub group_size: u16,
+    /// Where it has the caller's rank.
+    pub group_rank: u16,
+    /// Where it has the address of the records of its processes.
+    pub group_procs: u16,
+    /// Where such a record names the job.
+    pub proc_job: u16,
+    /// Where it has the rank in the world.
+    pub proc_rank: u16,
+    /// An odd address of a record is none, but has the rank above these bits; 0 when that is not so.
+    pub sentinel_shift: u16,
+    /// Zero.
+    pub zero: u16,
+}
+
+/// Messages of one process to or from one rank. Updated with atomic additions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Pair {
+    /// How many.
+    pub messages: u64,
+    /// Their bytes, of those whose bytes are known.
+    pub bytes: u64,
+}
+
+impl Pair {
+    /// Set in the low half of a key when the messages come from the rank.
+    pub const RECEIVED: u32 = 1 << 31;
+    /// The rank where it could not be told.
+    pub const UNRESOLVED: u32 = Pair::RECEIVED - 1;
+
+    /// The key: slot of the process, direction, rank.
+    pub const fn key(process: u32, is_received: bool, rank: u32) -> u64 {
+        let direction = if is_received { Pair::RECEIVED } else { 0 };
+        (process as u64) << 32 | (direction | rank) as u64
+    }
+}
+
+/// How many messages of each size a process handed over in one function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Sizes {
+    /// By [`Sizes::bucket`].
+    pub counts: [u64; Sizes::BUCKETS],
+}
+
+impl Sizes {
+    /// The first is of 0 bytes, the one with number n of more than 2^(n-2) up to 2^(n-1) bytes, the last of all that are greater.
+    pub const BUCKETS: usize = 32;
+
+    /// The greatest size that a bucket counts; none for the last.
+    pub const fn greatest(bucket: usize) -> Option<u64> {
+        match bucket {
+            0 => Some(0),
+            bucket if bucket + 1 < Sizes::BUCKETS => Some(1 << (bucket - 1)),
+            _ => None,
+        }
+    }
+
+    /// The bucket of a size.
+    pub const fn bucket(bytes: u64) -> usize {
+        if bytes < 2 {
+            return bytes as usize;
+        }
+        // Without a branch: the kernel's verifier would follow each of them.
+        let bits = (u64::BITS - (bytes - 1).leading_zeros()) as usize;
+        let bucket = bits + 1;
+        if bucket < Sizes::BUCKETS {
+            bucket
+        } else {
+            Sizes::BUCKETS - 1
+        }
+    }
+}
+
+/// What a persistent request was made for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Template {
+    /// Bytes; [`UNKNOWN_BYTES`] when they are not known.
+    pub bytes: u64,
+    /// The low half of the key of its [`Pair`].
+    pub pair: u32,
+    /// 1 when it has a pair: not when the other end is MPI_PROC_NULL.
+    pub has_pair: u32,
+}
+
+/// Bytes that could not be told.
+pub const UNKNOWN_BYTES: u64 = u64::MAX;
+
+/// What is still to be learned of a call when it returns; of the outermost call of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Pending {
+    /// [`Pending::NOTHING`], [`Pending::SOURCE`] or [`Pending::REQUEST`].
+    pub what: u64,
+    /// The status that will say from whom it came, or where the request will stand.
+    pub place: u64,
+    /// The communicator.
+    pub comm: u64,
+    /// What it carries.
+    pub template: Template,
+}
+
+impl Pending {
+    /// Nothing.
+    pub const NOTHING: u64 = 0;
+    /// From whom the message came.
+    pub const SOURCE: u64 = 1;
+    /// Which persistent request was made.
+    pub const REQUEST: u64 = 2;
+}
+
+const _: () = assert!(size_of::<Amount>() == 4);
+const _: () = assert!(size_of::<MessageRule>() == 20);
+const _: () = assert!(size_of::<World>() == 56);
+const _: () = assert!(size_of::<Pair>() == 16);
+const _: () = assert!(size_of::<Sizes>() == 8 * Sizes::BUCKETS);
+const _: () = assert!(size_of::<Template>() == 16);
+const _: () = assert!(size_of::<Pending>() == 40);
+const _: () =
+    assert!(Sizes::bucket(0) == 0 && Sizes::bucket(1) == 1 && Sizes::bucket(2) == 2 && Sizes::bucket(3) == 3);
+const _: () = assert!(
+    Sizes::bucket(4) == 3
+        && Sizes::bucket(5) == 4
+        && Sizes::bucket(1 << 29) == 30
+        && Sizes::bucket(u64::MAX) == 31
+);

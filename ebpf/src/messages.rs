@@ -1,0 +1,383 @@
+//! What goes between whom: messages by pair of ranks and by size, persistent requests from their making to their starts, and the source
+//! of a message that could come from anybody, which is known when the call returns.
+
+use abi::{
+    Amount, Flow, Form, Loss, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template, Totals,
+    UNKNOWN_BYTES,
+};
+use aya_ebpf::{
+    helpers::{bpf_loop, bpf_probe_read_user},
+    macros::map,
+    maps::{Array, HashMap},
+    programs::ProbeContext,
+};
+
+use crate::{
+    bytes::{self, UNREAD, argument_or},
+    maps::{add, lost},
+    namespace::constant,
+    world,
+};
+
+/// Messages of a process to and from each rank, by [`Pair::key`].
+#[map]
+pub static PAIRS: HashMap<u64, Pair> =
+    HashMap::with_max_entries(abi::MAX_PAIRS, 1 /* BPF_F_NO_PREALLOC */);
+
+/// Messages by size: slot × ROW_COUNT + row of the function. The user side sets the size at load and reads them as shared memory.
+#[map]
+pub static SIZES: Array<Sizes> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+
+/// What persistent requests were made for: `[slot, handle]`.
+#[map]
+pub static REQUESTS: HashMap<[u64; 2], Template> =
+    HashMap::with_max_entries(abi::MAX_REQUESTS, 1 /* BPF_F_NO_PREALLOC */);
+
+/// Rows of one process in SIZES; set at load.
+#[unsafe(no_mangle)]
+static ROW_COUNT: u32 = 0;
+
+/// The other end is MPI_PROC_NULL: nothing is carried.
+const NOBODY: i64 = -1;
+/// It could be anybody.
+const ANYBODY: i64 = -2;
+/// It cannot be told.
+const UNTOLD: i64 = -3;
+
+const START: u8 = Form::Start as u8;
+const STARTALL: u8 = Form::Startall as u8;
+const FREE: u8 = Form::Free as u8;
+const NO_FLOW: u8 = Flow::None as u8;
+const RECEIVED: u8 = Flow::Received as u8;
+const BOTH: u8 = Flow::Both as u8;
+
+/// An outermost call is entered. `pending` is where it is kept what its return has to tell; none where there is no room for that.
+#[inline(never)]
+pub fn entered(
+    ctx: &ProbeContext,
+    spec: &ProbeSpec,
+    process: u32,
+    totals: &Totals,
+    mut pending: Option<&mut Pending>,
+) {
+    let rule = &spec.message;
+    // A call whose return was never seen has left its own.
+    if let Some(pending) = &mut pending {
+        pending.what = Pending::NOTHING;
+    }
+    if rule.amount.form == START || rule.amount.form == STARTALL {
+        started(ctx, spec, process, totals);
+        return;
+    }
+    if rule.amount.form == FREE {
+        let place = argument_or(ctx, rule.amount.count, UNREAD);
+        let _ = REQUESTS.remove([u64::from(process), request_at(process, place)]);
+        return;
+    }
+    let end = end(ctx, process, &rule.amount);
+    let carried = if end == NOBODY {
+        0
+    } else if rule.template != NO_ARGUMENT {
+        bytes::amount(ctx, rule, &rule.amount, process)
+    } else {
+        bytes::of_call(ctx, spec, process)
+    };
+    let comm = argument_or(ctx, rule.comm, UNREAD);
+    let is_received = u64::from(rule.flow == RECEIVED);
+    if rule.template != NO_ARGUMENT {
+        let key = key(process, comm, end, is_received);
+        let place = argument_or(ctx, rule.template, UNREAD);
+        match pending {
+            Some(pending) => {
+                *pending = Pending {
+                    what: Pending::REQUEST,
+                    place,
+                    comm,
+                    template: Template {
+                        bytes: carried,
+                        pair: key as u32,
+                        has_pair: u32::from(end != NOBODY),
+                    },
+                }
+            }
+            None => lost(Loss::RequestTable),
+        }
+        return;
+    }
+    if spec.flags & SpecFlags::BYTES != 0 {
+        count(process, rule.row, end != NOBODY, carried, totals);
+    }
+    if rule.flow == NO_FLOW {
+        return;
+    }
+    if rule.flow == RECEIVED && is_told_by_status(ctx, spec, end, &pending) {
+        keep(pending, comm, carried, argument_or(ctx, rule.status, 0));
+        return;
+    }
+    message_pass(process, comm, end, is_received, carried);
+    if rule.flow == BOTH {
+        received_too(ctx, spec, process, comm, pending);
+    }
+}
+
+/// The half of a call that sends and receives which receives.
+#[inline(always)]
+fn received_too(
+    ctx: &ProbeContext,
+    spec: &ProbeSpec,
+    process: u32,
+    comm: u64,
+    pending: Option<&mut Pending>,
+) {
+    let rule = &spec.message;
+    let from = end(ctx, process, &rule.other);
+    let posted = if from == NOBODY {
+        0
+    } else {
+        bytes::amount(ctx, rule, &rule.other, process)
+    };
+    if is_told_by_status(ctx, spec, from, &pending) {
+        keep(pending, comm, posted, argument_or(ctx, rule.status, 0));
+        return;
+    }
+    message_pass(process, comm, from, 1, posted);
+}
+
+/// Whether the status will tell who the other end is.
+#[inline(always)]
+fn is_told_by_status(ctx: &ProbeContext, spec: &ProbeSpec, end: i64, pending: &Option<&mut Pending>) -> bool {
+    /// MPI_STATUS_IGNORE is 0 or 1.
+    const IGNORED_MAX: u64 = 1;
+    end == ANYBODY && pending.is_some() && argument_or(ctx, spec.message.status, 0) > IGNORED_MAX
+}
+
+#[inline(always)]
+fn keep(pending: Option<&mut Pending>, comm: u64, bytes: u64, status: u64) {
+    if let Some(pending) = pending {
+        pending.place = status;
+        pending.comm = comm;
+        pending.template.bytes = bytes;
+        pending.what = Pending::SOURCE;
+    }
+}
+
+/// An outermost call returns: what was left open at its entry is learned.
+pub fn close(spec: &ProbeSpec, process: u32, pending: &mut Pending) {
+    if spec.flags & SpecFlags::MESSAGE != 0 && pending.what != Pending::NOTHING {
+        returned(process, pending);
+    }
+}
+
+#[inline(never)]
+fn returned(process: u32, pending: &mut Pending) {
+    let what = pending.what;
+    pending.what = Pending::NOTHING;
+    if what == Pending::SOURCE {
+        let Some(world) = world::of(process) else { return };
+        let place = pending.place.wrapping_add(u64::from(world.status_source)) as *const i32;
+        // SAFETY: the helper checks the address; a bad one is an error, not a fault.
+        let source = unsafe { bpf_probe_read_user(place) };
+        let end = match source {
+            Ok(source) if source == world.proc_null => NOBODY,
+            Ok(source) if source >= 0 => i64::from(source),
+            _ => UNTOLD,
+        };
+        message_pass(process, pending.comm, end, 1, pending.template.bytes);
+    } else if what == Pending::REQUEST {
+        let handle = request_at(process, pending.place);
+        let key = [u64::from(process), handle];
+        if handle != 0 && REQUESTS.insert(key, pending.template, 0).is_err() {
+            lost(Loss::RequestTable);
+        }
+    }
+}
+
+/// The rank at the other end.
+#[inline(always)]
+fn end(ctx: &ProbeContext, process: u32, amount: &Amount) -> i64 {
+    /// Negative, and nobody's.
+    const NO_RANK: u64 = i32::MIN as u32 as u64;
+    let Some(world) = world::of(process) else {
+        return UNTOLD;
+    };
+    let peer = argument_or(ctx, amount.peer, NO_RANK) as i32;
+    if peer == world.proc_null {
+        NOBODY
+    } else if peer == world.any_source {
+        ANYBODY
+    } else if peer < 0 {
+        UNTOLD
+    } else {
+        i64::from(peer)
+    }
+}
+
+/// Of the pair of a process and the rank at the other end.
+#[inline(always)]
+fn key(process: u32, comm: u64, end: i64, is_received: u64) -> u64 {
+    let rank = if end < 0 {
+        Pair::UNRESOLVED
+    } else {
+        world::world_rank(process, comm, end as u32)
+    };
+    Pair::key(process, is_received != 0, rank & (Pair::RECEIVED - 1))
+}
+
+/// A message passes between the process and the other end.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn message_pass(process: u32, comm: u64, end: i64, is_received: u64, bytes: u64) -> u32 {
+    if end == NOBODY {
+        return 0;
+    }
+    message_enter(key(process, comm, end, is_received), bytes)
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
+    /// Another thread may come first.
+    const IF_NOT_THERE: u64 = 1;
+    let mut known = PAIRS.get_ptr(key);
+    if known.is_none() {
+        let zeros = Pair {
+            messages: 0,
+            bytes: 0,
+        };
+        let _ = PAIRS.insert(key, zeros, IF_NOT_THERE);
+        known = PAIRS.get_ptr(key);
+    }
+    let Some(pair) = known else {
+        lost(Loss::PairTable);
+        return 0;
+    };
+    // SAFETY: the kernel returned the address of a whole `Pair`, whose words are changed by atomic additions alone.
+    let pair = unsafe { &*pair };
+    add(&pair.messages, 1);
+    if bytes != UNKNOWN_BYTES {
+        add(&pair.bytes, bytes);
+    }
+    1
+}
+
+/// Adds what a call carries to its function's totals and sizes. What goes to nobody has no size.
+#[inline(always)]
+fn count(process: u32, row: u16, has_size: bool, bytes: u64, totals: &Totals) {
+    if bytes == UNKNOWN_BYTES {
+        add(&totals.bytes_unknown, 1);
+        return;
+    }
+    add(&totals.bytes, bytes);
+    if has_size {
+        message_sized(process, u32::from(row), bytes);
+    }
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn message_sized(process: u32, row: u32, bytes: u64) -> u32 {
+    let rows = constant(&ROW_COUNT);
+    if row >= rows {
+        return 0;
+    }
+    let bucket = Sizes::bucket(bytes) & (Sizes::BUCKETS - 1);
+    if let Some(sizes) = SIZES.get(process * rows + row) {
+        add(&sizes.counts[bucket], 1);
+    }
+    1
+}
+
+/// The handle of the request at an address; 0 where it cannot be read.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn request_at(process: u32, place: u64) -> u64 {
+    let is_small = world::of(process).is_some_and(|world| world.handles != 0);
+    // SAFETY: the helper checks the address.
+    unsafe {
+        if is_small {
+            bpf_probe_read_user(place as *const u32).map_or(0, u64::from)
+        } else {
+            bpf_probe_read_user(place as *const u64).unwrap_or_default()
+        }
+    }
+}
+
+/// Persistent requests that are being started.
+#[repr(C)]
+struct Starting {
+    place: u64,
+    bytes: u64,
+    process: u32,
+    row: u16,
+    /// Bytes from one request to the next.
+    step: u16,
+    /// How many were known.
+    known: u32,
+    zero: u32,
+}
+
+#[inline(always)]
+fn started(ctx: &ProbeContext, spec: &ProbeSpec, process: u32, totals: &Totals) {
+    let amount = &spec.message.amount;
+    let (place, count) = if amount.form == START {
+        (argument_or(ctx, amount.count, UNREAD), 1)
+    } else {
+        let count = argument_or(ctx, amount.count, 0) as i32;
+        (argument_or(ctx, amount.datatype, UNREAD), count.max(0) as u32)
+    };
+    let is_small = world::of(process).is_some_and(|world| world.handles != 0);
+    let mut starting = Starting {
+        place,
+        bytes: 0,
+        process,
+        row: spec.message.row,
+        step: if is_small { 4 } else { 8 },
+        known: 0,
+        zero: 0,
+    };
+    if count <= abi::MAX_COUNTS {
+        // SAFETY: the callback has the signature that the helper asks for, and `starting` outlives the call.
+        unsafe {
+            bpf_loop(
+                count,
+                start as *mut core::ffi::c_void,
+                (&raw mut starting).cast(),
+                0,
+            )
+        };
+    }
+    add(&totals.bytes, starting.bytes);
+    if starting.known != count {
+        add(&totals.bytes_unknown, 1);
+    }
+}
+
+/// One request starts. What it receives is no part of the bytes that are sent.
+#[inline(never)]
+extern "C" fn start(index: u32, starting: *mut Starting) -> i64 {
+    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    let starting = unsafe { &mut *starting };
+    let place = starting
+        .place
+        .wrapping_add(u64::from(index) * u64::from(starting.step));
+    let key = [u64::from(starting.process), request_at(starting.process, place)];
+    // SAFETY: a template is replaced as a whole, and only when its request was made anew.
+    let Some(template) = (unsafe { REQUESTS.get(key) }) else {
+        return 0;
+    };
+    let (bytes, pair) = (template.bytes, template.pair);
+    if template.has_pair != 0 {
+        message_enter(u64::from(starting.process) << 32 | u64::from(pair), bytes);
+    }
+    if bytes == UNKNOWN_BYTES {
+        return 0;
+    }
+    starting.known += 1;
+    if pair & Pair::RECEIVED == 0 {
+        starting.bytes = starting.bytes.wrapping_add(bytes);
+        if template.has_pair != 0 {
+            message_sized(starting.process, u32::from(starting.row), bytes);
+        }
+    }
+    0
+}
