@@ -134,7 +134,11 @@ fn a_healthy_job_is_left_alone_even_with_apply() -> Outcome {
     job.open("go")?;
     let mut agent = Agent::attach(job.pid(), &["--apply", "--duration", "6s"])?;
     let report = agent.finish(SOON)?;
-    assert_eq!(report["findings"], serde_json::json!([]), "{report}");
+    // That it does nothing but send small messages is told; there is nothing that we could do about it.
+    let findings = report["findings"].as_array().ok_or("no findings")?;
+    let is_advice =
+        |finding: &serde_json::Value| finding["now"].is_null() && finding["rule"] != "openmpi-busy-wait";
+    assert!(findings.iter().all(is_advice), "{report}");
     assert_eq!(report["changes"], serde_json::json!([]), "{report}");
     let state = report["rules"][0]["state"].as_str().unwrap_or_default();
     assert!(

@@ -88,7 +88,7 @@ fn a_program_without_mpi_is_told_so_and_offered_probes() -> Outcome {
     let idle = Idle::start(0)?;
     let (code, text) = Agent::run(&["attach", &idle.pid(), "--rules", "none"])?;
     assert_eq!(code, 2, "{text}");
-    for part in ["is no MPI program", "PMPI_Send", "--probe FUNCTION"] {
+    for part in ["is no MPI program", "MPI_Init", "--probe FUNCTION"] {
         assert!(text.contains(part), "{text}");
     }
     Ok(())
@@ -236,7 +236,7 @@ fn metrics_are_served_while_a_session_runs() -> Outcome {
     let deadline = std::time::Instant::now() + SOON;
     let page = loop {
         let page = get("/metrics")?;
-        if page.contains("tuneagent_mpi_calls_total{") || std::time::Instant::now() > deadline {
+        if page.contains("function=\"MPI_Allreduce\"") || std::time::Instant::now() > deadline {
             break page;
         }
     };
@@ -419,6 +419,16 @@ fn symbols_are_listed_and_paths_are_read_and_written_by_hand() -> Outcome {
         &["symbols", path, "nothing*"],
         2,
         &["has no symbol like `nothing*`"],
+    )?;
+    run(
+        &["symbols", path, "main", "--sites"],
+        0,
+        &["probed at", "main", "1 function: 1 "],
+    )?;
+    run(
+        &["symbols", path, "main", "--sites", "--json"],
+        0,
+        &["\"site\": {", "\"bytes\": ", "\"cost\": ", "\"costs\": {"],
     )?;
 
     let mut child = Command::new(path)

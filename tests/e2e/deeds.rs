@@ -178,6 +178,39 @@ fn parts_of_variables_and_every_copy_of_one_are_set_and_put_back_as_root() -> Ou
 }
 
 #[test]
+fn who_only_watches_is_told_where_every_copy_is_and_what_would_be_called_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let (one, two) = (programs::library("tuned", 1)?, programs::library("tuned", 2)?);
+    let folder = tempfile::tempdir()?;
+    let tunes = "  - set: tuned_level
+    in: all
+    value: 5
+    when: load > 0
+    finding: the level is low
+  - call: flush_level(1)
+    when: load > 0
+";
+    let rule = rule(&folder, HEAD, tunes)?;
+    let libraries = [&one, &two].map(|file| file.to_string_lossy().into_owned());
+    let job = Job::alone(&programs::threads("levers")?, |folder| {
+        with_folder(folder, libraries.to_vec())
+    })?;
+    job.events("ready", 1, SOON)?;
+    job.open("go")?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule])?;
+    agent.lines.wait_for_line("finding  acting", SOON)?;
+    let report = agent.stop()?;
+    let now = report["findings"][0]["now"].to_string();
+    assert!(now.contains("tuned_level is in tuned-"), "{report}");
+    for part in [&one, &two].map(|file| file.file_name().unwrap_or_default().to_string_lossy()) {
+        assert!(now.contains(&*part), "{part}: {report}");
+    }
+    assert!(now.contains("calls flush_level("), "{report}");
+    Ok(())
+}
+
+#[test]
 fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();

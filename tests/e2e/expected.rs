@@ -48,6 +48,17 @@ pub(crate) fn start_pingpong(mpi: Mpi, waiting: Waiting, ranks: usize, iteration
     Ok(job)
 }
 
+/// Starts `workers` under MPICH, past its gate: work and latency in microseconds, and with how many workers it begins.
+pub(crate) fn start_workers(ranks: usize, settings: [&str; 3]) -> Outcome<Job> {
+    let program = programs::mpi("workers", Mpi::Mpich)?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, ranks, &program, |folder| {
+        with_folder(folder, settings.map(String::from).to_vec())
+    })?;
+    job.events("ready", ranks, SOON)?;
+    job.open("go")?;
+    Ok(job)
+}
+
 pub(crate) fn with_folder(folder: &Path, more: Vec<String>) -> Vec<String> {
     std::iter::once(folder.to_string_lossy().into_owned())
         .chain(more)

@@ -174,36 +174,43 @@ fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcom
     let folder = tempfile::tempdir()?;
     let names = file(&folder, "names.yaml", NAMES)?;
     for swing in ["swing=2", "swing=8"] {
-        // The decision is one of the first iterations, and judged over five: from the fifth on the work is another.
-        let mut job = nbody(&["phase=5", swing, "work_us=40000", "latency_us=200", "workers=1"])?;
-        let mut agent = Agent::attach(
-            job.pid(),
-            &["--rules", "none", "optimal-workers", &names, "--apply"],
-        )?;
-        agent.armed()?;
-        job.open("go")?;
-        agent.lines.wait_for_line("guard ", SOON)?;
-        let iterations = job.events("iteration", 10, SOON)?;
-        job.open("stop")?;
-        let report = agent.finish_with(SOON, &[0, 1])?;
-        job.finish(SOON)?;
-        let text = agent.lines.text();
-        let guard = &report["changes"][0]["guard"];
-        assert_eq!(guard["verdict"], "kept", "{text}");
-        // It was taken before the work grew, and judged after.
-        let first = iterations.iter().position(|event| workers(event) > 1);
-        assert!(
-            first.is_some_and(|first| (1..5).contains(&first)),
-            "{iterations:?}"
-        );
-        let seconds = |place: usize| iterations[place]["seconds"].as_f64().unwrap_or(0.0);
-        assert!(
-            seconds(6) > 1.5 * seconds(4),
-            "the work has not grown: {iterations:?}"
-        );
-        println!("{swing}: {}", guard["text"]);
+        let mut seen = Vec::new();
+        // On a busy machine the decision may come too late, or iterations take any time.
+        let verdict = loop {
+            let (iterations, guard) = growing(swing, &names)?;
+            // It was taken before the work grew, and judged after.
+            let first = iterations.iter().position(|event| workers(event) > 1);
+            let seconds = |place: usize| iterations[place]["seconds"].as_f64().unwrap_or(0.0);
+            if first.is_some_and(|first| (1..5).contains(&first)) && seconds(6) > 1.5 * seconds(4) {
+                break guard;
+            }
+            seen.push(iterations);
+            if seen.len() == TRIES {
+                return Err(format!("the work never grew while the decision was judged: {seen:?}").into());
+            }
+        };
+        assert_eq!(verdict["verdict"], "kept", "{verdict}");
+        println!("{swing}: {}", verdict["text"]);
     }
     Ok(())
+}
+
+/// Ten iterations, of which the work grows from the fifth on, and what the guard said of the decision taken at the start.
+fn growing(swing: &str, names: &str) -> Outcome<(Vec<Value>, Value)> {
+    // The decision is one of the first iterations, and judged over five.
+    let mut job = nbody(&["phase=5", swing, "work_us=40000", "latency_us=200", "workers=1"])?;
+    let mut agent = Agent::attach(
+        job.pid(),
+        &["--rules", "none", "optimal-workers", names, "--apply"],
+    )?;
+    agent.armed()?;
+    job.open("go")?;
+    agent.lines.wait_for_line("guard ", SOON)?;
+    let iterations = job.events("iteration", 10, SOON)?;
+    job.open("stop")?;
+    let report = agent.finish_with(SOON, &[0, 1])?;
+    job.finish(SOON)?;
+    Ok((iterations, report["changes"][0]["guard"].clone()))
 }
 
 #[test]

@@ -9,11 +9,29 @@ mod workloads;
 // Profiles are exact: `tuneagent attach` counts what the program itself counted, under both MPIs.
 mod attach;
 
+// What calls carry and to whom, against an independent count, for every binding of the language and real programs.
+mod truth;
+
+// The loop of a program found by itself, how its time is spent over whole iterations, and where it calls MPI.
+mod iterations;
+
+// Parallel regions, what their teams do, and what that costs.
+mod openmp;
+
 // Ranks that come late and go early, namespaces, deleted files.
 mod joining;
 
+// Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
+mod inputs;
+
+// Beside other tools, and how soon there is something to see.
+mod coexist;
+
 // What a rule may ask of a program: patterns, sets, spans between functions, ways to values, probes that are switched.
 mod language;
+
+// Commands that are watched from their first instruction on.
+mod run;
 
 // Marks of `include/tuneagent.h` and of others, in programs and libraries.
 mod marks;
@@ -36,8 +54,17 @@ mod promises;
 // What each capability is for, and what goes without any.
 mod rights;
 
+// What a session writes for other programs.
+mod exports;
+
 // The control of a running session.
 mod control;
+
+// The live view on a terminal.
+mod screens;
+
+// What is shipped for Prometheus and Grafana, with a real Prometheus.
+mod dashboards;
 
 // Rules that come and go while a session runs.
 mod live;

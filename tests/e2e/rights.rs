@@ -7,9 +7,10 @@ use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::Mpi;
 use tuneagent_e2e::knobs::{ANA, BEN, Knobs, User};
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, Problem, family, require};
+use tuneagent_e2e::{Outcome, Problem, family, programs, require};
 
 use crate::expected::SOON;
 
@@ -260,6 +261,61 @@ fn capabilities_of_the_file_serve_ones_own_programs_and_no_others() -> Outcome {
     let (code, text) = run(&["rule", "check", &secret])?;
     assert!(code != 0 && !text.contains("root's own"), "{text}");
     Ok(())
+}
+
+#[test]
+fn without_any_capability_ranks_that_share_cores_are_told_of_and_repaired_without_being_judged() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let ana = User::new(ANA, &[])?;
+    // So many that they have too few CPUs anywhere.
+    let number = 3 * std::thread::available_parallelism()?.get();
+    let ranks = ana.ranks(&programs::mpi("allreduce", Mpi::OpenMpi)?, number)?;
+    ranks.lines.wait_for_line("\"pace\"", SOON)?;
+    let said = repaired_without_probes(&ana, &[ranks.pid()], "openmpi-crowded", number)?;
+    assert!(
+        said.contains("next   mpirun --mca mpi_yield_when_idle 1"),
+        "{said}"
+    );
+    Ok(())
+}
+
+#[test]
+fn without_any_capability_blas_threads_that_share_cores_are_told_of_and_repaired_without_being_judged()
+-> Outcome {
+    require!(Root, NumPy);
+    let _machine = machine();
+    let ana = User::new(ANA, &[])?;
+    let number = 2 * std::thread::available_parallelism()?.get();
+    let processes: Vec<_> = (0..number).map(|_| ana.products()).collect::<Outcome<_>>()?;
+    for process in &processes {
+        process.lines.wait_for_line("\"pace\"", SOON)?;
+    }
+    let pids: Vec<u32> = processes.iter().map(|process| process.pid()).collect();
+    let said = repaired_without_probes(&ana, &pids, "blas-crowded", number)?;
+    assert!(said.contains("next   OPENBLAS_NUM_THREADS=1"), "{said}");
+    Ok(())
+}
+
+/// A session of a user without any capability in which a rule acts, with the evidence of /proc alone, and is not judged; what it said.
+fn repaired_without_probes(user: &User, pids: &[u32], rule: &str, changes: usize) -> Outcome<String> {
+    let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
+    let mut words = vec!["attach", "--apply", "--plain"];
+    words.extend(pids.iter().map(String::as_str));
+    let mut session = user.start(&words)?;
+    let lines = &session.lines;
+    lines.wait_for_line(&format!("finding  {rule}"), SOON)?;
+    lines.wait_for_line(&format!("{changes} changes written and read back"), SOON)?;
+    let (code, text) = user.run(&["session", "stop", &pids[0]])?;
+    assert_eq!((code, session.wait()?), (0, 0), "{text}");
+    let said = session.lines.text();
+    for part in [
+        "is not seen without probes",
+        &format!("{changes} changes put back"),
+    ] {
+        assert!(said.contains(part), "{part} is not in:\n{said}");
+    }
+    Ok(said)
 }
 
 /// The program as this user and without capabilities, except those that its file gives.

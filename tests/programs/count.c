@@ -6,7 +6,8 @@
  * varied calls, prints {"event":"tally",...}, waits for DIRECTORY/end, and ends. Calls before the first gate and after
  * the tally are not tallied (MPI_Init, MPI_Finalize). Received data is checked: a wrong byte ends the program with 3.
  *
- * Bytes are count x size of type as given to the call; for receives what was posted; -1 stands for "has no bytes". */
+ * Bytes are count x size of type as given to the call, of all-to-all over all ranks; for receives what was posted; to and from
+ * MPI_PROC_NULL none. */
 #include <mpi.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -94,8 +95,8 @@ static void blocking(int i)
     /* Nothing to carry, and nobody to carry it to. */
     BYTES(MPI_Send, 0, MPI_DOUBLE, NULL, 0, MPI_DOUBLE, right, 2, MPI_COMM_WORLD);
     BYTES(MPI_Recv, 0, MPI_DOUBLE, NULL, 0, MPI_DOUBLE, left, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    BYTES(MPI_Send, 5, MPI_LONG, out, 5, MPI_LONG, MPI_PROC_NULL, 3, MPI_COMM_WORLD);
-    BYTES(MPI_Recv, 7, MPI_CHAR, in, 7, MPI_CHAR, MPI_PROC_NULL, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    BYTES(MPI_Send, 0, MPI_LONG, out, 5, MPI_LONG, MPI_PROC_NULL, 3, MPI_COMM_WORLD);
+    BYTES(MPI_Recv, 0, MPI_CHAR, in, 7, MPI_CHAR, MPI_PROC_NULL, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 
     float there[9] = {(float)rank}, back[9];
     BYTES(MPI_Sendrecv, 9, MPI_FLOAT, there, 9, MPI_FLOAT, left, 4, back, 9, MPI_FLOAT, right, 4, MPI_COMM_WORLD,
@@ -204,7 +205,7 @@ static void collectives(int i)
     int from_all[64], to_all[64];
     for (int k = 0; k < size; k++)
         to_all[k] = rank * 100 + k;
-    PLAIN(MPI_Alltoall, to_all, 1, MPI_INT, from_all, 1, MPI_INT, MPI_COMM_WORLD);
+    BYTES(MPI_Alltoall, size, MPI_INT, to_all, 1, MPI_INT, from_all, 1, MPI_INT, MPI_COMM_WORLD);
     check(from_all[size - 1] == (size - 1) * 100 + rank, "MPI_Alltoall");
     PLAIN(MPI_Barrier, MPI_COMM_WORLD);
 }

@@ -72,6 +72,30 @@ impl Agent {
         Agent::start(arguments, folder, state)
     }
 
+    /// `tuneagent attach PID --plain --json FILE FLAGS…` on the node of that process, which is another one by its host name.
+    pub fn attach_on_its_node(pid: u32, flags: &[&str]) -> Outcome<Agent> {
+        let folder = tempfile::tempdir()?;
+        let report = text(&folder.path().join("report.json"));
+        let target = pid.to_string();
+        let mut arguments = vec!["attach", &target, "--plain", "--json", &report];
+        arguments.extend(flags);
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        let state = folder.path().to_owned();
+        let enter = ["nsenter", "--uts", "--target", &target, "--"];
+        Agent::start_by(&enter, arguments, folder, &state)
+    }
+
+    /// `tuneagent run --json FILE FLAGS… -- COMMAND…`
+    pub fn starting(flags: &[&str], command: &[String]) -> Outcome<Agent> {
+        let folder = tempfile::tempdir()?;
+        let report = folder.path().join("report.json");
+        let mut arguments = vec!["run".to_owned(), "--json".into(), report.to_string_lossy().into()];
+        arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        arguments.push("--".into());
+        arguments.extend_from_slice(command);
+        Agent::start(arguments, folder, None)
+    }
+
     /// Any command of the agent.
     pub fn command(arguments: &[&str]) -> Outcome<Agent> {
         Agent::command_in(None, arguments)
@@ -104,11 +128,17 @@ impl Agent {
     }
 
     fn start(arguments: Vec<String>, folder: TempDir, state: Option<&Path>) -> Outcome<Agent> {
-        let state = state.unwrap_or(folder.path());
+        let state = state.unwrap_or(folder.path()).to_owned();
+        Agent::start_by(&[], arguments, folder, &state)
+    }
+
+    /// `by` is a command that becomes the agent.
+    fn start_by(by: &[&str], arguments: Vec<String>, folder: TempDir, state: &Path) -> Outcome<Agent> {
         let binary = binary()?;
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", "--"])
+            .args(by)
             .arg(&binary)
             .args(arguments.iter().map(OsStr::new));
         // A state folder of its own: journals of tests must not mix with each other, nor with the user's.
@@ -226,6 +256,10 @@ impl Agent {
             other => Err(Problem::new(format!("the report's schema is {other:?}"))),
         }
     }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 impl Drop for Agent {

@@ -1,11 +1,12 @@
-//! Several programs at once that fight for the same cores, and what each says of its own pace.
+//! Programs that run for as long as they are looked at, one or several at once, and what each says of its own pace.
 //!
-//! The programs (`teams.c`, `churn.c`, `products.py`) print `{"event":"pace","seconds":…,"count":…,"sum":…}` a few times a
-//! second by their own clock, and end when they find a gate open. Nothing here believes the agent.
+//! The programs of ours (`teams.c`, `churn.c`, `allreduce.c`, `products.py`) print
+//! `{"event":"pace","seconds":…,"count":…,"sum":…}` a few times a second by their own clock, and end when they find a gate open;
+//! what others say is read by a function that is given. Nothing here believes the agent.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -16,23 +17,52 @@ use crate::lines::Line;
 use crate::{Outcome, Problem};
 
 /// A slow program on a busy machine needs its time for a few lines.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Results as printed, by what they are of.
+pub type Results = BTreeMap<u64, BTreeSet<String>>;
+
+/// A result as printed, and what it is of.
+pub type Printed = (u64, String);
 
 /// Programs that run side by side.
 pub struct Crowd {
     jobs: Vec<Job>,
+    program: Program,
 }
 
-/// What one of them has said: seconds since it began, and what it had done by then.
-#[derive(Clone, Copy, Debug)]
-struct Said {
-    seconds: f64,
-    count: f64,
-    sum: i64,
+/// How one kind of programs tells what it does.
+#[derive(Clone, Copy)]
+pub struct Program {
+    /// Of what it printed.
+    pub said: fn(&[Line]) -> Vec<Said>,
+    /// What has come out so far, by what it is of.
+    pub results: fn(&Job) -> Outcome<Vec<Printed>>,
+    /// Whether it ends when it finds a gate open.
+    pub has_gate: bool,
 }
+
+/// How far one of them was.
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    /// Seconds since a moment that is always the same.
+    pub seconds: f64,
+    /// What it had done by then.
+    pub count: f64,
+}
+
+/// The programs of this project.
+const OURS: Program = Program {
+    said: |lines| ours(lines).into_iter().map(|(said, _)| said).collect(),
+    results: |job| {
+        let all = ours(&job.lines.all()).into_iter();
+        Ok(all.map(|(_, sum)| (0, sum.to_string())).collect())
+    },
+    has_gate: true,
+};
 
 impl Crowd {
-    /// Starts `number` of them, with more in their environment (`NAME=VALUE`).
+    /// Starts `number` programs of ours, with more in their environment (`NAME=VALUE`).
     pub fn start(number: usize, environment: &[&str], program: &Path, arguments: &[&str]) -> Outcome<Crowd> {
         let start = || {
             Job::alone(Path::new("env"), |folder| {
@@ -45,7 +75,20 @@ impl Crowd {
             })
         };
         let jobs: Vec<Job> = (0..number).map(|_| start()).collect::<Outcome<_>>()?;
-        Ok(Crowd { jobs })
+        Ok(Crowd { jobs, program: OURS })
+    }
+
+    /// A job of a program of ours that was started in another way.
+    pub fn of(job: Job) -> Crowd {
+        Crowd::of_others(job, OURS)
+    }
+
+    /// A job of somebody else's program.
+    pub fn of_others(job: Job, program: Program) -> Crowd {
+        Crowd {
+            jobs: vec![job],
+            program,
+        }
     }
 
     /// Their processes.
@@ -53,60 +96,107 @@ impl Crowd {
         self.jobs.iter().map(|job| job.pid().to_string()).collect()
     }
 
-    /// What each does in a second, over the next `lines` lines of each.
-    pub fn pace(&self, lines: usize) -> Outcome<Vec<f64>> {
-        let begun: Vec<usize> = self.jobs.iter().map(|job| said(&job.lines.all()).len()).collect();
-        let over = |(job, begun): (&Job, &usize)| {
-            let wanted = begun + lines;
-            let all = job.lines.wait_for("lines about its pace", PATIENCE, |lines| {
-                let all = said(lines);
-                (all.len() > wanted).then_some(all)
+    /// What they do together in a second, over at least so many seconds from their next lines on.
+    pub fn pace(&self, over: f64) -> Outcome<f64> {
+        let begun: Vec<usize> = self
+            .jobs
+            .iter()
+            .map(|job| (self.program.said)(&job.lines.all()).len())
+            .collect();
+        let since = Instant::now();
+        let of = |(job, begun): (&Job, &usize)| {
+            let (first, last) = job.lines.wait_for("lines about its pace", PATIENCE, |lines| {
+                // To read everything at every line would take CPU time from the program.
+                if since.elapsed().as_secs_f64() < over {
+                    return None;
+                }
+                let all = (self.program.said)(lines);
+                let (first, last) = (all.get(*begun)?, all.last()?);
+                (last.seconds - first.seconds >= over).then_some((*first, *last))
             })?;
-            let (first, last) = (all[*begun], all[wanted]);
             Ok((last.count - first.count) / (last.seconds - first.seconds))
         };
-        self.jobs.iter().zip(&begun).map(over).collect()
+        self.jobs.iter().zip(&begun).map(of).sum()
     }
 
-    /// Attaches to all of them together and lets a rule act, until its guard has judged; what it kept stays. What was printed.
-    pub fn repair(&self, rule: &str) -> Outcome<String> {
+    /// The same in turns with others, as `self, others, others, self`: whatever else the machine does meets both. Who has no turn is
+    /// stopped. The paces of both.
+    pub fn paces_beside(&self, others: &Crowd, over: f64) -> Outcome<(f64, f64)> {
+        let turn = |runs: &Crowd, waits: &Crowd| {
+            waits.pause()?;
+            runs.resume()?;
+            runs.pace(over)
+        };
+        let first = turn(self, others)?;
+        let theirs = turn(others, self)? + turn(others, self)?;
+        let ours = first + turn(self, others)?;
+        others.resume()?;
+        Ok((ours / 2.0, theirs / 2.0))
+    }
+
+    /// Stops them until they are to go on.
+    pub fn pause(&self) -> Outcome {
+        self.jobs.iter().try_for_each(Job::pause)
+    }
+
+    /// Lets them go on.
+    pub fn resume(&self) -> Outcome {
+        self.jobs.iter().try_for_each(Job::resume)
+    }
+
+    /// Attaches to all of them together, with more words.
+    pub fn attach(&self, more: &[&str]) -> Outcome<Agent> {
         let pids = self.pids();
-        let mut words = vec!["attach"];
+        let mut words = vec!["attach", "--plain"];
         words.extend(pids.iter().map(String::as_str));
-        let apply = format!("--apply={rule}");
-        words.extend(["--plain", &apply, "--keep"]);
-        let mut agent = Agent::command(&words)?;
-        agent.lines.wait_for_line("  guard  ", PATIENCE)?;
-        agent.signal(Signal::INT)?;
-        match agent.wait(PATIENCE)? {
-            0 => Ok(agent.lines.text()),
-            code => Err(Problem::new(format!(
-                "tuneagent ended with {code}:\n{}",
-                agent.lines.text()
-            ))),
-        }
+        words.extend(more);
+        Agent::command(&words)
     }
 
-    /// Ends them all; the sums that they have printed, each once: one if all results were the same.
-    pub fn finish(mut self) -> Outcome<BTreeSet<i64>> {
-        self.jobs.iter().try_for_each(|job| job.open("end"))?;
-        self.jobs.iter_mut().try_for_each(|job| job.finish(PATIENCE))?;
-        let all = self.jobs.iter().flat_map(|job| said(&job.lines.all()));
-        Ok(all.map(|said| said.sum).collect())
+    /// Lets a rule act on all of them until its guard has judged; what it kept stays. What was printed.
+    pub fn repair(&self, rule: &str) -> Outcome<String> {
+        let agent = self.attach(&[&format!("--apply={rule}"), "--keep"])?;
+        agent.lines.wait_for_line("  guard  ", PATIENCE)?;
+        leave(agent)
+    }
+
+    /// Ends them, in order where they know how; what came out.
+    pub fn finish(mut self) -> Outcome<Results> {
+        if self.program.has_gate {
+            self.jobs.iter().try_for_each(|job| job.open("end"))?;
+            self.jobs.iter_mut().try_for_each(|job| job.finish(PATIENCE))?;
+        }
+        let mut results = Results::new();
+        for job in &self.jobs {
+            for (of, result) in (self.program.results)(job)? {
+                results.entry(of).or_default().insert(result);
+            }
+        }
+        Ok(results)
     }
 }
 
-fn said(lines: &[Line]) -> Vec<Said> {
+/// Ends a session in order; what it printed.
+pub fn leave(mut agent: Agent) -> Outcome<String> {
+    agent.signal(Signal::INT)?;
+    match agent.wait(PATIENCE)? {
+        0 => Ok(agent.lines.text()),
+        code => Err(Problem::new(format!(
+            "tuneagent ended with {code}:\n{}",
+            agent.lines.text()
+        ))),
+    }
+}
+
+/// How far one of ours was, and the sum that it had come to.
+fn ours(lines: &[Line]) -> Vec<(Said, i64)> {
     let parsed = lines
         .iter()
         .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
     let pace = parsed.filter(|value| value["event"] == "pace");
     let said = |value: Value| {
-        Some(Said {
-            seconds: value["seconds"].as_f64()?,
-            count: value["count"].as_f64()?,
-            sum: value["sum"].as_i64()?,
-        })
+        let (seconds, count) = (value["seconds"].as_f64()?, value["count"].as_f64()?);
+        Some((Said { seconds, count }, value["sum"].as_i64()?))
     };
     pace.filter_map(said).collect()
 }

@@ -34,9 +34,13 @@ impl Member {
     }
 
     fn kill(&self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid as i32).filter(|_| self.is_alive()) {
             // It may have ended in between: then all is well.
-            let _ = kill_process(pid, Signal::KILL);
+            let _ = kill_process(pid, signal);
         }
     }
 }
@@ -108,6 +112,14 @@ fn ends(pid: u32, within: Duration) -> Outcome<bool> {
 pub fn signal(child: &Child, signal: Signal) -> Outcome {
     let pid = Pid::from_raw(child.id() as i32).ok_or("process 0 is not a child")?;
     kill_process(pid, signal).while_(format!("cannot signal process {pid:?}"))
+}
+
+/// Sends a signal to all that descends from a child, and to itself.
+pub fn signal_all(child: &Child, with: Signal) -> Outcome {
+    for member in descendants(child.id()) {
+        member.signal(with);
+    }
+    signal(child, with)
 }
 
 /// Ends a child and all that descends from it: politely, then, after `patience`, for certain.

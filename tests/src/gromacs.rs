@@ -24,16 +24,32 @@ const SETTINGS: &str = "integrator = md\nnsteps = 10000000\ndt = 0.002\ncutoff-s
 
 /// Starts it under Open MPI, a thread for each rank.
 pub fn start(waiting: Waiting, ranks: usize) -> Outcome<Job> {
+    start_under(&[], waiting, ranks)
+}
+
+/// The same with more in its environment (`NAME=VALUE`).
+pub fn start_under(environment: &[String], waiting: Waiting, ranks: usize) -> Outcome<Job> {
     let mut made = Ok(());
-    let job = Job::mpi(Mpi::OpenMpi, waiting, ranks, Path::new("gmx_mpi"), |folder| {
+    let program = Path::new("gmx_mpi");
+    let job = Job::mpi_under(environment, (Mpi::OpenMpi, waiting), ranks, program, |folder| {
         made = prepare(folder);
-        let words = "mdrun -s water.tpr -v -stepout 5 -ntomp 1 -dlb no -reprod -notunepme -pin off";
-        words.split(' ').map(str::to_owned).collect()
+        arguments(&[])
     })?;
     made.map(|()| job)
 }
 
-fn prepare(folder: &Path) -> Outcome {
+/// The command line of a run, a thread for each rank, with more of it.
+pub fn arguments(more: &[&str]) -> Vec<String> {
+    let words = "mdrun -s water.tpr -v -stepout 5 -ntomp 1 -dlb no -reprod -notunepme -pin off";
+    words
+        .split(' ')
+        .chain(more.iter().copied())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Makes the input in a folder.
+pub fn prepare(folder: &Path) -> Outcome {
     fs::write(folder.join("water.top"), TOPOLOGY)?;
     fs::write(folder.join("water.mdp"), SETTINGS)?;
     let solvate = "solvate -cs spc216.gro -box 2.5 2.5 2.5 -p water.top -o water.gro";

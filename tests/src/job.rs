@@ -3,11 +3,12 @@
 //! It knows the flags with which each MPI runs more ranks than there are cores; it knows nothing of the agent.
 
 use std::fs;
-use std::os::unix::process::CommandExt;
+use std::os::unix::{fs::PermissionsExt, process::CommandExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -49,6 +50,34 @@ impl Mpi {
         match self {
             Mpi::OpenMpi => "mpicc.openmpi",
             Mpi::Mpich => "mpicc.mpich",
+        }
+    }
+
+    /// A whole command line; Open MPI's ranks let others run while they wait. Its host file lies in `folder`.
+    pub fn command(
+        self,
+        ranks: usize,
+        folder: &Path,
+        program: &Path,
+        arguments: &[&str],
+    ) -> Outcome<Vec<String>> {
+        let mut words = self.launcher(ranks, Waiting::Yielding, folder)?;
+        words.push(program.to_string_lossy().into_owned());
+        words.extend(arguments.iter().map(|word| (*word).to_owned()));
+        Ok(words)
+    }
+
+    pub(crate) fn compiler_of_cxx(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "mpicxx.openmpi",
+            Mpi::Mpich => "mpicxx.mpich",
+        }
+    }
+
+    pub(crate) fn compiler_of_fortran(self) -> &'static str {
+        match self {
+            Mpi::OpenMpi => "mpif90.openmpi",
+            Mpi::Mpich => "mpif90.mpich",
         }
     }
 
@@ -102,8 +131,23 @@ impl Job {
         program: &Path,
         arguments: impl FnOnce(&Path) -> Vec<String>,
     ) -> Outcome<Job> {
+        Job::mpi_under(&[], (mpi, waiting), ranks, program, arguments)
+    }
+
+    /// The same with more in the environment of its ranks (`NAME=VALUE`).
+    pub fn mpi_under(
+        environment: &[String],
+        (mpi, waiting): (Mpi, Waiting),
+        ranks: usize,
+        program: &Path,
+        arguments: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Outcome<Job> {
         let folder = tempfile::tempdir()?;
         let mut words = mpi.launcher(ranks, waiting, folder.path())?;
+        if !environment.is_empty() {
+            words.push("env".to_owned());
+            words.extend(environment.iter().cloned());
+        }
         words.push(program.to_string_lossy().into_owned());
         words.extend(arguments(folder.path()));
         Job::start(words, folder)
@@ -113,6 +157,40 @@ impl Job {
     pub fn alone(program: &Path, arguments: impl FnOnce(&Path) -> Vec<String>) -> Outcome<Job> {
         let folder = tempfile::tempdir()?;
         let mut words = vec![program.to_string_lossy().into_owned()];
+        words.extend(arguments(folder.path()));
+        Job::start(words, folder)
+    }
+
+    /// Starts a program under MPICH on several nodes, so many ranks on each. They are on this machine, but have host names of their own,
+    /// and what starts ranks on one of them is no child of the launcher, as if it had come through a network.
+    pub fn on_nodes(
+        nodes: &[&str],
+        ranks_each: usize,
+        program: &Path,
+        arguments: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Outcome<Job> {
+        let folder = tempfile::tempdir()?;
+        // Called as `ssh -x HOST COMMAND...`; the shell stays, so that a node's ranks have a launcher of their own.
+        let shell = folder.path().join("remote-shell");
+        let text = "#!/bin/sh\nwhile [ \"$1\" = -x ]; do shift; done\nexport NODE=\"$1\"\nshift\n\
+            unshare --uts sh -c 'hostname \"$NODE\"; eval \"$*\"; exit $?' node \"$@\"\n";
+        fs::write(&shell, text).while_(shell.display())?;
+        fs::set_permissions(&shell, fs::Permissions::from_mode(0o755)).while_(shell.display())?;
+        let hosts: Vec<String> = nodes.iter().map(|node| format!("{node}:{ranks_each}")).collect();
+        let count = (nodes.len() * ranks_each).to_string();
+        let shell = shell.to_string_lossy();
+        let launcher = [
+            "mpirun.mpich",
+            "-localhost",
+            "127.0.0.1",
+            "-launcher",
+            "ssh",
+            "-launcher-exec",
+            &shell,
+        ];
+        let mut words: Vec<String> = launcher.map(str::to_owned).to_vec();
+        words.extend(["-hosts".to_owned(), hosts.join(","), "-n".to_owned(), count]);
+        words.push(program.to_string_lossy().into_owned());
         words.extend(arguments(folder.path()));
         Job::start(words, folder)
     }
@@ -152,6 +230,16 @@ impl Job {
     /// The command line, as one would type it.
     pub fn command(&self) -> &str {
         &self.command
+    }
+
+    /// Stops everything that it started, until it is to go on.
+    pub fn pause(&self) -> Outcome {
+        family::signal_all(&self.child, Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Outcome {
+        family::signal_all(&self.child, Signal::CONT)
     }
 
     /// Opens a gate: programs wait for files in the job's folder.

@@ -247,19 +247,62 @@ impl User {
         finish(command.env("XDG_RUNTIME_DIR", runtime))
     }
 
+    /// Starts ranks of a program of Open MPI that spin while they wait, as this user; it is told a folder of this user's own.
+    pub fn ranks(&self, program: &Path, number: usize) -> Outcome<Running> {
+        let here = self.folder.path().join("ranks");
+        copy(program, &here)?;
+        let hosts = self.file("hosts", "localhost slots=64\n")?;
+        let number = number.to_string();
+        let launcher = ["mpirun.openmpi", "--hostfile", &hosts, "--bind-to", "none"];
+        let flags = ["--mca", "mpi_yield_when_idle", "0", "-n", &number];
+        let own = self.own();
+        let words = [&*here.to_string_lossy(), &own];
+        self.program(&[&launcher[..], &flags, &words].concat())
+    }
+
+    /// Starts a process of Debian's NumPy that computes products until it is ended, as this user.
+    pub fn products(&self) -> Outcome<Running> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/products.py");
+        let here = self.folder.path().join("products.py");
+        copy(&script, &here)?;
+        let words = ["/usr/bin/python3", &*here.to_string_lossy(), &self.own(), "160"];
+        self.program(&words)
+    }
+
+    /// A folder of this user's own.
+    fn own(&self) -> String {
+        self.folder.path().join("state").to_string_lossy().into_owned()
+    }
+
+    /// Starts a program as this user, in a folder of his own.
+    fn program(&self, words: &[&str]) -> Outcome<Running> {
+        let own = self.own();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "TERM"]);
+        command
+            .args(become_user(self.uid, &[]))
+            .args(["--", "env", "-C", &own]);
+        command.args(words).env("HOME", &own).env("TMPDIR", &own);
+        command.stdin(Stdio::null());
+        follow(command)
+    }
+
     /// Starts a command and follows what it prints.
     pub fn start(&self, arguments: &[&str]) -> Outcome<Running> {
-        let mut command = self.command(arguments);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .while_("cannot start tuneagent")?;
-        let lines = Lines::default();
-        lines.follow(child.stdout.take().ok_or("no output")?);
-        lines.follow(child.stderr.take().ok_or("no error output")?);
-        Ok(Running { child, lines })
+        follow(self.command(arguments))
     }
+}
+
+fn follow(mut command: Command) -> Outcome<Running> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .while_(format!("cannot start {command:?}"))?;
+    let lines = Lines::default();
+    lines.follow(child.stdout.take().ok_or("no output")?);
+    lines.follow(child.stderr.take().ok_or("no error output")?);
+    Ok(Running { child, lines })
 }
 
 fn finish(command: &mut Command) -> Outcome<(i32, String)> {
@@ -277,6 +320,11 @@ pub struct Running {
 }
 
 impl Running {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Waits for its end; its exit code.
     pub fn wait(&mut self) -> Outcome<i32> {
         let code =

@@ -24,8 +24,11 @@ pub fn example() -> Option<PathBuf> {
         .find(|file| file.exists())
 }
 
-/// The example with another length: `steps` steps, a line of output every `every` steps, flushed at once.
-fn input(steps: u64, every: u64) -> Outcome<String> {
+/// Cells of the lattice along each side, as the example has it: 4 000 atoms.
+pub const CELLS: u32 = 10;
+
+/// The example with another length: `steps` steps, a line of output every `every` steps, flushed at once; and of another size.
+pub fn input(steps: u64, every: u64, cells: u32) -> Outcome<String> {
     let file = example().ok_or("the LAMMPS example is not installed (package lammps-examples)")?;
     let text = if file.extension().is_some_and(|ending| ending == "gz") {
         let unpacked = Command::new("gzip")
@@ -38,6 +41,10 @@ fn input(steps: u64, every: u64) -> Outcome<String> {
         fs::read_to_string(&file).while_(file.display())?
     };
     let ours = |line: &&str| !matches!(line.split_whitespace().next(), Some("run" | "thermo"));
+    let text = text.replace(
+        "block 0 10 0 10 0 10",
+        &format!("block 0 {cells} 0 {cells} 0 {cells}"),
+    );
     let physics: Vec<&str> = text.lines().filter(ours).collect();
     Ok(format!(
         "{}\nthermo_style custom step cpu temp pe etotal press\nthermo_modify flush yes\n\
@@ -48,9 +55,18 @@ fn input(steps: u64, every: u64) -> Outcome<String> {
 
 /// Starts it under Open MPI: `steps` steps, a line of output every 10.
 pub fn start(waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
-    let input = input(steps, 10)?;
+    started(&[], (waiting, ranks), input(steps, 10, CELLS)?)
+}
+
+/// The same with eight times as many atoms, and more in its environment (`NAME=VALUE`).
+pub fn start_large(environment: &[String], waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
+    started(environment, (waiting, ranks), input(steps, 10, 2 * CELLS)?)
+}
+
+fn started(environment: &[String], (waiting, ranks): (Waiting, usize), input: String) -> Outcome<Job> {
     let mut written = Ok(());
-    let job = Job::mpi(Mpi::OpenMpi, waiting, ranks, Path::new("lmp"), |folder| {
+    let program = Path::new("lmp");
+    let job = Job::mpi_under(environment, (Mpi::OpenMpi, waiting), ranks, program, |folder| {
         written = fs::write(folder.join("in.melt"), input).while_("in.melt");
         ["-in", "in.melt", "-log", "none"].map(str::to_owned).to_vec()
     })?;

@@ -4,7 +4,8 @@
 //! the small programs of `programs/`, `lines` waits for what a program prints, `family` ends process trees, `job`
 //! starts programs under an MPI launcher, `knobs` is a program to be changed and users with exact rights, `underload` one of many
 //! threads that check their results, `agent` starts `tuneagent`, `lammps` and `gromacs` know the real programs we run, `crowd`
-//! several programs that fight for the same cores.
+//! several programs that fight for the same cores, `repairs` what the run-time rules are tried on, `prometheus` a Prometheus of our own,
+//! `screen` a terminal.
 //!
 //! No test sleeps to synchronise: programs stop at gates (files), tests wait for lines. Nothing started here
 //! outlives the value that stands for it, nor the test process, however that ends.
@@ -22,6 +23,9 @@ pub mod lines;
 pub mod needs;
 pub mod problem;
 pub mod programs;
+pub mod prometheus;
+pub mod repairs;
+pub mod screen;
 pub mod underload;
 
 pub use problem::{Outcome, Problem};

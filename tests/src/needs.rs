@@ -7,8 +7,12 @@ use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::{Outcome, Problem};
+
+/// Seconds for which a core that is idle is waited for.
+const IDLE_TRIES: u32 = 60;
 
 /// Something that a test may need and a machine may lack.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,10 +33,18 @@ pub enum Need {
     Cc,
     /// a C++ compiler
     Cxx,
+    /// a Fortran compiler
+    Fortran,
     /// LLVM's library for OpenMP
     LlvmOpenMp,
+    /// a core that nobody else keeps busy
+    IdleCore,
     /// the kernel's own record of what a program did
     Strace,
+    /// `prometheus`, `promtool`
+    Prometheus,
+    /// A terminal to look at
+    Tmux,
 }
 
 /// Leaves the test (successfully, but visibly) when this machine lacks something that it needs.
@@ -77,8 +89,12 @@ fn is_met(need: Need) -> bool {
         Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists() && finds("env"),
         Need::Cc => finds("cc"),
         Need::Cxx => finds("c++"),
+        Need::Fortran => finds("gfortran"),
         Need::LlvmOpenMp => finds_library("libomp.so.5"),
+        Need::IdleCore => has_idle_core(),
         Need::Strace => finds("strace"),
+        Need::Prometheus => finds("prometheus") && finds("promtool"),
+        Need::Tmux => finds("tmux"),
     }
 }
 
@@ -92,9 +108,32 @@ fn said(need: Need) -> &'static str {
         Need::NumPy => "NumPy (packages python3-numpy, libopenblas0-pthread)",
         Need::Cc => "a C compiler (package gcc)",
         Need::Cxx => "a C++ compiler (package g++)",
+        Need::Fortran => "a Fortran compiler (package gfortran)",
         Need::LlvmOpenMp => "LLVM's OpenMP (package libomp5)",
+        Need::IdleCore => "a core that is idle",
         Need::Strace => "strace (package strace)",
+        Need::Prometheus => "Prometheus (package prometheus)",
+        Need::Tmux => "tmux (package tmux)",
     }
+}
+
+/// Waits a while for a second in which all cores but one, at least, had nothing to do.
+fn has_idle_core() -> bool {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    // In ticks of the clock: idle, and in all.
+    let passed = || {
+        let stat = std::fs::read_to_string("/proc/stat").ok()?;
+        let numbers = stat.lines().next()?.split_whitespace().skip(1).take(8);
+        let ticks: Vec<f64> = numbers.map_while(|number| number.parse().ok()).collect();
+        Some((*ticks.get(3)?, ticks.iter().sum::<f64>()))
+    };
+    let was_idle = || {
+        let before = passed()?;
+        std::thread::sleep(Duration::from_secs(1));
+        let after = passed()?;
+        Some(cores * (after.0 - before.0) / (after.1 - before.1) >= cores - 1.1)
+    };
+    cores > 1.0 && (0..IDLE_TRIES).any(|_| was_idle() == Some(true))
 }
 
 /// Where Debian has libraries.

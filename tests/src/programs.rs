@@ -25,6 +25,19 @@ pub fn master_worker(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
     built(&[&format!("{name}.c"), "mw.c"], mpi.compiler(), &["-lm"])
 }
 
+/// An MPI program in C++.
+pub fn mpi_cxx(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
+    // Both MPIs still bring the bindings that the standard has dropped.
+    let flags = ["-DOMPI_SKIP_MPICXX", "-DMPICH_SKIP_MPICXX"];
+    compiled(&format!("{name}.cc"), mpi.compiler_of_cxx(), &flags)
+}
+
+/// An MPI program in Fortran, for the module `mpi` or for `mpi_f08`.
+pub fn mpi_fortran(name: &str, mpi: Mpi, f08: bool) -> Outcome<PathBuf> {
+    let flags = if f08 { &["-DF08"][..] } else { &[] };
+    compiled(&format!("{name}.F90"), mpi.compiler_of_fortran(), flags)
+}
+
 /// A C program without MPI.
 pub fn c(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &[])
@@ -44,6 +57,45 @@ pub fn openmp(name: &str) -> Outcome<PathBuf> {
 pub fn library(name: &str, copy: u32) -> Outcome<PathBuf> {
     let copy = format!("-DCOPY={copy}");
     compiled(&format!("{name}.c"), "cc", &["-shared", "-fPIC", &copy])
+}
+
+/// The same with MPI: one that stands between a program and its MPI.
+pub fn mpi_library(name: &str, mpi: Mpi, copy: u32) -> Outcome<PathBuf> {
+    let copy = format!("-DCOPY={copy}");
+    // It may name functions of bindings that a program has not; nobody calls them then.
+    let more = ["-shared", "-fPIC", "-Wl,-z,lazy", &copy, "-ldl"];
+    compiled(&format!("{name}.c"), mpi.compiler(), &more)
+}
+
+/// An MPI program with MPICH linked in; Debian has no archive of what MPICH asks of the network.
+pub fn mpi_linked_in(name: &str) -> Outcome<PathBuf> {
+    let more = [
+        "-static-mpi",
+        "-Wl,--no-as-needed",
+        "-lhwloc",
+        "-lucp",
+        "-lucs",
+        "-lm",
+        "-ldl",
+        "-pthread",
+    ];
+    compiled(&format!("{name}.c"), Mpi::Mpich.compiler(), &more)
+}
+
+/// A copy of a program without its symbols.
+pub fn stripped(program: &Path, folder: &Path) -> Outcome<PathBuf> {
+    let copy = folder.join(program.file_name().unwrap_or_default());
+    let run = Command::new("strip")
+        .arg("--strip-all")
+        .arg("-o")
+        .arg(&copy)
+        .arg(program)
+        .output()
+        .while_("strip")?;
+    match run.status.success() {
+        true => Ok(copy),
+        false => Err(Problem::new(String::from_utf8_lossy(&run.stderr).into_owned())),
+    }
 }
 
 /// A C program that loads libraries and has threads.

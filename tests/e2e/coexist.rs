@@ -1,0 +1,116 @@
+//! Beside other tools: a job that runs under libraries which stand between it and its MPI is counted as without them, each call once.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, counts, with_folder};
+
+/// `LD_PRELOAD` with these copies, the first one nearest to the program.
+fn preload(mpi: Mpi, copies: &[u32]) -> Outcome<String> {
+    let library = |copy: &u32| {
+        Ok(programs::mpi_library("preload", mpi, *copy)?
+            .display()
+            .to_string())
+    };
+    let libraries: Vec<String> = copies.iter().map(library).collect::<Outcome<_>>()?;
+    Ok(format!("LD_PRELOAD={}", libraries.join(":")))
+}
+
+fn calls(functions: &Value) -> BTreeMap<String, u64> {
+    let list = functions.as_array().into_iter().flatten();
+    list.filter_map(|function| Some((function["name"].as_str()?.to_owned(), function["calls"].as_u64()?)))
+        .collect()
+}
+
+/// Runs `count` under libraries and under us: what it counted itself is what we counted, and what each of the libraries did.
+fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
+    let environment = [preload(mpi, copies)?];
+    let program = programs::mpi("count", mpi)?;
+    let mut job = Job::mpi_under(&environment, (mpi, Waiting::Yielding), 3, &program, |folder| {
+        with_folder(folder, ["--iterations", "20"].map(String::from).to_vec())
+    })?;
+    job.events("ready", 3, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tallies = job.events("tally", 3, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    let others = job.events("preload", 3 * copies.len(), SOON)?;
+    job.finish(SOON)?;
+    assert_eq!(report["job"]["mpi"]["implementation"], mpi.name(), "{report}");
+    assert_eq!(report["completeness"]["status"], "complete", "{report}");
+    let processes = report["processes"].as_array().ok_or("no processes")?;
+    for tally in &tallies {
+        let rank = &tally["rank"];
+        let mine = processes.iter().find(|process| process["rank"] == *rank);
+        let seen = counts(&mine.ok_or("a rank is missing")?["functions"])?;
+        for (name, count) in counts(&tally["functions"])? {
+            assert_eq!(
+                seen.get(&name),
+                Some(&count),
+                "{name} of rank {rank} under {copies:?}"
+            );
+        }
+        let of_rank = others.iter().filter(|other| other["rank"] == *rank);
+        let of_rank: Vec<_> = of_rank.map(|other| calls(&other["functions"])).collect();
+        assert_eq!(
+            of_rank.len(),
+            copies.len(),
+            "every library stood before the program"
+        );
+        for (name, count) in calls(&tally["functions"]) {
+            assert!(
+                of_rank.iter().all(|other| other.get(&name) == Some(&count)),
+                "{name} of rank {rank}: {count}, {of_rank:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_through_a_preloaded_profiler_are_counted_once_under_both_mpis() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    Mpi::ALL.into_iter().try_for_each(|mpi| counted_once(mpi, &[1]))
+}
+
+#[test]
+fn calls_through_two_preloaded_libraries_are_counted_once() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    // The first passes calls on to the next, which asks MPI itself.
+    counted_once(Mpi::OpenMpi, &[2, 1])
+}
+
+#[test]
+fn the_first_lines_have_the_calls_of_all_of_sixteen_ranks() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi("sleepers", Mpi::Mpich)?;
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 16, &program, |folder| {
+        with_folder(folder, vec!["20000".into()])
+    })?;
+    job.events("ready", 16, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    agent.lines.wait_for_line(" after ", SOON)?;
+    let report = agent.snapshot()?;
+    let processes = report["processes"].as_array().ok_or("no processes")?;
+    let called = processes
+        .iter()
+        .filter(|process| calls(&process["functions"]).get("MPI_Allreduce") > Some(&0));
+    assert_eq!((processes.len(), called.count()), (16, 16), "{report}");
+    // Lines come every ten seconds, the first ones at once.
+    let elapsed = report["elapsed_s"].as_f64().ok_or("no time")?;
+    assert!(elapsed < 9.0, "the first lines came after {elapsed} s");
+    agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)
+}

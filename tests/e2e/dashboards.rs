@@ -1,0 +1,362 @@
+//! What is shipped for Prometheus and Grafana: the files are right, and every query in them answers during a real run.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::problem::While;
+use tuneagent_e2e::prometheus::{Prometheus, free_address, get, promtool};
+use tuneagent_e2e::{Outcome, Problem, programs, require};
+
+use crate::expected::{SOON, start_workers, with_folder};
+
+/// Grafana's grid has this many columns.
+const COLUMNS: u64 = 24;
+
+/// Within this time every query has its data: a change is made, judged and scraped.
+const EVERYTHING: Duration = Duration::from_secs(120);
+
+/// A dashboard and the name of its file.
+struct Board {
+    file: String,
+    json: Value,
+}
+
+fn boards() -> Outcome<Vec<Board>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboards/grafana");
+    let mut boards = Vec::new();
+    for entry in fs::read_dir(&folder).while_(folder.display())? {
+        let path = entry?.path();
+        let text = fs::read_to_string(&path).while_(path.display())?;
+        let json = serde_json::from_str(&text).while_(path.display())?;
+        let file = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        boards.push(Board { file, json });
+    }
+    boards.sort_by(|a, b| a.file.cmp(&b.file));
+    Ok(boards)
+}
+
+impl Board {
+    fn panels(&self) -> impl Iterator<Item = &Value> {
+        self.json["panels"].as_array().into_iter().flatten()
+    }
+
+    fn variables(&self) -> impl Iterator<Item = &Value> {
+        self.json["templating"]["list"].as_array().into_iter().flatten()
+    }
+
+    fn queries(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.panels().flat_map(|panel| {
+            let title = panel["title"].as_str().unwrap_or_default();
+            let targets = panel["targets"].as_array().into_iter().flatten();
+            targets.map(move |target| (title, target["expr"].as_str().unwrap_or_default()))
+        })
+    }
+}
+
+fn text<'a>(value: &'a Value, key: &str) -> Outcome<&'a str> {
+    let text = value[key].as_str().filter(|text| !text.trim().is_empty());
+    text.ok_or_else(|| Problem::new(format!("no {key}")))
+}
+
+#[test]
+fn every_panel_says_what_it_shows_in_which_unit_and_takes_the_data_source_that_was_chosen() -> Outcome {
+    let boards = boards()?;
+    let files: Vec<&str> = boards.iter().map(|board| board.file.as_str()).collect();
+    assert_eq!(
+        files,
+        ["communication.json", "overview.json", "ranks.json", "tuning.json"]
+    );
+    let mut uids = BTreeSet::new();
+    for board in &boards {
+        let file = &board.file;
+        lint_board(board).while_(file)?;
+        assert!(
+            uids.insert(text(&board.json, "uid")?),
+            "{file}: its uid is another's"
+        );
+        let (mut ids, mut titles, mut taken) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for panel in board.panels() {
+            let title = text(panel, "title").while_(file)?;
+            lint_panel(panel).while_(format!("{file}, {title}"))?;
+            assert!(
+                ids.insert(panel["id"].as_u64()),
+                "{file}, {title}: its id is another's"
+            );
+            assert!(titles.insert(title), "{file}: {title} twice");
+            for cell in cells(panel) {
+                assert!(cell.0 < COLUMNS, "{file}, {title}: right of the grid");
+                assert!(taken.insert(cell), "{file}, {title}: lies over another panel");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lint_board(board: &Board) -> Outcome {
+    let json = &board.json;
+    for key in ["title", "description", "refresh"] {
+        text(json, key)?;
+    }
+    let tagged = json["tags"].as_array().into_iter().flatten();
+    assert!(tagged.into_iter().any(|tag| tag == "tuneagent"), "no tag");
+    assert!(json["schemaVersion"].as_u64() >= Some(36), "schema version");
+    assert!(json.get("id").is_none(), "the id is given by whoever imports it");
+    let names: Vec<&str> = board
+        .variables()
+        .filter_map(|variable| variable["name"].as_str())
+        .collect();
+    assert!(names.starts_with(&["datasource", "jobid"]), "variables {names:?}");
+    let queries: String = board.queries().map(|(_, query)| query).collect();
+    for variable in board.variables() {
+        let name = text(variable, "name")?;
+        for key in ["label", "description"] {
+            text(variable, key).while_(name)?;
+        }
+        let is_used = name == "datasource" || queries.contains(&format!("${name}"));
+        assert!(is_used, "no query takes the variable {name}");
+    }
+    Ok(())
+}
+
+fn lint_panel(panel: &Value) -> Outcome {
+    let kinds = ["stat", "timeseries", "bargauge", "table", "state-timeline"];
+    let kind = text(panel, "type")?;
+    assert!(kinds.contains(&kind), "{kind} is no panel that we know");
+    text(panel, "description")?;
+    text(&panel["fieldConfig"]["defaults"], "unit")?;
+    assert_eq!(panel["datasource"]["uid"], "${datasource}");
+    let targets = panel["targets"].as_array().ok_or("no queries")?;
+    assert!(!targets.is_empty(), "no queries");
+    let mut seen = BTreeSet::new();
+    for target in targets {
+        assert!(seen.insert(text(target, "refId")?), "two queries of one name");
+        assert_eq!(target["datasource"]["uid"], "${datasource}");
+        let query = text(target, "expr")?;
+        assert!(
+            query.contains("jobid=~\"$jobid\""),
+            "{query} is not about the chosen job"
+        );
+        assert!(
+            !query.contains("[1m]"),
+            "{query} has a fixed span: $__rate_interval"
+        );
+        if kind != "table" {
+            text(target, "legendFormat")?;
+        }
+    }
+    Ok(())
+}
+
+/// Where a panel lies, as columns and rows of the grid.
+fn cells(panel: &Value) -> Vec<(u64, u64)> {
+    let of = |key: &str| panel["gridPos"][key].as_u64().unwrap_or_default();
+    let columns = of("x")..of("x") + of("w");
+    columns
+        .flat_map(|x| (of("y")..of("y") + of("h")).map(move |y| (x, y)))
+        .collect()
+}
+
+#[test]
+fn promtool_finds_nothing_wrong_and_every_alert_fires_where_it_should_and_nowhere_else() -> Outcome {
+    require!(Prometheus);
+    promtool(&["check", "config", "prometheus.yml"], "")?;
+    promtool(&["check", "rules", "recording.rules.yml", "alerts.rules.yml"], "")?;
+    let told = promtool(&["test", "rules", "tests.yml"], "")?;
+    assert!(told.contains("SUCCESS"), "{told}");
+    // No alert is left out of the tests.
+    let folder = tuneagent_e2e::prometheus::folder();
+    let alerts = fs::read_to_string(folder.join("alerts.rules.yml"))?;
+    let tests = fs::read_to_string(folder.join("tests.yml"))?;
+    for line in alerts.lines() {
+        if let Some(name) = line.trim().strip_prefix("- alert: ") {
+            let tried = format!("alertname=\"{name}\", jobid=\"1\"");
+            assert!(tests.contains(&tried), "{name} is not tried");
+        }
+    }
+    Ok(())
+}
+
+/// As Grafana fills it in: the variables by their values, the intervals by what fits a look a second.
+fn filled(query: &str, variables: &[(String, String)]) -> String {
+    let mut query = query
+        .replace("$__rate_interval", "10s")
+        .replace("$__range", "60s");
+    for (name, value) in variables {
+        query = query.replace(&format!("${name}"), value);
+    }
+    query
+}
+
+/// The values that Grafana offers for the variables of a dashboard.
+fn variables(board: &Board, prometheus: &Prometheus) -> Outcome<Vec<(String, String)>> {
+    let mut filled = Vec::new();
+    for variable in board.variables().filter(|variable| variable["type"] == "query") {
+        let query = text(variable, "definition")?;
+        let inner = query
+            .strip_prefix("label_values(")
+            .and_then(|rest| rest.strip_suffix(')'));
+        let (metric, label) = inner.and_then(|inner| inner.split_once(", ")).ok_or(query)?;
+        let values = prometheus.label_values(metric, label)?;
+        if values.is_empty() {
+            return Err(Problem::new(format!("{query} offers nothing")));
+        }
+        filled.push((text(variable, "name")?.to_owned(), values.join("|")));
+    }
+    Ok(filled)
+}
+
+/// Queries that have no data now, each with where it stands.
+fn unanswered(boards: &[Board], prometheus: &Prometheus) -> Outcome<Vec<String>> {
+    let mut without = Vec::new();
+    for board in boards {
+        let variables = match variables(board, prometheus) {
+            Ok(variables) => variables,
+            Err(problem) => {
+                without.push(format!("{}: {problem}", board.file));
+                continue;
+            }
+        };
+        for (title, query) in board.queries() {
+            let query = filled(query, &variables);
+            if prometheus.query(&query)?.is_empty() {
+                without.push(format!("{}, {title}: {query}", board.file));
+            }
+        }
+    }
+    for rule in rules(prometheus)? {
+        let query = text(&rule, "query")?;
+        // Of an alert what it compares: most of them should not fire here.
+        let compared = query.rsplit_once(" > ").or(query.rsplit_once(" < "));
+        let query = match (text(&rule, "type")?, compared) {
+            ("alerting", Some((left, right))) => {
+                right.parse::<f64>().while_(query)?;
+                left
+            }
+            ("alerting", None) => return Err(Problem::new(format!("{query} compares nothing"))),
+            _ => query,
+        };
+        if rule["health"] != "ok" || prometheus.query(query)?.is_empty() {
+            without.push(format!("{} ({}): {query}", rule["name"], rule["health"]));
+        }
+        if rule["type"] == "recording" && prometheus.query(text(&rule, "name")?)?.is_empty() {
+            without.push(format!("{} is not recorded", rule["name"]));
+        }
+    }
+    Ok(without)
+}
+
+fn rules(prometheus: &Prometheus) -> Outcome<Vec<Value>> {
+    let data = prometheus.get("/api/v1/rules")?;
+    let groups = data["groups"].as_array().cloned().unwrap_or_default();
+    let rules = groups
+        .iter()
+        .flat_map(|group| group["rules"].as_array().into_iter().flatten());
+    Ok(rules.cloned().collect())
+}
+
+/// A program that runs in a loop of two sendings, and a session that looks at it.
+fn watch_stencil() -> Outcome<(Job, Agent, SocketAddr)> {
+    let program = programs::mpi("stencil", Mpi::Mpich)?;
+    // Until it is ended.
+    let given = ["steps=1000000000", "step_us=2000"];
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
+        with_folder(folder, given.map(String::from).to_vec())
+    })?;
+    job.open("go")?;
+    job.events("iteration", 1, SOON)?;
+    let address = free_address()?;
+    let agent = Agent::attach(job.pid(), &["--rules", "none", "--metrics", &address.to_string()])?;
+    agent.armed()?;
+    Ok((job, agent, address))
+}
+
+/// The program of the model of the number of workers: messages, functions that a rule watches, a change, a verdict.
+#[test]
+fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
+    require!(Root, Mpich, Prometheus);
+    let _machine = machine();
+    let mut job = start_workers(13, ["100000", "2000", "2"])?;
+    let address = free_address()?;
+    let mut agent = Agent::attach(
+        job.pid(),
+        &[
+            "--rules",
+            "none",
+            "optimal-workers",
+            "--apply",
+            "--metrics",
+            &address.to_string(),
+        ],
+    )?;
+    agent.armed()?;
+    let (stencil, watching, other) = watch_stencil()?;
+    let prometheus = Prometheus::start(&[address, other])?;
+    let boards = boards()?;
+    let deadline = Instant::now() + EVERYTHING;
+    loop {
+        let without = unanswered(&boards, &prometheus)?;
+        if without.is_empty() {
+            break;
+        }
+        if Instant::now() > deadline {
+            return Err(Problem::new(format!(
+                "no data for:\n{}\n{}\n{}",
+                without.join("\n"),
+                agent.lines.text(),
+                prometheus.said()
+            )));
+        }
+    }
+    check_values(&prometheus, job.pid())?;
+    drop((watching, stencil));
+    let (head, page) = get(address, "/metrics")?;
+    assert!(head.contains("version=0.0.4"), "{head}");
+    promtool(&["check", "metrics"], &page)?;
+    agent.signal(Signal::INT)?;
+    // What the guard says of a change on a busy machine is not this test's.
+    let report = agent.finish_anyhow(SOON)?;
+    assert_eq!(
+        report["changes"][0]["rule"],
+        "optimal-workers",
+        "{}",
+        agent.lines.text()
+    );
+    job.open("stop")?;
+    job.finish(SOON)
+}
+
+/// Some of it is known beforehand.
+fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
+    let value = |query: &str| -> Outcome<f64> {
+        let query = query.replace("JOB", &format!("jobid=\"{launcher}\""));
+        let series = prometheus.query(&query)?;
+        let [one] = series.as_slice() else {
+            return Err(Problem::new(format!("{query} gives {series:?}")));
+        };
+        let value = one["value"][1].as_str().and_then(|value| value.parse().ok());
+        value.ok_or_else(|| Problem::new(format!("{query} gives {one}")))
+    };
+    assert!(value("tuneagent_job_info{JOB, mpi=\"MPICH\"}")? == 1.0);
+    assert!(value("tuneagent_processes{JOB}")? == 13.0);
+    // A session of a second lasts a second.
+    let pace = value("deriv(tuneagent_session_seconds_total{JOB}[20s])")?;
+    assert!((0.5..2.0).contains(&pace), "{pace} s a second");
+    // The same calls, by function and by rank.
+    let by = |label: &str| value(&format!("sum(tuneagent_mpi_calls_total{{JOB, {label}!=\"\"}})"));
+    let (by_function, by_rank) = (by("function")?, by("rank")?);
+    let apart = (by_function - by_rank).abs() / by_rank;
+    assert!(apart < 0.05, "{by_function} calls by function, {by_rank} by rank");
+    Ok(())
+}

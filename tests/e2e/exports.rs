@@ -1,0 +1,558 @@
+//! What a session writes for other programs: traces, tables, reports on a timer, recordings of several nodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, start_count, start_pingpong, with_folder};
+
+/// They are asked again and again, and so in no ring.
+const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
+
+fn read(file: &Path) -> Outcome<Value> {
+    Ok(serde_json::from_str(&fs::read_to_string(file)?)?)
+}
+
+fn text(file: &Path) -> String {
+    file.to_string_lossy().into_owned()
+}
+
+/// Spans of calls by process and thread, in the order of the file: begin and end in nanoseconds, and the function.
+type Tracks = BTreeMap<(u64, u64), Vec<(i64, i64, String)>>;
+
+fn tracks(trace: &Value, kind: &str) -> Outcome<Tracks> {
+    let mut tracks = Tracks::new();
+    let ns = |value: &Value| value.as_f64().map(|us| (us * 1e3).round() as i64);
+    for event in trace["traceEvents"].as_array().ok_or("no events")? {
+        if event["ph"] != "X" || event["cat"] != kind {
+            continue;
+        }
+        let whose = event["pid"]
+            .as_u64()
+            .zip(event["tid"].as_u64())
+            .ok_or("a span of nobody")?;
+        let (at, length) = ns(&event["ts"])
+            .zip(ns(&event["dur"]))
+            .ok_or("a span without times")?;
+        let name = event["name"].as_str().ok_or("a span without a name")?;
+        tracks
+            .entry(whose)
+            .or_default()
+            .push((at, at + length, name.to_owned()));
+    }
+    Ok(tracks)
+}
+
+/// On each track spans come one after the other, and none begins before the last one ended.
+fn assert_in_order(tracks: &Tracks) {
+    for (whose, spans) in tracks {
+        for pair in spans.windows(2) {
+            assert!(pair[0].1 <= pair[1].0, "{whose:?}: {pair:?}");
+        }
+    }
+}
+
+/// All calls of a report that a trace has, by process and function.
+fn calls(report: &Value) -> BTreeMap<(u64, String), u64> {
+    let mut calls = BTreeMap::new();
+    for process in report["processes"].as_array().into_iter().flatten() {
+        for function in process["functions"].as_array().into_iter().flatten() {
+            let whose = process["pid"].as_u64().zip(function["name"].as_str());
+            if let (Some((pid, name)), Some(count)) = (whose, function["calls"].as_u64()) {
+                calls.insert((pid, name.to_owned()), count);
+            }
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_trace_has_a_span_for_each_call_of_each_rank_and_says_which_it_has_not() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let mut job = start_count(mpi, 3, &["--iterations", "25"])?;
+        let file = job.file("trace-%h.json");
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
+        agent.armed()?;
+        job.open("go")?;
+        job.events("tally", 3, SOON)?;
+        job.open("end")?;
+        job.finish(SOON)?;
+        // The ranks have ended: no call is under way.
+        let report = agent.finish(SOON)?;
+        let host = report["host"].as_str().ok_or("no host")?;
+        let trace = read(&job.file(&format!("trace-{host}.json")))?;
+        let tracks = tracks(&trace, "mpi")?;
+        assert_in_order(&tracks);
+        let mut found: BTreeMap<(u64, String), u64> = BTreeMap::new();
+        for ((pid, _), spans) in &tracks {
+            for (_, _, name) in spans {
+                *found.entry((*pid, name.clone())).or_default() += 1;
+            }
+        }
+        let mut expected = calls(&report);
+        let polled: u64 = expected
+            .iter()
+            .filter(|((_, name), _)| POLLING.contains(&name.as_str()))
+            .map(|(_, calls)| calls)
+            .sum();
+        expected.retain(|(_, name), _| !POLLING.contains(&name.as_str()));
+        let about = &trace["otherData"];
+        assert_eq!(about["polling_calls_not_traced"], polled, "{about}");
+        let all: u64 = expected.values().sum();
+        let count = |name: &str| about[name].as_u64().unwrap_or(u64::MAX);
+        assert_eq!(
+            count("calls") + count("dropped_calls") + count("calls_not_seen"),
+            all,
+            "{about}"
+        );
+        if count("calls_not_seen") == 0 {
+            assert_eq!(found, expected, "calls of each function and rank");
+        }
+        assert_eq!(report["trace"]["calls"], about["calls"]);
+        let names = trace["traceEvents"].as_array().into_iter().flatten();
+        let names = names.filter(|event| event["name"] == "process_name");
+        let names: BTreeSet<String> = names.map(|event| event["args"]["name"].to_string()).collect();
+        assert_eq!(
+            names,
+            ["\"rank 0\"", "\"rank 1\"", "\"rank 2\""]
+                .map(String::from)
+                .into()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_trace_keeps_to_its_bound_and_counts_what_did_not_fit() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 20_000)?;
+    let file = job.file("trace.json");
+    let bound = ["--rules", "none", "--trace", &text(&file), "--trace-max", "200kB"];
+    let mut agent = Agent::attach(job.pid(), &bound)?;
+    agent.armed()?;
+    job.open("go")?;
+    job.events("result", 1, SOON)?;
+    job.finish(SOON)?;
+    let report = agent.finish(SOON)?;
+    let size = fs::metadata(&file)?.len();
+    assert!(size <= 200_000, "{size} bytes");
+    assert_eq!(report["trace"]["bytes"], size);
+    let trace = read(&file)?;
+    let about = &trace["otherData"];
+    let spans: usize = tracks(&trace, "mpi")?.values().map(Vec::len).sum();
+    let count = |name: &str| about[name].as_u64().unwrap_or(u64::MAX);
+    assert_eq!(count("calls"), spans as u64);
+    assert!(count("dropped_calls") > 0, "{about}");
+    let polled = count("polling_calls_not_traced");
+    let all: u64 = calls(&report).values().sum();
+    assert_eq!(
+        spans as u64 + count("dropped_calls") + count("calls_not_seen") + polled,
+        all,
+        "{about}"
+    );
+    let told = agent.lines.text();
+    assert!(told.contains("calls did not fit (--trace-max)"), "{told}");
+    Ok(())
+}
+
+#[test]
+fn iterations_of_a_trace_hold_the_calls_that_they_consist_of() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi("loops", Mpi::Mpich)?;
+    let words = ["nested", "5"].map(str::to_owned).to_vec();
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
+        with_folder(folder, words)
+    })?;
+    job.events("ready", 2, SOON)?;
+    let file = job.file("trace.json");
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--trace", &text(&file)])?;
+    agent.armed()?;
+    until(&agent, |report| {
+        let found = &report["iteration"];
+        found["mpi_calls"].as_f64() == Some(11.0) && found["count"].as_u64() > Some(100)
+    })?;
+    let report = agent.stop()?;
+    job.open("stop")?;
+    job.finish(SOON)?;
+    let trace = read(&file)?;
+    let (calls, iterations) = (tracks(&trace, "mpi")?, tracks(&trace, "iteration")?);
+    assert_in_order(&calls);
+    assert_in_order(&iterations);
+    assert_eq!(iterations.len(), 2, "a track for each rank");
+    assert!(iterations.keys().all(|whose| !calls.contains_key(whose)));
+    let unseen = report["trace"]["calls_not_seen"].as_u64();
+    for ((pid, _), spans) in &iterations {
+        let of = |whose: &(u64, u64)| whose.0 == *pid;
+        let calls = calls.iter().find(|(whose, _)| of(whose)).ok_or("no calls")?.1;
+        let (at, end, _) = spans.last().ok_or("no iteration")?;
+        let within = calls.iter().filter(|(begin, _, _)| (at..end).contains(&begin));
+        // Five times two, and the broadcast.
+        assert!(unseen > Some(0) || within.count() == 11, "rank of process {pid}");
+        assert!(spans.len() > 50, "{} iterations", spans.len());
+    }
+    Ok(())
+}
+
+fn until(agent: &Agent, is_seen: impl Fn(&Value) -> bool) -> Outcome<Value> {
+    let deadline = std::time::Instant::now() + 2 * SOON;
+    loop {
+        let now = agent.snapshot()?;
+        if is_seen(&now) {
+            return Ok(now);
+        }
+        if std::time::Instant::now() > deadline {
+            return Err(format!("not seen in time: {now:#}").into());
+        }
+        // Between two looks; nothing depends on how long.
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Rows of a table without quoted fields, by the names of its columns.
+fn rows(table: &str) -> Outcome<Vec<BTreeMap<String, String>>> {
+    let mut lines = table.lines();
+    let names: Vec<&str> = lines.next().ok_or("an empty table")?.split(',').collect();
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        assert_eq!(fields.len(), names.len(), "{line}");
+        names
+            .iter()
+            .zip(fields)
+            .map(|(name, field)| ((*name).to_owned(), field.to_owned()))
+            .collect()
+    };
+    Ok(lines.map(row).collect())
+}
+
+#[test]
+fn the_table_has_the_numbers_of_the_report_and_is_there_only_when_it_is_whole() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "5"])?;
+    let file = job.file("table.csv");
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--csv", &text(&file)])?;
+    agent.armed()?;
+    job.open("go")?;
+    job.events("tally", 2, SOON)?;
+    assert!(!file.exists(), "half a table");
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let rows = rows(&fs::read_to_string(&file)?)?;
+    let of = |table: &str, quantity: &str, rank: &str, function: &str| {
+        let row = rows.iter().find(|row| {
+            row["table"] == table
+                && row["quantity"] == quantity
+                && row["rank"] == rank
+                && row["function"] == function
+        });
+        row.and_then(|row| row["value"].parse::<f64>().ok())
+    };
+    for process in report["processes"].as_array().ok_or("no processes")? {
+        let rank = process["rank"].to_string();
+        assert_eq!(
+            of("process", "mpi_time", &rank, ""),
+            process["mpi_time_s"].as_f64()
+        );
+        for function in process["functions"].as_array().ok_or("no functions")? {
+            let name = function["name"].as_str().unwrap_or_default();
+            assert_eq!(
+                of("function", "calls", &rank, name),
+                function["calls"].as_f64(),
+                "{name}"
+            );
+            assert_eq!(
+                of("function", "time", &rank, name),
+                function["time_s"].as_f64(),
+                "{name}"
+            );
+        }
+    }
+    let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
+    let found = rows
+        .iter()
+        .filter(|row| row["table"] == "call_site" && row["quantity"] == "calls");
+    assert_eq!(found.count(), sites.len());
+    assert_eq!(of("job", "elapsed", "", ""), report["elapsed_s"].as_f64());
+    Ok(())
+}
+
+/// The reports that were written so far; the last line may not be whole yet.
+fn series(file: &Path) -> Outcome<Vec<Value>> {
+    let text = fs::read_to_string(file)?;
+    let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let lines = whole.lines().map(serde_json::from_str);
+    Ok(lines.collect::<Result<_, _>>()?)
+}
+
+#[test]
+fn reports_on_a_timer_and_on_request_go_on_while_the_program_hangs() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, 2, 0)?;
+    job.open("go")?;
+    let file = job.file("reports.jsonl");
+    let flags = ["--rules", "none", "--snapshots", &text(&file), "--every", "200ms"];
+    let mut agent = Agent::attach(job.pid(), &flags)?;
+    agent.armed()?;
+    until(&agent, |report| calls(report).values().sum::<u64>() > 100)?;
+    job.pause()?;
+    // What is open goes on; no call begins any more.
+    let hangs = |before: &Value, after: &Value| calls(before) == calls(after) && !calls(after).is_empty();
+    let before = agent.snapshot()?;
+    until(&agent, |report| {
+        hangs(&before, report) || hangs(&agent.snapshot().unwrap_or_default(), report)
+    })?;
+    let so_far = series(&file)?.len();
+    let deadline = std::time::Instant::now() + SOON;
+    while series(&file)?.len() < so_far + 3 {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "no report while the program hangs"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let all = series(&file)?;
+    let last = &all[all.len() - 2..];
+    assert_eq!(calls(&last[0]), calls(&last[1]), "nothing happens");
+    let elapsed: Vec<f64> = all
+        .iter()
+        .filter_map(|report| report["elapsed_s"].as_f64())
+        .collect();
+    assert!(elapsed.is_sorted() && elapsed.len() == all.len());
+    job.resume()?;
+    agent.stop()?;
+    job.open("stop")?;
+    crate::expected::finish_pingpong(job, 2)?;
+    Ok(())
+}
+
+#[test]
+fn what_was_measured_of_a_rank_that_was_killed_is_kept() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
+    let ready = job.events("ready", 2, SOON)?;
+    job.open("go")?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    let of = |report: &Value, pid: u64| -> u64 {
+        let all = calls(report);
+        all.iter()
+            .filter(|((of, _), _)| *of == pid)
+            .map(|(_, calls)| calls)
+            .sum()
+    };
+    let victim = ready[1]["pid"].as_u64().ok_or("no pid")?;
+    let before = until(&agent, |report| of(report, victim) > 100)?;
+    let pid = i32::try_from(victim)
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or("no pid")?;
+    kill_process(pid, Signal::KILL).map_err(std::io::Error::from)?;
+    let report = agent.finish(SOON)?;
+    assert!(of(&report, victim) >= of(&before, victim), "{report:#}");
+    let processes = report["processes"].as_array().into_iter().flatten();
+    let dead = processes
+        .into_iter()
+        .find(|process| process["pid"] == victim)
+        .ok_or("it is not in the report")?;
+    assert_eq!(dead["ended"], true);
+    assert!(dead["mpi_time_s"].as_f64() > Some(0.0), "{dead}");
+    Ok(())
+}
+
+#[test]
+fn a_function_without_a_rule_has_its_number_its_mean_and_a_histogram_for_each_rank() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi("loops", Mpi::Mpich)?;
+    let words = ["uneven", "20", "5"].map(str::to_owned).to_vec();
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, |folder| {
+        with_folder(folder, words)
+    })?;
+    job.events("ready", 2, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "balance", "compute"])?;
+    agent.armed()?;
+    let function = |report: &Value, rank: usize, name: &str| -> Value {
+        let functions = report["processes"][rank]["functions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        functions
+            .into_iter()
+            .find(|function| function["name"] == name)
+            .unwrap_or_default()
+    };
+    until(&agent, |report| {
+        (0..2).all(|rank| function(report, rank, "compute")["calls"].as_u64() > Some(20))
+    })?;
+    let report = agent.stop()?;
+    job.open("stop")?;
+    job.finish(SOON)?;
+    for (rank, least_ns) in [(0, 20_000_000), (1, 5_000_000)] {
+        let compute = function(&report, rank, "compute");
+        let (calls, time) = (compute["calls"].as_u64(), compute["time_s"].as_f64());
+        let (calls, time) = calls.zip(time).ok_or("not timed")?;
+        assert!(time / calls as f64 >= least_ns as f64 * 0.9e-9, "{compute}");
+        let durations = &compute["durations"];
+        let seen = durations["calls"].as_u64().ok_or("no histogram")?;
+        // The one that it is in has no duration yet, and it goes on between the last look at hits and the last at counters.
+        assert!(seen <= calls && seen + 5 >= calls, "{compute}");
+        let from = durations["from_ns"].as_array().ok_or("no buckets")?;
+        let least = from.first().and_then(Value::as_u64).ok_or("an empty histogram")?;
+        assert!(2 * least > least_ns, "{rank}: {durations}");
+        let counts = durations["count"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_u64);
+        assert_eq!(counts.sum::<u64>(), seen);
+    }
+    let told = agent.lines.text();
+    assert!(
+        told.contains(" compute: ") && told.contains("(rank 1), most"),
+        "{told}"
+    );
+    Ok(())
+}
+
+/// Of a function that is called far more often than single calls are looked at, all calls are counted and timed, and nothing is lost.
+#[test]
+fn a_function_that_is_called_all_the_time_loses_no_call_and_says_how_many_are_in_its_histogram() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "MPI_Send", "MPI_Recv"])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tallies = job.events("tally", 2, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    assert_eq!(
+        report["completeness"]["status"], "complete",
+        "{}",
+        report["completeness"]
+    );
+    let seen = calls(&report);
+    for tally in &tallies {
+        let pid = tally["pid"].as_u64().ok_or("no pid")?;
+        for (name, (count, _)) in crate::expected::counts(&tally["functions"])? {
+            if name == "MPI_Send" || name == "MPI_Recv" {
+                assert_eq!(seen.get(&(pid, name.clone())), Some(&count), "{name}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Two nodes of a job, each watched by a session of its own that sees nothing of the other: together they are the whole job.
+#[test]
+fn recordings_of_two_nodes_are_joined_into_one_report_of_the_job() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi("loops", Mpi::Mpich)?;
+    let words = ["uneven", "200", "200", "100", "100"].map(str::to_owned).to_vec();
+    let job = Job::on_nodes(&["node1", "node2"], 2, &program, |folder| {
+        with_folder(folder, words)
+    })?;
+    let ready = job.events("ready", 4, SOON)?;
+    let pid = |rank: usize| {
+        ready[rank]["pid"]
+            .as_u64()
+            .and_then(|pid| u32::try_from(pid).ok())
+            .ok_or("no pid")
+    };
+    let file = text(&job.file("%h.rec"));
+    let flags = ["--rules", "none", "--record", &file];
+    let mut agents = Vec::new();
+    for rank in [0, 2] {
+        let agent = Agent::attach_on_its_node(pid(rank)?, &flags)?;
+        agent.armed()?;
+        agents.push(agent);
+    }
+    for agent in &agents {
+        until(agent, |report| report["iteration"]["count"].as_u64() > Some(12))?;
+    }
+    let mut shares = Vec::new();
+    for (agent, node) in agents.iter_mut().zip(["node1", "node2"]) {
+        let report = agent.stop()?;
+        assert_eq!(report["host"], node);
+        assert_eq!(
+            report["processes"].as_array().map(Vec::len),
+            Some(2),
+            "{report:#}"
+        );
+        assert_eq!(report["efficiencies"]["load_balance_between_nodes"], Value::Null);
+        let ranks = report["processes"].as_array().into_iter().flatten();
+        shares.extend(ranks.filter_map(|process| process["useful_share"].as_f64()));
+    }
+    job.open("stop")?;
+    job.events("end", 4, SOON)?;
+    let recordings = ["node1.rec", "node2.rec"].map(|name| text(&job.file(name)));
+    let joined = text(&job.file("joined.json"));
+    let (code, told) = Agent::run(&[
+        "replay",
+        &recordings[1],
+        &recordings[0],
+        "--rules",
+        "none",
+        "--json",
+        &joined,
+    ])?;
+    assert_eq!(code, 0, "{told}");
+    let report = read(Path::new(&joined))?;
+    let found = &report["efficiencies"];
+    assert_eq!((&found["ranks"], &found["nodes"]), (&4.into(), &2.into()));
+    assert_eq!(shares.len(), 4);
+    // From what each node's session says of its ranks: the first two are on one node, the others on another.
+    let (sum, most) = (
+        shares.iter().sum::<f64>(),
+        shares.iter().copied().fold(0.0, f64::max),
+    );
+    let node = f64::max(shares[0] + shares[1], shares[2] + shares[3]);
+    let expected = [
+        ("load_balance", sum / (4.0 * most)),
+        ("load_balance_within_nodes", 2.0 * node / (4.0 * most)),
+        ("load_balance_between_nodes", sum / (2.0 * node)),
+        ("communication_efficiency", most),
+        ("parallel_efficiency", sum / 4.0),
+    ];
+    for (name, value) in expected {
+        let ratio = found[name].as_f64().unwrap_or(f64::NAN) / value;
+        assert!((ratio - 1.0).abs() < 1e-6, "{name} should be {value}: {found}");
+    }
+    // Half of the ranks compute for half of the time, more or less on a busy machine.
+    let between = found["load_balance_between_nodes"].as_f64();
+    assert!(between > Some(0.5) && between < Some(0.95), "{found}");
+    let hosts: Vec<&Value> = report["processes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|process| &process["host"])
+        .collect();
+    assert_eq!(hosts, ["node1", "node1", "node2", "node2"]);
+    assert!(told.contains("between 2 nodes 0."), "{told}");
+    assert!(told.contains("4 ranks, MPICH"), "{told}");
+    assert_eq!(report["talp"]["resources"]["numNodes"], 2);
+    // The recordings of one node twice are none of a job.
+    let copy = text(&job.file("copy.rec"));
+    fs::copy(&recordings[0], &copy)?;
+    let (code, told) = Agent::run(&["replay", &recordings[0], &copy, "--rules", "none"])?;
+    assert_eq!(code, 0, "{told}");
+    assert!(told.contains("recordings of different jobs"), "{told}");
+    Ok(())
+}

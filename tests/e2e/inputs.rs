@@ -1,0 +1,304 @@
+//! Programs as they come: without symbols, with MPI linked in, in containers, and ranks that go on as another program. Each is watched as any
+//! other, or it is said why it cannot be.
+
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::{Agent, binary};
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, counts, with_folder};
+
+/// Each rank's tally, compared with the newest entry of that rank in the report. Numbers of processes may be those of a container.
+fn assert_counted(tallies: &[Value], report: &Value) -> Outcome {
+    let processes = report["processes"].as_array().ok_or("no processes")?;
+    for tally in tallies {
+        let rank = &tally["rank"];
+        let of_rank = |process: &&Value| process["rank"] == *rank;
+        let process = processes.iter().rfind(of_rank).ok_or("a rank is missing")?;
+        let seen = counts(&process["functions"])?;
+        for (name, count) in counts(&tally["functions"])? {
+            assert_eq!(seen.get(&name), Some(&count), "{name} of rank {rank}: {report}");
+        }
+    }
+    Ok(())
+}
+
+/// Attaches to a job of `count` that waits at its first gate, and lets it run to its end.
+fn counted(mut job: Job, target: u32) -> Outcome<Value> {
+    job.events("ready", 2, SOON)?;
+    let mut agent = Agent::attach(target, &[])?;
+    agent.armed()?;
+    job.open("go")?;
+    let tallies = job.events("tally", 2, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    assert_counted(&tallies, &report)?;
+    assert_eq!(report["completeness"]["status"], "complete", "{report}");
+    Ok(report)
+}
+
+fn three_rounds(folder: &Path) -> Vec<String> {
+    with_folder(folder, ["--iterations", "3"].map(String::from).to_vec())
+}
+
+#[test]
+fn a_program_without_symbols_is_counted_by_those_of_its_mpi() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let program = programs::stripped(&programs::mpi("count", Mpi::Mpich)?, folder.path())?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
+    let launcher = job.pid();
+    counted(job, launcher)?;
+    Ok(())
+}
+
+#[test]
+fn a_function_of_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let program = programs::stripped(&programs::c("busywork")?, folder.path())?;
+    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["5".into()]))?;
+    job.events("ready", 1, SOON)?;
+    let pid = job.pid().to_string();
+    let (code, text) = Agent::run(&["attach", &pid, "--rules", "none", "--probe", "step_outer"])?;
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("the symbols of busywork"), "{text}");
+    assert!(text.contains("were removed (strip)"), "{text}");
+    job.open("go")?;
+    job.open("end")?;
+    job.finish(SOON)
+}
+
+#[test]
+fn mpi_that_is_linked_into_the_program_is_counted() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let program = programs::mpi_linked_in("count")?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
+    let launcher = job.pid();
+    let report = counted(job, launcher)?;
+    assert_eq!(report["job"]["mpi"]["implementation"], "MPICH", "{report}");
+    let library = report["job"]["mpi"]["library"].as_str().unwrap_or_default();
+    assert_eq!(Path::new(library), program, "its MPI is the program itself");
+    Ok(())
+}
+
+#[test]
+fn mpi_that_is_linked_into_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let program = programs::stripped(&programs::mpi_linked_in("count")?, folder.path())?;
+    let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 2, &program, three_rounds)?;
+    job.events("ready", 2, SOON)?;
+    let pid = job.pid().to_string();
+    let (code, text) = Agent::run(&["attach", &pid, "--rules", "none"])?;
+    assert_eq!(code, 2, "{text}");
+    assert!(
+        text.contains("MPI is linked into its program, whose symbols were removed"),
+        "{text}"
+    );
+    // With rules, which can do with less, the session says it too.
+    let mut agent = Agent::attach(job.pid(), &["--duration", "100ms"])?;
+    let report = agent.finish(SOON)?;
+    let missing = report["completeness"]["missing"].to_string();
+    assert!(missing.contains("MPI is linked into its program"), "{missing}");
+    job.open("go")?;
+    job.open("end")?;
+    job.finish(SOON)
+}
+
+/// Runs a script of the shell as root of a container: with mounts and numbers of processes of its own. `$0` is the job's folder and `$1` the
+/// program.
+fn contained(script: &str, program: &Path) -> Outcome<Job> {
+    let unshare = Path::new("/usr/bin/unshare");
+    Job::alone(unshare, |folder| {
+        let words = [
+            "--mount",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+            "/bin/bash",
+            "-c",
+            script,
+        ];
+        let given = [folder, program].map(|path| path.to_string_lossy().into_owned());
+        words.map(String::from).into_iter().chain(given).collect()
+    })
+}
+
+#[test]
+fn a_job_in_a_container_with_another_file_under_the_path_of_its_mpi_is_counted_from_outside() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let script = r#"library=$(readlink -f "$(ldd "$1" | sed -n 's/.*=> \(.*libmpich[^ ]*\) .*/\1/p')")
+        cp "$library" "$0/other" && mount --bind "$0/other" "$library" || exit 9
+        mpirun.mpich -n 2 "$1" "$0" --iterations 3 & wait $!"#;
+    let job = contained(script, &programs::mpi("count", Mpi::Mpich)?)?;
+    let target = job.pid();
+    counted(job, target)?;
+    Ok(())
+}
+
+#[test]
+fn a_job_in_a_container_with_a_root_of_its_own_is_counted_from_outside() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    // Layers as containers have them, or the same files under another root where the kernel lays none.
+    let script = r#"cp "$1" "$0/program" && mkdir "$0/layers" && mount -t tmpfs none "$0/layers" || exit 9
+        root="$0/layers/root"; mkdir "$root" "$0/layers/up" "$0/layers/work"
+        mount -t overlay overlay -o "lowerdir=/,upperdir=$0/layers/up,workdir=$0/layers/work" "$root" 2>/dev/null ||
+            mount --bind / "$root" || exit 9
+        for folder in proc sys dev; do mount --rbind "/$folder" "$root/$folder" || exit 9; done
+        mkdir -p "$root$0" && mount --bind "$0" "$root$0" || exit 9
+        chroot "$root" mpirun.mpich -n 2 "$0/program" "$0" --iterations 3 & wait $!"#;
+    let job = contained(script, &programs::mpi("count", Mpi::Mpich)?)?;
+    let target = job.pid();
+    counted(job, target)?;
+    Ok(())
+}
+
+#[test]
+fn a_container_within_the_one_that_the_agent_is_in_is_refused_with_the_reason() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let script = format!(
+        r#"unshare --mount --pid --fork --mount-proc --kill-child mpirun.mpich -n 2 "$1" "$0" --iterations 3 & job=$!
+           while [ ! -e "$0/attach" ]; do read -t 0.05 x <> <(:); done 2>/dev/null
+           {} attach $job --plain --rules none > "$0/said" 2>&1; echo "ended with $?" >> "$0/said"
+           touch "$0/go" "$0/end"; wait $job"#,
+        binary()?.display()
+    );
+    let mut job = contained(&script, &programs::mpi("count", Mpi::Mpich)?)?;
+    job.events("ready", 2, SOON)?;
+    job.open("attach")?;
+    job.finish(SOON)?;
+    let said = fs::read_to_string(job.file("said"))?;
+    assert!(said.contains("is in a pid namespace below ours"), "{said}");
+    assert!(said.ends_with("ended with 2\n"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let count = programs::mpi("count", mpi)?;
+        let become_ = programs::mpi("become", mpi)?;
+        let mut job = Job::mpi(mpi, Waiting::Yielding, 2, &become_, |folder| {
+            let mut words = with_folder(folder, vec![count.to_string_lossy().into_owned()]);
+            words.extend(three_rounds(folder));
+            words
+        })?;
+        job.events("ready", 2, SOON)?;
+        let mut agent = Agent::attach(job.pid(), &[])?;
+        agent.armed()?;
+        job.open("become")?;
+        for rank in 0..2 {
+            let line = |part: &str| format!("rank {rank} (pid {part}");
+            agent.lines.wait_for("what became of the ranks", SOON, |lines| {
+                let said = |end: &str| {
+                    lines
+                        .iter()
+                        .any(|text| text.text.starts_with(&line("")) && text.text.contains(end))
+                };
+                (said("went on as another program") && said(") joined")).then_some(())
+            })?;
+        }
+        // The programs that they became say so too.
+        job.events("ready", 4, SOON)?;
+        job.open("go")?;
+        let tallies = job.events("tally", 2, SOON)?;
+        let report = agent.stop()?;
+        job.open("end")?;
+        job.finish(SOON)?;
+        assert_counted(&tallies, &report)?;
+        let ended: Vec<&Value> = report["processes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|process| &process["ended"])
+            .collect();
+        assert_eq!(ended, [true, true, false, false], "{report}");
+        let missing = report["completeness"]["missing"].to_string();
+        assert!(missing.contains("went on as another program"), "{missing}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_rank_that_goes_on_without_mpi_is_told_and_the_session_ends_with_the_last_process() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let program = programs::mpi("become", Mpi::OpenMpi)?;
+    let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &program, |folder| {
+        let script = r#"while [ ! -e "$0/over" ]; do read -t 0.05 x <> <(:); done 2>/dev/null; exit 0"#;
+        let mut words = with_folder(folder, ["/bin/bash", "-c", script].map(String::from).to_vec());
+        words.push(folder.to_string_lossy().into_owned());
+        words
+    })?;
+    job.events("ready", 2, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    job.open("become-1")?;
+    agent.lines.wait_for_line("went on as another program", SOON)?;
+    // Rank 0 ends first: rank 1 may still come to have MPI.
+    job.open("end")?;
+    let deadline = Instant::now() + SOON;
+    while agent.snapshot()?["processes"][0]["ended"] != true {
+        assert!(Instant::now() < deadline, "{}", agent.lines.text());
+    }
+    job.open("over")?;
+    job.finish(SOON)?;
+    let report = agent.finish(SOON)?;
+    let missing = report["completeness"]["missing"].to_string();
+    assert!(missing.contains("once it has loaded its MPI"), "{missing}");
+    assert!(
+        agent.lines.text().contains("the program has ended"),
+        "{}",
+        agent.lines.text()
+    );
+    Ok(())
+}
+
+#[test]
+fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let busywork = programs::c("busywork")?;
+    let mut job = Job::alone(Path::new("/bin/bash"), |folder| {
+        let script =
+            r#"while [ ! -e "$0/become" ]; do read -t 0.05 x <> <(:); done 2>/dev/null; exec "$1" "$0" 5"#;
+        let given = [folder, &busywork].map(|path| path.to_string_lossy().into_owned());
+        ["-c", script]
+            .map(String::from)
+            .into_iter()
+            .chain(given)
+            .collect()
+    })?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    job.open("become")?;
+    agent.lines.wait_for_line("went on as another program", SOON)?;
+    let joined = format!("a process (pid {}) joined", job.pid());
+    agent.lines.wait_for_line(&joined, SOON)?;
+    job.events("ready", 1, SOON)?;
+    let report = agent.stop()?;
+    let mine = |process: &&Value| process["pid"] == job.pid();
+    let entries = report["processes"].as_array().into_iter().flatten().filter(mine);
+    let ended: Vec<&Value> = entries.map(|process| &process["ended"]).collect();
+    assert_eq!(ended, [true, false], "{report}");
+    job.open("go")?;
+    job.open("end")?;
+    job.finish(SOON)
+}

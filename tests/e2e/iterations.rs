@@ -1,0 +1,313 @@
+//! Iterations found by themselves, efficiencies over them, call sites: against what programs know of themselves.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, gromacs, lammps, programs, require};
+
+use crate::expected::{SOON, finish_pingpong, start_pingpong, with_folder};
+
+/// Starts `loops`.
+fn start(mpi: Mpi, ranks: usize, words: &str) -> Outcome<Job> {
+    let program = programs::mpi("loops", mpi)?;
+    let words = words.split(' ').map(str::to_owned).collect();
+    let job = Job::mpi(mpi, Waiting::Yielding, ranks, &program, |folder| {
+        with_folder(folder, words)
+    })?;
+    job.events("ready", ranks, SOON)?;
+    Ok(job)
+}
+
+/// Watches until the session knows what is asked for, then ends session and program; the report, and what the ranks say of themselves.
+fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcome<(Value, Vec<Value>)> {
+    let mut agent = Agent::attach(job.pid(), &["--rules", "load-imbalance"])?;
+    agent.armed()?;
+    wait_for(&agent, is_seen)?;
+    let report = agent.stop()?;
+    job.open("stop")?;
+    let ends = job.events("end", ranks, SOON)?;
+    job.finish(SOON)?;
+    Ok((report, ends))
+}
+
+/// Watches a program for many more iterations than pass before its loop is found.
+fn watch_two_thousand(job: &Job) -> Outcome<Value> {
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(2_000))?;
+    agent.stop()
+}
+
+pub(crate) fn wait_for(agent: &Agent, is_seen: impl Fn(&Value) -> bool) -> Outcome {
+    let deadline = std::time::Instant::now() + 2 * SOON;
+    loop {
+        let now = agent.snapshot()?;
+        if is_seen(&now) {
+            return Ok(());
+        }
+        if std::time::Instant::now() > deadline {
+            return Err(format!("not seen in time: {now:#}").into());
+        }
+        // Between two looks; nothing depends on how long.
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Calls of a function by all ranks.
+fn calls_of(report: &Value, function: &str) -> u64 {
+    let processes = report["processes"].as_array().into_iter().flatten();
+    let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let of = functions.filter(|entry| entry["name"] == function);
+    of.filter_map(|entry| entry["calls"].as_u64()).sum()
+}
+
+pub(crate) fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(f64::NAN)
+}
+
+#[test]
+fn of_nested_loops_the_outermost_is_found_under_both_mpis() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let job = start(mpi, 2, "nested 20")?;
+        let is_seen = |now: &Value| {
+            number(&now["iteration"]["mpi_calls"]) > 20.0 && now["iteration"]["count"].as_u64() > Some(20)
+        };
+        let (report, ends) = watch(job, 2, is_seen)?;
+        let found = &report["iteration"];
+        assert_eq!(found["mpi_calls"], 41.0, "{found}");
+        // Each iteration has one broadcast; the first one seen is cut, and the last goes on.
+        let broadcasts = calls_of(&report, "MPI_Bcast") / 2;
+        let count = found["count"].as_u64().ok_or("no count")?;
+        let unseen = report["call_sites"]["unseen_calls"].as_u64();
+        assert!(
+            unseen > Some(0) || (count + 3 >= broadcasts && count <= broadcasts),
+            "{count} iterations, {broadcasts} broadcasts, {unseen:?} calls not seen"
+        );
+        let own = ends[0]["iterations"].as_u64().ok_or("no iterations")?;
+        assert!(count <= own, "{count} of {own}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_program_without_a_loop_has_none_and_the_report_says_so() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start(Mpi::OpenMpi, 2, "none")?;
+    let calls = |now: &Value| now["processes"][0]["functions"][0]["calls"].as_u64() > Some(1500);
+    let (report, _) = watch(job, 2, calls)?;
+    assert_eq!(report["iteration"], Value::Null);
+    let why = report["without_iteration"].as_str().ok_or("no reason")?;
+    assert!(why.ends_with("MPI calls of a rank have none"), "{why}");
+    Ok(())
+}
+
+#[test]
+fn efficiencies_of_a_known_imbalance_are_those_of_the_closed_form() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start(Mpi::OpenMpi, 3, "balance 300 120 60")?;
+    let is_seen = |now: &Value| {
+        now["iteration"]["count"].as_u64() > Some(12)
+            && now["findings"].as_array().is_some_and(|all| !all.is_empty())
+    };
+    let (report, _) = watch(job, 3, is_seen)?;
+    let found = &report["efficiencies"];
+    assert_eq!(found["over_whole_iterations"], true);
+    // Useful time is what each rank sleeps; an iteration is as long as the longest.
+    let (balance, communication) = ((300.0 + 120.0 + 60.0) / (3.0 * 300.0), 1.0);
+    let expected = [
+        ("load_balance", balance),
+        ("load_balance_within_nodes", balance),
+        ("load_balance_between_nodes", 1.0),
+        ("communication_efficiency", communication),
+        ("serialisation_efficiency", 1.0),
+        ("transfer_efficiency", 1.0),
+        ("parallel_efficiency", balance * communication),
+    ];
+    for (name, value) in expected {
+        let ratio = number(&found[name]) / value;
+        assert!(
+            (0.98..=1.02).contains(&ratio),
+            "{name} should be {value}: {found}"
+        );
+    }
+    let pace = number(&report["iteration"]["mean_s"]) / 0.3;
+    assert!((0.98..=1.02).contains(&pace), "{}", report["iteration"]);
+    let text = report["findings"][0]["text"].as_str().ok_or("no finding")?;
+    assert!(text.starts_with("rank 0 computes 1.8"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn serialisation_and_transfer_of_ranks_that_take_turns_are_those_of_the_closed_form() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start(Mpi::OpenMpi, 2, "turns 120 40 40")?;
+    let is_seen = |now: &Value| now["efficiencies"]["collectives"].as_u64() > Some(15);
+    let (report, _) = watch(job, 2, is_seen)?;
+    let found = &report["efficiencies"];
+    // In two iterations each rank computes both times; without a transfer they would take twice the longer one.
+    let expected = [
+        ("serialisation_efficiency", (120.0 + 40.0) / (2.0 * 120.0)),
+        ("transfer_efficiency", 120.0 / (120.0 + 40.0)),
+        (
+            "communication_efficiency",
+            (120.0 + 40.0) / (2.0 * (120.0 + 40.0)),
+        ),
+        ("collectives_waiting_share", 80.0 / (2.0 * 160.0)),
+        ("collectives_transfer_share", 40.0 / 160.0),
+    ];
+    for (name, value) in expected {
+        let ratio = number(&found[name]) / value;
+        // With an odd number of iterations one rank has computed the longer time once more.
+        assert!(
+            (0.95..=1.05).contains(&ratio),
+            "{name} should be {value}: {found}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn computation_scalability_is_told_against_the_report_of_another_run() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let job = start(Mpi::OpenMpi, 3, "balance 120 60 60")?;
+    let (reference, _) = watch(job, 3, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("reference.json");
+    std::fs::write(&file, reference.to_string())?;
+    let mut job = start(Mpi::OpenMpi, 2, "balance 100 60")?;
+    let mut agent = Agent::attach(
+        job.pid(),
+        &["--rules", "none", "--reference", &file.to_string_lossy()],
+    )?;
+    agent.armed()?;
+    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    let report = agent.stop()?;
+    job.open("stop")?;
+    job.finish(SOON)?;
+    let found = &report["efficiencies"]["computation_scalability"];
+    let strong = (120.0 + 60.0 + 60.0) / (100.0 + 60.0);
+    for (name, value) in [
+        ("strong", strong),
+        ("weak", strong * 2.0 / 3.0),
+        ("ranks_of_reference", 3.0),
+    ] {
+        let ratio = number(&found[name]) / value;
+        assert!(
+            (0.97..=1.03).contains(&ratio),
+            "{name} should be {value}: {}",
+            report["efficiencies"]
+        );
+    }
+    let text = agent.lines.text();
+    assert!(text.contains("computation scalability 1."), "{text}");
+    let (code, text) = Agent::run(&[
+        "attach",
+        "1",
+        "--reference",
+        &folder.path().join("none").to_string_lossy(),
+    ])?;
+    assert!(code == 2 && text.contains("cannot be read"), "{code}: {text}");
+    Ok(())
+}
+
+#[test]
+fn call_sites_are_named_by_function_and_line() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let job = start(Mpi::Mpich, 2, "nested 5")?;
+    let (report, _) = watch(job, 2, |now| now["iteration"]["count"].as_u64() > Some(10))?;
+    let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
+    let source = include_str!("../programs/loops.c");
+    let nested = source.find("FUNCTION int nested").ok_or("no nested")?;
+    for call in ["MPI_Allreduce", "MPI_Barrier", "MPI_Bcast"] {
+        let at = nested + source[nested..].find(call).ok_or("no call")?;
+        let line = source[..at].lines().count() as u64;
+        let site = sites.iter().find(|site| site["function"] == call);
+        let site = site.ok_or_else(|| format!("no {call} in {sites:?}"))?;
+        assert_eq!(site["caller"], "nested");
+        assert_eq!((&site["file"], &site["line"]), (&"loops.c".into(), &line.into()));
+        assert_eq!(site["ranks"], 2);
+    }
+    Ok(())
+}
+
+/// Steps of LAMMPS take different ways (every 20th builds lists anew), and every 10th prints.
+#[test]
+fn the_loop_of_lammps_is_its_time_step() -> Outcome {
+    require!(Root, OpenMpi, Lammps);
+    let _machine = machine();
+    let job = lammps::start(Waiting::Yielding, 2, 10_000_000)?;
+    job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
+        (lammps::thermo(lines).len() >= 2).then_some(())
+    })?;
+    let report = watch_two_thousand(&job)?;
+    // Every step but those that build lists sends positions and forces, to one neighbour on either side: each a receive, a send and
+    // a wait. Those that build lists send more, and the printed ones add sums.
+    let found = &report["iteration"];
+    assert!((12.0..15.0).contains(&number(&found["mpi_calls"])), "{found}");
+    let sends = calls_of(&report, "MPI_Send") as f64 / 2.0;
+    let count = number(&found["count"]);
+    let unseen = report["call_sites"]["unseen_calls"].as_u64();
+    assert!(
+        unseen > Some(0) || (count * 4.0 <= sends && count * 4.0 >= 0.7 * sends),
+        "{count} steps, {sends} sends of a rank"
+    );
+    Ok(())
+}
+
+/// Of GROMACS, too: every step makes two all-to-alls for the long-range forces.
+#[test]
+fn the_loop_of_gromacs_is_its_time_step() -> Outcome {
+    require!(Root, OpenMpi, Gromacs);
+    let _machine = machine();
+    let job = gromacs::start(Waiting::Yielding, 2)?;
+    job.lines.wait_for("GROMACS's first steps", 4 * SOON, |lines| {
+        (gromacs::steps(lines).len() >= 2).then_some(())
+    })?;
+    let report = watch_two_thousand(&job)?;
+    let found = &report["iteration"];
+    let steps = calls_of(&report, "MPI_Alltoall") as f64 / 4.0;
+    let count = number(&found["count"]);
+    let unseen = report["call_sites"]["unseen_calls"].as_u64();
+    assert!(
+        unseen > Some(0) || (count <= steps && count >= 0.7 * steps),
+        "{count} iterations in {steps} steps: {found}"
+    );
+    Ok(())
+}
+
+/// Ranks that spin on too few CPUs are descheduled inside MPI: what a profiler within the program takes for communication.
+#[test]
+fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let ranks = 2 * std::thread::available_parallelism().map_or(2, usize::from);
+    let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, ranks, 0)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    job.open("go")?;
+    let waited = |report: &Value, name: &str| -> f64 {
+        let processes = report["processes"].as_array().into_iter().flatten();
+        processes.map(|process| number(&process[name])).sum()
+    };
+    wait_for(&agent, |now| waited(now, "mpi_runqueue_time_s") > 1.0)?;
+    let report = agent.stop()?;
+    let (within, inside) = (
+        waited(&report, "mpi_runqueue_time_s"),
+        waited(&report, "mpi_time_s"),
+    );
+    // All that they do is to call MPI: about half of the time of twice as many ranks as CPUs.
+    assert!(within < inside && within > 0.2 * inside, "{within} of {inside}");
+    assert!(within <= waited(&report, "runqueue_time_s"), "{within}");
+    job.open("stop")?;
+    finish_pingpong(job, ranks as u64).map(|_| ())
+}

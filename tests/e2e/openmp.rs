@@ -1,0 +1,165 @@
+//! The profile of parallel regions, without a rule: against programs whose times are known, on both libraries.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::Job;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+use crate::iterations::{number, wait_for};
+
+fn start(program: &Path, words: &str) -> Outcome<Job> {
+    let words = words.split(' ').map(str::to_owned).collect();
+    let job = Job::alone(program, |folder| with_folder(folder, words))?;
+    job.events("ready", 1, SOON)?;
+    Ok(job)
+}
+
+/// One thread at a time in its region would be quicker than any probe: no team, and as many regions a second as there can be.
+fn start_hot(program: PathBuf) -> Outcome<Job> {
+    let job = Job::alone(Path::new("/usr/bin/env"), |folder| {
+        let folder = folder.to_string_lossy().into_owned();
+        let program = program.to_string_lossy().into_owned();
+        vec!["OMP_NUM_THREADS=1".to_owned(), program, folder, "1".to_owned()]
+    })?;
+    job.events("ready", 1, SOON)?;
+    Ok(job)
+}
+
+/// Regions of the closed form: what part of the time is inside them, what their threads do there, how long an iteration takes.
+fn known_times(program: &Path) -> Outcome {
+    let _machine = machine();
+    let mut job = start(program, "40 40 120 40")?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let found = &report["processes"][0]["openmp"];
+    let teams = &found["teams"];
+    assert_eq!(teams["threads_least"], 2, "{found}");
+    assert_eq!(teams["threads_most"], 2, "{found}");
+    let (serial, even, long, short) = (40.0, 40.0, 120.0, 40.0);
+    let (inside, work) = (even + long, 2.0 * even + long + short);
+    for (name, value, expected) in [
+        ("inside", &found["inside_share"], inside / (serial + inside)),
+        ("working", &teams["working_share"], work / (2.0 * inside)),
+        (
+            "waiting",
+            &teams["waiting_share"],
+            (long - short) / (2.0 * inside),
+        ),
+        ("balance", &teams["load_balance"], work / (2.0 * inside)),
+        (
+            "iteration",
+            &report["iteration"]["mean_s"],
+            (serial + inside) / 1e3,
+        ),
+        ("regions", &report["iteration"]["parallel_regions"], 2.0),
+    ] {
+        let ratio = number(value) / expected;
+        // A region that is under way at either end counts in part.
+        assert!(
+            (0.94..=1.06).contains(&ratio),
+            "{name} should be {expected}: {found} {}",
+            report["iteration"]
+        );
+    }
+    assert_eq!(report["iteration"]["mpi_calls"], Value::Null);
+    assert_eq!(report["efficiencies"], Value::Null, "there is no MPI");
+    let sites = report["call_sites"]["sites"].as_array().ok_or("no call sites")?;
+    let of = sites.iter().filter(|site| site["caller"] == "iterate");
+    assert_eq!(of.count(), 2, "{sites:?}");
+    let text = agent.lines.text();
+    for part in [
+        "parallel regions/s",
+        "time of their teams (2 threads)",
+        "2 parallel regions each",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn regions_of_known_times_are_those_of_the_closed_form_as_root() -> Outcome {
+    require!(Root, Cc);
+    known_times(&programs::openmp("uneven")?)
+}
+
+#[test]
+fn regions_of_known_times_on_the_library_of_llvm_are_those_of_the_closed_form_as_root() -> Outcome {
+    require!(Root, Cc, LlvmOpenMp);
+    known_times(&programs::openmp_of_llvm("uneven")?)
+}
+
+#[test]
+fn regions_by_the_ten_thousand_are_probed_now_and_then_and_the_report_says_how_long_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let mut job = start_hot(programs::openmp("teams")?)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    agent
+        .lines
+        .wait_for_line("parallel regions are probed now and then", SOON)?;
+    let rested = |now: &Value| {
+        let of = &now["processes"][0]["openmp"];
+        number(&of["probed_s"]) < 0.5 * number(&now["elapsed_s"])
+    };
+    wait_for(&agent, rested)?;
+    let before = agent.snapshot()?;
+    // After a rest they are probed anew.
+    let regions = |report: &Value| report["processes"][0]["openmp"]["regions"].as_u64();
+    wait_for(&agent, |now| regions(now) > regions(&before))?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let found = &report["processes"][0]["openmp"];
+    assert!(regions(&report) > Some(1_000), "{found}");
+    assert!(
+        number(&found["probed_s"]) < 0.5 * number(&report["elapsed_s"]),
+        "{found}"
+    );
+    // It does nothing else: the iteration is a region.
+    assert_eq!(
+        report["iteration"]["parallel_regions"], 1.0,
+        "{}",
+        report["iteration"]
+    );
+    let text = agent.lines.text();
+    assert!(text.contains("(probed for "), "{text}");
+    Ok(())
+}
+
+#[test]
+fn a_program_whose_regions_have_no_symbols_says_what_is_not_known_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let stripped = folder.path().join("uneven");
+    let program = programs::openmp("uneven")?;
+    let status = std::process::Command::new("strip")
+        .arg("-o")
+        .arg(&stripped)
+        .arg(&program)
+        .status()?;
+    assert!(status.success());
+    let mut job = start(&stripped, "5 5 10 5")?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(12))?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let found = &report["processes"][0]["openmp"];
+    assert!(number(&found["inside_share"]) > 0.3, "{found}");
+    assert_eq!(found["teams"], Value::Null);
+    let why = found["without_teams"].as_str().ok_or("no reason")?;
+    assert!(why.contains("no symbols"), "{why}");
+    Ok(())
+}

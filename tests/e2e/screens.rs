@@ -1,0 +1,185 @@
+//! The live view as a person has it: on a terminal, with keys, and the terminal as it was afterwards.
+
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tuneagent_e2e::agent::binary;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::screen::Screen;
+use tuneagent_e2e::{Outcome, family, require};
+
+use crate::expected::{SOON, start_workers};
+
+/// Of `workers`.
+const SETTINGS: [&str; 3] = ["40000", "2000", "2"];
+
+/// The terminal is the shell's again: its screen, its cursor, its modes.
+fn assert_sane(screen: &Screen) -> Outcome {
+    assert_eq!(screen.fact("alternate_on")?, "0", "the other screen is left");
+    assert_eq!(screen.fact("cursor_flag")?, "1", "the cursor is seen");
+    screen.enter("clear; stty -a | tr ';\\n' '  '; echo 'modes' end")?;
+    let text = screen.see("modes end")?;
+    for mode in ["icanon", "echo", "isig", "opost", "icrnl"] {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        assert!(words.contains(&mode), "{mode} is not set:\n{text}");
+    }
+    Ok(())
+}
+
+fn session_list(screen: &Screen) -> Outcome<String> {
+    let output = Command::new(binary()?)
+        .args(["session", "list"])
+        .env("XDG_RUNTIME_DIR", screen.runtime_folder())
+        .stdin(Stdio::null())
+        .output()?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn the_live_view_shows_a_run_hears_keys_and_leaves_the_terminal_as_it_was() -> Outcome {
+    require!(Root, Mpich, Tmux);
+    let _machine = machine();
+    let mut job = start_workers(5, SETTINGS)?;
+    let screen = Screen::start(80, 24)?;
+    let attach = format!(
+        "{} attach {} --rules none optimal-workers --apply; echo ended with $?",
+        binary()?.display(),
+        job.pid()
+    );
+    screen.enter(&attach)?;
+    let text = screen.wait_for("the overview with numbers", |text| {
+        text.contains("MPI calls/s") && text.contains("MPI_Iprobe")
+    })?;
+    for part in [
+        "5 ranks",
+        "MPICH",
+        " 1 Overview  2 Ranks ",
+        "inside MPI",
+        "waiting for a CPU",
+        " q quit",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    assert_eq!(screen.fact("alternate_on")?, "1");
+
+    screen.press("2")?;
+    screen.wait_for("a line for each rank", |text| {
+        text.contains("sorted by rank") && (0..5).all(|rank| text.contains(&format!("\n    {rank}  ")))
+    })?;
+    screen.press("s")?;
+    screen.see("sorted by time in MPI")?;
+    screen.press("Tab")?;
+    screen.wait_for("the functions", |text| {
+        text.contains("all calls") && text.contains("MPI_Send")
+    })?;
+
+    screen.press("4")?;
+    screen.wait_for("the rule", |text| {
+        text.contains("optimal-workers") && text.contains("applying")
+    })?;
+    screen.press("a")?;
+    screen.see("optimal-workers is advising")?;
+    let list = session_list(&screen)?;
+    assert!(list.contains("advising") && !list.contains("applying"), "{list}");
+    screen.press("p")?;
+    screen.see("optimal-workers is applying")?;
+    screen.press("o")?;
+    screen.see("optimal-workers is off")?;
+    screen.press("6")?;
+    screen.see("optimal-workers switched from applying to off")?;
+
+    screen.press("2")?;
+    screen.resize(120, 40)?;
+    screen.see("switched/s")?;
+
+    screen.press("q")?;
+    // 1 where the switching undid a change that was on trial.
+    screen.wait_for("the end", |text| {
+        text.contains("ended with 0") || text.contains("ended with 1")
+    })?;
+    let all = screen.everything()?;
+    for part in [
+        "armed: ",
+        "optimal-workers switched from applying to off",
+        "ended by the user; detached",
+    ] {
+        assert!(all.contains(part), "{part} is not in:\n{all}");
+    }
+    assert_sane(&screen)?;
+    job.open("stop")?;
+    job.finish(SOON)
+}
+
+#[test]
+fn however_a_session_ends_the_terminal_is_given_back() -> Outcome {
+    require!(Root, Mpich, Tmux);
+    let _machine = machine();
+    let mut job = start_workers(5, SETTINGS)?;
+    let screen = Screen::start(80, 24)?;
+    let attach = format!("{} attach {} --rules none", binary()?.display(), job.pid());
+    let armed = || screen.see("MPI calls/s");
+    let agent = || -> Outcome<Pid> {
+        let shell = screen
+            .fact("pane_pid")?
+            .parse()
+            .map_err(|error| format!("{error}"))?;
+        // The shell runs one thing: timeout, bash, the agent.
+        let last = family::descendants(shell)
+            .into_iter()
+            .last()
+            .ok_or("the shell runs nothing")?;
+        Ok(Pid::from_raw(last.pid as i32).ok_or("no process")?)
+    };
+    let endings: [(&str, &dyn Fn() -> Outcome); 5] = [
+        ("Ctrl-C; detached", &|| screen.press("C-c")),
+        ("SIGTERM; detached", &|| {
+            Ok(kill_process(agent()?, Signal::TERM).map_err(|error| format!("{error}"))?)
+        }),
+        ("SIGHUP; detached", &|| {
+            Ok(kill_process(agent()?, Signal::HUP).map_err(|error| format!("{error}"))?)
+        }),
+        ("stopped by tuneagent session stop; detached", &|| {
+            let pid = agent()?.as_raw_nonzero().to_string();
+            let mut stop = Command::new(binary()?);
+            stop.args(["session", "stop", &pid])
+                .env("XDG_RUNTIME_DIR", screen.runtime_folder());
+            assert!(stop.output()?.status.success());
+            Ok(())
+        }),
+        ("the program has ended; detached", &|| job.open("stop")),
+    ];
+    for (words, end) in endings {
+        screen.enter(&format!("clear; {attach}; echo ended with $?"))?;
+        armed()?;
+        end()?;
+        let text = screen.see("ended with 0")?;
+        assert!(text.contains(words), "{words} is not in:\n{text}");
+        assert_sane(&screen)?;
+    }
+    job.finish(SOON)
+}
+
+#[test]
+fn without_a_terminal_to_hear_keys_from_there_are_plain_lines() -> Outcome {
+    require!(Root, Mpich, Tmux);
+    let _machine = machine();
+    let mut job = start_workers(5, SETTINGS)?;
+    let screen = Screen::start(100, 60)?;
+    let attach = format!(
+        "{} attach {} --rules none --duration 1s",
+        binary()?.display(),
+        job.pid()
+    );
+    for how in ["--plain", "< /dev/null", "| cat"] {
+        screen.enter(&format!("clear; {attach} {how}; echo ended with $?"))?;
+        screen.see("armed: ")?;
+        assert_eq!(screen.fact("alternate_on")?, "0", "{how}");
+        let text = screen.see("ended with 0")?;
+        assert!(
+            text.contains("armed: ") && text.contains("detached"),
+            "{how}:\n{text}"
+        );
+    }
+    job.open("stop")?;
+    job.finish(SOON)
+}

@@ -1,0 +1,278 @@
+//! What MPI calls carry and to whom, against an independent truth: a library on MPI's own profiling interface, preloaded into the same
+//! run, that knows nothing of us (`programs/pmpi_truth.c`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::problem::While;
+use tuneagent_e2e::{Outcome, gromacs, lammps, programs, require};
+
+use crate::expected::SOON;
+
+/// What both say of a function of a rank: calls, bytes, and how many messages of which size.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Function {
+    calls: u64,
+    bytes: Option<u64>,
+    sizes: BTreeMap<u64, u64>,
+}
+
+/// Messages and bytes, by the ranks at both ends.
+type Pairs = BTreeMap<(u64, u64), (u64, u64)>;
+
+/// What both say of a run.
+#[derive(Debug, Default, PartialEq)]
+struct Told {
+    functions: BTreeMap<(u64, String), Function>,
+    sent: Pairs,
+    received: Pairs,
+    /// Of those that nobody can tell: sent, received.
+    unresolved: [(u64, u64); 2],
+}
+
+/// The largest size has no bound.
+const ENDLESS: u64 = u64::MAX;
+
+/// The truth counts up to its last moment, which is here; the agent sees this one too.
+const AFTER_THE_TRUTH: &str = "MPI_Finalize";
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn number(value: &Value, what: &str) -> Outcome<u64> {
+    Ok(value[what]
+        .as_u64()
+        .ok_or_else(|| format!("no {what} in {value}"))?)
+}
+
+/// What the truth wrote for each rank.
+fn truth(folder: &Path, ranks: usize) -> Outcome<Told> {
+    let mut told = Told::default();
+    for rank in 0..ranks as u64 {
+        let file = folder.join(format!("truth.{rank}.json"));
+        let text = fs::read_to_string(&file).while_(file.display())?;
+        let said: Value = serde_json::from_str(&text).while_(file.display())?;
+        for function in list(&said["functions"]) {
+            let counts = list(&function["sizes"]).zip(0u32..);
+            let sizes = counts.filter_map(|(count, bucket)| {
+                let up_to = match bucket {
+                    0 => 0,
+                    31 => ENDLESS,
+                    bucket => 1 << (bucket - 1),
+                };
+                count
+                    .as_u64()
+                    .filter(|count| *count > 0)
+                    .map(|count| (up_to, count))
+            });
+            let sizes: BTreeMap<u64, u64> = sizes.collect();
+            let name = function["name"].as_str().ok_or("a function without a name")?;
+            // The Fortran bindings have wrappers of their own, under one name.
+            let known = told.functions.entry((rank, name.to_owned())).or_default();
+            known.calls += number(function, "calls")?;
+            known.bytes = function["bytes"]
+                .as_u64()
+                .map(|bytes| bytes + known.bytes.unwrap_or_default());
+            for (up_to, count) in sizes {
+                *known.sizes.entry(up_to).or_default() += count;
+            }
+        }
+        for (way, name) in ["sent", "received"].into_iter().enumerate() {
+            for pair in list(&said[name]) {
+                let of = (number(pair, "messages")?, number(pair, "bytes")?);
+                let pairs = if way == 0 {
+                    &mut told.sent
+                } else {
+                    &mut told.received
+                };
+                match pair["rank"].as_u64() {
+                    Some(other) if way == 0 => pairs.insert((rank, other), of),
+                    Some(other) => pairs.insert((other, rank), of),
+                    None => {
+                        told.unresolved[way].0 += of.0;
+                        told.unresolved[way].1 += of.1;
+                        None
+                    }
+                };
+            }
+        }
+    }
+    Ok(told)
+}
+
+/// What the agent reported.
+fn reported(report: &Value) -> Outcome<Told> {
+    let completeness = &report["completeness"];
+    assert_eq!(completeness["status"], "complete", "{completeness}");
+    let mut told = Told::default();
+    for process in list(&report["processes"]) {
+        let rank = number(process, "rank")?;
+        for function in list(&process["functions"]) {
+            let name = function["name"].as_str().ok_or("a function without a name")?;
+            if number(function, "calls")? == 0 || name == AFTER_THE_TRUTH {
+                continue;
+            }
+            assert_eq!(function["bytes_unknown_calls"], 0, "{name} of rank {rank}");
+            let sizes = list(&function["sizes"]).map(|size| {
+                let up_to = size["up_to_bytes"].as_u64().unwrap_or(ENDLESS);
+                Ok((up_to, number(size, "messages")?))
+            });
+            let of = Function {
+                calls: number(function, "calls")?,
+                bytes: function["bytes"].as_u64(),
+                sizes: sizes.collect::<Outcome<_>>()?,
+            };
+            told.functions.insert((rank, name.to_owned()), of);
+        }
+    }
+    let matrix = &report["matrix"];
+    assert_eq!(matrix["pairs_cut"], 0);
+    for (way, pairs) in [("sent", &mut told.sent), ("received", &mut told.received)] {
+        for pair in list(&matrix[way]) {
+            let ends = (number(pair, "from")?, number(pair, "to")?);
+            pairs.insert(ends, (number(pair, "messages")?, number(pair, "bytes")?));
+        }
+    }
+    for (way, name) in ["unresolved_sent", "unresolved_received"].into_iter().enumerate() {
+        told.unresolved[way] = (
+            number(&matrix[name], "messages")?,
+            number(&matrix[name], "bytes")?,
+        );
+    }
+    Ok(told)
+}
+
+/// A program with the truth preloaded, waiting at the end of its MPI_Init.
+fn start(
+    mpi: Mpi,
+    ranks: usize,
+    program: PathBuf,
+    arguments: impl FnOnce(&Path) -> Vec<String>,
+) -> Outcome<Job> {
+    let library = programs::mpi_library("pmpi_truth", mpi, 1)?;
+    let job = Job::mpi(mpi, Waiting::Yielding, ranks, Path::new("env"), |folder| {
+        let mut words = vec![
+            format!("PMPI_TRUTH={}", folder.display()),
+            format!("LD_PRELOAD={}", library.display()),
+            program.to_string_lossy().into_owned(),
+        ];
+        words.extend(arguments(folder));
+        words
+    })?;
+    job.events("ready", ranks, SOON)?;
+    Ok(job)
+}
+
+/// Attaches, lets the program run to its end, and compares what both saw of it.
+fn compare(mut job: Job, ranks: usize) -> Outcome<Told> {
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    job.open("go")?;
+    job.finish(5 * SOON)?;
+    let report = agent.finish(SOON)?;
+    let (truth, seen) = (truth(&job.file(""), ranks)?, reported(&report)?);
+    for (of, expected) in &truth.functions {
+        let function = seen.functions.get(of).cloned().unwrap_or_default();
+        assert_eq!(function, *expected, "{of:?} of {}", job.command());
+    }
+    // Parallel regions are in the report too.
+    let of_mpi = seen
+        .functions
+        .iter()
+        .filter(|((_, name), _)| name.starts_with("MPI_"));
+    for (of, function) in of_mpi {
+        assert!(
+            truth.functions.contains_key(of),
+            "{of:?}: {function:?} that the truth does not know"
+        );
+    }
+    assert_eq!(seen.sent, truth.sent, "who sent to whom in {}", job.command());
+    assert_eq!(
+        seen.received,
+        truth.received,
+        "who received from whom in {}",
+        job.command()
+    );
+    assert_eq!(
+        seen.unresolved,
+        truth.unresolved,
+        "who could not be told in {}",
+        job.command()
+    );
+    Ok(seen)
+}
+
+#[test]
+fn every_kind_of_call_carries_what_mpi_says_it_does_to_the_rank_that_mpi_says() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    for (mpi, kinds) in [(Mpi::OpenMpi, "all"), (Mpi::Mpich, "world")] {
+        let job = start(mpi, 4, programs::mpi("messages", mpi)?, |folder| {
+            vec![folder.to_string_lossy().into_owned(), kinds.to_owned()]
+        })?;
+        let seen = compare(job, 4)?;
+        assert!(
+            seen.functions.len() > 4 * 30,
+            "{} functions",
+            seen.functions.len()
+        );
+        assert!(seen.sent.len() >= 8, "{:?}", seen.sent);
+        assert_eq!(seen.unresolved[0], (0, 0));
+    }
+    Ok(())
+}
+
+#[test]
+fn fortran_programs_are_seen_as_c_programs_are() -> Outcome {
+    require!(Root, OpenMpi, Fortran);
+    let _machine = machine();
+    for (mpi, f08) in [(Mpi::OpenMpi, false), (Mpi::OpenMpi, true)] {
+        let program = programs::mpi_fortran("exchange", mpi, f08)?;
+        let seen = compare(start(mpi, 3, program, |_| Vec::new())?, 3)?;
+        assert_eq!(seen.functions[&(0, "MPI_Isend".to_owned())].calls, 20);
+        assert_eq!(seen.sent.len(), 6);
+    }
+    Ok(())
+}
+
+#[test]
+fn cxx_programs_are_seen_as_c_programs_are() -> Outcome {
+    require!(Root, OpenMpi, Cxx);
+    let _machine = machine();
+    let program = programs::mpi_cxx("particles", Mpi::OpenMpi)?;
+    let seen = compare(start(Mpi::OpenMpi, 3, program, |_| Vec::new())?, 3)?;
+    assert_eq!(seen.functions[&(2, "MPI_Irecv".to_owned())].calls, 60);
+    assert_eq!(seen.sent.len(), 9);
+    Ok(())
+}
+
+#[test]
+fn lammps_and_gromacs_send_what_mpi_says_they_do_and_to_whom() -> Outcome {
+    require!(Root, OpenMpi, Lammps, Gromacs);
+    let _machine = machine();
+    let input = lammps::input(200, 50, lammps::CELLS)?;
+    let mut written = Ok(());
+    let job = start(Mpi::OpenMpi, 4, PathBuf::from("lmp"), |folder| {
+        written = fs::write(folder.join("in.melt"), input).while_("in.melt");
+        ["-in", "in.melt", "-log", "none"].map(str::to_owned).to_vec()
+    })?;
+    written?;
+    let seen = compare(job, 4)?;
+    assert!(seen.sent.len() >= 8, "{:?}", seen.sent);
+
+    let mut made = Ok(());
+    let job = start(Mpi::OpenMpi, 4, PathBuf::from("gmx_mpi"), |folder| {
+        made = gromacs::prepare(folder);
+        gromacs::arguments(&["-nsteps", "50"])
+    })?;
+    made?;
+    let seen = compare(job, 4)?;
+    assert!(seen.sent.len() >= 8, "{:?}", seen.sent);
+    Ok(())
+}

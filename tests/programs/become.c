@@ -1,0 +1,42 @@
+/* A rank that goes on as another program (execve), before it has begun with MPI, as wrappers do.
+ *
+ *   mpirun -n RANKS become DIRECTORY PROGRAM ARGUMENTS...
+ *
+ * Prints {"event":"ready",...}, waits for DIRECTORY/become or DIRECTORY/become-RANK, and becomes PROGRAM; or ends, when it finds
+ * DIRECTORY/end. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static int exists(const char *directory, const char *gate, const char *rank)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s%s", directory, gate, rank);
+    return access(path, F_OK) == 0;
+}
+
+int main(int argc, char **argv)
+{
+    int version, subversion, length;
+    char line[200];
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (!rank)
+        rank = getenv("PMI_RANK");
+    if (argc < 3 || !rank) {
+        fprintf(stderr, "usage: mpirun -n RANKS become DIRECTORY PROGRAM ARGUMENTS...\n");
+        return 2;
+    }
+    MPI_Get_version(&version, &subversion);
+    length = snprintf(line, sizeof line, "{\"event\":\"ready\",\"rank\":%s,\"pid\":%d}\n", rank, getpid());
+    if (write(1, line, length) != length)
+        return 4;
+    while (!exists(argv[1], "become", "") && !exists(argv[1], "become-", rank)) {
+        if (exists(argv[1], "end", ""))
+            return 0;
+        usleep(1000);
+    }
+    execv(argv[2], argv + 2);
+    perror(argv[2]);
+    return 3;
+}

@@ -1,0 +1,161 @@
+//! A real Prometheus of the test's own: started on a free port with a folder of its own, asked through its HTTP API.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::lines::Lines;
+use crate::problem::While;
+use crate::{Outcome, Problem, family};
+
+/// What a page may take: a scrape, or a query over the little that there is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the repository has what it ships for Prometheus.
+pub fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../dashboards/prometheus")
+}
+
+/// A running Prometheus. Dropping it kills it.
+pub struct Prometheus {
+    child: Child,
+    lines: Lines,
+    address: SocketAddr,
+    _folder: TempDir,
+}
+
+impl Prometheus {
+    /// With the configuration that is shipped, pointed at these agents and at one look a second.
+    pub fn start(agents: &[SocketAddr]) -> Outcome<Prometheus> {
+        let folder = tempfile::tempdir()?;
+        let targets: Vec<String> = agents.iter().map(|agent| format!("\"{agent}\"")).collect();
+        for entry in fs::read_dir(self::folder()).while_(self::folder().display())? {
+            let file = entry?.path();
+            let name = file.file_name().ok_or("a file without a name")?;
+            let text = fs::read_to_string(&file).while_(file.display())?;
+            let text = text
+                .replace("\"127.0.0.1:9477\"", &targets.join(", "))
+                .replace("_interval: 5s", "_interval: 1s");
+            fs::write(folder.path().join(name), text)?;
+        }
+        let address = free_address()?;
+        let mut child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--", "prometheus"])
+            .arg(format!(
+                "--config.file={}",
+                folder.path().join("prometheus.yml").display()
+            ))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.path().join("data").display()
+            ))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .while_("cannot start prometheus")?;
+        let lines = Lines::default();
+        lines.follow(child.stdout.take().ok_or("no output")?);
+        lines.follow(child.stderr.take().ok_or("no error output")?);
+        lines.wait_for_line("Server is ready", PATIENCE)?;
+        Ok(Prometheus {
+            child,
+            lines,
+            address,
+            _folder: folder,
+        })
+    }
+
+    /// `data` of an answer of the API.
+    pub fn get(&self, path: &str) -> Outcome<Value> {
+        let (status, body) = get(self.address, path)?;
+        let answer: Value = serde_json::from_str(&body).while_(format!("{path}: {status}: {body}"))?;
+        if answer["status"] != "success" {
+            return Err(Problem::new(format!("{path}: {answer}")));
+        }
+        Ok(answer["data"].clone())
+    }
+
+    /// The series that a query gives now.
+    pub fn query(&self, query: &str) -> Outcome<Vec<Value>> {
+        let data = self.get(&format!("/api/v1/query?query={}", encoded(query)))?;
+        Ok(data["result"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// The values of a label of a metric, as a variable of a dashboard has them.
+    pub fn label_values(&self, metric: &str, label: &str) -> Outcome<Vec<String>> {
+        let data = self.get(&format!(
+            "/api/v1/label/{label}/values?match[]={}",
+            encoded(metric)
+        ))?;
+        let values = data.as_array().into_iter().flatten();
+        Ok(values.filter_map(Value::as_str).map(str::to_owned).collect())
+    }
+
+    /// What it said, for when something failed.
+    pub fn said(&self) -> String {
+        self.lines.text()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        family::end(&mut self.child, Duration::from_secs(5));
+    }
+}
+
+/// Nobody listens there now.
+pub fn free_address() -> Outcome<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// The status line and the body of a page.
+pub fn get(address: SocketAddr, path: &str) -> Outcome<(String, String)> {
+    let mut stream = TcpStream::connect(address).while_(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // An old version of the protocol: the body comes as it is.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).while_(path)?;
+    let (head, body) = text.split_once("\r\n\r\n").ok_or("no end of the head")?;
+    Ok((head.to_owned(), body.to_owned()))
+}
+
+fn encoded(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut encoded, byte| {
+        // Writing into memory does not fail.
+        let _ = write!(encoded, "%{byte:02X}");
+        encoded
+    })
+}
+
+/// `promtool ARGUMENTS` with a text as its input; what it printed if it is content.
+pub fn promtool(arguments: &[&str], input: &str) -> Outcome<String> {
+    let mut child = Command::new("promtool")
+        .args(arguments)
+        .current_dir(folder())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .while_("cannot start promtool")?;
+    child
+        .stdin
+        .take()
+        .ok_or("no input")?
+        .write_all(input.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    match output.status.success() {
+        true => Ok(text),
+        false => Err(Problem::new(format!("promtool {}:\n{text}", arguments.join(" ")))),
+    }
+}

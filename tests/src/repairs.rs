@@ -1,0 +1,323 @@
+//! What the run-time rules are tried on: programs that are started wrong, the rule that repairs them, and the same started right.
+//!
+//! The tests ask whether each becomes faster, the experiment `runtime` how much.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::crowd::{Crowd, Program, Results, Said};
+use crate::job::{Job, Mpi, Waiting};
+use crate::needs::Need;
+use crate::{Outcome, gromacs, lammps, programs};
+
+/// How programs are started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Start {
+    /// In the way that the rule repairs.
+    Wrong,
+    /// In the way that the rule advises.
+    Right,
+}
+
+/// One kind of programs.
+pub struct Case {
+    /// What they are.
+    pub name: &'static str,
+    /// The rule that repairs them.
+    pub rule: &'static str,
+    /// Without which they do not run.
+    pub needs: &'static [Need],
+    /// What the agent says once it is done.
+    pub done: [&'static str; 2],
+    /// What is counted.
+    pub unit: &'static str,
+    /// On an idle machine the pace after is at least so many times that before.
+    pub gain: fn() -> f64,
+    /// Starts them.
+    pub start: fn(Start) -> Outcome<Crowd>,
+}
+
+/// By their own clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Paces {
+    /// As they were started.
+    pub before: f64,
+    /// Once the rule has acted and the agent is gone.
+    pub after: f64,
+    /// Of others that were started right.
+    pub right: f64,
+}
+
+/// What came of a case.
+#[derive(Debug)]
+pub struct Tried {
+    /// How fast they were.
+    pub paces: Paces,
+    /// What the agent printed.
+    pub text: String,
+    /// What came out of those that were repaired.
+    pub results: Results,
+    /// What came out of those that were started right.
+    pub expected: Results,
+}
+
+/// Steps: how quickly a machine computes must not decide whether the guard has time to judge.
+const ENDLESS: u64 = 10_000_000;
+
+/// How often those that were repaired and those that were started right take turns.
+const TURNS: usize = 2;
+
+const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
+
+/// Every rule's own.
+pub static CASES: [Case; 7] = [
+    Case {
+        name: "LAMMPS melt, 6 ranks of Open MPI",
+        rule: "openmpi-busy-wait",
+        needs: &[Need::Root, Need::OpenMpi, Need::Lammps],
+        done: ["6 changes written and read back", "kept"],
+        unit: "steps/s",
+        gain: || 20.0,
+        start: |start| {
+            let job = lammps::start(waiting(start), 6, ENDLESS)?;
+            Ok(Crowd::of_others(job, LAMMPS))
+        },
+    },
+    Case {
+        name: "GROMACS water, 4 ranks of Open MPI",
+        rule: "openmpi-busy-wait",
+        needs: &[Need::Root, Need::OpenMpi, Need::Gromacs],
+        done: ["4 changes written and read back", "kept"],
+        unit: "steps/s",
+        gain: || 20.0,
+        start: |start| Ok(Crowd::of_others(gromacs::start(waiting(start), 4)?, GROMACS)),
+    },
+    Case {
+        name: "allreduce, 6 ranks of MPICH",
+        rule: "mpich-busy-wait",
+        needs: &[Need::Root, Need::Mpich],
+        done: [
+            "insert_call sched_yield in ucp_worker_progress: done in 6 processes",
+            "kept",
+        ],
+        unit: "iterations/s",
+        gain: || 20.0,
+        start: |start| {
+            // MPICH has no switch: what the rule does is preloaded.
+            let preload = format!("LD_PRELOAD={}", programs::library("yielding", 1)?.display());
+            let program = programs::mpi("allreduce", Mpi::Mpich)?;
+            let job = Job::mpi(Mpi::Mpich, Waiting::Spinning, 6, Path::new("env"), |folder| {
+                let mut words = match start {
+                    Start::Wrong => Vec::new(),
+                    Start::Right => vec![preload],
+                };
+                words.extend([&program, folder].map(|path| path.to_string_lossy().into_owned()));
+                words
+            })?;
+            Ok(Crowd::of(job))
+        },
+    },
+    Case {
+        name: "4 NumPy processes, products of 160 rows",
+        rule: "blas-threads",
+        needs: &[Need::Root, Need::NumPy],
+        done: ["4 changes written and read back", "guard"],
+        unit: "products/s",
+        gain: || if wheels().is_some() { 20.0 } else { 0.0 },
+        start: |start| products(4, start),
+    },
+    Case {
+        name: "2 OpenMP programs, short loops",
+        rule: "openmp-team-size",
+        needs: &[Need::Root, Need::Cc],
+        done: ["done in 2 processes", "kept"],
+        unit: "regions/s",
+        gain: || 2.0,
+        start: |start| teams(2, start),
+    },
+    Case {
+        name: "3 blocks of 64 MiB an iteration",
+        rule: "memory-given-back",
+        needs: &[Need::Root, Need::Cc],
+        done: ["call mallopt(-1, -1): done in 1 process", "kept"],
+        unit: "iterations/s",
+        gain: || 5.0,
+        start: churn,
+    },
+    Case {
+        name: "2 programs bound to one core",
+        rule: "shared-core",
+        needs: &[Need::Root, Need::OpenMpi, Need::IdleCore],
+        done: ["affinity: spread: done in 2 processes", "kept"],
+        unit: "regions/s",
+        gain: || 1.4,
+        start: |start| {
+            let bind = if start == Start::Wrong { "core" } else { "none" };
+            let program = programs::openmp("teams")?;
+            let program = program.to_string_lossy();
+            // Two jobs that do not know of each other both begin at the first core.
+            let words = [
+                "--allow-run-as-root",
+                "-n",
+                "1",
+                "--bind-to",
+                bind,
+                &program,
+                "DIRECTORY",
+                "2000",
+            ];
+            Crowd::start(2, &["OMP_NUM_THREADS=1"], Path::new("mpirun.openmpi"), &words)
+        },
+    },
+];
+
+/// Programs that no rule repairs: what they are, what they need, and how they are started.
+pub type Healthy = (&'static str, &'static [Need], fn() -> Outcome<Crowd>);
+
+/// One of each kind, started right and alone.
+pub static HEALTHY: [Healthy; 4] = [
+    (
+        "LAMMPS melt, 2 ranks",
+        &[Need::Root, Need::OpenMpi, Need::Lammps],
+        || {
+            let job = lammps::start(Waiting::Yielding, 2, ENDLESS)?;
+            Ok(Crowd::of_others(job, LAMMPS))
+        },
+    ),
+    ("NumPy, one thread", &[Need::Root, Need::NumPy], || {
+        products(1, Start::Right)
+    }),
+    ("OpenMP, one thread", &[Need::Root, Need::Cc], || {
+        teams(1, Start::Right)
+    }),
+    ("blocks that are kept", &[Need::Root, Need::Cc], || {
+        churn(Start::Right)
+    }),
+];
+
+/// The case that is about these programs.
+pub fn case(name: &str) -> Outcome<&'static Case> {
+    let found = CASES.iter().find(|case| case.name.contains(name));
+    Ok(found.ok_or_else(|| format!("there is no case {name}"))?)
+}
+
+impl Case {
+    /// Starts them wrong, repairs them, and runs them in turns with others that were started right; each pace is taken over at least
+    /// so many seconds.
+    pub fn tried(&self, over: f64) -> Outcome<Tried> {
+        let crowd = (self.start)(Start::Wrong)?;
+        let before = crowd.pace(over)?;
+        let text = crowd.repair(self.rule)?;
+        let others = (self.start)(Start::Right)?;
+        let mut turns = Vec::new();
+        // In the first turns they are still at their start.
+        others.pace(0.1)?;
+        for _ in 0..TURNS {
+            turns.push(crowd.paces_beside(&others, over / TURNS as f64)?);
+        }
+        let mean = |of: fn(&(f64, f64)) -> f64| turns.iter().map(of).sum::<f64>() / TURNS as f64;
+        let (after, right) = (mean(|(ours, _)| *ours), mean(|(_, theirs)| *theirs));
+        Ok(Tried {
+            paces: Paces { before, after, right },
+            text,
+            results: crowd.finish()?,
+            expected: others.finish()?,
+        })
+    }
+}
+
+impl Tried {
+    /// Of how many parts of the work both have results; the first that differs.
+    pub fn compared(&self) -> (usize, Option<u64>) {
+        let both: Vec<(u64, bool)> = self
+            .results
+            .iter()
+            .filter_map(|(of, ours)| {
+                let theirs = self.expected.get(of)?;
+                Some((*of, ours.len() == 1 && ours == theirs))
+            })
+            .collect();
+        let different = both.iter().find(|(_, same)| !same).map(|(of, _)| *of);
+        (both.len(), different)
+    }
+}
+
+/// How LAMMPS tells what it does.
+pub const LAMMPS: Program = Program {
+    said: |lines| {
+        let said = |line: lammps::Thermo| Said {
+            seconds: line.seconds,
+            count: line.step as f64,
+        };
+        lammps::thermo(lines).into_iter().map(said).collect()
+    },
+    results: |job| {
+        let of = |line: lammps::Thermo| (line.step, line.values.join(" "));
+        Ok(lammps::thermo(&job.lines.all()).into_iter().map(of).collect())
+    },
+    has_gate: false,
+};
+
+/// How GROMACS does.
+pub const GROMACS: Program = Program {
+    said: |lines| {
+        let steps = gromacs::steps(lines);
+        let began = steps.first().map(|(_, at)| *at);
+        let said = |(step, at): (u64, Instant)| Said {
+            seconds: began.map_or(0.0, |began| at.duration_since(began).as_secs_f64()),
+            count: step as f64,
+        };
+        steps.into_iter().map(said).collect()
+    },
+    results: |job| Ok(gromacs::energies(job)?.into_iter().collect()),
+    has_gate: false,
+};
+
+fn waiting(start: Start) -> Waiting {
+    match start {
+        Start::Wrong => Waiting::Spinning,
+        Start::Right => Waiting::Yielding,
+    }
+}
+
+fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
+    match start {
+        Start::Wrong => Vec::new(),
+        Start::Right => vec![environment],
+    }
+}
+
+/// A Python that has NumPy from a wheel, whose OpenBLAS spins where Debian's waits politely and loses little: the one that
+/// TUNEAGENT_PYTHON names, or the one that the experiment `runtime` has brought.
+pub fn wheels() -> Option<String> {
+    let brought = || {
+        let file = wheels_folder().ok()?.join("bin/python");
+        file.exists().then(|| file.to_string_lossy().into_owned())
+    };
+    std::env::var("TUNEAGENT_PYTHON").ok().or_else(brought)
+}
+
+/// Where the experiment brings it.
+pub fn wheels_folder() -> Outcome<PathBuf> {
+    Ok(programs::target_folder()?.with_file_name("numpy-wheel"))
+}
+
+fn products(number: usize, start: Start) -> Outcome<Crowd> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/products.py");
+    let script = script.to_string_lossy();
+    let python = wheels().unwrap_or_else(|| "/usr/bin/python3".to_owned());
+    let environment = with(start, "OPENBLAS_NUM_THREADS=1");
+    let words = [&*script, "DIRECTORY", "160"];
+    Crowd::start(number, &environment, Path::new(&python), &words)
+}
+
+fn teams(number: usize, start: Start) -> Outcome<Crowd> {
+    let environment = with(start, "OMP_NUM_THREADS=1");
+    let program = programs::openmp("teams")?;
+    Crowd::start(number, &environment, &program, &["DIRECTORY", "2000"])
+}
+
+fn churn(start: Start) -> Outcome<Crowd> {
+    let words = ["DIRECTORY", "3", "64"];
+    Crowd::start(1, &with(start, KEEPS), &programs::c("churn")?, &words)
+}
