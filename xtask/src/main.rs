@@ -1,8 +1,8 @@
 //! The project's own chores, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `bench` measures, `experiment`
-//! repeats published experiments, `demo` shows the product on a real program. Nothing here is part of the product, and nothing
+//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `bench` measures, `vm` runs tests on another kernel,
+//! `experiment` repeats published experiments, `demo` shows the product on a real program. Nothing here is part of the product, and nothing
 //! of the product depends on it.
 
 mod bench;
@@ -13,6 +13,8 @@ mod experiment;
 mod fuzz;
 mod process;
 mod setup;
+mod twice;
+mod vm;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -29,6 +31,10 @@ cargo xtask docs                                          write what is made of 
 cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
 cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
 cargo xtask bench rules                                   what five rules on one function cost the program, beside one
+cargo xtask bench sites [--quick]                         what a hit costs, by what the kernel does with the probed instruction
+cargo xtask bench overhead [--quick]                      what being watched costs LAMMPS and GROMACS, beside a preloaded profiler
+cargo xtask bench attach [--quick]                        how long attaching takes, and what the agent takes itself
+cargo xtask vm KERNEL.deb [--preempt none|full] [--long]  the tests of sync points on another kernel of Debian's
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs
 ";
 
@@ -43,6 +49,8 @@ fn main() -> ExitCode {
         Some((&"docs", rest)) => docs(rest),
         Some((&"bench", rest)) => bench::main(rest),
         Some((&"experiment", rest)) => experiment::main(rest),
+        Some((&"vm", rest)) => vm::main(rest),
+        Some((&"vm-runner", rest)) => vm::runner(rest),
         Some((&"demo", rest)) => demo::main(rest),
         Some((&("help" | "--help" | "-h"), _)) => {
             print!("{USAGE}");
@@ -65,9 +73,16 @@ fn main() -> ExitCode {
 /// The tests that compare these documents with their sources write them where this is asked for.
 fn docs(flags: &[&str]) -> Result<()> {
     only_flags("docs", flags, &[])?;
-    let mut command = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args("test --quiet --package tuneagent-rules --lib -- page:: file::schema::".split_whitespace());
-    process::run(command.current_dir(root()).env("TUNEAGENT_UPDATE", "1"))
+    let tests = [
+        "test --quiet --package tuneagent-rules --lib -- page:: file::schema::",
+        "test --quiet --package tuneagent --lib -- metrics::tests::the_documentation",
+    ];
+    tests.into_iter().try_for_each(|words| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = std::process::Command::new(cargo);
+        command.args(words.split_whitespace()).current_dir(root());
+        process::run(command.env("TUNEAGENT_UPDATE", "1"))
+    })
 }
 
 /// The folder of the checkout, whichever folder the command was given in.

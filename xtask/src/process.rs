@@ -70,6 +70,7 @@ pub(crate) fn is_executable(file: &Path) -> bool {
         .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
-fn cannot_start(command: &Command, error: &std::io::Error) -> String {
+/// The error of a command that is not there or may not run.
+pub(crate) fn cannot_start(command: &Command, error: &std::io::Error) -> String {
     format!("cannot start {}: {error}", shown(command))
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask experiment`: the published experiments repeated on real MPI, each with a table, a picture and the published figures
-//! beside ours.
+//! beside ours; and, of our own, what the run-time rules do for programs that nobody prepared.
 //!
 //! `scenario` runs one program once, alone or with the agent; `rounds` repeats scenarios in turns, so that what disturbs the
 //! machine disturbs all of them; `stats`, `table` and `chart` are what is made of the times; every experiment is a file. The
@@ -12,9 +12,10 @@ mod index;
 mod network;
 mod reaction;
 mod rounds;
+mod runtime;
 mod scenario;
-mod stats;
-mod table;
+pub(crate) mod stats;
+pub(crate) mod table;
 mod wildfire;
 mod workers;
 
@@ -59,6 +60,11 @@ const EXPERIMENTS: &[Experiment] = &[
         "index",
         "MATE for MPI 4.3: the number of workers by the performance index",
         index::run,
+    ),
+    (
+        "runtime",
+        "programs that nobody prepared: repaired while they run, against started right",
+        runtime::run,
     ),
 ];
 

@@ -9,6 +9,9 @@ use std::process::Command;
 use crate::Result;
 use crate::process::{capture, find_program, shown};
 
+/// What packages would start as a service when they are installed, and at every boot: the tests start it themselves.
+const SERVICES: [(&str, &str); 1] = [("prometheus", "prometheus.service")];
+
 /// The packages dpkg calls installed, asked once.
 pub(crate) struct Installed(HashSet<String>);
 
@@ -48,27 +51,44 @@ impl Apt {
             self.refreshed = true;
         }
         println!("installing {}", packages.join(" "));
+        for (_, service) in SERVICES
+            .iter()
+            .filter(|(package, _)| packages.iter().any(|name| name == package))
+        {
+            keep_from_starting(service)?;
+        }
         // --no-remove: Debian's rustc and rustc-web exclude each other; taking one away is the owner's decision.
         let options = ["-q", "-y", "--no-install-recommends", "--no-remove", "install"];
         quiet(apt_get()?.args(options).args(packages))
     }
 }
 
-/// `env` sets the variable also behind sudo, which would drop it.
+/// Masks a service of systemd that is not there yet, as `systemctl mask` does; `systemctl unmask` lets it start.
+fn keep_from_starting(service: &str) -> Result<()> {
+    let link = Path::new("/etc/systemd/system").join(service);
+    if !Path::new("/run/systemd/system").exists() || link.exists() || link.is_symlink() {
+        return Ok(());
+    }
+    quiet(as_root()?.args(["ln", "-s", "/dev/null"]).arg(link))
+}
+
 fn apt_get() -> Result<Command> {
-    let mut command = if rustix::process::geteuid().is_root() {
-        Command::new("env")
+    let mut command = as_root()?;
+    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
+    Ok(command)
+}
+
+/// `env` sets variables also behind sudo, which would drop them.
+fn as_root() -> Result<Command> {
+    if rustix::process::geteuid().is_root() {
+        Ok(Command::new("env"))
     } else if find_program("sudo").is_some() {
         let mut sudo = Command::new("sudo");
         sudo.arg("env");
-        sudo
+        Ok(sudo)
     } else {
-        return Err(
-            "installing packages needs root, and sudo is not here; run this command as root".to_owned(),
-        );
-    };
-    command.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]);
-    Ok(command)
+        Err("installing packages needs root, and sudo is not here; run this command as root".to_owned())
+    }
 }
 
 /// Runs it showing nothing, unless it fails: then all of it. Standard input stays: sudo may ask.

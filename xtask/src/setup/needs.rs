@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 29] = {
+const NEEDS: [Need; 31] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -166,6 +166,16 @@ const NEEDS: [Need; 29] = {
         package(
             "libopenblas0-pthread",
             "the BLAS of NumPy, with threads of its own",
+            &[Test],
+        ),
+        package(
+            "prometheus",
+            "scrapes /metrics and answers every query of the dashboards; not started as a service",
+            &[Test],
+        ),
+        package(
+            "tmux",
+            "a terminal for the live view, looked at by the tests",
             &[Test],
         ),
         package(

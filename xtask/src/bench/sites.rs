@@ -1,0 +1,337 @@
+//! What a hit costs a program, by what the kernel does with the instruction under the probe; beside perf and bpftrace where they are
+//! here. The measuring is done by `agent/benches/sites.rs`; here its figures become a table.
+//!
+//! Every round goes through all functions, sites and ways, and what is told is what a probe adds to a call in the same round: the
+//! median over the rounds, with the least and the greatest.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tuneagent_e2e::programs;
+
+use crate::Result;
+use crate::experiment::stats::Spread;
+use crate::experiment::table::Table;
+use crate::process::{capture, find_program};
+
+/// Rounds, and calls in each of a function at a site in a way; the quick form only says whether all works.
+const LONG: (u32, u64) = (11, 50_000);
+const QUICK: (u32, u64) = (3, 5_000);
+/// What is asked of other tools: an entry alone, and one with a return.
+const ENTRY: &str = "entry";
+const PAIR: &str = "entry and return";
+/// Which way has nothing behind the probe, for each.
+const FLOORS: [(&str, &str); 2] = [(ENTRY, "unwatched"), (PAIR, "unwatched pair")];
+
+/// A function at one of its instructions.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    function: String,
+    bytes: u64,
+    instruction: String,
+    cost: String,
+}
+
+/// What the ways of probing add to a call, in nanoseconds, a value for each round.
+type Added = BTreeMap<(Place, String), Vec<f64>>;
+
+pub(super) fn main(flags: &[&str]) -> Result<()> {
+    crate::only_flags("bench sites", flags, &["--quick"])?;
+    if !rustix::process::geteuid().is_root() {
+        return Err("this attaches probes and so needs root: sudo -E cargo xtask bench sites".to_owned());
+    }
+    let (rounds, calls) = if flags.contains(&"--quick") { QUICK } else { LONG };
+    let program = programs::c("sites").map_err(|problem| problem.to_string())?;
+    let added = added(&lines(&program, rounds, calls)?)?;
+    println!("What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest)\n");
+    println!("{}", table(&added));
+    println!("{}", ratios(&added));
+    for tool in [Tool::Perf, Tool::Bpftrace] {
+        println!("{}", beside(tool, &program, &added, rounds, calls));
+    }
+    let file = crate::target_folder(&crate::root()).join("bench-sites.json");
+    let text = serde_json::to_string_pretty(&as_json(&added)).map_err(|error| error.to_string())?;
+    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    println!("all figures: {}", file.display());
+    Ok(())
+}
+
+/// What the instrument printed. It is built without optimisation: what is measured happens in the kernel and in the program.
+fn lines(program: &Path, rounds: u32, calls: u64) -> Result<Vec<Value>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let words = "bench --quiet --profile dev --package tuneagent --bench sites --";
+    cargo.args(words.split_whitespace()).arg(program);
+    cargo.args([rounds.to_string(), calls.to_string()]);
+    let text = capture(cargo.current_dir(crate::root()))?;
+    text.lines()
+        .map(|line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}")))
+        .collect()
+}
+
+fn added(lines: &[Value]) -> Result<Added> {
+    let place = |line: &Value| {
+        let text = |key: &str| line[key].as_str().map(str::to_owned);
+        Some(Place {
+            function: text("function")?,
+            bytes: line["bytes"].as_u64()?,
+            instruction: text("instruction")?,
+            cost: text("cost")?,
+        })
+    };
+    let mut added = Added::new();
+    let mut bare = None;
+    for line in lines {
+        let (place, way, ns) = (place(line), line["way"].as_str(), line["ns"].as_f64());
+        let (Some(place), Some(way), Some(ns)) = (place, way, ns) else {
+            return Err(format!("not understood: {line}"));
+        };
+        // Each place begins with a call that is not probed.
+        if way == "bare" {
+            bare = Some(ns);
+        } else if let Some(bare) = bare {
+            added.entry((place, way.to_owned())).or_default().push(ns - bare);
+        }
+    }
+    Ok(added)
+}
+
+fn median(added: &Added, place: &Place, way: &str) -> Option<f64> {
+    let values = added.get(&(place.clone(), way.to_owned()))?;
+    Spread::of(values).map(|spread| spread.median)
+}
+
+fn places(added: &Added) -> Vec<Place> {
+    let mut places: Vec<Place> = added.keys().map(|(place, _)| place.clone()).collect();
+    places.dedup();
+    places
+}
+
+fn table(added: &Added) -> Table {
+    let head = [
+        "function",
+        "probed at",
+        "the kernel's way",
+        ENTRY,
+        "of nobody's",
+        PAIR,
+        "of nobody's",
+    ];
+    let mut table = Table::new(head);
+    for place in places(added) {
+        let cell = |way: &str| {
+            let values = added.get(&(place.clone(), way.to_owned()));
+            let spread = values.and_then(|values| Spread::of(values));
+            spread.map_or_else(|| "not measured".to_owned(), |spread| spread.to_string())
+        };
+        let at = format!("+{} {}", place.bytes, place.instruction);
+        let mut row = vec![place.function.clone(), at, place.cost.clone()];
+        for (way, floor) in FLOORS {
+            row.extend([cell(way), cell(floor)]);
+        }
+        table.row(row);
+    }
+    table
+}
+
+/// What the choice of the site gains, and what our program costs beside one that does nothing.
+fn ratios(added: &Added) -> String {
+    let mut lines = Vec::new();
+    let places = places(added);
+    for site in places.iter().filter(|place| place.bytes > 0) {
+        let is_begin = |place: &&Place| place.function == site.function && place.bytes == 0;
+        let Some(begin) = places.iter().find(is_begin) else {
+            continue;
+        };
+        for way in [ENTRY, PAIR] {
+            if let (Some(there), Some(here)) = (median(added, begin, way), median(added, site, way)) {
+                let function = &site.function;
+                lines.push(format!(
+                    "{function}, {way}: the site costs 1/{:.1} of the first byte",
+                    there / here
+                ));
+            }
+        }
+    }
+    for (way, floor) in FLOORS {
+        let ratio = |place: &Place| Some(median(added, place, way)? / median(added, place, floor)?);
+        let cheap = places.iter().filter(|place| place.cost != "single-stepped");
+        let ratios: Vec<f64> = cheap.filter_map(ratio).collect();
+        if let Some(spread) = Spread::of(&ratios) {
+            lines.push(format!(
+                "{way}, where it is not single-stepped: {spread} times a probe of nobody's"
+            ));
+        }
+    }
+    lines.iter().map(|line| format!("- {line}\n")).collect()
+}
+
+/// What people use.
+#[derive(Clone, Copy)]
+enum Tool {
+    Perf,
+    Bpftrace,
+}
+
+impl Tool {
+    fn name(self) -> &'static str {
+        match self {
+            Tool::Perf => "perf",
+            Tool::Bpftrace => "bpftrace",
+        }
+    }
+
+    /// Counts the calls of a function while the program runs, which says what a call took.
+    fn counting(self, program: &Path, function: &str, calls: u64) -> Command {
+        let mut command = Command::new(self.name());
+        let program = program.to_string_lossy();
+        match self {
+            Tool::Perf => command
+                .args(["stat", "--event", &format!("{PERF_GROUP}:{function}"), "--"])
+                .args([&program, function, &calls.to_string()]),
+            Tool::Bpftrace => command
+                .args(["-e", &format!("uprobe:{program}:{function} {{ @ = count(); }}")])
+                .args(["-c", &format!("{program} {function} {calls}")]),
+        };
+        command
+    }
+}
+
+/// Under which perf keeps the probes that are set here.
+const PERF_GROUP: &str = "tuneagent_bench";
+
+/// Probes of perf, until they are dropped.
+struct PerfProbes;
+
+impl PerfProbes {
+    fn on(program: &Path, functions: &[&str]) -> Result<PerfProbes> {
+        let probes = PerfProbes;
+        for function in functions {
+            let mut command = Command::new("perf");
+            command.args(["probe", "--quiet", "--exec"]).arg(program);
+            capture(command.args(["--add", &format!("{PERF_GROUP}:{function}={function}")]))?;
+        }
+        Ok(probes)
+    }
+}
+
+impl Drop for PerfProbes {
+    fn drop(&mut self) {
+        let all = format!("{PERF_GROUP}:*");
+        let _ = Command::new("perf")
+            .args(["probe", "--quiet", "--del", &all])
+            .output();
+    }
+}
+
+/// What a tool adds to a call of each function, beside ours at the site.
+fn beside(tool: Tool, program: &Path, added: &Added, rounds: u32, calls: u64) -> String {
+    let name = tool.name();
+    if find_program(name).is_none() {
+        return format!("{name}: not here");
+    }
+    let places = places(added);
+    let mut functions: Vec<&str> = places.iter().map(|place| place.function.as_str()).collect();
+    functions.dedup();
+    match counted(tool, program, &functions, rounds, calls) {
+        Err(error) => format!("{name}: not measured: {error}"),
+        Ok(theirs) => {
+            let mut table = Table::new(["function", name, "ours at the site", "times"]);
+            for (function, theirs) in functions.iter().zip(theirs) {
+                let is_last = |place: &&Place| place.function == *function;
+                let ours = places.iter().rfind(is_last);
+                let ours = ours.and_then(|place| median(added, place, ENTRY));
+                let times = ours.map_or(f64::NAN, |ours| theirs.median / ours);
+                table.row([
+                    (*function).to_owned(),
+                    theirs.to_string(),
+                    format!("{:.0}", ours.unwrap_or(f64::NAN)),
+                    format!("{times:.1}"),
+                ]);
+            }
+            format!("A count at the entry by {name}, in ns added to a call:\n\n{table}")
+        }
+    }
+}
+
+fn counted(tool: Tool, program: &Path, functions: &[&str], rounds: u32, calls: u64) -> Result<Vec<Spread>> {
+    // Where there is debug information perf takes nothing for a function that it does not tell of, as none of assembler's.
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let stripped = folder.path().join("sites");
+    capture(
+        Command::new("objcopy")
+            .arg("--strip-debug")
+            .args([program, &stripped]),
+    )?;
+    let program = stripped.as_path();
+    let _probes = match tool {
+        Tool::Perf => Some(PerfProbes::on(program, functions)?),
+        Tool::Bpftrace => None,
+    };
+    let mut added = vec![Vec::new(); functions.len()];
+    for _ in 0..rounds {
+        for (function, added) in functions.iter().zip(&mut added) {
+            let mut bare = Command::new(program);
+            let bare = said_ns(bare.args([*function, &calls.to_string()]))?;
+            added.push(said_ns(&mut tool.counting(program, function, calls))? - bare);
+        }
+    }
+    let spread = |values: &Vec<f64>| Spread::of(values).ok_or_else(|| "no rounds".to_owned());
+    added.iter().map(spread).collect()
+}
+
+/// The first number on a line of its own.
+fn said_ns(command: &mut Command) -> Result<f64> {
+    let text = capture(command)?;
+    let number = text.lines().find_map(|line| line.trim().parse().ok());
+    number.ok_or_else(|| format!("the program did not say what a call took: {text}"))
+}
+
+fn as_json(added: &Added) -> Value {
+    let figures = added.iter().map(|((place, way), values)| {
+        json!({
+            "function": place.function,
+            "bytes": place.bytes,
+            "instruction": place.instruction,
+            "cost": place.cost,
+            "way": way,
+            "added_ns": values,
+        })
+    });
+    figures.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(bytes: u64, way: &str, ns: f64) -> Value {
+        let cost = if bytes == 0 { "single-stepped" } else { "emulated" };
+        json!({"round": 0, "function": "f", "bytes": bytes, "instruction": "push", "cost": cost, "way": way, "ns": ns})
+    }
+
+    #[test]
+    fn what_a_probe_adds_is_counted_from_the_bare_call_of_its_round() {
+        let lines = [
+            line(0, "bare", 2.0),
+            line(0, "unwatched", 802.0),
+            line(0, "entry", 902.0),
+            line(4, "bare", 3.0),
+            line(4, "unwatched", 43.0),
+            line(4, "entry", 48.0),
+        ];
+        let added = added(&lines).unwrap();
+        let places = places(&added);
+        let entries: Vec<Option<f64>> = places.iter().map(|place| median(&added, place, ENTRY)).collect();
+        assert_eq!(entries, [Some(900.0), Some(45.0)]);
+        let said = ratios(&added);
+        assert!(
+            said.contains("f, entry: the site costs 1/20.0 of the first byte"),
+            "{said}"
+        );
+        assert!(said.contains("1.12 times a probe of nobody's"), "{said}");
+        assert!(table(&added).to_string().contains("not measured"));
+        assert!(super::added(&[json!({"way": "entry"})]).is_err());
+    }
+}

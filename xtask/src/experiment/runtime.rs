@@ -1,0 +1,310 @@
+//! What the run-time rules do for programs that nobody prepared, and what they cost those that need none.
+//!
+//! Every pace is by the program's own clock: as it was started; then, once the rule has acted and the agent is gone, in turns with
+//! another that was started right. What looking costs is measured within one run, in pairs of four: alone, attached, attached, alone.
+
+use std::process::Command;
+
+use tuneagent_e2e::crowd;
+use tuneagent_e2e::needs::lacks;
+use tuneagent_e2e::repairs::{CASES, Case, HEALTHY, Healthy, Tried, wheels, wheels_folder};
+
+use super::chart::{Line, Panel, Picture};
+use super::rounds::{self, Rounds};
+use super::scenario;
+use super::stats::{Spread, figure, less, median_below};
+use super::table::Table;
+use super::{Claim, Outcome, Section, Settings};
+use crate::{Result, process};
+
+/// Seconds over which a pace is taken.
+const OVER: f64 = 2.0;
+const OVER_QUICK: f64 = 0.5;
+/// Pairs of each healthy program in a round.
+const PAIRS: usize = 3;
+/// Percent of the pace when started right that is asked for.
+const OF_RIGHT: f64 = 80.0;
+/// How often two OpenMP programs are tried in all: how much they lose differs from run to run.
+const TEAMS: usize = 10;
+/// Percent of its pace that a program may lose to rules that do not fit it.
+const COST_MAX: f64 = 1.0;
+
+pub(super) fn run(settings: &Settings) -> Result<Outcome> {
+    scenario::build_agent(&crate::root())?;
+    // One of each is enough to see that it works.
+    let most = if settings.quick { 1 } else { usize::MAX };
+    let over = if settings.quick { OVER_QUICK } else { OVER };
+    let repeats = settings.repeats.div_ceil(3);
+    if !settings.quick && wheels().is_none() {
+        bring_wheels()?;
+    }
+    // What a machine lacks is waited for and said only of what is to run.
+    let fits = |case: &&Case| !settings.quick || case.rule == "memory-given-back";
+    let cases = here(CASES.iter().filter(fits), |case| (case.name, case.needs))?;
+    let some = HEALTHY.iter().rev().take(most);
+    let healthy: Vec<&Healthy> = here(some, |(name, needs, _)| (*name, *needs))?;
+    let names: Vec<String> = cases.iter().map(|case| case.name.to_owned()).collect();
+    let tried = rounds::interleaved(&names, repeats, |name| {
+        let case = cases.iter().find(|case| case.name == name);
+        let case = case.ok_or_else(|| format!("no case {name}"))?;
+        let tries = match case.rule {
+            "openmp-team-size" => TEAMS.div_ceil(repeats),
+            _ => 1,
+        };
+        let tried = (0..tries).map(|_| case.tried(over));
+        tried
+            .collect::<tuneagent_e2e::Outcome<Vec<Tried>>>()
+            .map_err(|problem| problem.to_string())
+    })?;
+    let names: Vec<String> = healthy.iter().map(|(name, ..)| (*name).to_owned()).collect();
+    let costs = rounds::interleaved(&names, repeats, |name| {
+        let found = healthy.iter().find(|(known, ..)| *known == name);
+        cost(found.ok_or_else(|| format!("no program {name}"))?, over)
+    })?;
+    let measured = Measured {
+        cases,
+        tried,
+        healthy: names,
+        costs,
+    };
+    Ok(Outcome {
+        sections: vec![measured.gains()?, measured.price()?],
+        picture: measured.picture()?,
+        claims: measured.claims()?,
+    })
+}
+
+/// NumPy as most have it, from the Python Package Index, in a folder of its own.
+fn bring_wheels() -> Result<()> {
+    let folder = wheels_folder().map_err(|problem| problem.to_string())?;
+    println!(
+        "    NumPy is brought from the Python Package Index into {}",
+        folder.display()
+    );
+    process::run(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&folder))?;
+    let python = folder.join("bin/python");
+    let words = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--only-binary",
+        ":all:",
+        "numpy",
+    ];
+    process::run(Command::new(python).args(words)).inspect_err(|_| {
+        // Half of it must not pass for it.
+        let _ = std::fs::remove_dir_all(&folder);
+    })
+}
+
+/// Those that run on this machine; what is left out is said.
+fn here<'a, T>(
+    all: impl Iterator<Item = &'a T>,
+    of: impl Fn(&'a T) -> (&'a str, &'a [tuneagent_e2e::needs::Need]),
+) -> Result<Vec<&'a T>> {
+    let mut found = Vec::new();
+    for one in all {
+        let (name, needs) = of(one);
+        if !lacks(name, needs).map_err(|problem| problem.to_string())? {
+            found.push(one);
+        }
+    }
+    Ok(found)
+}
+
+/// Percent of its pace that a program loses while every rule looks at it and may act, pair by pair.
+fn cost((_, _, start): &Healthy, over: f64) -> Result<Vec<f64>> {
+    let measured = || -> tuneagent_e2e::Outcome<Vec<f64>> {
+        let crowd = start()?;
+        // What it does at its start is not what it does later.
+        crowd.pace(over)?;
+        let pair = || -> tuneagent_e2e::Outcome<f64> {
+            let before = crowd.pace(over)?;
+            let agent = crowd.attach(&["--apply"])?;
+            agent.armed()?;
+            let attached = crowd.pace(over)? + crowd.pace(over)?;
+            let text = crowd::leave(agent)?;
+            if !text.contains("nothing was changed") {
+                return Err(format!("a rule acted on a program that needs none:\n{text}").into());
+            }
+            Ok(less(attached, before + crowd.pace(over)?))
+        };
+        let costs = (0..PAIRS)
+            .map(|_| pair())
+            .collect::<tuneagent_e2e::Outcome<Vec<f64>>>()?;
+        crowd.finish()?;
+        Ok(costs)
+    };
+    measured().map_err(|problem| problem.to_string())
+}
+
+struct Measured<'a> {
+    cases: Vec<&'a Case>,
+    tried: Rounds<Vec<Tried>>,
+    healthy: Vec<String>,
+    costs: Rounds<Vec<f64>>,
+}
+
+impl Measured<'_> {
+    fn spread(&self, case: &Case, of: impl Fn(&Tried) -> f64) -> Result<Spread> {
+        let values: Vec<f64> = self.tried_of(case).map(of).collect();
+        Spread::of(&values).ok_or_else(|| format!("{} was never tried", case.name))
+    }
+
+    fn tried_of(&self, case: &Case) -> impl Iterator<Item = &Tried> {
+        self.tried.of(case.name).iter().flatten()
+    }
+
+    fn gain(&self, case: &Case) -> Result<Spread> {
+        self.spread(case, |tried| tried.paces.after / tried.paces.before)
+    }
+
+    /// Percent of the pace when started right.
+    fn of_right(&self, case: &Case) -> Result<Spread> {
+        self.spread(case, |tried| 100.0 * tried.paces.after / tried.paces.right)
+    }
+
+    fn gains(&self) -> Result<Section> {
+        let mut table = Table::new([
+            "programs",
+            "rule",
+            "counted",
+            "before",
+            "after",
+            "started right",
+            "times",
+            "% of right",
+            "results",
+        ]);
+        for case in &self.cases {
+            table.row([
+                case.name.to_owned(),
+                case.rule.to_owned(),
+                case.unit.to_owned(),
+                self.spread(case, |tried| tried.paces.before)?.to_string(),
+                self.spread(case, |tried| tried.paces.after)?.to_string(),
+                self.spread(case, |tried| tried.paces.right)?.to_string(),
+                self.gain(case)?.to_string(),
+                self.of_right(case)?.to_string(),
+                self.results(case),
+            ]);
+        }
+        Ok(Section {
+            title: "Started wrong, repaired while they run, started right".to_owned(),
+            table,
+            notes: vec![
+                "`after` is without the agent: it has left, and what its guard kept stays. MPICH has no setting that would be right: \
+                 a library is preloaded that does what the rule does."
+                    .to_owned(),
+                match wheels() {
+                    Some(python) => format!("NumPy is that of {python}."),
+                    None => "NumPy is Debian's, whose OpenBLAS waits politely.".to_owned(),
+                },
+            ],
+        })
+    }
+
+    /// How many results were compared, and whether they are the same.
+    fn results(&self, case: &Case) -> String {
+        let compared: Vec<_> = self.tried_of(case).map(Tried::compared).collect();
+        match compared.iter().find_map(|(_, different)| *different) {
+            None => format!(
+                "{} the same",
+                compared.iter().map(|(count, _)| count).sum::<usize>()
+            ),
+            Some(of) => format!("different from {of} on"),
+        }
+    }
+
+    /// Of all pairs of all rounds.
+    fn costs_of(&self, name: &str) -> Vec<f64> {
+        self.costs.of(name).iter().flatten().copied().collect()
+    }
+
+    fn price(&self) -> Result<Section> {
+        let mut table = Table::new(["program", "pairs", "% slower, median", "median below (95 %)"]);
+        for name in &self.healthy {
+            let costs = self.costs_of(name);
+            let spread = Spread::of(&costs).ok_or("no pair was measured")?;
+            let bound = median_below(&costs).map_or("too few pairs".to_owned(), figure);
+            table.row([name.clone(), costs.len().to_string(), spread.to_string(), bound]);
+        }
+        Ok(Section {
+            title: "What rules cost that have nothing to do".to_owned(),
+            table,
+            notes: vec![
+                "All built-in rules look, and may write. Of the LAMMPS every call of MPI is watched besides."
+                    .to_owned(),
+            ],
+        })
+    }
+
+    fn picture(&self) -> Result<Picture> {
+        let shares = |of: fn(&Tried) -> f64| -> Result<Vec<(f64, Spread)>> {
+            let point = |(number, case): (usize, &&Case)| Ok((number as f64 + 1.0, self.spread(case, of)?));
+            self.cases.iter().enumerate().map(point).collect()
+        };
+        let line = |name: &str, points| Line {
+            name: name.to_owned(),
+            points,
+        };
+        let panel = Panel {
+            title: "share of the pace when started right".to_owned(),
+            across: "programs, in the order of the table".to_owned(),
+            up: "%".to_owned(),
+            lines: vec![
+                line(
+                    "before",
+                    shares(|tried| 100.0 * tried.paces.before / tried.paces.right)?,
+                ),
+                line(
+                    "after",
+                    shares(|tried| 100.0 * tried.paces.after / tried.paces.right)?,
+                ),
+            ],
+            levels: vec![("started right".to_owned(), 100.0)],
+        };
+        Ok(Picture {
+            title: "Programs that nobody prepared".to_owned(),
+            panels: vec![panel],
+        })
+    }
+
+    fn claims(&self) -> Result<Vec<Claim>> {
+        let mut claims = Vec::new();
+        for case in &self.cases {
+            let Case { name, rule, .. } = case;
+            let done = |tried: &Tried| case.done.iter().all(|part| tried.text.contains(part));
+            claims.push(Claim::of_logic(
+                format!("{name}: {rule} acted"),
+                self.tried_of(case).all(done),
+            ));
+            let same = |tried: &Tried| matches!(tried.compared(), (1.., None));
+            claims.push(Claim::of_logic(
+                format!("{name}: the results are those without us"),
+                self.tried_of(case).all(same),
+            ));
+            let (gain, wanted) = (self.gain(case)?.median, (case.gain)());
+            claims.push(Claim::of_times(
+                format!("{name}: {} times as fast, {wanted} asked for", figure(gain)),
+                gain >= wanted,
+            ));
+            let share = self.of_right(case)?.median;
+            claims.push(Claim::of_times(
+                format!("{name}: {} % of right, {OF_RIGHT} asked for", figure(share)),
+                share >= OF_RIGHT,
+            ));
+        }
+        for name in &self.healthy {
+            let cost = Spread::of(&self.costs_of(name))
+                .ok_or("no pair was measured")?
+                .median;
+            claims.push(Claim::of_times(
+                format!("{name}: {} % slower, at most {COST_MAX} asked for", figure(cost)),
+                cost <= COST_MAX,
+            ));
+        }
+        Ok(claims)
+    }
+}

@@ -1,0 +1,150 @@
+//! Tests of running programs, with a second try for the few that fail beside others: what asks a machine with two cores for sixteen ranks
+//! and their watcher can be late once. A test that fails alone as well fails, and one that needed its second try is named: it is to be
+//! mended.
+//!
+//! Not here: which tests there are, and how cargo is called for them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::Result;
+use crate::process::{cannot_start, shown};
+
+/// More failures than this are no coincidence.
+const TRIED_AGAIN_MOST: usize = 4;
+
+/// Runs the tests of a command of cargo.
+pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
+    let mut first = command()?;
+    first.arg("--no-fail-fast");
+    let output = match shown_and_kept(&mut first)? {
+        (true, _) => return Ok(()),
+        (false, output) => output,
+    };
+    let failed = failed(&output);
+    let error = format!("{} failed", shown(&first));
+    if failed.is_empty() || failed.len() > TRIED_AGAIN_MOST {
+        return Err(error);
+    }
+    println!("--> alone, for they failed beside others: {}", failed.join(", "));
+    let mut second = command()?;
+    second.args(["--no-fail-fast", "--", "--exact", "--test-threads=1"]);
+    let (is_passed, output) = shown_and_kept(second.args(&failed))?;
+    if !is_passed || passed(&output) < failed.len() {
+        return Err(error);
+    }
+    println!(
+        "--> passed at the second try, to be mended: {}",
+        failed.join(", ")
+    );
+    Ok(())
+}
+
+/// Whether it succeeded, and what it printed.
+fn shown_and_kept(command: &mut Command) -> Result<(bool, String)> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| cannot_start(command, &error))?;
+    let mut kept = String::new();
+    let lines = child
+        .stdout
+        .take()
+        .map(|output| BufReader::new(output).split(b'\n'));
+    for line in lines.into_iter().flatten() {
+        let line = line.map_err(|error| format!("{}: {error}", shown(command)))?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        kept += &line;
+        kept.push('\n');
+    }
+    let status = child.wait().map_err(|error| cannot_start(command, &error))?;
+    Ok((status.success(), kept))
+}
+
+/// The names that the test programs list at their end, each once.
+fn failed(output: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_list = false;
+    for line in output.lines() {
+        if line == "failures:" {
+            is_list = true;
+        } else if let Some(name) = line.strip_prefix("    ").filter(|_| is_list) {
+            names.push(name.to_owned());
+        } else {
+            is_list = false;
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// How many passed, in all test programs.
+fn passed(output: &str) -> usize {
+    let results = output
+        .lines()
+        .filter_map(|line| line.strip_prefix("test result: "));
+    let counts = results.filter_map(|line| line.split_once(". ")?.1.split(' ').next()?.parse::<usize>().ok());
+    counts.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUT: &str = "
+running 3 tests
+test a::good ... ok
+
+failures:
+
+---- a::bad stdout ----
+    indented: what it said
+failures:
+
+failures:
+    a::bad
+    b::worse
+
+test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 633.31s
+
+failures:
+    a::bad
+
+test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.31s
+";
+
+    #[test]
+    fn the_tests_that_failed_are_read_from_their_list_and_nothing_else_is() {
+        assert_eq!(failed(OUTPUT), ["a::bad", "b::worse"]);
+        assert!(failed("error: could not compile `agent`\n    Finished").is_empty());
+    }
+
+    #[test]
+    fn those_that_passed_are_counted_over_all_test_programs() {
+        assert_eq!(passed(OUTPUT), 5);
+    }
+
+    fn shell(script: &str) -> Result<Command> {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Ok(command)
+    }
+
+    #[test]
+    fn what_fails_alone_as_well_fails_and_what_does_not_even_run_again_too() {
+        let always = "printf 'failures:\\n    a\\n\\ntest result: FAILED. 0 passed; 1 failed\\n'; exit 1";
+        assert!(run(&|| shell(always)).is_err());
+        let vanishes = "case \"$*\" in *--exact*) printf 'test result: ok. 0 passed; 0 failed\\n';; *) printf 'failures:\\n    a\\n'; exit 1;; esac";
+        assert!(run(&|| shell(vanishes)).is_err());
+        let once = "case \"$*\" in *--exact*) printf 'test result: ok. 1 passed; 0 failed\\n';; *) printf 'failures:\\n    a\\n'; exit 1;; esac";
+        assert!(run(&|| shell(once)).is_ok());
+    }
+
+    #[test]
+    fn many_failures_are_not_tried_again() {
+        let many = "case \"$*\" in *--exact*) printf 'test result: ok. 9 passed\\n';; *) printf 'failures:\\n    a\\n    b\\n    c\\n    d\\n    e\\n'; exit 1;; esac";
+        assert!(run(&|| shell(many)).is_err());
+    }
+}
