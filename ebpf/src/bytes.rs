@@ -1,12 +1,9 @@
 //! The bytes that a call hands over, from its arguments. What cannot be told is [`UNKNOWN_BYTES`].
 
-use abi::{Amount, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags, UNKNOWN_BYTES};
-use aya_ebpf::{
-    helpers::{bpf_loop, bpf_probe_read_user},
-    programs::ProbeContext,
-};
+use abi::{Amount, Form, MessageRule, NO_ARGUMENT, SizeLayout, SpecFlags, UNKNOWN_BYTES};
+use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
 
-use crate::world;
+use crate::{capture::Moment, registers::argument_or, task, world};
 
 const IN_HANDLE: u8 = SizeLayout::InHandle as u8;
 const AT_POINTER: u8 = SizeLayout::AtPointer as u8;
@@ -20,44 +17,64 @@ const OWN_COUNT: u8 = Form::OwnCount as u8;
 const ELEMENT: u8 = Form::Element as u8;
 
 /// What the bytes of a call are.
-pub fn of_call(ctx: &ProbeContext, spec: &ProbeSpec, process: u32) -> u64 {
-    if spec.flags & SpecFlags::BYTES == 0 {
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn bytes_of_call(moment: *const Moment) -> u64 {
+    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
+    let Some(moment) = (unsafe { moment.as_ref() }) else {
         return UNKNOWN_BYTES;
-    }
-    let rule = &spec.message;
-    if is_in_place(ctx, rule) {
-        amount(ctx, rule, &rule.other, process)
-    } else {
-        amount(ctx, rule, &rule.amount, process)
-    }
+    };
+    let Some(spec) = task::spec(moment.probe).filter(|spec| spec.flags & SpecFlags::BYTES != 0) else {
+        return UNKNOWN_BYTES;
+    };
+    let is_other = is_in_place(moment, &spec.message);
+    bytes_of_amount(moment, u32::from(is_other))
 }
 
 /// One of the two amounts of a call.
+#[unsafe(no_mangle)]
 #[inline(never)]
-pub fn amount(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount, process: u32) -> u64 {
+pub extern "C" fn bytes_of_amount(moment: *const Moment, is_other: u32) -> u64 {
+    // SAFETY: as for `bytes_of_call`.
+    let Some(moment) = (unsafe { moment.as_ref() }) else {
+        return UNKNOWN_BYTES;
+    };
+    let Some(spec) = task::spec(moment.probe) else {
+        return UNKNOWN_BYTES;
+    };
+    let rule = &spec.message;
+    let amount = if is_other != 0 { &rule.other } else { &rule.amount };
     let form = amount.form;
     if form == NONE {
         return 0;
     }
-    let datatype = argument_or(ctx, amount.datatype, UNREAD);
-    if form == COUNTS_AND_TYPES {
-        return sum(ctx, rule, amount, ranks(ctx, rule, process), datatype);
-    }
-    let size = size_of_type(datatype, u32::from(rule.layout), u32::from(rule.size_offset));
+    let datatype = argument(moment, amount.datatype);
+    let is_typed_by_rank = form == COUNTS_AND_TYPES;
     let count = if form == ELEMENT {
         1
     } else if form == ONE {
-        one_count(ctx, rule, amount)
+        one_count(moment, rule, amount)
     } else if form == PER_RANK {
-        product(one_count(ctx, rule, amount), u64::from(ranks(ctx, rule, process)))
-    } else if form == COUNTS {
-        sum(ctx, rule, amount, ranks(ctx, rule, process), 0)
+        product(one_count(moment, rule, amount), u64::from(ranks(moment, rule)))
+    } else if form == COUNTS || is_typed_by_rank {
+        let types = if is_typed_by_rank { datatype } else { 0 };
+        sum(moment, rule, amount, types)
     } else if form == OWN_COUNT {
-        own_count(ctx, rule, amount, process)
+        own_count(moment, rule, amount)
     } else {
         UNKNOWN_BYTES
     };
+    let size = if is_typed_by_rank {
+        1
+    } else {
+        size_of_type(datatype, u32::from(rule.layout), u32::from(rule.size_offset))
+    };
     product(count, size)
+}
+
+/// An argument, which is [`UNREAD`] when it is not there or cannot be read.
+pub fn argument(moment: &Moment, index: u8) -> u64 {
+    argument_or(moment, u64::from(index), UNREAD)
 }
 
 /// The product, unless a factor is not known or beyond what a message can be (then it was no count or no size). The target has no
@@ -74,7 +91,7 @@ fn product(count: u64, size: u64) -> u64 {
     }
 }
 
-fn is_in_place(ctx: &ProbeContext, rule: &MessageRule) -> bool {
+fn is_in_place(moment: &Moment, rule: &MessageRule) -> bool {
     if rule.buffer == NO_ARGUMENT {
         return false;
     }
@@ -82,7 +99,7 @@ fn is_in_place(ctx: &ProbeContext, rule: &MessageRule) -> bool {
         IN_HANDLE => MessageRule::IN_PLACE_IN_HANDLE,
         _ => MessageRule::IN_PLACE_AT_POINTER,
     };
-    argument_or(ctx, rule.buffer, 0) == in_place
+    argument_or(moment, u64::from(rule.buffer), 0) == in_place
 }
 
 /// A count as a number of four or eight bytes; a negative one is none.
@@ -95,28 +112,21 @@ fn counted(raw: u64, width: u32) -> u64 {
     if count < 0 { UNKNOWN_BYTES } else { count as u64 }
 }
 
-fn one_count(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount) -> u64 {
-    counted(
-        argument_or(ctx, amount.count, UNREAD),
-        u32::from(rule.count_width),
-    )
+fn one_count(moment: &Moment, rule: &MessageRule, amount: &Amount) -> u64 {
+    counted(argument(moment, amount.count), u32::from(rule.count_width))
 }
 
 /// Ranks of the communicator; 0 when they are not known.
-fn ranks(ctx: &ProbeContext, rule: &MessageRule, process: u32) -> u32 {
-    world::world_ranks(process, argument_or(ctx, rule.comm, UNREAD))
+fn ranks(moment: &Moment, rule: &MessageRule) -> u32 {
+    world::world_ranks(moment.process, argument(moment, rule.comm))
 }
 
-fn own_count(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount, process: u32) -> u64 {
-    let own = world::world_own_rank(process, argument_or(ctx, rule.comm, UNREAD));
+fn own_count(moment: &Moment, rule: &MessageRule, amount: &Amount) -> u64 {
+    let own = world::world_own_rank(moment.process, argument(moment, rule.comm));
     if own == u32::MAX {
         return UNKNOWN_BYTES;
     }
-    count_at(
-        argument_or(ctx, amount.count, UNREAD),
-        own,
-        u32::from(rule.count_width),
-    )
+    count_at(argument(moment, amount.count), own, u32::from(rule.count_width))
 }
 
 /// The count of a rank in an array of them.
@@ -150,8 +160,10 @@ struct Sum {
 }
 
 /// Of the counts of all ranks; each × the size of its datatype when `types` says where those stand.
-fn sum(ctx: &ProbeContext, rule: &MessageRule, amount: &Amount, ranks: u32, types: u64) -> u64 {
-    let counts = argument_or(ctx, amount.count, UNREAD);
+#[inline(always)]
+fn sum(moment: &Moment, rule: &MessageRule, amount: &Amount, types: u64) -> u64 {
+    let ranks = ranks(moment, rule);
+    let counts = argument(moment, amount.count);
     if ranks == 0 || ranks > abi::MAX_COUNTS {
         return UNKNOWN_BYTES;
     }
@@ -235,28 +247,3 @@ pub extern "C" fn size_of_type(datatype: u64, layout: u32, offset: u32) -> u64 {
 
 /// No handle, no count, and no address that can be read.
 pub const UNREAD: u64 = u64::MAX;
-
-/// An integer argument of the probed function, or what stands for one that is not there or cannot be read.
-#[inline(never)]
-pub fn argument_or(ctx: &ProbeContext, index: u8, otherwise: u64) -> u64 {
-    argument(ctx, index).unwrap_or(otherwise)
-}
-
-/// An integer argument of the probed function. Those beyond the sixth are on the stack, above the return address.
-pub fn argument(ctx: &ProbeContext, index: u8) -> Option<u64> {
-    const IN_REGISTERS: u8 = 6;
-    match index {
-        0 => ctx.arg(0),
-        1 => ctx.arg(1),
-        2 => ctx.arg(2),
-        3 => ctx.arg(3),
-        4 => ctx.arg(4),
-        5 => ctx.arg(5),
-        NO_ARGUMENT => None,
-        _ => {
-            let place = 8 + 8 * u64::from(index - IN_REGISTERS);
-            // SAFETY: `regs` is the context of this program, and the helper checks the address.
-            unsafe { bpf_probe_read_user(((*ctx.regs).rsp + place) as *const u64) }.ok()
-        }
-    }
-}

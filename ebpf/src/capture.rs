@@ -1,118 +1,197 @@
 //! The values that a probe reads at a hit, each with a bit that says whether it could be read.
+//!
+//! Functions that are exported take numbers and records of numbers: the kernel's verifier looks at each of them once, by itself, and not
+//! once for each way that leads to it.
 
-use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_READS, MAX_TEXT, ProbeSpec, UNKNOWN_BYTES};
+use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_TEXT, UNKNOWN_BYTES};
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{bpf_probe_read_user, generated::bpf_probe_read_user_str},
-    programs::ProbeContext,
 };
 
-use crate::{bytes, maps, registers, task::Task};
+use crate::{
+    bytes, maps,
+    registers::{self, COUNT, RETURNED},
+    task::{self, Task},
+};
 
 /// What was read.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub struct Captured {
     /// The values, in the order of the spec.
     pub values: [u64; MAX_CAPTURES],
     /// A bit for each that could be read.
-    pub valid: u16,
-}
-
-/// Whose hit it is, and when.
-pub struct Moment<'a> {
-    /// The thread.
-    pub task: &'a Task,
-    /// Index of the probe's spec.
-    pub probe: u32,
-    /// When.
-    pub time_ns: u64,
+    pub valid: u64,
 }
 
 impl Captured {
-    /// What was read before.
-    pub fn of(values: [u64; MAX_CAPTURES], valid: u16) -> Captured {
-        Captured { values, valid }
-    }
+    /// Nothing.
+    pub const NONE: Captured = Captured {
+        values: [0; MAX_CAPTURES],
+        valid: 0,
+    };
+}
 
-    fn put(&mut self, place: usize, value: Option<u64>) {
-        if let (Some(value), Some(slot)) = (value, self.values.get_mut(place)) {
-            *slot = value;
-            self.valid |= 1 << place;
+/// Whose hit it is, when, and what the program's registers are.
+#[repr(C)]
+pub struct Moment {
+    /// When.
+    pub time_ns: u64,
+    /// The key of the thread.
+    pub thread: u64,
+    /// The slot of its process.
+    pub process: u32,
+    /// Index of the probe's spec.
+    pub probe: u32,
+    /// By their numbers in the machine's code.
+    pub registers: [u64; COUNT],
+}
+
+impl Moment {
+    /// A hit of a thread.
+    #[inline(always)]
+    pub fn of(task: &Task, probe: u32, time_ns: u64, regs: &pt_regs) -> Moment {
+        Moment {
+            time_ns,
+            thread: task.key,
+            process: task.process,
+            probe,
+            registers: registers::all(regs),
         }
     }
 }
 
+const IN_TURN: core::ops::Range<u64> = 0..MAX_CAPTURES as u64;
+
 /// What can be read at a function's entry.
-pub fn at_entry(ctx: &ProbeContext, spec: &ProbeSpec, moment: &Moment) -> Captured {
-    let mut captured = Captured::of([0; MAX_CAPTURES], 0);
-    for (place, capture) in spec.captures.iter().enumerate() {
-        if capture.kind == CaptureKind::Argument as u8 {
-            let start = bytes::argument(ctx, capture.index);
-            captured.put(
-                place,
-                start.and_then(|start| follow(start, capture, moment, place)),
-            );
-        } else if capture.kind == CaptureKind::VariableAtEntry as u8 {
-            captured.put(place, variable(capture, moment, place));
-        } else if capture.kind == CaptureKind::Bytes as u8 {
-            let bytes = bytes::of_call(ctx, spec, moment.task.process);
-            captured.put(place, (bytes != UNKNOWN_BYTES).then_some(bytes));
-        } else if capture.kind == CaptureKind::Register as u8 {
-            let start = registers::sum(ctx, capture);
-            captured.put(
-                place,
-                start.and_then(|start| follow(start, capture, moment, place)),
-            );
-        } else if capture.kind == CaptureKind::Constant as u8 {
-            let [low, high, ..] = capture.offsets;
-            captured.put(place, Some((high as u32 as u64) << 32 | low as u32 as u64));
-        }
+pub fn at_entry(moment: &Moment, captured: &mut Captured) {
+    for place in IN_TURN {
+        capture_entering(moment, captured, place);
     }
-    captured
 }
 
 /// Adds what can be read only when the function has returned.
-pub fn at_return(captured: &mut Captured, regs: &pt_regs, spec: &ProbeSpec, moment: &Moment) {
-    for (place, capture) in spec.captures.iter().enumerate() {
-        if capture.kind == CaptureKind::Return as u8 {
-            captured.put(place, follow(regs.rax, capture, moment, place));
-        } else if capture.kind == CaptureKind::VariableAtReturn as u8 {
-            captured.put(place, variable(capture, moment, place));
-        }
+pub fn at_return(moment: &Moment, captured: &mut Captured) {
+    for place in IN_TURN {
+        capture_returning(moment, captured, place);
     }
 }
 
-fn variable(capture: &Capture, moment: &Moment, place: usize) -> Option<u64> {
-    let address = maps::address(moment.task.process, moment.probe, place as u32)?;
-    follow(address, capture, moment, place)
+/// Reads one value if it is one of a function's entry.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn capture_entering(moment: *const Moment, captured: *mut Captured, place: u64) -> u32 {
+    // SAFETY: whoever calls passes whole records: the verifier sees to it.
+    let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
+        return 0;
+    };
+    let Some(capture) = wanted(moment, place) else {
+        return 0;
+    };
+    let start = if capture.kind == CaptureKind::Argument as u8 {
+        registers::argument(moment, u64::from(capture.index))
+    } else if capture.kind == CaptureKind::Register as u8 {
+        Some(registers::sum(moment, capture))
+    } else if capture.kind == CaptureKind::VariableAtEntry as u8 {
+        maps::address(moment.process, moment.probe, place as u32)
+    } else if capture.kind == CaptureKind::Bytes as u8 {
+        let bytes = bytes::bytes_of_call(moment);
+        if bytes != UNKNOWN_BYTES {
+            put(captured, place, bytes);
+        }
+        return 0;
+    } else if capture.kind == CaptureKind::Constant as u8 {
+        let [low, high, ..] = capture.offsets;
+        put(captured, place, (high as u32 as u64) << 32 | low as u32 as u64);
+        return 0;
+    } else {
+        None
+    };
+    start.map_or(0, |start| capture_following(moment, captured, place, start))
 }
 
-/// The value at the end of the chain. A read that fails on the way leaves the capture without a value.
-fn follow(start: u64, capture: &Capture, moment: &Moment, place: usize) -> Option<u64> {
-    let last = (capture.reads as usize).checked_sub(1);
-    let Some(last) = last else { return Some(start) };
+/// Reads one value if it is one of a function's return.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn capture_returning(moment: *const Moment, captured: *mut Captured, place: u64) -> u32 {
+    // SAFETY: as for `capture_entering`.
+    let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
+        return 0;
+    };
+    let Some(capture) = wanted(moment, place) else {
+        return 0;
+    };
+    let start = if capture.kind == CaptureKind::Return as u8 {
+        Some(moment.registers[RETURNED])
+    } else if capture.kind == CaptureKind::VariableAtReturn as u8 {
+        maps::address(moment.process, moment.probe, place as u32)
+    } else {
+        None
+    };
+    start.map_or(0, |start| capture_following(moment, captured, place, start))
+}
+
+/// Puts the value at the end of the chain of reads into its place. A read that fails on the way leaves the capture without a value.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn capture_following(
+    moment: *const Moment,
+    captured: *mut Captured,
+    place: u64,
+    start: u64,
+) -> u32 {
+    // SAFETY: as for `capture_entering`.
+    let (Some(moment), Some(captured)) = (unsafe { (moment.as_ref(), captured.as_mut()) }) else {
+        return 0;
+    };
+    let value = wanted(moment, place).and_then(|capture| follow(start, capture, moment, place));
+    if let Some(value) = value {
+        put(captured, place, value);
+    }
+    1
+}
+
+/// What the spec of the probe has in a place.
+#[inline(always)]
+fn wanted(moment: &Moment, place: u64) -> Option<&'static Capture> {
+    task::spec(moment.probe)?.captures.get(opaque(place) as usize)
+}
+
+#[inline(always)]
+fn put(captured: &mut Captured, place: u64, value: u64) {
+    if let Some(slot) = captured.values.get_mut(opaque(place) as usize) {
+        *slot = value;
+        captured.valid |= 1 << place;
+    }
+}
+
+#[inline(always)]
+fn follow(start: u64, capture: &Capture, moment: &Moment, place: u64) -> Option<u64> {
+    let Some(last) = (capture.reads as usize).checked_sub(1) else {
+        return Some(start);
+    };
+    let end = capture.offsets.get(opaque(last as u64) as usize)?;
     let mut at = start;
     for (index, offset) in capture.offsets.iter().enumerate() {
-        if index >= MAX_READS {
-            return None;
+        if index >= last {
+            break;
         }
-        at = at.wrapping_add(i64::from(*offset) as u64);
-        if index == last {
-            return if capture.is_text == 0 {
-                number(at, capture.width)
-            } else {
-                text(at, capture.width, moment, place)
-            };
-        }
-        at = number(at, 8)?;
+        at = number(at.wrapping_add(i64::from(*offset) as u64), 8)?;
         if at == 0 {
             return None;
         }
     }
-    None
+    let at = at.wrapping_add(i64::from(*end) as u64);
+    if capture.is_text == 0 {
+        number(at, capture.width)
+    } else {
+        text(at, capture.width, moment, place)
+    }
 }
 
 /// What stands at an address of the program.
+#[inline(always)]
 pub fn number(address: u64, width: u8) -> Option<u64> {
     // SAFETY: the helper checks the address; a page that is not resident is an error, not a fault.
     unsafe {
@@ -128,7 +207,7 @@ pub fn number(address: u64, width: u8) -> Option<u64> {
 
 /// Sends a text ahead of its hit; what stands in for it there is the time.
 #[inline(never)]
-fn text(address: u64, width: u8, moment: &Moment, place: usize) -> Option<u64> {
+fn text(address: u64, width: u8, moment: &Moment, place: u64) -> Option<u64> {
     let mut entry = maps::reserve_text()?;
     let record = entry.as_mut_ptr();
     let size = opaque(u64::from(width));
@@ -141,8 +220,8 @@ fn text(address: u64, width: u8, moment: &Moment, place: usize) -> Option<u64> {
     let copied = unsafe {
         (*record).time_ns = moment.time_ns;
         (*record).probe = moment.probe;
-        (*record).process = moment.task.process;
-        (*record).thread = moment.task.thread();
+        (*record).process = moment.process;
+        (*record).thread = moment.thread as u32;
         (*record).place = place as u16;
         let to = (&raw mut (*record).bytes).cast();
         bpf_probe_read_user_str(to, (size + 1) as u32, address as *const _)

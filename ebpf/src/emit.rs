@@ -13,7 +13,7 @@ pub fn hit(task: &Task, probe: u32, kind: HitKind, duration_ns: u64, captured: &
         process: task.process,
         thread: task.thread(),
         kind: kind as u16,
-        valid: captured.valid,
+        valid: captured.valid as u16,
         captures: captured.values,
     });
 }

@@ -4,7 +4,7 @@ use abi::{Frame, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags, Thread, Total
 use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
 use crate::{
-    capture::{self, Moment},
+    capture::{self, Captured, Moment},
     emit, frames, maps, messages, task,
     task::Task,
 };
@@ -25,48 +25,39 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    let moment = Moment {
-        task: &task,
-        probe,
-        time_ns: now,
-    };
-    let captured = capture::at_entry(ctx, spec, &moment);
+    let mut captured = Captured::NONE;
+    if spec.flags & SpecFlags::CAPTURES_AT_ENTRY != 0 {
+        capture::at_entry(&Moment::of(&task, probe, now, regs), &mut captured);
+    }
     let mut is_nested = false;
     let thread = if spec.flags & SpecFlags::SPAN != 0 {
         maps::thread_or_new(task.key, task.process)
     } else {
         None
     };
-    match thread {
-        Some(thread) => {
-            frames::close_abandoned(thread, regs.rsp, probe);
-            let frame = Frame {
-                stack_pointer: regs.rsp,
-                entered_ns: now,
-                probe,
-                outermost: u16::from(is_outermost(thread, spec, probe)),
-                valid: captured.valid,
-                captures: captured.values,
-            };
-            is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
-            if !frames::push(thread, frame, spec.flags) {
-                maps::add(&totals.too_deep, 1);
-            }
-            count(totals, is_nested);
-            if spec.flags & SpecFlags::MESSAGE != 0 && !is_nested {
-                messages::entered(ctx, spec, task.process, totals, Some(&mut thread.pending));
-            }
+    let mut pending = core::ptr::null_mut();
+    if let Some(thread) = thread {
+        frames::close_abandoned(thread, regs.rsp, probe);
+        let frame = Frame {
+            stack_pointer: regs.rsp,
+            entered_ns: now,
+            probe,
+            outermost: u16::from(is_outermost(thread, spec, probe)),
+            valid: captured.valid as u16,
+            captures: captured.values,
+        };
+        is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
+        if !frames::push(thread, frame, spec.flags) {
+            maps::add(&totals.too_deep, 1);
         }
-        None => {
-            count(totals, false);
-            if spec.flags & SpecFlags::MESSAGE != 0 {
-                messages::entered(ctx, spec, task.process, totals, None);
-            }
-            // Where a thread's record could not be made, the call is counted but not timed.
-            if spec.flags & SpecFlags::SPAN != 0 {
-                maps::add(&totals.too_deep, 1);
-            }
-        }
+        pending = &raw mut thread.pending;
+    } else if spec.flags & SpecFlags::SPAN != 0 {
+        // Where a thread's record could not be made, the call is counted but not timed.
+        maps::add(&totals.too_deep, 1);
+    }
+    count(totals, is_nested);
+    if spec.flags & SpecFlags::MESSAGE != 0 && !is_nested {
+        messages::message_entered(&Moment::of(&task, probe, now, regs), pending);
     }
     // What a library calls within itself is no hit of it.
     if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {

@@ -38,6 +38,8 @@ pub static COMINGS: RingBuf = RingBuf::with_byte_size(abi::COMINGS_BYTES, 0);
 const OPEN: u32 = 0;
 /// There was none left for it.
 const NO_SLOT: u32 = 1;
+/// No slot.
+const NONE: u64 = u64::MAX;
 
 const BPF_NOEXIST: u64 = 1;
 
@@ -77,6 +79,18 @@ pub fn slot(key: u64) -> Option<u32> {
     if constant(&FAMILY_ROOT) == 0 {
         return None;
     }
+    u32::try_from(family_slot(key)).ok()
+}
+
+/// The same, [`NONE`] for none.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn family_slot(key: u64) -> u64 {
+    given(key).map_or(NONE, u64::from)
+}
+
+#[inline(always)]
+fn given(key: u64) -> Option<u32> {
     let member = number();
     if standing(member)? == NO_SLOT {
         return None;

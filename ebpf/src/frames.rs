@@ -8,45 +8,95 @@ use abi::{Frame, MAX_FRAMES, SpecFlags, Thread};
 
 use crate::{maps, task};
 
-/// Closes what was abandoned by the time a function is entered with this stack pointer. A frame of another function at
-/// the very same place stays: it ended in a jump to the one that is entered now, and both return together.
+/// A frame's place among those of its thread; masked, so that the verifier sees the bound.
+const LAST: usize = MAX_FRAMES - 1;
+
+/// Stands for a probe that is not known, where the kernel does not say which function returned.
+pub const ANY_PROBE: u64 = u64::MAX;
+
+/// Closes what was abandoned by the time a function is entered with this stack pointer.
 pub fn close_abandoned(thread: &mut Thread, stack_pointer: u64, probe: u32) {
-    for _ in 0..MAX_FRAMES {
-        let Some(top) = top(thread) else { return };
-        let again = top.stack_pointer == stack_pointer && top.probe == probe;
-        if top.stack_pointer >= stack_pointer && !again {
-            return;
-        }
-        drop_top(thread, top);
+    if thread.depth != 0 {
+        frames_close_abandoned(thread, stack_pointer, probe);
     }
 }
 
-/// The open call that returns to just above this stack pointer, taken off; what lies below it is closed as abandoned.
-/// `probe` is `None` where the kernel does not say which function returned.
-pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: Option<u32>) -> Option<Frame> {
+/// A frame of another function at the very same place stays: it ended in a jump to the one that is entered now, and both return
+/// together.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64, probe: u32) -> u32 {
+    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
+    };
     for _ in 0..MAX_FRAMES {
-        let top = top(thread)?;
-        if top.stack_pointer > stack_pointer {
-            return None;
+        let Some(top) = top(thread) else { return 1 };
+        let again = top.stack_pointer == stack_pointer && top.probe == probe;
+        if top.stack_pointer >= stack_pointer && !again {
+            return 1;
         }
-        if top.stack_pointer == stack_pointer && probe.is_none_or(|probe| probe == top.probe) {
-            pop(thread, &top);
-            return Some(top);
-        }
-        drop_top(thread, top);
+        frames_drop_top(thread);
     }
-    None
+    1
+}
+
+/// The open call that returns to just above this stack pointer, taken off; what lies below it is closed as abandoned. Its place, for
+/// [`at`].
+pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: Option<u32>) -> Option<u32> {
+    let probe = probe.map_or(ANY_PROBE, u64::from);
+    frames_close_returning(thread, stack_pointer, probe).checked_sub(1)
+}
+
+/// What is in a place; what was taken off stays there until the next call is entered.
+pub fn at(thread: &Thread, place: u32) -> &Frame {
+    &thread.frames[place as usize & LAST]
+}
+
+/// One more than its place; 0 when there is none.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn frames_close_returning(thread: *mut Thread, stack_pointer: u64, probe: u64) -> u32 {
+    // SAFETY: as for `frames_close_abandoned`.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
+    };
+    for _ in 0..MAX_FRAMES {
+        let place = thread.depth;
+        let Some(top) = top(thread) else { return 0 };
+        if top.stack_pointer > stack_pointer {
+            return 0;
+        }
+        if top.stack_pointer == stack_pointer && (probe == ANY_PROBE || probe == u64::from(top.probe)) {
+            pop(thread);
+            return place;
+        }
+        frames_drop_top(thread);
+    }
+    0
 }
 
 /// Whether a call of this probe is open.
 pub fn is_open(thread: &Thread, probe: u32) -> bool {
-    let depth = thread.depth as usize;
-    for index in 0..MAX_FRAMES {
-        if index < depth && thread.frames[index].probe == probe {
-            return true;
+    thread.depth != 0 && frames_is_open(thread, probe) != 0
+}
+
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
+    // SAFETY: as for `frames_close_abandoned`.
+    let Some(thread) = (unsafe { thread.as_ref() }) else {
+        return 0;
+    };
+    for (place, frame) in thread.frames.iter().enumerate() {
+        if place >= thread.depth as usize {
+            break;
+        }
+        if frame.probe == probe {
+            return 1;
         }
     }
-    false
+    0
 }
 
 /// Puts a call on top; false when there is no room.
@@ -56,7 +106,7 @@ pub fn push(thread: &mut Thread, frame: Frame, flags: u32) -> bool {
         thread.overflow += 1;
         return false;
     }
-    thread.frames[depth & (MAX_FRAMES - 1)] = frame;
+    thread.frames[depth & LAST] = frame;
     thread.depth = depth as u32 + 1;
     if flags & SpecFlags::OUTERMOST != 0 {
         if thread.inside == 0 {
@@ -68,14 +118,14 @@ pub fn push(thread: &mut Thread, frame: Frame, flags: u32) -> bool {
     true
 }
 
-fn top(thread: &Thread) -> Option<Frame> {
-    let last = (thread.depth as usize).checked_sub(1)?;
-    Some(thread.frames[last & (MAX_FRAMES - 1)])
+fn top(thread: &Thread) -> Option<&Frame> {
+    thread.depth.checked_sub(1).map(|last| at(thread, last))
 }
 
-fn pop(thread: &mut Thread, top: &Frame) {
-    thread.depth -= 1;
+fn pop(thread: &mut Thread) {
+    let Some(top) = top(thread) else { return };
     let counts = task::spec(top.probe).is_some_and(|spec| spec.flags & SpecFlags::OUTERMOST != 0);
+    thread.depth -= 1;
     if counts && thread.inside > 0 {
         thread.inside -= 1;
         if thread.inside == 0 {
@@ -84,9 +134,18 @@ fn pop(thread: &mut Thread, top: &Frame) {
     }
 }
 
-fn drop_top(thread: &mut Thread, top: Frame) {
-    pop(thread, &top);
+/// The newest call was left without a return.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn frames_drop_top(thread: *mut Thread) -> u32 {
+    // SAFETY: as for `frames_close_abandoned`.
+    let Some(thread) = (unsafe { thread.as_mut() }) else {
+        return 0;
+    };
+    let Some(top) = top(thread) else { return 0 };
     if let Some(totals) = maps::totals(thread.process, top.probe) {
         maps::add(&totals.unpaired, 1);
     }
+    pop(thread);
+    1
 }

@@ -2,21 +2,22 @@
 //! of a message that could come from anybody, which is known when the call returns.
 
 use abi::{
-    Amount, Flow, Form, Loss, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template, Totals,
+    Flow, Form, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
     UNKNOWN_BYTES,
 };
 use aya_ebpf::{
     helpers::{bpf_loop, bpf_probe_read_user},
     macros::map,
     maps::{Array, HashMap},
-    programs::ProbeContext,
 };
 
 use crate::{
-    bytes::{self, UNREAD, argument_or},
-    maps::{add, lost},
+    bytes::{self, argument},
+    capture::Moment,
+    maps::{self, add, lost},
     namespace::constant,
-    world,
+    registers::argument_or,
+    task, world,
 };
 
 /// Messages of a process to and from each rank, by [`Pair::key`].
@@ -51,129 +52,138 @@ const NO_FLOW: u8 = Flow::None as u8;
 const RECEIVED: u8 = Flow::Received as u8;
 const BOTH: u8 = Flow::Both as u8;
 
-/// An outermost call is entered. `pending` is where it is kept what its return has to tell; none where there is no room for that.
+/// An outermost call is entered. `pending` is where it is kept what its return has to tell; null where there is no room for that.
+#[unsafe(no_mangle)]
 #[inline(never)]
-pub fn entered(
-    ctx: &ProbeContext,
-    spec: &ProbeSpec,
-    process: u32,
-    totals: &Totals,
-    mut pending: Option<&mut Pending>,
-) {
-    let rule = &spec.message;
+pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) -> u32 {
+    // SAFETY: whoever calls passes whole records, or none: the verifier sees to it.
+    let (moment, mut pending) = unsafe { (moment.as_ref(), pending.as_mut()) };
+    let Some(moment) = moment else { return 0 };
+    let Some(spec) = task::spec(moment.probe) else {
+        return 0;
+    };
     // A call whose return was never seen has left its own.
     if let Some(pending) = &mut pending {
         pending.what = Pending::NOTHING;
     }
-    if rule.amount.form == START || rule.amount.form == STARTALL {
-        started(ctx, spec, process, totals);
-        return;
+    let (rule, process) = (&spec.message, moment.process);
+    let form = rule.amount.form;
+    if form == START || form == STARTALL {
+        return message_started(moment);
     }
-    if rule.amount.form == FREE {
-        let place = argument_or(ctx, rule.amount.count, UNREAD);
-        let _ = REQUESTS.remove([u64::from(process), request_at(process, place)]);
-        return;
+    if form == FREE {
+        let request = request_at(process, argument(moment, rule.amount.count));
+        let _ = REQUESTS.remove([u64::from(process), request]);
+        return 1;
     }
-    let end = end(ctx, process, &rule.amount);
+    let end = end(moment, rule.amount.peer);
+    let comm = argument(moment, rule.comm);
+    if rule.template != NO_ARGUMENT {
+        prepared(moment, rule, (end, comm), pending);
+        return 1;
+    }
     let carried = if end == NOBODY {
         0
-    } else if rule.template != NO_ARGUMENT {
-        bytes::amount(ctx, rule, &rule.amount, process)
     } else {
-        bytes::of_call(ctx, spec, process)
+        bytes::bytes_of_call(moment)
     };
-    let comm = argument_or(ctx, rule.comm, UNREAD);
-    let is_received = u64::from(rule.flow == RECEIVED);
-    if rule.template != NO_ARGUMENT {
-        let key = key(process, comm, end, is_received);
-        let place = argument_or(ctx, rule.template, UNREAD);
-        match pending {
-            Some(pending) => {
-                *pending = Pending {
-                    what: Pending::REQUEST,
-                    place,
-                    comm,
-                    template: Template {
-                        bytes: carried,
-                        pair: key as u32,
-                        has_pair: u32::from(end != NOBODY),
-                    },
-                }
-            }
-            None => lost(Loss::RequestTable),
-        }
-        return;
-    }
     if spec.flags & SpecFlags::BYTES != 0 {
-        count(process, rule.row, end != NOBODY, carried, totals);
+        message_counted(moment, carried, u32::from(end != NOBODY));
     }
     if rule.flow == NO_FLOW {
-        return;
+        return 1;
     }
-    if rule.flow == RECEIVED && is_told_by_status(ctx, spec, end, &pending) {
-        keep(pending, comm, carried, argument_or(ctx, rule.status, 0));
-        return;
+    if rule.flow != RECEIVED {
+        message_pass(process, comm, end, 0, carried);
     }
-    message_pass(process, comm, end, is_received, carried);
     if rule.flow == BOTH {
-        received_too(ctx, spec, process, comm, pending);
+        received_too(moment, rule, comm, pending);
+    } else if rule.flow == RECEIVED {
+        received(moment, rule, (end, comm, carried), pending);
     }
+    1
+}
+
+/// A request is made persistent: which one is known when the call returns.
+#[inline(always)]
+fn prepared(moment: &Moment, rule: &MessageRule, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
+    let Some(pending) = pending else {
+        lost(Loss::RequestTable);
+        return;
+    };
+    let is_received = u64::from(rule.flow == RECEIVED);
+    let template = Template {
+        bytes: if end == NOBODY {
+            0
+        } else {
+            bytes::bytes_of_amount(moment, 0)
+        },
+        pair: key(moment.process, comm, end, is_received) as u32,
+        has_pair: u32::from(end != NOBODY),
+    };
+    *pending = Pending {
+        what: Pending::REQUEST,
+        place: argument(moment, rule.template),
+        comm,
+        template,
+    };
 }
 
 /// The half of a call that sends and receives which receives.
 #[inline(always)]
-fn received_too(
-    ctx: &ProbeContext,
-    spec: &ProbeSpec,
-    process: u32,
-    comm: u64,
-    pending: Option<&mut Pending>,
-) {
-    let rule = &spec.message;
-    let from = end(ctx, process, &rule.other);
+fn received_too(moment: &Moment, rule: &MessageRule, comm: u64, pending: Option<&mut Pending>) {
+    let from = end(moment, rule.other.peer);
     let posted = if from == NOBODY {
         0
     } else {
-        bytes::amount(ctx, rule, &rule.other, process)
+        bytes::bytes_of_amount(moment, 1)
     };
-    if is_told_by_status(ctx, spec, from, &pending) {
-        keep(pending, comm, posted, argument_or(ctx, rule.status, 0));
-        return;
-    }
-    message_pass(process, comm, from, 1, posted);
+    received(moment, rule, (from, comm, posted), pending);
 }
 
-/// Whether the status will tell who the other end is.
+/// A message is received: from whom, the status will tell where it could be anybody.
 #[inline(always)]
-fn is_told_by_status(ctx: &ProbeContext, spec: &ProbeSpec, end: i64, pending: &Option<&mut Pending>) -> bool {
+fn received(
+    moment: &Moment,
+    rule: &MessageRule,
+    (end, comm, bytes): (i64, u64, u64),
+    pending: Option<&mut Pending>,
+) {
     /// MPI_STATUS_IGNORE is 0 or 1.
     const IGNORED_MAX: u64 = 1;
-    end == ANYBODY && pending.is_some() && argument_or(ctx, spec.message.status, 0) > IGNORED_MAX
-}
-
-#[inline(always)]
-fn keep(pending: Option<&mut Pending>, comm: u64, bytes: u64, status: u64) {
-    if let Some(pending) = pending {
-        pending.place = status;
-        pending.comm = comm;
-        pending.template.bytes = bytes;
-        pending.what = Pending::SOURCE;
+    if end == ANYBODY
+        && let Some(pending) = pending
+    {
+        let status = argument_or(moment, u64::from(rule.status), 0);
+        if status > IGNORED_MAX {
+            pending.place = status;
+            pending.comm = comm;
+            pending.template.bytes = bytes;
+            pending.what = Pending::SOURCE;
+            return;
+        }
     }
+    message_pass(moment.process, comm, end, 1, bytes);
 }
 
 /// An outermost call returns: what was left open at its entry is learned.
 pub fn close(spec: &ProbeSpec, process: u32, pending: &mut Pending) {
     if spec.flags & SpecFlags::MESSAGE != 0 && pending.what != Pending::NOTHING {
-        returned(process, pending);
+        message_returned(process, pending);
     }
 }
 
+#[unsafe(no_mangle)]
 #[inline(never)]
-fn returned(process: u32, pending: &mut Pending) {
+pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
+    // SAFETY: as for `message_entered`.
+    let Some(pending) = (unsafe { pending.as_mut() }) else {
+        return 0;
+    };
     let what = pending.what;
     pending.what = Pending::NOTHING;
     if what == Pending::SOURCE {
-        let Some(world) = world::of(process) else { return };
+        let Some(world) = world::of(process) else { return 0 };
         let place = pending.place.wrapping_add(u64::from(world.status_source)) as *const i32;
         // SAFETY: the helper checks the address; a bad one is an error, not a fault.
         let source = unsafe { bpf_probe_read_user(place) };
@@ -190,17 +200,18 @@ fn returned(process: u32, pending: &mut Pending) {
             lost(Loss::RequestTable);
         }
     }
+    1
 }
 
-/// The rank at the other end.
+/// The rank at the other end, which is in this argument.
 #[inline(always)]
-fn end(ctx: &ProbeContext, process: u32, amount: &Amount) -> i64 {
+fn end(moment: &Moment, peer: u8) -> i64 {
     /// Negative, and nobody's.
     const NO_RANK: u64 = i32::MIN as u32 as u64;
-    let Some(world) = world::of(process) else {
+    let Some(world) = world::of(moment.process) else {
         return UNTOLD;
     };
-    let peer = argument_or(ctx, amount.peer, NO_RANK) as i32;
+    let peer = argument_or(moment, u64::from(peer), NO_RANK) as i32;
     if peer == world.proc_null {
         NOBODY
     } else if peer == world.any_source {
@@ -261,16 +272,28 @@ pub extern "C" fn message_enter(key: u64, bytes: u64) -> u32 {
 }
 
 /// Adds what a call carries to its function's totals and sizes. What goes to nobody has no size.
-#[inline(always)]
-fn count(process: u32, row: u16, has_size: bool, bytes: u64, totals: &Totals) {
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn message_counted(moment: *const Moment, bytes: u64, has_size: u32) -> u32 {
+    // SAFETY: as for `message_entered`.
+    let Some(moment) = (unsafe { moment.as_ref() }) else {
+        return 0;
+    };
+    let (Some(spec), Some(totals)) = (
+        task::spec(moment.probe),
+        maps::totals(moment.process, moment.probe),
+    ) else {
+        return 0;
+    };
     if bytes == UNKNOWN_BYTES {
         add(&totals.bytes_unknown, 1);
-        return;
+        return 0;
     }
     add(&totals.bytes, bytes);
-    if has_size {
-        message_sized(process, u32::from(row), bytes);
+    if has_size != 0 {
+        message_sized(moment.process, u32::from(spec.message.row), bytes);
     }
+    1
 }
 
 #[unsafe(no_mangle)]
@@ -316,14 +339,24 @@ struct Starting {
     zero: u32,
 }
 
-#[inline(always)]
-fn started(ctx: &ProbeContext, spec: &ProbeSpec, process: u32, totals: &Totals) {
+/// A call starts persistent requests.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn message_started(moment: *const Moment) -> u32 {
+    // SAFETY: as for `message_entered`.
+    let Some(moment) = (unsafe { moment.as_ref() }) else {
+        return 0;
+    };
+    let process = moment.process;
+    let (Some(spec), Some(totals)) = (task::spec(moment.probe), maps::totals(process, moment.probe)) else {
+        return 0;
+    };
     let amount = &spec.message.amount;
     let (place, count) = if amount.form == START {
-        (argument_or(ctx, amount.count, UNREAD), 1)
+        (argument(moment, amount.count), 1)
     } else {
-        let count = argument_or(ctx, amount.count, 0) as i32;
-        (argument_or(ctx, amount.datatype, UNREAD), count.max(0) as u32)
+        let count = argument_or(moment, u64::from(amount.count), 0) as i32;
+        (argument(moment, amount.datatype), count.max(0) as u32)
     };
     let is_small = world::of(process).is_some_and(|world| world.handles != 0);
     let mut starting = Starting {
@@ -350,6 +383,7 @@ fn started(ctx: &ProbeContext, spec: &ProbeSpec, process: u32, totals: &Totals) 
     if starting.known != count {
         add(&totals.bytes_unknown, 1);
     }
+    1
 }
 
 /// One request starts. What it receives is no part of the bytes that are sent.

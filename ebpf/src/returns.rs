@@ -33,7 +33,7 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
     };
     let stack_pointer = regs.rsp.wrapping_sub(moved);
     let inside_since = thread.open_since_ns;
-    let Some(frame) = frames::close_returning(thread, stack_pointer, probe) else {
+    let Some(place) = frames::close_returning(thread, stack_pointer, probe) else {
         if thread.overflow > 0 {
             thread.overflow -= 1;
         } else if let Some(totals) = probe.and_then(|probe| maps::totals(task.process, probe)) {
@@ -43,10 +43,12 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
         }
         return None;
     };
-    let spec = task::spec(frame.probe)?;
-    let duration = now.saturating_sub(frame.entered_ns);
-    if frame.outermost != 0 {
-        let totals = maps::totals(task.process, frame.probe)?;
+    let frame = frames::at(thread, place);
+    let (probe, entered_ns, is_outermost) = (frame.probe, frame.entered_ns, frame.outermost != 0);
+    let spec = task::spec(probe)?;
+    let duration = now.saturating_sub(entered_ns);
+    if is_outermost {
+        let totals = maps::totals(task.process, probe)?;
         maps::add(&totals.timed, 1);
         maps::add(&totals.time_ns, duration);
         if inside_since != 0 && thread.inside == 0 {
@@ -57,9 +59,9 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
         if spec.flags & SpecFlags::SEQUENCE != 0 {
             let call = Call {
                 number: 0,
-                probe: frame.probe,
+                probe,
                 site: call_site(regs, stack_pointer, moved),
-                entered_ns: frame.entered_ns,
+                entered_ns,
                 duration_ns: duration,
                 closed_ns: thread.closed_ns,
                 thread: task.thread(),
@@ -69,16 +71,17 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
         }
     }
     // What a library calls within itself is no hit of it.
-    let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && frame.outermost == 0;
+    let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && !is_outermost;
     if spec.flags & SpecFlags::SEND_RETURN != 0 && !is_nested {
-        let mut captured = Captured::of(frame.captures, frame.valid);
-        let moment = Moment {
-            task: &task,
-            probe: frame.probe,
-            time_ns: now,
+        let frame = frames::at(thread, place);
+        let mut captured = Captured {
+            values: frame.captures,
+            valid: u64::from(frame.valid),
         };
-        capture::at_return(&mut captured, regs, spec, &moment);
-        emit::hit(&task, frame.probe, HitKind::Return, duration, &captured);
+        if spec.flags & SpecFlags::CAPTURES_AT_RETURN != 0 {
+            capture::at_return(&Moment::of(&task, probe, now, regs), &mut captured);
+        }
+        emit::hit(&task, probe, HitKind::Return, duration, &captured);
     }
     Some(())
 }

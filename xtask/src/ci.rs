@@ -7,7 +7,8 @@
 //! The whole-program tests run the unoptimised `tuneagent`: it is linked anyway, and what is slow in the product
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
 //! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
-//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too.
+//! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too; and
+//! whether the verifier of Linux 6.1 takes our programs, in a virtual machine.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -16,7 +17,7 @@ use std::time::Instant;
 
 use crate::process::{find_program, run};
 use crate::setup::{self, Brought, Purpose};
-use crate::{Result, ebpf, fuzz, target_folder, twice};
+use crate::{Result, ebpf, fuzz, target_folder, twice, vm};
 
 /// Cases of the law of the crate `rules`; each run without `--long` has 500.
 const LAW_CASES: &str = "10000";
@@ -115,6 +116,7 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
                 run(command.env("TUNEAGENT_LONG", "1"))
             }),
         ),
+        ("the verifier of Linux 6.1", Box::new(move || vm::oldest(root))),
         (
             "whole programs, release",
             Box::new(move || twice::run(&|| whole_programs(root, "--release"))),

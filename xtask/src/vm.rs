@@ -1,4 +1,5 @@
-//! `cargo xtask vm KERNEL.deb`: the tests of sync points on another kernel, in a virtual machine of this one's files.
+//! `cargo xtask vm KERNEL.deb`: the tests of sync points, and of what the verifier says of our programs, on another kernel, in a virtual
+//! machine of this one's files.
 //!
 //! Which kernel is one package of Debian's (`apt-get download linux-image-6.1.0-56-amd64`; nothing is installed). The machine
 //! boots it with an initial file system of busybox and the few modules that it needs to mount this machine's root, read-only, and
@@ -11,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::process::{find_program, run};
+use crate::process::{capture, find_program, run};
 use crate::{Result, ci, target_folder};
 
 const USAGE: &str = "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [TEST...]";
@@ -92,7 +93,10 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let runner = format!("{} vm-runner {}", this.display(), kernel.folder.display());
-    let mut command = ci::cargo(&root, "test --release --package tuneagent --test sync --");
+    let mut command = ci::cargo(
+        &root,
+        "test --release --package tuneagent --test verifier --test sync --",
+    );
     command
         .args(["--nocapture", "--test-threads=1"])
         .args(&wanted.tests)
@@ -102,6 +106,32 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         command.env(name, if is_wanted { "1" } else { "" });
     }
     run(&mut command)
+}
+
+/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must.
+pub(crate) fn oldest(root: &Path) -> Result<()> {
+    let told = capture(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
+    let name = told
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "))
+        .find(|name| name.starts_with("linux-image-6.1."))
+        .ok_or("Debian 12's kernel is not to be had here: linux-image-amd64 depends on no linux-image-6.1")?;
+    let folder = target_folder(root).join("vm");
+    make(&folder)?;
+    let downloaded = || {
+        let is_it = |file: &PathBuf| {
+            let name_of_file = file.file_name().unwrap_or_default().to_string_lossy();
+            name_of_file.starts_with(&format!("{name}_")) && name_of_file.ends_with(".deb")
+        };
+        Ok::<_, String>(listed(&folder)?.into_iter().find(is_it))
+    };
+    if downloaded()?.is_none() {
+        run(Command::new("apt-get")
+            .args(["download", name])
+            .current_dir(&folder))?;
+    }
+    let package = downloaded()?.ok_or_else(|| format!("apt-get download {name} left no package"))?;
+    main(&[&package.to_string_lossy(), "verifier"])
 }
 
 #[derive(Default)]

@@ -11,7 +11,7 @@ use aya::{Ebpf, EbpfLoader};
 use super::{
     KernelError, fields,
     links::LinkKind,
-    program::{ProgramText, data, missing},
+    program::{self, ProgramText, data, missing},
     sys,
 };
 
@@ -58,6 +58,7 @@ impl Setting {
 pub(super) struct Family {
     state: sys::Cells<FamilyState>,
     room: u32,
+    verified: Vec<(&'static str, Option<u64>)>,
     _links: [OwnedFd; 3],
 }
 
@@ -76,26 +77,35 @@ impl Family {
             ));
         }
         let text = ProgramText::parse(object, maps)?;
-        let attach = |program, tracepoint| {
-            let program = text.load_for_tracepoint(program)?;
+        let mut verified = Vec::new();
+        let mut attach = |name, tracepoint| {
+            let program = text.load_for_tracepoint(name)?;
+            verified.push((name, program::verified(program.as_fd())));
             sys::open_raw_tracepoint(tracepoint, program.as_fd())
                 .map_err(|error| KernelError::Object(format!("its tracepoint {tracepoint:?}: {error}")))
         };
         let map = maps.map("FAMILY_STATE").and_then(data);
         let map = map.ok_or_else(|| missing("FAMILY_STATE"))?;
         let state = sys::Cells::map_writable(map.fd().as_fd(), 1);
+        // Exits first: who came before they are seen would never be taken out.
+        let links = [
+            attach("family_exits", c"sched_process_exit")?,
+            attach("family_forks", c"sched_process_fork")?,
+            attach("family_execs", c"sched_process_exec")?,
+        ];
         Ok(Family {
             state: state.map_err(|error| {
                 KernelError::Object(format!("its map FAMILY_STATE cannot be mapped: {error}"))
             })?,
             room,
-            // Exits first: who came before they are seen would never be taken out.
-            _links: [
-                attach("family_exits", c"sched_process_exit")?,
-                attach("family_forks", c"sched_process_fork")?,
-                attach("family_execs", c"sched_process_exec")?,
-            ],
+            verified,
+            _links: links,
         })
+    }
+
+    /// How many instructions the verifier followed in each program.
+    pub(super) fn verified(&self) -> &[(&'static str, Option<u64>)] {
+        &self.verified
     }
 
     /// A slot that nobody has; none when there is none left.

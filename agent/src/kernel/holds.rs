@@ -19,7 +19,7 @@ use aya::{
 use super::{
     KernelError,
     links::{self, Link, LinkKind, LinkRequest},
-    program::{ProgramText, data, load_error, missing, pid_namespace},
+    program::{self, ProgramText, data, load_error, missing, pid_namespace},
     sys,
 };
 
@@ -50,7 +50,9 @@ impl Holds {
             .load(OBJECT)
             .map_err(load_error)?;
         let text = ProgramText::parse(OBJECT, &maps)?.with_types()?;
-        let (attach_type, hold, kind) = load_hold(&text, force_tracefs)?;
+        let kind = links::kind(force_tracefs);
+        let attach_type = links::attach_type(kind);
+        let hold = text.load("hold", attach_type)?;
         let store = text.load("store", attach_type).map_err(|error| match error {
             KernelError::Verifier { source, log, .. } => {
                 // Its last line but one is the reason; the others are the program.
@@ -78,6 +80,14 @@ impl Holds {
     /// How probes are attached on this kernel.
     pub fn link_kind(&self) -> LinkKind {
         self.kind
+    }
+
+    /// How many instructions the verifier followed in each program that the kernel took, where it tells.
+    pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
+        let hold = ("hold", program::verified(self.hold.as_fd()));
+        let store = self.store.as_ref().ok();
+        let store = store.map(|store| ("store", program::verified(store.as_fd())));
+        [Some(hold), store].into_iter().flatten().collect()
     }
 
     /// Why the kernel does not let a probe write by itself; none when it does.
@@ -111,17 +121,6 @@ impl Holds {
             source,
         })
     }
-}
-
-/// The program that every kernel must take, for the kind of links that this one has.
-fn load_hold(text: &ProgramText, force_tracefs: bool) -> Result<(u32, OwnedFd, LinkKind), KernelError> {
-    if !force_tracefs && let Ok(hold) = text.load("hold", sys::BPF_TRACE_UPROBE_MULTI) {
-        let kind = links::probe_kind(hold.as_fd());
-        if kind != LinkKind::Tracefs {
-            return Ok((sys::BPF_TRACE_UPROBE_MULTI, hold, kind));
-        }
-    }
-    Ok((0, text.load("hold", 0)?, LinkKind::Tracefs))
 }
 
 /// The pending actions, as both sides see them.

@@ -5,12 +5,13 @@ use std::{
     ffi::CString,
     io,
     os::{
-        fd::{BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
     path::PathBuf,
 };
 
+use aya_obj::generated::bpf_insn;
 use tuner::site::Emulation;
 
 use super::{fallback::TracefsLink, sys};
@@ -104,10 +105,48 @@ pub(super) fn attach_one(kind: LinkKind, program: BorrowedFd<'_>, request: &Link
     }
 }
 
+/// With which attach type programs are loaded for links of a kind.
+pub(super) fn attach_type(kind: LinkKind) -> u32 {
+    match kind {
+        LinkKind::UprobeMulti { .. } => sys::BPF_TRACE_UPROBE_MULTI,
+        LinkKind::Tracefs => 0,
+    }
+}
+
+/// How probes are attached on this kernel: found out with the smallest program that there is. A kernel without `uprobe_multi` may refuse
+/// its attach type, or take it and refuse the link.
+pub(super) fn kind(force_tracefs: bool) -> LinkKind {
+    if force_tracefs {
+        return LinkKind::Tracefs;
+    }
+    let text = sys::Text {
+        instructions: &nothing(),
+        license: c"Dual MIT/GPL",
+        name: "nothing",
+        kind: sys::BPF_PROG_TYPE_KPROBE,
+        attach_type: sys::BPF_TRACE_UPROBE_MULTI,
+        types: None,
+    };
+    sys::load_program(&text).map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
+}
+
+/// `return 0`.
+fn nothing() -> [bpf_insn; 2] {
+    const MOVE_NUMBER: u8 = 0xb7;
+    const EXIT: u8 = 0x95;
+    [MOVE_NUMBER, EXIT].map(|code| bpf_insn {
+        code,
+        _bitfield_align_1: [],
+        _bitfield_1: bpf_insn::new_bitfield_1(0, 0),
+        off: 0,
+        imm: 0,
+    })
+}
+
 /// Finds out by trying to attach to a folder, which no kernel does: one that knows the link refuses the file, one that does
 /// not (before 6.6) refuses the whole request. A process that cannot exist is refused first by kernels that filter by
 /// process (since 6.10); others take it for "any".
-pub(super) fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
+fn probe_kind(program: BorrowedFd<'_>) -> LinkKind {
     const NO_PROCESS: u32 = u32::MAX;
     let refusal = |pid| {
         let attempt = sys::link_uprobe_multi(program, c"/", sys::Places::ONE, false, pid);

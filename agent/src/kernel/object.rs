@@ -6,7 +6,10 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use abi::{Call, FamilyState, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, Text, Thread, Totals, World};
+use abi::{
+    Call, Capture, CaptureKind, FamilyState, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Text,
+    Thread, Totals, World,
+};
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
@@ -16,7 +19,7 @@ use super::{
     family::{Family, FamilyRoot, Setting},
     fields,
     links::{self, At, Link, LinkKind, LinkRequest},
-    program::{ProgramText, data, load_error, missing, pid_namespace},
+    program::{self, ProgramText, data, load_error, missing, pid_namespace},
     sys,
 };
 
@@ -137,7 +140,8 @@ impl Kernel {
             .override_global("NAMESPACE_INODE", &inode, true)
             .load(OBJECT)
             .map_err(load_error)?;
-        let (programs, kind) = programs(&maps, options.force_tracefs)?;
+        let kind = links::kind(options.force_tracefs);
+        let programs = load_programs(&maps, kind)?;
         let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {
             cells: shared(&maps, "TOTALS", cells)?,
@@ -169,6 +173,19 @@ impl Kernel {
         self.kind
     }
 
+    /// How many instructions the verifier followed in each program, where the kernel tells (since 5.16). It refuses one of a million.
+    pub fn verified(&self) -> Vec<(&'static str, Option<u64>)> {
+        let Programs {
+            entry,
+            returns,
+            leaves,
+        } = &self.programs;
+        let of_probes = [("entry", entry), ("returns", returns), ("leaves", leaves)]
+            .map(|(name, program)| (name, program::verified(program.as_fd())));
+        let of_family = self.family.as_ref().map_or(&[][..], Family::verified);
+        of_probes.iter().chain(of_family).copied().collect()
+    }
+
     /// Attaches.
     pub fn attach(&self, request: &LinkRequest) -> Result<Link, KernelError> {
         let program = match request.at {
@@ -185,6 +202,10 @@ impl Kernel {
 
     /// Says what a probe does from now on. Must precede attaching it.
     pub fn set_spec(&mut self, probe: u32, spec: ProbeSpec) -> Result<(), KernelError> {
+        let spec = ProbeSpec {
+            flags: spec.flags | capture_flags(&spec.captures),
+            ..spec
+        };
         Ok(self.array::<Spec>("PROBES")?.set(probe, Spec(spec), 0)?)
     }
 
@@ -370,6 +391,21 @@ pub fn read_text(bytes: &[u8]) -> Option<Text> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
+/// When something is to be captured: the kernel side looks at captures only where it is told so.
+fn capture_flags(captures: &[Capture]) -> u32 {
+    let of = |capture: &Capture| {
+        const RETURN: u8 = CaptureKind::Return as u8;
+        const VARIABLE_AT_RETURN: u8 = CaptureKind::VariableAtReturn as u8;
+        const NONE: u8 = CaptureKind::None as u8;
+        match capture.kind {
+            NONE => 0,
+            RETURN | VARIABLE_AT_RETURN => SpecFlags::CAPTURES_AT_RETURN,
+            _ => SpecFlags::CAPTURES_AT_ENTRY,
+        }
+    };
+    captures.iter().map(of).fold(0, |flags, flag| flags | flag)
+}
+
 /// Room for calls that each process gets.
 fn ring_size(processes: u32) -> u32 {
     let each = abi::MAX_CALLS / processes.max(1);
@@ -396,22 +432,11 @@ fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
     }
 }
 
-/// The programs, loaded for the kind of links that this kernel has. One without `uprobe_multi` may refuse its attach
-/// type, or take it and refuse the link.
-fn programs(maps: &Ebpf, force_tracefs: bool) -> Result<(Programs, LinkKind), KernelError> {
-    if !force_tracefs && let Ok(programs) = load_programs(maps, sys::BPF_TRACE_UPROBE_MULTI) {
-        let kind = links::probe_kind(programs.entry.as_fd());
-        if kind != LinkKind::Tracefs {
-            return Ok((programs, kind));
-        }
-    }
-    Ok((load_programs(maps, 0)?, LinkKind::Tracefs))
-}
-
-fn load_programs(maps: &Ebpf, attach_type: u32) -> Result<Programs, KernelError> {
-    // Sums over ranks are made with bpf_loop.
+/// The programs, loaded for the kind of links that this kernel has.
+fn load_programs(maps: &Ebpf, kind: LinkKind) -> Result<Programs, KernelError> {
+    // Sums over ranks are made with bpf_loop, and the verifier looks by themselves at functions whose types it knows.
     let text = ProgramText::parse(OBJECT, maps)?.with_types()?;
-    let load = |name| text.load(name, attach_type);
+    let load = |name| text.load(name, links::attach_type(kind));
     Ok(Programs {
         entry: load("entry")?,
         returns: load("returns")?,

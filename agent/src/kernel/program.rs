@@ -5,7 +5,7 @@ use std::{
     collections::HashSet,
     ffi::CString,
     io,
-    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use aya::{
@@ -108,6 +108,15 @@ impl ProgramText {
             }
         })
     }
+}
+
+/// How many instructions the verifier followed in a loaded program; none where the kernel does not tell (before 5.16).
+pub(super) fn verified(program: BorrowedFd<'_>) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd())).ok()?;
+    let number = text
+        .lines()
+        .find_map(|line| line.strip_prefix("verified_insns:"))?;
+    number.trim().parse().ok()
 }
 
 /// The map behind aya's types.

@@ -69,6 +69,10 @@ impl SpecFlags {
     pub const BYTES: u32 = 1 << 4;
     /// What it carries is to be told from `message` at all: bytes, or between whom.
     pub const MESSAGE: u32 = 1 << 5;
+    /// There is something to capture at the entry. The user side tells it from the captures.
+    pub const CAPTURES_AT_ENTRY: u32 = 1 << 6;
+    /// There is something to capture at the return. The user side tells it from the captures.
+    pub const CAPTURES_AT_RETURN: u32 = 1 << 7;
     /// Outermost calls are entered into the ring of their process ([`crate::Call`]).
     pub const SEQUENCE: u32 = 1 << 8;
 }

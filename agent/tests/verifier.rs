@@ -1,0 +1,65 @@
+//! What the kernel's verifier has to follow of each of our programs. It refuses a program of a million instructions, older kernels come
+//! to that sooner than newer ones, and every attach waits for it. Needs root; says so where it is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod needs;
+
+use needs::is_root;
+use tuneagent::kernel::{FamilyRoot, Holds, Kernel, LinkKind, LoadOptions};
+
+/// A tenth of what is refused.
+const FOLLOWED_MAX: u64 = 100_000;
+
+const OPTIONS: LoadOptions = LoadOptions {
+    probes: 100,
+    processes: 100,
+    rows: 100,
+    force_tracefs: false,
+};
+
+fn assert_small(programs: Vec<(&'static str, Option<u64>)>) {
+    assert!(!programs.is_empty());
+    for (program, followed) in programs {
+        let followed = followed.expect("kernels since 5.16 tell, and we ask for 5.17");
+        println!("{program}: {followed}");
+        assert!(
+            (1..FOLLOWED_MAX).contains(&followed),
+            "the verifier followed {followed} instructions of `{program}`: structure it so that {FOLLOWED_MAX} suffice (functions that are \
+             exported and take numbers and records of numbers are looked at once)"
+        );
+    }
+}
+
+#[test]
+fn the_verifier_has_little_to_follow_in_any_program_as_root() {
+    if !is_root() {
+        return;
+    }
+    for force_tracefs in [false, true] {
+        let options = LoadOptions {
+            force_tracefs,
+            ..OPTIONS
+        };
+        assert_small(Kernel::load(options).unwrap().verified());
+        assert_small(Holds::load(0, force_tracefs).unwrap().verified());
+    }
+}
+
+#[test]
+fn nor_where_a_command_is_watched_from_its_start_as_root() {
+    if !is_root() {
+        return;
+    }
+    if Kernel::load(OPTIONS).unwrap().link_kind() == LinkKind::Tracefs {
+        // There are no families then.
+        return;
+    }
+    let root = FamilyRoot {
+        pid: std::process::id(),
+        user: 0,
+        rights: 0,
+    };
+    let programs = Kernel::load_for(OPTIONS, Some(root)).unwrap().verified();
+    assert!(programs.iter().any(|(program, _)| *program == "family_execs"));
+    assert_small(programs);
+}
