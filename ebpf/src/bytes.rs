@@ -17,33 +17,33 @@ const OWN_COUNT: u8 = Form::OwnCount as u8;
 const ELEMENT: u8 = Form::Element as u8;
 
 /// What the bytes of a call are.
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn bytes_of_call(moment: *const Moment) -> u64 {
-    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
-    let Some(moment) = (unsafe { moment.as_ref() }) else {
-        return UNKNOWN_BYTES;
-    };
-    let Some(spec) = task::spec(moment.probe).filter(|spec| spec.flags & SpecFlags::BYTES != 0) else {
-        return UNKNOWN_BYTES;
-    };
-    let is_other = is_in_place(moment, &spec.message);
-    bytes_of_amount(moment, u32::from(is_other))
+pub fn of_call(moment: &Moment) -> u64 {
+    bytes_of(moment, OF_CALL)
 }
 
-/// One of the two amounts of a call.
+/// The first of the two amounts of a call.
+pub const FIRST: u64 = 0;
+/// The other.
+pub const OTHER: u64 = 1;
+/// The one that its bytes are: the other where it hands over in place.
+const OF_CALL: u64 = 2;
+
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn bytes_of_amount(moment: *const Moment, is_other: u32) -> u64 {
-    // SAFETY: as for `bytes_of_call`.
+pub extern "C" fn bytes_of(moment: *const Moment, which: u64) -> u64 {
+    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
     let Some(moment) = (unsafe { moment.as_ref() }) else {
         return UNKNOWN_BYTES;
     };
     let Some(spec) = task::spec(moment.probe) else {
         return UNKNOWN_BYTES;
     };
+    if which == OF_CALL && spec.flags & SpecFlags::BYTES == 0 {
+        return UNKNOWN_BYTES;
+    }
+    let is_other = which == OTHER || (which == OF_CALL && is_in_place(moment, &spec.message));
     let rule = &spec.message;
-    let amount = if is_other != 0 { &rule.other } else { &rule.amount };
+    let amount = if is_other { &rule.other } else { &rule.amount };
     let form = amount.form;
     if form == NONE {
         return 0;

@@ -3,7 +3,7 @@
 //! Functions that are exported take numbers and records of numbers: the kernel's verifier looks at each of them once, by itself, and not
 //! once for each way that leads to it.
 
-use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_TEXT, UNKNOWN_BYTES};
+use abi::{Capture, CaptureKind, MAX_CAPTURES, MAX_TEXT, ProbeSpec, UNKNOWN_BYTES};
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{bpf_probe_read_user, generated::bpf_probe_read_user_str},
@@ -11,7 +11,7 @@ use aya_ebpf::{
 
 use crate::{
     bytes, maps,
-    registers::{self, COUNT, RETURNED},
+    registers::{self, ARGUMENTS},
     task::{self, Task},
 };
 
@@ -33,7 +33,8 @@ impl Captured {
     };
 }
 
-/// Whose hit it is, when, and what the program's registers are.
+/// Whose hit it is, when, and what was passed. The stacks of all functions under way have 512 bytes together: what few ask for is not
+/// here.
 #[repr(C)]
 pub struct Moment {
     /// When.
@@ -44,8 +45,12 @@ pub struct Moment {
     pub process: u32,
     /// Index of the probe's spec.
     pub probe: u32,
-    /// By their numbers in the machine's code.
-    pub registers: [u64; COUNT],
+    /// The arguments that are in registers.
+    pub arguments: [u64; ARGUMENTS],
+    /// The stack pointer.
+    pub stack_pointer: u64,
+    /// What is returned.
+    pub returned: u64,
 }
 
 impl Moment {
@@ -57,23 +62,30 @@ impl Moment {
             thread: task.key,
             process: task.process,
             probe,
-            registers: registers::all(regs),
+            arguments: [regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.r8, regs.r9],
+            stack_pointer: regs.rsp,
+            returned: regs.rax,
         }
     }
 }
 
-const IN_TURN: core::ops::Range<u64> = 0..MAX_CAPTURES as u64;
-
 /// What can be read at a function's entry.
-pub fn at_entry(moment: &Moment, captured: &mut Captured) {
-    for place in IN_TURN {
-        capture_entering(moment, captured, place);
+pub fn at_entry(moment: &Moment, captured: &mut Captured, spec: &ProbeSpec, regs: &pt_regs) {
+    for (place, capture) in spec.captures.iter().enumerate() {
+        // Any register may be asked for, and only from here can it be read.
+        if capture.kind == CaptureKind::Register as u8 {
+            let Some(start) = registers::sum(regs, capture) else {
+                continue;
+            };
+            captured.values[place] = start;
+        }
+        capture_entering(moment, captured, place as u64);
     }
 }
 
 /// Adds what can be read only when the function has returned.
 pub fn at_return(moment: &Moment, captured: &mut Captured) {
-    for place in IN_TURN {
+    for place in 0..MAX_CAPTURES as u64 {
         capture_returning(moment, captured, place);
     }
 }
@@ -92,11 +104,11 @@ pub extern "C" fn capture_entering(moment: *const Moment, captured: *mut Capture
     let start = if capture.kind == CaptureKind::Argument as u8 {
         registers::argument(moment, u64::from(capture.index))
     } else if capture.kind == CaptureKind::Register as u8 {
-        Some(registers::sum(moment, capture))
+        captured.values.get(opaque(place) as usize).copied()
     } else if capture.kind == CaptureKind::VariableAtEntry as u8 {
         maps::address(moment.process, moment.probe, place as u32)
     } else if capture.kind == CaptureKind::Bytes as u8 {
-        let bytes = bytes::bytes_of_call(moment);
+        let bytes = bytes::of_call(moment);
         if bytes != UNKNOWN_BYTES {
             put(captured, place, bytes);
         }
@@ -123,7 +135,7 @@ pub extern "C" fn capture_returning(moment: *const Moment, captured: *mut Captur
         return 0;
     };
     let start = if capture.kind == CaptureKind::Return as u8 {
-        Some(moment.registers[RETURNED])
+        Some(moment.returned)
     } else if capture.kind == CaptureKind::VariableAtReturn as u8 {
         maps::address(moment.process, moment.probe, place as u32)
     } else {

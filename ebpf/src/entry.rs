@@ -27,7 +27,8 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     let now = unsafe { bpf_ktime_get_ns() };
     let mut captured = Captured::NONE;
     if spec.flags & SpecFlags::CAPTURES_AT_ENTRY != 0 {
-        capture::at_entry(&Moment::of(&task, probe, now, regs), &mut captured);
+        let moment = Moment::of(&task, probe, now, regs);
+        capture::at_entry(&moment, &mut captured, spec, regs);
     }
     let mut is_nested = false;
     let thread = if spec.flags & SpecFlags::SPAN != 0 {

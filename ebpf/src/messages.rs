@@ -12,7 +12,7 @@ use aya_ebpf::{
 };
 
 use crate::{
-    bytes::{self, argument},
+    bytes::{self, FIRST, OTHER, argument},
     capture::Moment,
     maps::{self, add, lost},
     namespace::constant,
@@ -82,11 +82,7 @@ pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) 
         prepared(moment, rule, (end, comm), pending);
         return 1;
     }
-    let carried = if end == NOBODY {
-        0
-    } else {
-        bytes::bytes_of_call(moment)
-    };
+    let carried = if end == NOBODY { 0 } else { bytes::of_call(moment) };
     if spec.flags & SpecFlags::BYTES != 0 {
         message_counted(moment, carried, u32::from(end != NOBODY));
     }
@@ -116,7 +112,7 @@ fn prepared(moment: &Moment, rule: &MessageRule, (end, comm): (i64, u64), pendin
         bytes: if end == NOBODY {
             0
         } else {
-            bytes::bytes_of_amount(moment, 0)
+            bytes::bytes_of(moment, FIRST)
         },
         pair: key(moment.process, comm, end, is_received) as u32,
         has_pair: u32::from(end != NOBODY),
@@ -136,7 +132,7 @@ fn received_too(moment: &Moment, rule: &MessageRule, comm: u64, pending: Option<
     let posted = if from == NOBODY {
         0
     } else {
-        bytes::bytes_of_amount(moment, 1)
+        bytes::bytes_of(moment, OTHER)
     };
     received(moment, rule, (from, comm, posted), pending);
 }

@@ -3,53 +3,60 @@
 use abi::{Capture, NO_ARGUMENT};
 use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user};
 
-use crate::capture::Moment;
+use crate::capture::{Moment, opaque};
 
-/// How many there are.
-pub const COUNT: usize = 16;
-
-/// The one that a value is returned in, and the stack pointer, by their numbers in the machine's code.
-pub const RETURNED: usize = 0;
-const STACK_POINTER: usize = 4;
-
-/// All of them, by their numbers in the machine's code.
-#[inline(always)]
-pub fn all(regs: &pt_regs) -> [u64; COUNT] {
-    [
-        regs.rax, regs.rcx, regs.rdx, regs.rbx, regs.rsp, regs.rbp, regs.rsi, regs.rdi, regs.r8, regs.r9,
-        regs.r10, regs.r11, regs.r12, regs.r13, regs.r14, regs.r15,
-    ]
-}
+/// How many arguments are passed in registers.
+pub const ARGUMENTS: usize = 6;
 
 /// What the registers of a capture add up to.
-pub fn sum(moment: &Moment, capture: &Capture) -> u64 {
-    let first = register(moment, u64::from(capture.index));
+pub fn sum(regs: &pt_regs, capture: &Capture) -> Option<u64> {
+    let first = register(regs, capture.index)?;
     let Some(second) = capture.second.checked_sub(1) else {
-        return first;
+        return Some(first);
     };
-    first.wrapping_add(register(moment, u64::from(second)) << (capture.shift & 3))
+    let second = register(regs, second)?;
+    Some(first.wrapping_add(second << (capture.shift & 3)))
 }
 
-/// Masked, so that the verifier need not follow each number.
-fn register(moment: &Moment, number: u64) -> u64 {
-    moment.registers[number as usize & (COUNT - 1)]
+/// By its number in the machine's code. Each is read by an instruction of its own, for the verifier wants the place in the context to
+/// be a constant: the compiler would else choose the place first and read then.
+#[inline(never)]
+fn register(regs: &pt_regs, number: u8) -> Option<u64> {
+    Some(match number {
+        0 => opaque(regs.rax),
+        1 => opaque(regs.rcx),
+        2 => opaque(regs.rdx),
+        3 => opaque(regs.rbx),
+        4 => opaque(regs.rsp),
+        5 => opaque(regs.rbp),
+        6 => opaque(regs.rsi),
+        7 => opaque(regs.rdi),
+        8 => opaque(regs.r8),
+        9 => opaque(regs.r9),
+        10 => opaque(regs.r10),
+        11 => opaque(regs.r11),
+        12 => opaque(regs.r12),
+        13 => opaque(regs.r13),
+        14 => opaque(regs.r14),
+        15 => opaque(regs.r15),
+        _ => return None,
+    })
 }
 
 /// An integer argument of the probed function. Those beyond the sixth are on the stack, above the return address.
 #[inline(always)]
 pub fn argument(moment: &Moment, index: u64) -> Option<u64> {
-    const IN_REGISTERS: u64 = 6;
-    /// The registers of the first six, four bits each: rdi, rsi, rdx, rcx, r8, r9.
-    const NUMBERS: u64 = 0x98_1267;
-    if index < IN_REGISTERS {
-        return Some(register(moment, NUMBERS >> (4 * index)));
+    let index = opaque(index);
+    if let Some(argument) = moment.arguments.get(index as usize) {
+        return Some(*argument);
     }
     if index == u64::from(NO_ARGUMENT) {
         return None;
     }
-    let place = moment.registers[STACK_POINTER].wrapping_add(8 + 8 * (index - IN_REGISTERS));
+    let above = 8 + 8 * (index - ARGUMENTS as u64);
+    let place = moment.stack_pointer.wrapping_add(above) as *const u64;
     // SAFETY: the helper checks the address; a bad one is an error, not a fault.
-    unsafe { bpf_probe_read_user(place as *const u64) }.ok()
+    unsafe { bpf_probe_read_user(place) }.ok()
 }
 
 /// The same, or what stands for one that is not there or cannot be read.
