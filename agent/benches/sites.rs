@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use abi::{ProbeSpec, SpecFlags};
+use abi::{Amount, Flow, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags};
 use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site};
 use tuner::{
     address::FileOffset,
@@ -35,23 +35,70 @@ enum Way {
     UnwatchedPair,
     /// Calls are counted and timed.
     EntryAndReturn,
+    /// As before, with what they carry, to whom, and their order: what is done at a call of MPI.
+    Message,
 }
 
 impl Way {
-    const ALL: [(Way, &'static str); 5] = [
+    const ALL: [(Way, &'static str); 6] = [
         (Way::Bare, "bare"),
         (Way::Unwatched, "unwatched"),
         (Way::Entry, "entry"),
         (Way::UnwatchedPair, "unwatched pair"),
         (Way::EntryAndReturn, "entry and return"),
+        (Way::Message, "message"),
     ];
 
     fn moments(self) -> &'static [At] {
         match self {
             Way::Bare => &[],
             Way::Unwatched | Way::Entry => &[At::Entry],
-            Way::UnwatchedPair | Way::EntryAndReturn => &[At::Return, At::Entry],
+            Way::UnwatchedPair | Way::EntryAndReturn | Way::Message => &[At::Return, At::Entry],
         }
+    }
+
+    fn spec(self) -> ProbeSpec {
+        let flags = match self {
+            Way::EntryAndReturn => SpecFlags::SPAN,
+            Way::Message => {
+                SpecFlags::SPAN
+                    | SpecFlags::OUTERMOST
+                    | SpecFlags::BYTES
+                    | SpecFlags::MESSAGE
+                    | SpecFlags::SEQUENCE
+            }
+            _ => 0,
+        };
+        ProbeSpec {
+            flags,
+            message: send(),
+            ..ProbeSpec::default()
+        }
+    }
+
+    fn is_counted(self) -> bool {
+        matches!(self, Way::Entry | Way::EntryAndReturn | Way::Message)
+    }
+}
+
+/// As MPI_Send, whatever stands in the registers.
+fn send() -> MessageRule {
+    MessageRule {
+        layout: SizeLayout::InHandle as u8,
+        count_width: 4,
+        amount: Amount {
+            form: Form::One as u8,
+            count: 1,
+            datatype: 2,
+            peer: 3,
+        },
+        other: Amount::NONE,
+        flow: Flow::Sent as u8,
+        buffer: NO_ARGUMENT,
+        comm: 5,
+        status: NO_ARGUMENT,
+        template: NO_ARGUMENT,
+        ..MessageRule::default()
     }
 }
 
@@ -125,14 +172,7 @@ impl Drop for Target {
 
 fn call_ns(kernel: &mut Kernel, target: &mut Target, case: &Case, way: Way, calls: u64) -> f64 {
     let pid = target.child.id();
-    let spec = ProbeSpec {
-        flags: match way {
-            Way::EntryAndReturn => SpecFlags::SPAN,
-            _ => 0,
-        },
-        ..ProbeSpec::default()
-    };
-    kernel.set_spec(0, spec).unwrap();
+    kernel.set_spec(0, way.spec()).unwrap();
     let attach = |at: &At| {
         let site = Site {
             offset: case.site.offset.0,
@@ -148,14 +188,13 @@ fn call_ns(kernel: &mut Kernel, target: &mut Target, case: &Case, way: Way, call
         kernel.attach(&request).unwrap()
     };
     let links: Vec<Link> = way.moments().iter().map(attach).collect();
-    let is_counted = matches!(way, Way::Entry | Way::EntryAndReturn);
-    if is_counted {
+    if way.is_counted() {
         kernel.watch(pid, 0).unwrap();
     }
     let before = kernel.totals(0).unwrap()[0];
     let took = target.call_ns(&case.function, calls);
     let after = kernel.totals(0).unwrap()[0];
-    if is_counted {
+    if way.is_counted() {
         let counted = after.calls - before.calls;
         assert!(counted >= calls, "{counted} of {calls} calls were seen");
         kernel.forget(pid).unwrap();
@@ -176,7 +215,7 @@ fn main() {
     let mut target = Target::start(Path::new(program));
     let mut kernel = Kernel::load(LoadOptions {
         probes: 1,
-        rows: 0,
+        rows: 1,
         processes: 1,
         force_tracefs: false,
     })
