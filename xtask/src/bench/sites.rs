@@ -22,6 +22,8 @@ const QUICK: (u32, u64) = (3, 5_000);
 /// What is asked of other tools: an entry alone, and one with a return.
 const ENTRY: &str = "entry";
 const PAIR: &str = "entry and return";
+/// What is done at a call of MPI: the same, with what it carries.
+const MESSAGE: &str = "message";
 /// Which way has nothing behind the probe, for each.
 const FLOORS: [(&str, &str); 2] = [(ENTRY, "unwatched"), (PAIR, "unwatched pair")];
 
@@ -117,6 +119,7 @@ fn table(added: &Added) -> Table {
         "of nobody's",
         PAIR,
         "of nobody's",
+        MESSAGE,
     ];
     let mut table = Table::new(head);
     for place in places(added) {
@@ -130,6 +133,7 @@ fn table(added: &Added) -> Table {
         for (way, floor) in FLOORS {
             row.extend([cell(way), cell(floor)]);
         }
+        row.push(cell(MESSAGE));
         table.row(row);
     }
     table
