@@ -27,6 +27,7 @@ pub mod dwarf;
 pub mod expression;
 pub mod function;
 pub mod image;
+pub mod intact;
 pub mod journal;
 mod link_map;
 pub mod lock;

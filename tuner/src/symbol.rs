@@ -260,6 +260,19 @@ impl Image {
         Ok(found.into_values().collect())
     }
 
+    /// The function whose code lies at `address`; none where no symbol says so.
+    pub(crate) fn function_at(&self, address: LinkAddress) -> Result<Option<String>, ImageError> {
+        let holds = |symbol: &Symbol| {
+            let into = address.0.checked_sub(symbol.address.0);
+            symbol.kind == SymbolKind::Function
+                && symbol.defined
+                && into.is_some_and(|into| into < symbol.size.max(1))
+        };
+        let tables = [self.dynamic_symbols()?, self.static_symbols()?];
+        let found = tables.into_iter().find_map(|table| table.iter().find(holds));
+        Ok(found.map(|symbol| symbol.name))
+    }
+
     /// Where the first symbol lies at `address` or behind it.
     pub(crate) fn next_symbol(&self, address: LinkAddress) -> Result<Option<LinkAddress>, ImageError> {
         let next = [

@@ -1,7 +1,7 @@
 //! The only unsafe code of the crate: what no safe crate offers.
 #![expect(
     unsafe_code,
-    reason = "neither a signal's disposition nor process_vm_writev has a safe face in rustix"
+    reason = "neither a signal's disposition, nor process_vm_writev, nor the clock of another process has a safe face in rustix"
 )]
 
 use std::io;
@@ -31,4 +31,23 @@ pub(crate) fn store(pid: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
     // process, the kernel checks it in the other one; one of each is passed, and no flag.
     let stored = unsafe { libc::process_vm_writev(pid, &ours, 1, &theirs, 1, 0) };
     usize::try_from(stored).map_err(|_| io::Error::last_os_error())
+}
+
+/// The clock that counts the CPU time of all threads of a process, by number; none where there is no such process.
+pub(crate) fn cpu_clock(pid: i32) -> Option<libc::clockid_t> {
+    let mut clock = 0;
+    // SAFETY: the kernel's answer is written to `clock`, which outlives the call; a number that nobody has is an error.
+    let result = unsafe { libc::clock_getcpuclockid(pid, &mut clock) };
+    (result == 0).then_some(clock)
+}
+
+/// What such a clock shows, in nanoseconds; none once the process is gone.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> Option<u64> {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the time is written to `time`, which outlives the call; a clock that is not there is an error.
+    let result = unsafe { libc::clock_gettime(clock, &mut time) };
+    (result == 0).then(|| time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
 }

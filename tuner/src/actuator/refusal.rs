@@ -132,7 +132,9 @@ impl Kind for PointError {
         match self {
             PointError::NotFound { .. } => RefusalKind::NotFound,
             PointError::Module(_) => RefusalKind::Failed,
-            PointError::Ambiguous { .. }
+            PointError::Space(error) => error.kind(),
+            PointError::Overwritten { .. }
+            | PointError::Ambiguous { .. }
             | PointError::Indirect { .. }
             | PointError::JumpsOut { .. }
             | PointError::NoReturn { .. }

@@ -4,10 +4,13 @@
 use thiserror::Error;
 
 use super::{Moment, Sites, SyncPlace};
+use crate::address::FileOffset;
 use crate::code::{self, CodeError};
-use crate::module::ModuleError;
+use crate::intact::{Overwritten, Text, needed_at, needed_at_entry};
+use crate::module::{Module, ModuleError};
 use crate::process::Pid;
-use crate::space::AddressSpace;
+use crate::space::{AddressSpace, SpaceError};
+use crate::symbol::Function;
 
 /// Why nothing can wait there.
 #[derive(Debug, Error)]
@@ -60,6 +63,20 @@ pub enum PointError {
         /// The function.
         function: String,
     },
+    /// A probe there would have the kernel run what is not there any more.
+    #[error(
+        "nothing can wait at {function} of process {}: its code was overwritten in memory ({overwritten}), and under a probe the kernel \
+         runs that of the file", overwritten.pid
+    )]
+    Overwritten {
+        /// The function.
+        function: String,
+        /// How.
+        overwritten: Box<Overwritten>,
+    },
+    /// Its memory cannot be compared with its file.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
     /// Its instructions are not known.
     #[error(transparent)]
     Code(#[from] CodeError),
@@ -114,22 +131,9 @@ impl SyncPoint {
         }
         let offsets = match place.moment {
             Moment::Entry => vec![symbol.offset],
-            Moment::Return => {
-                let returns = code::returns(&module.image, symbol)?;
-                match (returns.jumps_out.len(), returns.instructions.is_empty()) {
-                    (0, false) => returns.instructions,
-                    (0, true) => {
-                        return Err(PointError::NoReturn { function: function() });
-                    }
-                    (jumps, _) => {
-                        return Err(PointError::JumpsOut {
-                            function: function(),
-                            jumps,
-                        });
-                    }
-                }
-            }
+            Moment::Return => returns(place, module, symbol)?,
         };
+        untouched(place, space, (module, symbol), &offsets)?;
         let path = module.probe_path()?;
         Ok(SyncPoint {
             pid,
@@ -152,4 +156,41 @@ impl SyncPoint {
     pub fn sites(&self) -> &Sites {
         &self.sites
     }
+}
+
+/// Where it is left, if every way out is known.
+fn returns(place: &SyncPlace, module: &Module, function: &Function) -> Result<Vec<FileOffset>, PointError> {
+    let returns = code::returns(&module.image, function)?;
+    let function = || place.function.clone();
+    match (returns.jumps_out.len(), returns.instructions.is_empty()) {
+        (0, false) => Ok(returns.instructions),
+        (0, true) => Err(PointError::NoReturn { function: function() }),
+        (jumps, _) => Err(PointError::JumpsOut {
+            function: function(),
+            jumps,
+        }),
+    }
+}
+
+/// Whether the process has the code of the file where it is to be probed.
+fn untouched(
+    place: &SyncPlace,
+    space: &AddressSpace,
+    (module, function): (&Module, &Function),
+    offsets: &[FileOffset],
+) -> Result<(), PointError> {
+    let mut text = Text::of(space);
+    for offset in offsets {
+        let needed = match place.moment {
+            Moment::Entry => needed_at_entry(function.offset, function.size, *offset),
+            Moment::Return => needed_at(*offset),
+        };
+        if let Some(overwritten) = text.overwritten(module, &needed)? {
+            return Err(PointError::Overwritten {
+                function: place.function.clone(),
+                overwritten: Box::new(overwritten),
+            });
+        }
+    }
+    Ok(())
 }
