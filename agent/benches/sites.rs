@@ -98,6 +98,7 @@ fn send() -> MessageRule {
         comm: 5,
         status: NO_ARGUMENT,
         template: NO_ARGUMENT,
+        found: NO_ARGUMENT,
         ..MessageRule::default()
     }
 }

@@ -82,6 +82,11 @@ impl Actuator {
         Ok(Actuator { client, child })
     }
 
+    /// The number of its process.
+    pub fn pid(&self) -> i32 {
+        self.child.id().cast_signed()
+    }
+
     /// Ends the session: takes back what does not stay.
     pub fn finish(mut self) -> Result<tuner::actuator::Farewell, ClientError> {
         let farewell = self.client.shutdown();

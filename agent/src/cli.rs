@@ -7,7 +7,8 @@ use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use tuner::sync::SyncPlace;
 
-use self::values::{assignment, duration, period, size};
+pub use self::values::Cpus;
+use self::values::{assignment, cpus, duration, period, size};
 
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
@@ -19,7 +20,8 @@ use self::values::{assignment, duration, period, size};
 )]
 #[command(
     after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted.\n\
-    TARGET is any process of the program, its launcher, or the program's name."
+    TARGET is any process of the program, its launcher, the program's name, or what its processes belong to: slurm:4711,\n\
+    slurm:4711.0, container:3f9c."
 )]
 pub struct Cli {
     /// What to do.
@@ -49,10 +51,11 @@ pub enum Command {
     Rule(RuleCommand),
     /// Rules on recordings: needs no program, no root, no kernel
     Replay(ReplayArgs),
-    /// What an error (E0107) means
+    /// What an error (E0107), a finding (openmpi-busy-wait) or a change (change 1) means
     Explain {
-        /// The code of the error.
-        id: String,
+        /// What was printed: the code of an error, the name of a finding, `change` and its number
+        #[arg(required = true, num_args = 1..)]
+        id: Vec<String>,
     },
     /// Functions and variables, and what can be done with them
     Symbols(SymbolsArgs),
@@ -65,6 +68,7 @@ pub enum Command {
     /// Change the code of a program: every change can be taken back with undo
     Patch(PatchArgs),
     /// What works on this machine, and what would change it
+    #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Watches for `run`, with the rights that probes need; started by it, with its orders as standard input.
     #[command(hide = true)]
@@ -86,6 +90,12 @@ pub enum Command {
         sync: bool,
     },
 }
+
+/// How to read what the doctor says.
+const DOCTOR_HELP: &str = "\
+works: as it should be. lacks: a session does without, and the text says what it then cannot do. FAILS: what sessions need is not there; \
+what does without still works (ps, and `attach` with what /proc tells).\n\n\
+Exit codes: 0 nothing fails; 1 something does; 2 TARGET is not there.";
 
 /// What users of `run` must know beside its flags.
 const RUN_HELP: &str = "\
@@ -110,7 +120,8 @@ pub struct PsArgs {
 /// `tuneagent attach`
 #[derive(Debug, Args)]
 pub struct AttachArgs {
-    /// A process of the program, its launcher, or the program's name; several that share CPUs are looked at together
+    /// A process of the program, its launcher, the program's name, slurm:4711 or container:3f9c; several that share CPUs are looked
+    /// at together
     #[arg(required_unless_present = "pids", value_name = "TARGET")]
     pub targets: Vec<String>,
     /// The same, as gdb, strace and perf write it
@@ -166,6 +177,9 @@ pub struct WatchArgs {
     /// What else is written
     #[command(flatten)]
     pub exports: ExportArgs,
+    /// CPUs that tuneagent itself runs on
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub agent_cpus: Option<Cpus>,
     /// Serve /metrics, read-only
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
     pub metrics: Option<SocketAddr>,

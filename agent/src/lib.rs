@@ -19,6 +19,7 @@ pub mod cli;
 pub mod clock;
 pub mod commands;
 pub mod control;
+pub mod cost;
 pub mod diagnostics;
 pub mod discover;
 pub mod evidence;

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+mod cost;
 mod matrix;
 mod openmp;
 pub mod reference;
@@ -35,6 +36,7 @@ struct Report<'a> {
     rules: Vec<Rule<'a>>,
     findings: Vec<Finding<'a>>,
     changes: Vec<Change<'a>>,
+    cost: Option<cost::Cost<'a>>,
     trace: Option<Trace<'a>>,
     talp: Option<talp::Talp>,
 }
@@ -248,6 +250,7 @@ fn report(snapshot: &Snapshot) -> Report<'_> {
             .collect(),
         findings: snapshot.findings.iter().map(finding).collect(),
         changes: snapshot.changes.iter().map(change).collect(),
+        cost: snapshot.cost.as_ref().map(cost::cost),
         trace: snapshot.trace.as_ref().map(trace),
         talp: talp::talp(snapshot),
     }

@@ -12,11 +12,12 @@ use crate::{
         efficiency::{Efficiencies, Scalability},
         place::Place,
     },
+    cost::CostView,
     evidence::{Counters, Frequency},
 };
 
 pub use self::{
-    matrix::{MatrixView, Messages, PairView},
+    matrix::{MatrixView, Messages, PairView, RankMessages},
     openmp::{RegionsView, TeamsView},
 };
 
@@ -55,6 +56,8 @@ pub struct Snapshot {
     pub under_way: u64,
     /// What is missing from the picture, in words. Empty means complete.
     pub missing: Vec<String>,
+    /// What watching and tuning cost; `None` where nothing is probed.
+    pub cost: Option<CostView>,
     /// What was written of calls one by one; known at the end of a session.
     pub trace: Option<TraceView>,
 }

@@ -101,14 +101,17 @@ impl Trace {
     /// Calls of a process in the order in which they returned; none where one was overwritten meanwhile.
     pub fn calls(&mut self, whose: Whose, calls: &[Option<Call>], probes: &[Probe]) {
         for call in calls.iter().flatten() {
-            let name = probes
-                .get(call.probe as usize)
-                .map_or("?", |probe| probe.name.as_str());
+            let probe = probes.get(call.probe as usize);
+            let name = probe.map_or("?", |probe| probe.name.as_str());
+            let kind = match probe.and_then(Probe::part) {
+                Some(_) => "openmp",
+                None => "mpi",
+            };
             self.name_track(whose, call.thread, false);
             self.span(
                 whose.pid,
                 call.thread,
-                "mpi",
+                kind,
                 name,
                 call.entered_ns,
                 call.duration_ns,
@@ -206,8 +209,8 @@ impl Trace {
         let name = match (is_iterations, thread == whose.pid.unsigned_abs()) {
             (true, true) => "iterations".to_owned(),
             (true, false) => format!("iterations of thread {thread}"),
-            (false, true) => "MPI, main thread".to_owned(),
-            (false, false) => format!("MPI, thread {thread}"),
+            (false, true) => "main thread".to_owned(),
+            (false, false) => format!("thread {thread}"),
         };
         self.about(
             whose.pid,

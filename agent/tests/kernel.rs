@@ -3,11 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod needs;
+mod running;
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    io::Write,
+    path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -16,6 +17,7 @@ use abi::{
     Sizes, SpecFlags, Totals, World,
 };
 use needs::{is_root, needs};
+use running::Running;
 use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site, read_hit};
 
 /// Waits for a line, works, answers with a line; so that probes can be armed and read while it stands still.
@@ -58,73 +60,27 @@ int main(void) {
 }
 "#;
 
-struct Target {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    path: PathBuf,
-}
+struct Target(Running);
 
 impl Target {
     fn start(directory: &tempfile::TempDir) -> Target {
-        let source = directory.path().join("target.c");
-        let path = directory.path().join("target");
-        std::fs::write(&source, PROGRAM).unwrap();
-        let built = Command::new("cc")
-            .args(["-O1", "-fno-optimize-sibling-calls", "-pthread", "-o"])
-            .args([&path, &source])
-            .status()
-            .unwrap();
-        assert!(built.success());
-        let mut child = Command::new(&path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut target = Target {
-            child,
-            input,
-            output,
-            path,
-        };
-        assert_eq!(target.line(), "ready");
-        target
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim().to_owned()
+        let flags = ["-fno-optimize-sibling-calls", "-pthread"];
+        Target(Running::built(directory.path(), PROGRAM, &flags))
     }
 
     fn run(&mut self, what: &str) {
-        writeln!(self.input, "{what}").unwrap();
-        assert_eq!(self.line(), "done");
+        assert_eq!(self.0.answers(what), "done");
     }
 
     fn offset(&self, function: &str) -> u64 {
         // The test's programs are small executables whose code segment is mapped at its own offset.
-        let listing = Command::new("nm").arg(&self.path).output().unwrap();
+        let listing = Command::new("nm").arg(&self.0.path).output().unwrap();
         let text = String::from_utf8(listing.stdout).unwrap();
         let line = text
             .lines()
             .find(|line| line.ends_with(&format!(" {function}")))
             .unwrap();
         u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap()
-    }
-
-    fn base(&self) -> u64 {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();
-        u64::from_str_radix(maps.split('-').next().unwrap(), 16).unwrap()
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -170,8 +126,8 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
         ],
         ..ProbeSpec::default()
     };
-    let pid = target.child.id();
-    let image = tuner::image::Image::read(std::fs::File::open(&target.path).unwrap()).unwrap();
+    let pid = target.0.pid();
+    let image = tuner::image::Image::read(std::fs::File::open(&target.0.path).unwrap()).unwrap();
     let functions = image.functions(&FUNCTIONS).unwrap();
     let (mut entries, mut exits) = (Vec::<Site>::new(), Vec::<Site>::new());
     for (probe, name) in FUNCTIONS.iter().enumerate() {
@@ -203,19 +159,19 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
         exits.extend(&sites);
         for site in entries.iter().chain(&exits) {
             kernel
-                .set_address(pid, target.base() + site.offset, site.probe)
+                .set_address(pid, target.0.base() + site.offset, site.probe)
                 .unwrap();
         }
         // The fifth capture has no address: it cannot be read, and is said so.
         for place in [2, 3] {
             kernel
-                .set_variable(2, probe, place, target.base() + target.offset("calls"))
+                .set_variable(2, probe, place, target.0.base() + target.offset("calls"))
                 .unwrap();
         }
     }
     kernel.watch(pid, 2).unwrap();
     let request = |at, sites| LinkRequest {
-        path: target.path.clone(),
+        path: target.0.path.clone(),
         sites,
         at,
         pid: Some(pid),
@@ -429,7 +385,7 @@ fn a_process_that_is_not_watched_counts_nothing_as_root() {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
         let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
-        kernel.forget(target.child.id()).unwrap();
+        kernel.forget(target.0.pid()).unwrap();
         target.run("outer");
         assert!(
             kernel
@@ -474,6 +430,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
             buffer: NO_ARGUMENT,
             status: NO_ARGUMENT,
             template: NO_ARGUMENT,
+            found: NO_ARGUMENT,
             row: 0,
             ..MessageRule::default()
         },
@@ -486,7 +443,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         any_source: -2,
         ..World::default()
     };
-    let pid = target.child.id();
+    let pid = target.0.pid();
     kernel.set_spec(0, spec).unwrap();
     kernel.set_world(0, world).unwrap();
     kernel.watch(pid, 0).unwrap();
@@ -495,9 +452,9 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         probe: 0,
         semaphore: 0,
     };
-    kernel.set_address(pid, target.base() + site.offset, 0).unwrap();
+    kernel.set_address(pid, target.0.base() + site.offset, 0).unwrap();
     let request = |at| LinkRequest {
-        path: target.path.clone(),
+        path: target.0.path.clone(),
         sites: vec![site],
         at,
         pid: Some(pid),
@@ -587,4 +544,23 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         attached < ATTACH_MAX && detached < DETACH_MAX,
         "{attached:?} {detached:?}"
     );
+}
+
+#[test]
+fn what_is_gone_already_is_forgotten_without_a_word_as_root() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = Kernel::load(LoadOptions {
+        probes: 1,
+        processes: 1,
+        rows: 0,
+        force_tracefs: false,
+    })
+    .unwrap();
+    let us = std::process::id();
+    kernel.watch(us, 0).unwrap();
+    kernel.forget(us).unwrap();
+    kernel.forget(us).unwrap();
+    kernel.forget_thread(u64::from(us) << 32 | u64::from(us)).unwrap();
 }

@@ -4,16 +4,13 @@
 #![cfg(target_arch = "x86_64")]
 
 mod needs;
+mod running;
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Write},
-    path::PathBuf,
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-};
+use std::fs::File;
 
 use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, Totals};
 use needs::is_root;
+use running::Running;
 use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site, read_hit};
 use tuner::{
     image::Image,
@@ -59,59 +56,16 @@ int main(void) {
 
 const FUNCTIONS: [&str; 5] = ["marked", "loading", "branching", "resting", "stepping"];
 
-struct Target {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    path: PathBuf,
-}
+struct Target(Running);
 
 impl Target {
     fn start(directory: &tempfile::TempDir) -> Target {
-        let source = directory.path().join("target.c");
-        let path = directory.path().join("target");
-        std::fs::write(&source, PROGRAM).unwrap();
-        let mut cc = Command::new("cc");
-        let built = cc.args(["-O1", "-o"]).args([&path, &source]).status();
-        assert!(built.unwrap().success());
-        let mut command = Command::new(&path);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut target = Target {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-            path,
-        };
-        assert_eq!(target.line(), "ready");
-        target
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim().to_owned()
+        Target(Running::built(directory.path(), PROGRAM, &[]))
     }
 
     /// What it computed.
     fn run(&mut self, calls: u64) -> String {
-        writeln!(self.input, "{calls}").unwrap();
-        self.line()
-    }
-
-    /// Where its file begins in memory; the kernel's own mappings, which probes bring, may lie below.
-    fn base(&self) -> u64 {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).unwrap();
-        let path = self.path.to_str().unwrap();
-        let own = maps.lines().find(|line| line.ends_with(path)).unwrap();
-        u64::from_str_radix(own.split('-').next().unwrap(), 16).unwrap()
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.0.answers(&calls.to_string())
     }
 }
 
@@ -156,9 +110,9 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
         force_tracefs: way.force_tracefs,
     })
     .unwrap();
-    let image = Image::read(File::open(&target.path).unwrap()).unwrap();
+    let image = Image::read(File::open(&target.0.path).unwrap()).unwrap();
     let functions = image.functions(&FUNCTIONS).unwrap();
-    let (pid, base) = (target.child.id(), target.base());
+    let (pid, base) = (target.0.pid(), target.0.base());
     let (mut entries, mut returns) = (Vec::new(), Vec::new());
     for (probe, name) in (0..).zip(FUNCTIONS) {
         let is_it = |function: &&Function| function.names == [name];
@@ -184,7 +138,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
     kernel.watch(pid, 0).unwrap();
     let mut ring = kernel.take_hits().unwrap();
     let attach = |at, sites| {
-        let path = target.path.clone();
+        let path = target.0.path.clone();
         let pid = Some(pid);
         kernel.attach(&LinkRequest { path, sites, at, pid }).unwrap()
     };
@@ -212,7 +166,7 @@ fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);
     let alone = target.run(CALLS);
-    let image = Image::read(File::open(&target.path).unwrap()).unwrap();
+    let image = Image::read(File::open(&target.0.path).unwrap()).unwrap();
     let sites = EntrySites::new(kernel::emulation());
     let site = |function: &Function| sites.of(&image, function.offset, function.size);
     let moved = image.functions(&FUNCTIONS).unwrap().into_iter();
@@ -244,7 +198,7 @@ fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees
 fn every_beginning_has_the_site_that_this_kernel_does_by_itself() {
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(&directory);
-    let image = Image::read(File::open(&target.path).unwrap()).unwrap();
+    let image = Image::read(File::open(&target.0.path).unwrap()).unwrap();
     let emulation = kernel::emulation();
     let sites = EntrySites::new(emulation);
     let functions = image.functions(&FUNCTIONS).unwrap();

@@ -67,7 +67,12 @@ pub extern "C" fn bytes_of(moment: *const Moment, which: u64) -> u64 {
     let size = if is_typed_by_rank {
         1
     } else {
-        size_of_type(datatype, u32::from(rule.layout), u32::from(rule.size_offset))
+        size_of_type(
+            moment.process,
+            datatype,
+            u32::from(rule.layout),
+            u32::from(rule.size_offset),
+        )
     };
     product(count, size)
 }
@@ -157,6 +162,8 @@ struct Sum {
     size_offset: u16,
     /// How many were added.
     added: u32,
+    process: u32,
+    zero: u32,
 }
 
 /// Of the counts of all ranks; each × the size of its datatype when `types` says where those stand.
@@ -175,6 +182,8 @@ fn sum(moment: &Moment, rule: &MessageRule, amount: &Amount, types: u64) -> u64 
         layout: rule.layout,
         size_offset: rule.size_offset,
         added: 0,
+        process: moment.process,
+        zero: 0,
     };
     // SAFETY: the callback has the signature that the helper asks for, and `sum` outlives the call.
     unsafe {
@@ -202,6 +211,7 @@ extern "C" fn add_count(rank: u32, sum: *mut Sum) -> i64 {
         count = product(
             count,
             size_of_type(
+                sum.process,
                 type_at(sum.types, rank, sum.layout),
                 u32::from(sum.layout),
                 u32::from(sum.size_offset),
@@ -231,11 +241,12 @@ fn type_at(types: u64, rank: u32, layout: u8) -> u64 {
 
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn size_of_type(datatype: u64, layout: u32, offset: u32) -> u64 {
+pub extern "C" fn size_of_type(process: u32, datatype: u64, layout: u32, offset: u32) -> u64 {
     /// The upper byte of the handle of a built-in type, in MPICH and its descendants.
     const BUILT_IN: u64 = 0x4c;
     match layout as u8 {
         IN_HANDLE if (datatype >> 24) & 0xff == BUILT_IN => (datatype >> 8) & 0xff,
+        IN_HANDLE => world::world_type_size(process, datatype),
         AT_POINTER => {
             let place = datatype.wrapping_add(u64::from(offset)) as *const u64;
             // SAFETY: the helper checks the address; a bad one is an error, not a fault.

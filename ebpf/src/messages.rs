@@ -1,5 +1,5 @@
-//! What goes between whom: messages by pair of ranks and by size, persistent requests from their making to their starts, and the source
-//! of a message that could come from anybody, which is known when the call returns.
+//! What goes between whom: messages by pair of ranks and by size, persistent requests from their making to their starts, messages from
+//! their finding to their receiving, and the source of one that could come from anybody, which is known when the call returns.
 
 use abi::{
     Flow, Form, Loss, MessageRule, NO_ARGUMENT, Pair, Pending, ProbeSpec, Sizes, SpecFlags, Template,
@@ -29,7 +29,7 @@ pub static PAIRS: HashMap<u64, Pair> =
 #[map]
 pub static SIZES: Array<Sizes> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// What persistent requests were made for: `[slot, handle]`.
+/// What persistent requests were made for, and from whom messages are that were found: `[slot, handle]`.
 #[map]
 pub static REQUESTS: HashMap<[u64; 2], Template> =
     HashMap::with_max_entries(abi::MAX_REQUESTS, 1 /* BPF_F_NO_PREALLOC */);
@@ -76,6 +76,9 @@ pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) 
         let _ = REQUESTS.remove([u64::from(process), request]);
         return 1;
     }
+    if rule.found != NO_ARGUMENT {
+        return received_found(moment, rule);
+    }
     let end = end(moment, rule.amount.peer);
     let comm = argument(moment, rule.comm);
     if rule.template != NO_ARGUMENT {
@@ -100,7 +103,41 @@ pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) 
     1
 }
 
-/// A request is made persistent: which one is known when the call returns.
+/// A message is received that an earlier call found: that one knows from whom it is.
+#[inline(always)]
+fn received_found(moment: &Moment, rule: &MessageRule) -> u32 {
+    let pair = message_found(moment.process, argument(moment, rule.found));
+    let carried = if pair == FROM_NOBODY {
+        0
+    } else {
+        bytes::of_call(moment)
+    };
+    message_counted(moment, carried, u32::from(pair != FROM_NOBODY));
+    if pair != FROM_NOBODY {
+        message_enter(u64::from(moment.process) << 32 | pair, carried);
+    }
+    1
+}
+
+/// No pair of ranks: the message is from MPI_PROC_NULL.
+const FROM_NOBODY: u64 = u64::MAX;
+
+/// The low half of the key of the pair of a message that was found, whose handle stands at an address; it is no more then.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn message_found(process: u32, place: u64) -> u64 {
+    let key = [u64::from(process), request_at(process, place)];
+    // SAFETY: a template is replaced as a whole, and a message is received by one thread.
+    let pair = match unsafe { REQUESTS.get(key) } {
+        Some(found) if found.has_pair == 0 => FROM_NOBODY,
+        Some(found) => u64::from(found.pair),
+        None => u64::from(Pair::RECEIVED | Pair::UNRESOLVED),
+    };
+    let _ = REQUESTS.remove(key);
+    pair
+}
+
+/// A request is made persistent, or a message is found: which one is known when the call returns.
 #[inline(always)]
 fn prepared(moment: &Moment, rule: &MessageRule, (end, comm): (i64, u64), pending: Option<&mut Pending>) {
     let Some(pending) = pending else {
@@ -120,6 +157,7 @@ fn prepared(moment: &Moment, rule: &MessageRule, (end, comm): (i64, u64), pendin
     *pending = Pending {
         what: Pending::REQUEST,
         place: argument(moment, rule.template),
+        status: if end == ANYBODY { status(moment, rule) } else { 0 },
         comm,
         template,
     };
@@ -145,14 +183,12 @@ fn received(
     (end, comm, bytes): (i64, u64, u64),
     pending: Option<&mut Pending>,
 ) {
-    /// MPI_STATUS_IGNORE is 0 or 1.
-    const IGNORED_MAX: u64 = 1;
     if end == ANYBODY
         && let Some(pending) = pending
     {
-        let status = argument_or(moment, u64::from(rule.status), 0);
-        if status > IGNORED_MAX {
-            pending.place = status;
+        let status = status(moment, rule);
+        if status != 0 {
+            pending.status = status;
             pending.comm = comm;
             pending.template.bytes = bytes;
             pending.what = Pending::SOURCE;
@@ -160,6 +196,15 @@ fn received(
         }
     }
     message_pass(moment.process, comm, end, 1, bytes);
+}
+
+/// Where the status will stand; 0 where it is not wanted.
+#[inline(always)]
+fn status(moment: &Moment, rule: &MessageRule) -> u64 {
+    /// MPI_STATUS_IGNORE is 0 or 1.
+    const IGNORED_MAX: u64 = 1;
+    let status = argument_or(moment, u64::from(rule.status), 0);
+    if status > IGNORED_MAX { status } else { 0 }
 }
 
 /// An outermost call returns: what was left open at its entry is learned.
@@ -179,17 +224,14 @@ pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
     let what = pending.what;
     pending.what = Pending::NOTHING;
     if what == Pending::SOURCE {
-        let Some(world) = world::of(process) else { return 0 };
-        let place = pending.place.wrapping_add(u64::from(world.status_source)) as *const i32;
-        // SAFETY: the helper checks the address; a bad one is an error, not a fault.
-        let source = unsafe { bpf_probe_read_user(place) };
-        let end = match source {
-            Ok(source) if source == world.proc_null => NOBODY,
-            Ok(source) if source >= 0 => i64::from(source),
-            _ => UNTOLD,
-        };
+        let end = source(process, pending.status);
         message_pass(process, pending.comm, end, 1, pending.template.bytes);
     } else if what == Pending::REQUEST {
+        if pending.status != 0 {
+            let end = source(process, pending.status);
+            pending.template.pair = key(process, pending.comm, end, 1) as u32;
+            pending.template.has_pair = u32::from(end != NOBODY);
+        }
         let handle = request_at(process, pending.place);
         let key = [u64::from(process), handle];
         if handle != 0 && REQUESTS.insert(key, pending.template, 0).is_err() {
@@ -197,6 +239,21 @@ pub extern "C" fn message_returned(process: u32, pending: *mut Pending) -> u32 {
         }
     }
     1
+}
+
+/// From whom a message came, as the status of its call says.
+#[inline(always)]
+fn source(process: u32, status: u64) -> i64 {
+    let Some(world) = world::of(process) else {
+        return UNTOLD;
+    };
+    let place = status.wrapping_add(u64::from(world.status_source)) as *const i32;
+    // SAFETY: the helper checks the address; a bad one is an error, not a fault.
+    match unsafe { bpf_probe_read_user(place) } {
+        Ok(source) if source == world.proc_null => NOBODY,
+        Ok(source) if source >= 0 => i64::from(source),
+        _ => UNTOLD,
+    }
 }
 
 /// The rank at the other end, which is in this argument.

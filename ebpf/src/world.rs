@@ -4,7 +4,7 @@
 //! Functions that take numbers alone are exported: the kernel's verifier then looks at them once, and not once for each way that leads to
 //! them.
 
-use abi::{Pair, World};
+use abi::{Objects, Pair, RankMap, UNKNOWN_BYTES, World};
 use aya_ebpf::{helpers::bpf_probe_read_user, macros::map, maps::Array};
 
 /// Each process in its world, by slot. The user side sets the size at load.
@@ -31,7 +31,12 @@ pub extern "C" fn world_rank(process: u32, comm: u64, rank: u32) -> u32 {
     if world.own != 0 && comm == world.own {
         return world.rank;
     }
-    resolved(world, comm, rank).unwrap_or(Pair::UNRESOLVED)
+    let found = if world.handles != 0 {
+        mapped(world, comm, rank)
+    } else {
+        resolved(world, comm, rank)
+    };
+    found.unwrap_or(Pair::UNRESOLVED)
 }
 
 /// Ranks at the other ends of a communicator; 0 when that is not known.
@@ -46,7 +51,11 @@ pub extern "C" fn world_ranks(process: u32, comm: u64) -> u32 {
     if world.own != 0 && comm == world.own {
         return 1;
     }
-    let size = group(world, comm).and_then(|group| word(group, world.group_size));
+    let size = if world.handles != 0 {
+        object(&world.comms, comm).and_then(|comm| word(comm, world.comm_size))
+    } else {
+        group(world, comm).and_then(|group| word(group, world.group_size))
+    };
     size.unwrap_or_default()
 }
 
@@ -62,7 +71,11 @@ pub extern "C" fn world_own_rank(process: u32, comm: u64) -> u32 {
     if world.own != 0 && comm == world.own {
         return 0;
     }
-    let rank = group(world, comm).and_then(|group| word(group, world.group_rank));
+    let rank = if world.handles != 0 {
+        object(&world.comms, comm).and_then(|comm| word(comm, world.comm_rank))
+    } else {
+        group(world, comm).and_then(|group| word(group, world.group_rank))
+    };
     rank.unwrap_or(u32::MAX)
 }
 
@@ -105,6 +118,84 @@ fn from_sentinel(world: &World, record: u64) -> Option<u32> {
         return None;
     }
     Some((record >> (world.sentinel_shift & 63)) as u32)
+}
+
+/// The size of a datatype that is no built-in one, where handles are integers; [`UNKNOWN_BYTES`] when it cannot be told.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn world_type_size(process: u32, datatype: u64) -> u64 {
+    let Some(world) = of(process) else {
+        return UNKNOWN_BYTES;
+    };
+    let Some(object) = object(&world.types, datatype & 0xffff_ffff) else {
+        return UNKNOWN_BYTES;
+    };
+    let place = object.wrapping_add(u64::from(world.type_size)) as *const u64;
+    // SAFETY: the helper checks the address; a bad one is an error, not a fault.
+    unsafe { bpf_probe_read_user(place) }.unwrap_or(UNKNOWN_BYTES)
+}
+
+/// The world's rank of a rank, by the map that the communicator's object has.
+#[inline(always)]
+fn mapped(world: &World, comm: u64, rank: u32) -> Option<u32> {
+    let comm = object(&world.comms, comm)?;
+    if rank >= word(comm, world.comm_size)? {
+        return None;
+    }
+    let place = comm.wrapping_add(u64::from(world.comm_map)) as *const RankMap;
+    // SAFETY: the helper checks the address, and any bytes are a map.
+    let map: RankMap = unsafe { bpf_probe_read_user(place) }.ok()?;
+    let is_of_world = map.mode & RankMap::OF_WORLD != 0;
+    let mode = map.mode & !RankMap::OF_WORLD;
+    if map.mode >= RankMap::NONE || (mode != RankMap::LIST_OF_BOTH && !is_of_world && map.table != 0) {
+        return None;
+    }
+    let found = if mode == RankMap::DIRECT {
+        rank
+    } else if mode == RankMap::OFFSET {
+        rank.wrapping_add(map.offset)
+    } else if mode == RankMap::STRIDE {
+        rank.wrapping_mul(map.stride).wrapping_add(map.offset)
+    } else if mode == RankMap::BLOCKS {
+        let blocks = rank.checked_div(map.block)?;
+        let skipped = blocks.wrapping_mul(map.stride.wrapping_sub(map.block));
+        skipped.wrapping_add(rank).wrapping_add(map.offset)
+    } else if mode == RankMap::LIST {
+        word(map.list.wrapping_add(4 * u64::from(rank)), 0)?
+    } else {
+        let entry = map.list.wrapping_add(8 * u64::from(rank));
+        if word(entry, 0)? != 0 {
+            return None;
+        }
+        word(entry, 4)?
+    };
+    (found < world.size).then_some(found)
+}
+
+/// The object that a handle stands for: it bears that handle itself.
+#[inline(always)]
+fn object(objects: &Objects, handle: u64) -> Option<u64> {
+    const DIRECT: u64 = 2;
+    const IN_BLOCKS: u64 = 3;
+    if objects.step == 0 {
+        return None;
+    }
+    let step = u64::from(objects.step);
+    let kind = handle >> 30;
+    let place = if kind == DIRECT {
+        let index = handle & 0x03ff_ffff;
+        if index >= u64::from(objects.direct_count) {
+            return None;
+        }
+        objects.direct.wrapping_add(index * step)
+    } else if kind == IN_BLOCKS {
+        let table = pointer(objects.blocks, 0)?;
+        let block = pointer(table.wrapping_add(8 * (handle >> 12 & 0x3fff)), 0)?;
+        block.wrapping_add((handle & 0xfff) * step)
+    } else {
+        return None;
+    };
+    (u64::from(word(place, 0)?) == handle).then_some(place)
 }
 
 #[inline(always)]

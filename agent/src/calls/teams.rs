@@ -33,6 +33,8 @@ pub struct TeamTotals {
     pub threads_least: u64,
     /// And of the greatest.
     pub threads_most: u64,
+    /// Threads of all of them together: divided by the regions, the size of the mean team.
+    pub threads: u64,
     /// Time of all threads of the teams, from the begins of their regions to the ends: the sum of the next four.
     pub team_ns: u64,
     /// In the bodies.
@@ -180,6 +182,7 @@ impl TeamTotals {
             self.threads_least.min(threads)
         };
         self.threads_most = self.threads_most.max(threads);
+        self.threads += threads;
         self.regions += 1;
         self.team_ns += threads * (end - begin);
         self.longest_ns += threads * longest;
@@ -198,6 +201,7 @@ impl TeamTotals {
             regions: self.regions + other.regions,
             threads_least: self.threads_least.min(other.threads_least),
             threads_most: self.threads_most.max(other.threads_most),
+            threads: self.threads + other.threads,
             team_ns: self.team_ns + other.team_ns,
             working_ns: self.working_ns + other.working_ns,
             starting_ns: self.starting_ns + other.starting_ns,

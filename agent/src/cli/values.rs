@@ -1,6 +1,8 @@
 //! Values as they are typed: times, sizes, assignments. What they mean is the options' own.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, fmt, time::Duration};
+
+use rustix::thread::CpuSet;
 
 /// `500ms`, `10s`, `2min`, `1h`; a bare number is seconds.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
@@ -58,5 +60,44 @@ pub(super) fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name.into(), value.into())),
         _ => Err(format!("`{text}` is not NAME=VALUE")),
+    }
+}
+
+/// CPUs, by their numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpus(pub BTreeSet<usize>);
+
+impl fmt::Display for Cpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let numbers: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&numbers.join(","))
+    }
+}
+
+/// `0-3,8`.
+pub(super) fn cpus(text: &str) -> Result<Cpus, String> {
+    let number = |text: &str| text.parse().ok().filter(|cpu: &usize| *cpu < CpuSet::MAX_CPU);
+    let range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (number(first)?, number(last)?);
+        (first <= last).then_some(first..=last)
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    let ranges = ranges.ok_or_else(|| format!("`{text}` is no list of CPUs such as 0-3,8"))?;
+    Ok(Cpus(ranges.into_iter().flatten().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpus_are_listed_by_numbers_and_ranges() {
+        let listed = |text: &str| cpus(text).map(|cpus| cpus.to_string());
+        assert_eq!(listed("0-3,8"), Ok("0,1,2,3,8".to_owned()));
+        assert_eq!(listed("1,0,1"), Ok("0,1".to_owned()));
+        for text in ["", "a", "3-1", "1,", "-1", "0-99999999999", "1024"] {
+            assert!(listed(text).is_err(), "{text}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     evidence::Sampler,
     exit::{Failure, Outcome},
     format::plural,
+    kernel::{self, KernelError},
     report::reference::Reference,
     rights,
     rulebook::{Recorder, RuleBook, Settings},
@@ -34,7 +35,8 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let mut scout = Scout::default();
     let mut job = target::jobs(&mut scout, &targets, args.any_user)?;
     let missing = rights::missing_to_probe();
-    let rules = rules(&args.watch, missing.is_empty())?;
+    let refusal = missing.is_empty().then(kernel::refusal).flatten();
+    let rules = rules(&args.watch, missing.is_empty() && refusal.is_none())?;
     let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
     if !has_mpi && args.watch.probe.is_empty() && rules.is_empty() && !has_regions(&job) {
         return Err(no_mpi(&job));
@@ -43,8 +45,14 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     if !missing.is_empty() && !args.watch.probe.is_empty() {
         return Err(not_permitted(&job, &missing));
     }
+    if let Some(refusal) = refusal.as_ref().filter(|_| !args.watch.probe.is_empty()) {
+        return Err(Failure::not_there(without_probes(refusal)));
+    }
     let mut notes = super::history::left_behind(&job, &typed);
-    let all = (!missing.is_empty()).then(|| missing_rights(&missing));
+    let all = match &refusal {
+        None => (!missing.is_empty()).then(|| missing_rights(&missing)),
+        Some(refusal) => Some(without_probes(refusal)),
+    };
     let mut lines = all.iter().flat_map(|all| all.lines()).map(str::to_owned);
     let cannot_probe = lines.next();
     notes.extend(lines);
@@ -99,6 +107,10 @@ impl Watched {
         mut options: Options,
         armed: impl FnOnce() -> Result<(), Failure>,
     ) -> Outcome {
+        // Before there is another thread: those that come inherit it, and so does the actuator.
+        if let Some(cpus) = &args.agent_cpus {
+            super::cpus::bind(cpus)?;
+        }
         if args.apply.is_some() {
             let never = self.rules.never_applying();
             options.notes.extend(never.into_iter().map(only_advises));
@@ -222,6 +234,11 @@ fn no_mpi(job: &Job) -> Failure {
          {unread}To count calls of its own functions: {}",
         with_sudo(&format!("attach {pid} --probe FUNCTION")),
     ))
+}
+
+/// Why there are no probes on this kernel, and who says more.
+fn without_probes(refusal: &KernelError) -> String {
+    format!("there are no probes: {refusal}\nwhat works on this machine: tuneagent doctor")
 }
 
 /// What is missing, and the commands that would have it.

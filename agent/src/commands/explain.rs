@@ -1,15 +1,49 @@
-//! `tuneagent explain E0107`: the page of an error.
+//! `tuneagent explain ID`: the page of an error (`E0107`), of a finding, which has the name of its rule (`openmpi-busy-wait`), and what
+//! the journals say of a change (`change 1`).
+
+use rules::{CheckedRule, RuleFile};
 
 use crate::exit::{Code, Failure, Outcome};
 
-pub(super) fn run(id: &str) -> Outcome {
-    match rules::explain(id) {
+pub(super) fn run(words: &[String]) -> Outcome {
+    let id = words.join(" ");
+    let id = id.trim();
+    if let Some(page) = rules::explain(id) {
+        say!("{}: {}\n\n{}", page.code, page.title, page.text);
+        return Ok(Code::Done);
+    }
+    if let Some(number) = id.strip_prefix("change ").and_then(|number| number.parse().ok()) {
+        return super::history::explain(number);
+    }
+    match page_of_rule(id) {
         Some(page) => {
-            say!("{}: {}\n\n{}", page.code, page.title, page.text);
+            say!("{page}\nthe rule itself: tuneagent rule show {id}");
             Ok(Code::Done)
         }
         None => Err(Failure::not_there(format!(
-            "nothing is known as {id}; error codes look like E0107"
+            "nothing is known as {id}; there are errors (E0107), findings by their rules (openmpi-busy-wait; all of them: tuneagent rule \
+             list) and changes (change 1; all of them: tuneagent journal)"
         ))),
+    }
+}
+
+/// What the rule looks at, when it speaks, what it does, and where its idea is from.
+fn page_of_rule(name: &str) -> Option<String> {
+    let mut shipped = rules::library().iter().chain(rules::models());
+    let (_, text) = shipped.find(|(known, _)| *known == name)?;
+    let (file, rule) = (RuleFile::parse(text).ok()?, CheckedRule::from_source(text).ok()?);
+    Some(rules::page(&file, &rule))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::page_of_rule;
+
+    #[test]
+    fn every_shipped_rule_has_a_page() {
+        for (name, _) in rules::library().iter().chain(rules::models()) {
+            let page = page_of_rule(name).unwrap_or_default();
+            assert!(page.starts_with(&format!("# {name}\n")), "{name}: {page}");
+        }
     }
 }

@@ -49,6 +49,32 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
     Ok(Code::Done)
 }
 
+/// `tuneagent explain change N`: what the journals say of the changes of this number, one in each process that was changed.
+pub(super) fn explain(number: u64) -> Outcome {
+    rights::only_look().map_err(Failure::not_permitted)?;
+    let state = StateDir::usual().map_err(Failure::not_there)?;
+    let histories = state.histories().map_err(Failure::not_there)?;
+    let changes = histories.iter().flat_map(|(_, history)| history.changes());
+    let changes: Vec<Change> = changes.filter(|change| change.intent.change == number).collect();
+    if changes.is_empty() {
+        return Err(Failure::not_there(format!(
+            "no journal in {} has a change {number}; all there are: tuneagent journal",
+            state.path().display()
+        )));
+    }
+    for change in &changes {
+        print(change);
+        if matches!(change.status, Status::Applied | Status::Pending) {
+            let pid = change.intent.target.pid;
+            say!(
+                "    take it back: {}",
+                super::as_we_are(&format!("undo {pid} {number}"))
+            );
+        }
+    }
+    Ok(Code::Done)
+}
+
 fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
     let pid = target::pid(target)?;
     let job = Scout::default().job_of(pid).map_err(Failure::not_there)?;

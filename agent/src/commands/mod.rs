@@ -2,6 +2,7 @@
 
 mod attach;
 mod by_hand;
+mod cpus;
 mod doctor;
 mod explain;
 mod graph;

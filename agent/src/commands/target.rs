@@ -82,7 +82,20 @@ pub(super) fn failure(error: DiscoverError) -> Failure {
         Some(ProcessError::NotPermitted { .. } | ProcessError::Privileged { .. }) => {
             Failure::not_permitted(error)
         }
+        Some(ProcessError::NotFound { .. }) => Failure::not_there(format!("{error}{}", where_else())),
         _ => Failure::not_there(error),
+    }
+}
+
+/// Where a process may be that is not here, as far as this machine lets us guess.
+fn where_else() -> String {
+    let host = crate::discover::host();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&path).any(|folder| folder.join("srun").is_file()) {
+        true => format!(
+            " (on {host}); ranks of a Slurm job are on its nodes: srun --jobid JOB --overlap --pty tuneagent attach slurm:JOB"
+        ),
+        false => format!(" (on {host})"),
     }
 }
 

@@ -14,6 +14,7 @@ use tuner::{
 use super::{
     launcher,
     rank::Rank,
+    still::Still,
     table::{ProcessTable, descendants_now},
 };
 use crate::mpi::{self, Implementation};
@@ -267,6 +268,8 @@ pub struct Scout {
     libraries: HashMap<(String, u64), Option<Known>>,
     /// Processes seen once below a program, which may be gone before it is worth watching them.
     pub(super) passing: BTreeSet<i32>,
+    /// By what started them, the processes below it in which newcomers were looked for.
+    still: BTreeMap<i32, Still>,
 }
 
 impl Scout {
@@ -396,9 +399,19 @@ impl Scout {
     /// probe.
     pub fn newcomers(&mut self, root: &Root, known: &BTreeSet<i32>) -> Vec<Member> {
         let pid = root.process.pid;
+        let still = self.still.entry(pid.number).or_default();
+        if still.holds(known) {
+            return Vec::new();
+        }
+        let used = still.used();
         let itself = (!root.is_launcher && pid.is_alive()).then_some(pid.number);
-        let all = itself.into_iter().chain(descendants_now(pid.number));
-        let unknown = all.filter(|pid| !known.contains(pid));
+        let below = descendants_now(pid.number);
+        let all = itself.into_iter().chain(below.iter().copied());
+        let unknown: Vec<i32> = all.filter(|pid| !known.contains(pid)).collect();
+        // Of whom is seen for the first time it has to be seen whether it stays.
+        let are_told = root.is_launcher || unknown.iter().all(|pid| self.passing.contains(pid));
+        let below = below.into_iter().chain([pid.number]);
+        still.walked(below.collect(), known, used.filter(|_| are_told));
         let mut found = Vec::new();
         for pid in unknown {
             if root.is_launcher {

@@ -1,11 +1,13 @@
 //! From a process number to the job: its launcher, its ranks, its MPI. Reads /proc and the files that the processes have
 //! mapped; attaches nothing and writes nothing.
 
+mod belonging;
 mod family;
 mod job;
 mod job_id;
 mod launcher;
 mod rank;
+mod still;
 mod table;
 mod target;
 

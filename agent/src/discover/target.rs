@@ -1,6 +1,6 @@
-//! TARGET on the command line: a process number or the name of a program.
+//! TARGET on the command line: a process number, the name of a program, or what its processes belong to.
 
-use super::table::ProcessTable;
+use super::{belonging::Whole, table::ProcessTable};
 
 /// Why a target is not understood.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,12 +21,33 @@ pub enum TargetError {
         /// Their numbers.
         listed: String,
     },
-    /// A kind of target that this version does not have.
-    #[error("targets of the form {kind}:… are not in this version; name a process of the program")]
+    /// Nobody here belongs to it.
+    #[error("no process here that may be looked into belongs to {target}{}", elsewhere(.target))]
+    NobodyOf {
+        /// As typed.
+        target: String,
+    },
+    /// A kind of target that there is not.
+    #[error(
+        "there are no targets of the form {kind}:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c"
+    )]
     Kind {
         /// What stands before the colon.
         kind: String,
     },
+}
+
+/// What leads to those that are not here.
+fn elsewhere(target: &str) -> String {
+    match target
+        .strip_prefix("slurm:")
+        .map(|id| id.split('.').next().unwrap_or(id))
+    {
+        Some(job) => {
+            format!("; on the job's nodes: srun --jobid {job} --overlap --pty tuneagent attach {target}")
+        }
+        None => "; processes of other users are seen by root".to_owned(),
+    }
 }
 
 /// The processes that a target means. A name must mean exactly one program: processes of that name that one process started
@@ -35,8 +56,13 @@ pub fn resolve(target: &str, table: &ProcessTable) -> Result<Vec<i32>, TargetErr
     if let Ok(pid) = target.parse() {
         return Ok(vec![pid]);
     }
-    if let Some((kind, _)) = target.split_once(':') {
-        return Err(TargetError::Kind { kind: kind.into() });
+    if let Some((kind, id)) = target.split_once(':') {
+        let whole = Whole::of(kind, id).ok_or_else(|| TargetError::Kind { kind: kind.into() })?;
+        let found = whole.topmost(table);
+        let nobody = || TargetError::NobodyOf {
+            target: target.into(),
+        };
+        return (!found.is_empty()).then_some(found).ok_or_else(nobody);
     }
     let cut = target.get(..15).unwrap_or(target);
     let named: Vec<i32> = table
@@ -95,6 +121,8 @@ mod tests {
         assert_eq!(resolve("app", &table), Ok(vec![20]));
         insta::assert_snapshot!(resolve("twice", &table).unwrap_err(), @"2 programs named twice run here: 30, 31; say which process is meant");
         insta::assert_snapshot!(resolve("none", &table).unwrap_err(), @"no program named none runs here");
-        insta::assert_snapshot!(resolve("slurm:4711", &table).unwrap_err(), @"targets of the form slurm:… are not in this version; name a process of the program");
+        insta::assert_snapshot!(resolve("slurm:4711.0", &table).unwrap_err(), @"no process here that may be looked into belongs to slurm:4711.0; on the job's nodes: srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711.0");
+        insta::assert_snapshot!(resolve("container:3f9c", &table).unwrap_err(), @"no process here that may be looked into belongs to container:3f9c; processes of other users are seen by root");
+        insta::assert_snapshot!(resolve("pbs:12", &table).unwrap_err(), @"there are no targets of the form pbs:…; there are 8123 (a process), lmp (a program), slurm:4711, slurm:4711.0, container:3f9c");
     }
 }

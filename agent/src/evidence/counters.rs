@@ -3,12 +3,15 @@
 //! The kernel keeps them by thread, and those of a thread that ended are gone from /proc: what was seen of it stays in the
 //! sum, what it did after the last look is lost (less than one period per thread that ends).
 
-use std::collections::HashMap;
+use std::{collections::HashMap, io::Read};
 
-use procfs::{
-    ProcResult,
-    process::{Process, Task},
-};
+use procfs::{ProcResult, process::Process};
+
+use crate::clock::CpuClock;
+
+/// A process that uses no CPU time changes none of its counters, and is not looked at again. Its memory may still be changed by others:
+/// after so many looks it is read all the same.
+const STILL_MOST: u32 = 20;
 
 /// Totals since the process started, as far as they were seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +43,11 @@ pub struct Sampler {
     process: Process,
     threads: HashMap<i32, OfThread>,
     sum: Counters,
+    clock: Option<CpuClock>,
+    /// What the clock showed just before the counters were read last.
+    used_ns: Option<u64>,
+    /// Looks since then that found it as it was.
+    still: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,17 +65,34 @@ impl Sampler {
             process: Process::new(pid)?,
             threads: HashMap::new(),
             sum: Counters::default(),
+            clock: CpuClock::of(pid),
+            used_ns: None,
+            still: 0,
         })
     }
 
     /// Reads all counters. An error means that the process is gone, or that it may not be looked at.
     pub fn sample(&mut self) -> ProcResult<Counters> {
+        let used_ns = self.clock.and_then(CpuClock::ns);
+        if used_ns.is_some() && used_ns == self.used_ns && self.still < STILL_MOST {
+            self.still += 1;
+            return Ok(self.sum);
+        }
         let stat = self.process.stat()?;
+        let status = text(&self.process, "status").ok();
         let mut seen = HashMap::with_capacity(self.threads.len());
-        for task in self.process.tasks()?.flatten() {
+        // Of a process with one thread the files of the process are those of the thread.
+        let threads = match stat.num_threads {
+            1 => vec![stat.pid],
+            _ => self.process.tasks()?.flatten().map(|task| task.tid).collect(),
+        };
+        let of_all = status.as_deref().filter(|_| stat.num_threads == 1);
+        for thread in threads {
             // A thread may end between the listing and the read.
-            let Ok(now) = OfThread::read(&task) else { continue };
-            let before = self.threads.get(&task.tid).copied().unwrap_or_default();
+            let Ok(now) = OfThread::read(&self.process, thread, of_all) else {
+                continue;
+            };
+            let before = self.threads.get(&thread).copied().unwrap_or_default();
             // A number that is used again starts from zero: what it shows is then all new.
             let before = if now.cpu_ns < before.cpu_ns {
                 OfThread::default()
@@ -78,16 +103,22 @@ impl Sampler {
             self.sum.runqueue_ns += now.runqueue_ns.saturating_sub(before.runqueue_ns);
             self.sum.switches_involuntary += now.involuntary.saturating_sub(before.involuntary);
             self.sum.switches_voluntary += now.voluntary.saturating_sub(before.voluntary);
-            seen.insert(task.tid, now);
+            seen.insert(thread, now);
         }
         self.sum.threads = seen.len() as u64;
         self.threads = seen;
         self.sum.faults_minor = stat.minflt;
         self.sum.faults_major = stat.majflt;
-        let status = self.process.status();
-        self.sum.resident_peak_bytes = status.ok().and_then(|status| status.vmhwm).map(|kib| kib * 1024);
+        let peak_kib = status.as_deref().and_then(|status| number(status, "VmHWM:"));
+        self.sum.resident_peak_bytes = peak_kib.map(|kib| kib * 1024);
         self.sum.resident_bytes = stat.rss * procfs::page_size();
+        (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
+    }
+
+    /// Whether the last sample saw this thread.
+    pub fn saw_thread(&self, thread: i32) -> bool {
+        self.threads.contains_key(&thread)
     }
 
     /// Whether this thread of the process still runs.
@@ -97,21 +128,81 @@ impl Sampler {
 }
 
 impl OfThread {
-    fn read(task: &Task) -> ProcResult<OfThread> {
-        let schedule = task.schedstat()?;
-        let status = task.status()?;
+    /// Of a thread of a process; `status` where it is known already.
+    fn read(process: &Process, thread: i32, status: Option<&str>) -> ProcResult<OfThread> {
+        let schedule = text(process, &format!("task/{thread}/schedstat"))?;
+        let mut schedule = schedule
+            .split_ascii_whitespace()
+            .map_while(|word| word.parse().ok());
+        let mut next = || schedule.next().ok_or("schedstat is cut short");
+        let own = match status {
+            None => text(process, &format!("task/{thread}/status"))?,
+            Some(_) => String::new(),
+        };
+        let switches = |key| number(status.unwrap_or(&own), key).unwrap_or(0);
         Ok(OfThread {
-            cpu_ns: schedule.sum_exec_runtime,
-            runqueue_ns: schedule.run_delay,
-            involuntary: status.nonvoluntary_ctxt_switches.unwrap_or(0),
-            voluntary: status.voluntary_ctxt_switches.unwrap_or(0),
+            cpu_ns: next()?,
+            runqueue_ns: next()?,
+            involuntary: switches("nonvoluntary_ctxt_switches:"),
+            voluntary: switches("voluntary_ctxt_switches:"),
         })
     }
+}
+
+fn text(process: &Process, file: &str) -> ProcResult<String> {
+    let mut text = String::with_capacity(2048);
+    process.open_relative(file)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The number of a line of a status file.
+fn number(status: &str, key: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_sleeps_is_not_looked_at_again_and_one_that_wakes_is() {
+        let mut child = std::process::Command::new("cat")
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut sampler = Sampler::open(child.id() as i32).unwrap();
+        // It may still be starting.
+        let slept = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            sampler.sample().unwrap();
+            sampler.still > 0
+        });
+        let before = sampler.sample().unwrap();
+        let (mut input, mut output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        std::io::Write::write_all(&mut input, b"wake up").unwrap();
+        let mut heard = [0; 7];
+        output.read_exact(&mut heard).unwrap();
+        let woke = (0..200).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            sampler.sample().unwrap().switches_voluntary > before.switches_voluntary
+        });
+        drop(input);
+        child.wait().unwrap();
+        assert!(slept && woke, "{slept} {woke}");
+        assert!(sampler.sample().is_err(), "it is gone");
+    }
+
+    #[test]
+    fn a_number_is_found_by_the_whole_name_of_its_line() {
+        let status =
+            "Name:\tx\nVmHWM:\t    1234 kB\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t9\n";
+        assert_eq!(number(status, "VmHWM:"), Some(1234));
+        assert_eq!(number(status, "voluntary_ctxt_switches:"), Some(7));
+        assert_eq!(number(status, "nonvoluntary_ctxt_switches:"), Some(9));
+        assert_eq!(number(status, "VmPin:"), None);
+    }
 
     #[test]
     fn counters_grow_and_keep_what_ended_threads_did() {

@@ -2,12 +2,11 @@
 //! (version 1 and 2, and those above) cut off.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs,
     path::{Path, PathBuf},
 };
 
-use procfs::process::Process;
 use rustix::{process::Pid, thread::sched_getaffinity};
 
 /// CPUs that may be used.
@@ -50,36 +49,63 @@ impl CpuShare {
 /// A quota counts once for all processes of a cgroup. Where they sit in several with quotas of their own, the quotas add up,
 /// but never beyond one that stands above them.
 pub fn available(pids: &[i32]) -> Option<CpuShare> {
-    let allowed = usable(pids);
-    let mut quotas: Vec<(PathBuf, f64)> = Vec::new();
-    let mut unlimited = false;
-    for &pid in pids {
-        if mask(pid).is_none() {
-            continue;
+    Asked::of(pids).map(|asked| asked.share())
+}
+
+/// What was asked of some processes and seldom changes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    /// CPUs named by at least one affinity mask.
+    allowed: BTreeSet<usize>,
+    /// CPUs that each may keep busy for itself.
+    pub(super) each: BTreeMap<i32, f64>,
+    quota: Option<f64>,
+    /// The groups with these quotas.
+    groups: Vec<PathBuf>,
+}
+
+impl Asked {
+    /// None when none of them could be asked.
+    pub(super) fn of(pids: &[i32]) -> Option<Asked> {
+        let mut asked = Asked::default();
+        let mut known = HashMap::new();
+        let mut quotas: Vec<(PathBuf, f64)> = Vec::new();
+        let mut unlimited = false;
+        for &pid in pids {
+            let Some(mask) = mask(pid) else { continue };
+            let cpus = mask.len() as f64;
+            asked.allowed.extend(mask);
+            let quota = tightest_quota(pid, &mut known);
+            let own = quota.as_ref().map_or(cpus, |(_, quota)| quota.min(cpus));
+            asked.each.insert(pid, own);
+            match quota {
+                Some(quota) => quotas.push(quota),
+                None => unlimited = true,
+            }
         }
-        match tightest_quota(pid) {
-            Some(quota) => quotas.push(quota),
-            None => unlimited = true,
+        quotas.sort_by(|left, right| left.0.cmp(&right.0));
+        quotas.dedup_by(|left, right| left.0 == right.0);
+        if !unlimited && !quotas.is_empty() {
+            asked.quota = Some(quotas.iter().map(|(_, cpus)| cpus).sum());
+            asked.groups = quotas.into_iter().map(|(group, _)| group).collect();
+        }
+        (!asked.allowed.is_empty()).then_some(asked)
+    }
+
+    /// With what was kept from running up to now, which is read where there is a quota.
+    pub(super) fn share(&self) -> CpuShare {
+        let groups = self.groups.iter();
+        let groups = groups.filter_map(|group| fs::read_to_string(group.join("cpu.stat")).ok());
+        let groups: Vec<String> = groups.collect();
+        let has_quota = self.quota.is_some();
+        let periods = groups.iter().map(|stat| periods(stat));
+        CpuShare {
+            allowed: self.allowed.clone(),
+            quota: self.quota,
+            throttled_ns: has_quota.then(|| groups.iter().filter_map(|stat| throttled(stat)).sum()),
+            periods: periods.sum::<Option<Periods>>().filter(|_| has_quota),
         }
     }
-    quotas.sort_by(|left, right| left.0.cmp(&right.0));
-    quotas.dedup_by(|left, right| left.0 == right.0);
-    let has_quota = !unlimited && !quotas.is_empty();
-    let groups = quotas
-        .iter()
-        .filter_map(|(group, _)| fs::read_to_string(group.join("cpu.stat")).ok());
-    let groups: Vec<String> = groups.collect();
-    let throttled = groups.iter().filter_map(|stat| throttled(stat));
-    (!allowed.is_empty()).then(|| CpuShare {
-        allowed,
-        quota: has_quota.then(|| quotas.iter().map(|(_, cpus)| cpus).sum()),
-        throttled_ns: has_quota.then(|| throttled.sum()),
-        periods: groups
-            .iter()
-            .map(|stat| periods(stat))
-            .sum::<Option<Periods>>()
-            .filter(|_| has_quota),
-    })
 }
 
 /// The CPUs that at least one of the processes is bound to.
@@ -108,32 +134,43 @@ fn mask(pid: i32) -> Option<Vec<usize>> {
     Some(cpus.filter(|cpu| mask.is_set(*cpu)).collect())
 }
 
-/// The smallest quota on the way from a process's cgroup to the root, and where it stands.
-fn tightest_quota(pid: i32) -> Option<(PathBuf, f64)> {
-    let groups = Process::new(pid).ok()?.cgroups().ok()?;
-    let found = groups.into_iter().filter_map(|group| {
-        let is_v2 = group.hierarchy == 0;
-        if !is_v2 && !group.controllers.iter().any(|controller| controller == "cpu") {
-            return None;
-        }
-        let mounts: &[&str] = if is_v2 {
-            &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        } else {
-            &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
-        };
-        let root = mounts.iter().map(Path::new).find(|mount| mount.exists())?;
-        let inside = group.pathname.trim_start_matches('/');
-        // In a container the path is the host's; what applies to us is then at the mount itself.
-        let start = Some(root.join(inside))
-            .filter(|path| path.exists())
-            .unwrap_or_else(|| root.to_owned());
-        start
-            .ancestors()
-            .take_while(|path| path.starts_with(root))
-            .filter_map(quota_at)
-            .min_by(|a, b| a.1.total_cmp(&b.1))
-    });
-    found.min_by(|a, b| a.1.total_cmp(&b.1))
+/// The smallest quota on the way from a process's cgroup to the root, and where it stands. Ranks are mostly in one group: what was
+/// found for it is `known`.
+fn tightest_quota(pid: i32, known: &mut HashMap<String, Option<(PathBuf, f64)>>) -> Option<(PathBuf, f64)> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    if let Some(found) = known.get(&groups) {
+        return found.clone();
+    }
+    let found = groups.lines().filter_map(tightest_of);
+    let found = found.min_by(|a, b| a.1.total_cmp(&b.1));
+    known.insert(groups, found.clone());
+    found
+}
+
+/// Of one line of /proc/PID/cgroup: number of the hierarchy, its controllers, the group's path.
+fn tightest_of(line: &str) -> Option<(PathBuf, f64)> {
+    let mut fields = line.splitn(3, ':');
+    let (hierarchy, mut controllers) = (fields.next()?, fields.next()?.split(','));
+    let is_v2 = hierarchy == "0";
+    if !is_v2 && !controllers.any(|controller| controller == "cpu") {
+        return None;
+    }
+    let mounts: &[&str] = if is_v2 {
+        &["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+    } else {
+        &["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"]
+    };
+    let root = mounts.iter().map(Path::new).find(|mount| mount.exists())?;
+    let inside = fields.next()?.trim_start_matches('/');
+    // In a container the path is the host's; what applies to us is then at the mount itself.
+    let start = Some(root.join(inside))
+        .filter(|path| path.exists())
+        .unwrap_or_else(|| root.to_owned());
+    start
+        .ancestors()
+        .take_while(|path| path.starts_with(root))
+        .filter_map(quota_at)
+        .min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn quota_at(group: &Path) -> Option<(PathBuf, f64)> {

@@ -6,9 +6,11 @@ mod counters;
 mod cpus;
 mod frequency;
 mod others;
+mod shares;
 
 pub use cores::Cores;
 pub use counters::{Counters, Sampler};
 pub use cpus::{CpuShare, Periods, available, online, usable};
 pub use frequency::Frequency;
 pub use others::{Busy, Others};
+pub use shares::Shares;

@@ -15,6 +15,9 @@ const PERIOD: Duration = Duration::from_secs(2);
 /// Over less than this a tick more or less would be a tenth of a CPU.
 const SHORTEST: Duration = Duration::from_millis(400);
 
+/// Once there are rates, the kernel's sum is read this often: it takes the counters of every interrupt of every CPU along.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// How CPUs were used of late.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Busy {
@@ -47,15 +50,19 @@ impl Others {
         own_ns: u64,
         now_ns: u64,
     ) -> Option<Busy> {
-        let busy_ns = busy_ns(
-            &fs::read_to_string("/proc/stat").ok()?,
-            procfs::ticks_per_second(),
-        );
-        self.looks.push_back(Look {
-            at_ns: now_ns,
-            busy_ns,
-            own_ns,
+        let ends = self.looks.front().zip(self.looks.back());
+        let is_known = ends.is_some_and(|(first, last)| {
+            let (length, age) = (last.at_ns - first.at_ns, now_ns.saturating_sub(last.at_ns));
+            length >= nanos(SHORTEST) && age < nanos(AGAIN)
         });
+        if !is_known {
+            let stat = fs::read_to_string("/proc/stat").ok()?;
+            self.looks.push_back(Look {
+                at_ns: now_ns,
+                busy_ns: busy_ns(&stat, procfs::ticks_per_second()),
+                own_ns,
+            });
+        }
         while self
             .looks
             .get(1)

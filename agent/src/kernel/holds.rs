@@ -54,13 +54,7 @@ impl Holds {
         let attach_type = links::attach_type(kind);
         let hold = text.load("hold", attach_type)?;
         let store = text.load("store", attach_type).map_err(|error| match error {
-            KernelError::Verifier { source, log, .. } => {
-                // Its last line but one is the reason; the others are the program.
-                let reason = log
-                    .lines()
-                    .rev()
-                    .find(|line| line.contains("helper"))
-                    .unwrap_or("");
+            KernelError::Verifier { source, reason, .. } => {
                 format!("the kernel lets no probe write into a program: {source}, {reason}")
             }
             error => error.to_string(),

@@ -7,15 +7,19 @@
 mod fallback;
 mod family;
 mod fields;
+mod gauge;
 mod holds;
 mod links;
 mod object;
 mod program;
 mod sys;
+mod version;
 
 pub use fallback::{LOWER_PARANOIA, TracefsLink, perf_wants_admin};
 pub use family::{FamilyRoot, read_coming};
+pub use gauge::{Gauge, measure};
 pub use holds::{Holds, Records, set_real_time};
 pub use links::{At, Link, LinkKind, LinkRequest, Site, emulation};
 pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_text};
 pub use program::tells_number_of;
+pub use version::{refusal, release, version};

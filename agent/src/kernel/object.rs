@@ -35,15 +35,15 @@ pub enum KernelError {
     /// The object, or one of its maps, was refused.
     #[error("the kernel refused the BPF object: {0}")]
     Object(String),
-    /// The verifier refused a program: a defect of ours on this kernel.
-    #[error("the kernel's verifier refused the program `{program}`: {source}\n{log}")]
+    /// The verifier refused a program: a defect of ours on this kernel, or a kernel that has not what it asks for.
+    #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
     Verifier {
         /// Name of the program.
         program: &'static str,
         /// The errno.
         source: io::Error,
-        /// The verifier's words.
-        log: String,
+        /// The verifier's reason.
+        reason: String,
     },
     /// Not permitted.
     #[error("loading BPF programs is not permitted: {0}")]
@@ -61,6 +61,9 @@ pub enum KernelError {
     /// Processes of a command cannot be told from others here.
     #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
     NoFamily(&'static str),
+    /// What hits cost could not be measured.
+    #[error("{0}")]
+    Gauge(String),
     /// A map could not be read or written.
     #[error("a map of the kernel side failed: {0}")]
     Map(#[from] MapError),
@@ -77,6 +80,16 @@ pub struct LoadOptions {
     pub rows: u32,
     /// Attach with tracefs even when the kernel has better.
     pub force_tracefs: bool,
+}
+
+impl LoadOptions {
+    /// To find out whether and how probes are possible.
+    pub const ONE_PROBE: LoadOptions = LoadOptions {
+        probes: 1,
+        processes: 1,
+        rows: 0,
+        force_tracefs: false,
+    };
 }
 
 /// The loaded programs.
@@ -115,7 +128,9 @@ impl Kernel {
         let setting = root
             .map(|root| Setting::of(root, options.processes))
             .transpose()?;
-        let cells = (options.probes * options.processes).clamp(1, abi::MAX_TOTALS);
+        // One slot more than anybody gets: for hits of our own, see `gauge`.
+        let slots = options.processes + 1;
+        let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
         let ring_size = ring_size(options.processes);
         let sizes = (options.rows * options.processes).clamp(1, abi::MAX_SIZES);
         let waited_offset = fields::waited_offset();
@@ -128,9 +143,9 @@ impl Kernel {
             .verifier_log_level(VerifierLogLevel::DISABLE)
             .map_max_entries("TOTALS", cells)
             .map_max_entries("ADDRESSES", cells.saturating_mul(abi::MAX_CAPTURES as u32))
-            .map_max_entries("CALLS", options.processes.max(1) * ring_size)
-            .map_max_entries("HEADS", options.processes.max(1))
-            .map_max_entries("WORLDS", options.processes.max(1))
+            .map_max_entries("CALLS", slots * ring_size)
+            .map_max_entries("HEADS", slots)
+            .map_max_entries("WORLDS", slots)
             .map_max_entries("SIZES", sizes)
             .override_global("ROW_COUNT", &options.rows, true)
             .override_global("PROBE_COUNT", &options.probes, true)
@@ -145,8 +160,8 @@ impl Kernel {
         let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {
             cells: shared(&maps, "TOTALS", cells)?,
-            calls: shared(&maps, "CALLS", options.processes.max(1) * ring_size)?,
-            heads: shared(&maps, "HEADS", options.processes.max(1))?,
+            calls: shared(&maps, "CALLS", slots * ring_size)?,
+            heads: shared(&maps, "HEADS", slots)?,
             sizes: shared(&maps, "SIZES", sizes)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
@@ -286,6 +301,11 @@ impl Kernel {
         self.cells.get(cell).map_or(0, |totals| totals.calls)
     }
 
+    /// How many calls the ring of a process has seen.
+    pub fn calls_so_far(&self, slot: u32) -> Option<u64> {
+        self.heads.get(slot as usize).map(|head| head.next)
+    }
+
     /// The newest calls of a process from this number on, in their order; `None` for each that was being overwritten while it was read.
     /// Before them so many were overwritten already.
     pub fn calls(&self, slot: u32, from: u64) -> Result<(u64, Vec<Option<Call>>), KernelError> {
@@ -362,6 +382,33 @@ impl Kernel {
         removed(threads.remove(&key))
     }
 
+    /// Hits of our own count from now on, in a slot that no process gets.
+    pub(super) fn watch_gauged(&mut self) -> Result<(), KernelError> {
+        let slot = self.options.processes;
+        let cells = self.options.probes.saturating_mul(slot + 1);
+        if cells > abi::MAX_TOTALS {
+            return Err(KernelError::Gauge(
+                "there is no room for hits of our own".to_owned(),
+            ));
+        }
+        self.watch(std::process::id(), slot)
+    }
+
+    /// They do no longer, and what they left is taken away. The calls of this thread at each of the first probes.
+    pub(super) fn leave_gauged(&mut self, probes: u32) -> Result<Vec<u64>, KernelError> {
+        let (pid, thread) = (std::process::id(), rustix::thread::gettid());
+        self.forget(pid)?;
+        self.forget_thread(u64::from(pid) << 32 | thread.as_raw_nonzero().get() as u64)?;
+        let mut hits = RingBuf::try_from(self.map_mut("HITS")?)?;
+        while hits.next().is_some() {}
+        drop(hits);
+        for probe in 0..probes {
+            self.set_spec(probe, ProbeSpec::default())?;
+        }
+        let slot = self.options.processes;
+        Ok((0..probes).map(|probe| self.calls_of(slot, probe)).collect())
+    }
+
     /// The ring buffer of hits. It can be taken once.
     pub fn take_hits(&mut self) -> Result<RingBuf<MapData>, KernelError> {
         let map = self.maps.take_map("HITS").ok_or_else(|| missing("HITS"))?;
@@ -427,7 +474,8 @@ fn shared<T: bytemuck::Pod>(
 /// What is not there any more need not be removed.
 fn removed(result: Result<(), MapError>) -> Result<(), KernelError> {
     match result {
-        Err(MapError::KeyNotFound) | Ok(()) => Ok(()),
+        Ok(()) => Ok(()),
+        Err(MapError::SyscallError(error)) if error.io_error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

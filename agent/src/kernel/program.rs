@@ -100,14 +100,30 @@ impl ProgramText {
             if source.kind() == io::ErrorKind::PermissionDenied && log.is_empty() {
                 KernelError::Permission(source)
             } else {
+                tracing::debug!(program = name, %log, "refused by the verifier");
                 KernelError::Verifier {
                     program: name,
                     source,
-                    log,
+                    reason: reason(&log).to_owned(),
                 }
             }
         })
     }
+}
+
+/// What the verifier says last before its statistics: why it refused. What stands before is the program, which is for us to read.
+fn reason(log: &str) -> &str {
+    let is_told = |line: &&str| {
+        let is_statistics = line.starts_with("processed ")
+            || line.starts_with("verification time")
+            || line.starts_with("stack depth");
+        !line.trim().is_empty() && !is_statistics
+    };
+    log.lines()
+        .rev()
+        .find(is_told)
+        .unwrap_or("it gave no reason")
+        .trim()
 }
 
 /// How many instructions the verifier followed in a loaded program; none where the kernel does not tell (before 5.16).
@@ -162,5 +178,21 @@ pub(super) fn pid_namespace() -> (u64, u64) {
     match std::fs::metadata("/proc/self/ns/pid") {
         Ok(namespace) if namespace.ino() != FIRST_NAMESPACE => (namespace.dev(), namespace.ino()),
         _ => (0, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reason;
+
+    #[test]
+    fn of_the_verifiers_words_the_reason_is_told() {
+        let log = "0: R1=ctx() R10=fp0\n12: (85) call bpf_loop#181\nunknown func bpf_loop#181\n\
+                   processed 13 insns (limit 1000000) max_states_per_insn 0\n";
+        assert_eq!(reason(log), "unknown func bpf_loop#181");
+        let log = "; code\nBPF program is too large. Processed 1000001 insn\nverification time 812345 usec\nstack depth 480+0\n\
+                   processed 1000001 insns (limit 1000000) max_states_per_insn 9\n\n";
+        assert_eq!(reason(log), "BPF program is too large. Processed 1000001 insn");
+        assert_eq!(reason(""), "it gave no reason");
     }
 }

@@ -49,6 +49,7 @@ pub const LABELS: &[Label] = &[
         "of the threads of OpenMP teams, from the begin of a region to its end: `working`, `starting` (not yet there), `waiting` (at the \
          end, for the last one), `ending`",
     ),
+    label("bound", 2, "`least` or `most` of all so far"),
     label("type", 2, "of context switches: `involuntary` or `voluntary`"),
     label("kind", 16, "what was lost, or what is not published"),
     label("rule", 256, "a rule, by its name"),
@@ -79,6 +80,11 @@ pub const LABELS: &[Label] = &[
         "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`",
     ),
     label("moment", 2, "`before` or `after` the change"),
+    label(
+        "action",
+        8,
+        "what a change was made with: `set`, `call`, `load`, `replace`, `insert_call`, `remove_call`, `set_arg`, `affinity`",
+    ),
     label(
         "part",
         4,
@@ -211,6 +217,8 @@ pub(super) const CHANGES_MAX: usize = 100;
 const JOB: Sets = &[&["jobid"]];
 const FUNCTION: Sets = &[&["jobid", "function"]];
 const RANK: Sets = &[&["jobid", "rank"]];
+/// As the matrix has them: what is sent and what is posted.
+const RANK_DIRECTION: Sets = &[&["jobid", "rank", "direction"]];
 const RULE: Sets = &[&["jobid", "rule"]];
 /// Never their product: a job of 2048 ranks that calls 50 functions would have 100 000 series of each.
 const FUNCTION_OR_RANK: Sets = &[&["jobid", "function"], &["jobid", "rank"]];
@@ -260,6 +268,26 @@ pub const METRICS: &[Metric] = &[
     histogram(
         "tuneagent_mpi_message_bytes",
         "Sizes of what calls carry, by function; what goes to MPI_PROC_NULL has none.",
+    ),
+    counter(
+        "tuneagent_mpi_point_to_point_messages_total",
+        RANK_DIRECTION,
+        "The communication matrix, a row or a column added up: messages to and from ranks that are known.",
+    ),
+    counter(
+        "tuneagent_mpi_point_to_point_bytes_total",
+        RANK_DIRECTION,
+        "What they carry.",
+    ),
+    gauge(
+        "tuneagent_mpi_point_to_point_pairs",
+        JOB,
+        "Pairs of ranks of which the one, here, has sent the other a message: of n ranks n (n - 1) at most, and n more to themselves.",
+    ),
+    counter(
+        "tuneagent_mpi_unresolved_messages_total",
+        &[&["jobid", "direction"]],
+        "Messages point to point that are in no pair, because the world's rank of the other end could not be told.",
     ),
     counter(
         "tuneagent_mpi_runqueue_seconds_total",
@@ -361,6 +389,27 @@ pub const METRICS: &[Metric] = &[
         &[&["jobid", "rank", "activity"]],
         "Time of all threads of the teams of regions that were seen from begin to end, by what they do.",
     ),
+    counter(
+        "tuneagent_openmp_team_regions_total",
+        RANK,
+        "Regions that were seen from begin to end, with all of their teams.",
+    ),
+    counter(
+        "tuneagent_openmp_team_members_total",
+        RANK,
+        "Threads of those teams: divided by their regions, the size of the mean team.",
+    ),
+    gauge(
+        "tuneagent_openmp_team_threads",
+        &[&["jobid", "rank", "bound"]],
+        "Threads of the smallest and of the greatest team since the probes were armed.",
+    ),
+    counter(
+        "tuneagent_openmp_team_longest_seconds_total",
+        RANK,
+        "Time that the teams would work if all their threads did as the one that works longest: what they do work divided by it is \
+         their load balance.",
+    ),
     gauge("tuneagent_resident_memory_bytes", RANK, "Memory in use."),
     gauge("tuneagent_threads", RANK, "Threads of the process."),
     gauge(
@@ -417,6 +466,41 @@ pub const METRICS: &[Metric] = &[
         "tuneagent_reaction_seconds_total",
         &[&["jobid", "rule", "part"]],
         "Time from the ends of windows to the writes.",
+    ),
+    counter(
+        "tuneagent_probe_seconds_total",
+        FUNCTION,
+        "What the hits of a function's probe cost the program: calls times the price of one.",
+    ),
+    gauge(
+        "tuneagent_probe_cost_ratio",
+        JOB,
+        "What all probes cost of late, as share of the job's CPU time.",
+    ),
+    gauge(
+        "tuneagent_cost_ratio",
+        JOB,
+        "What probes and agent cost of late together, as share of the job's CPU time.",
+    ),
+    counter(
+        "tuneagent_hold_seconds_total",
+        &[&["jobid", "action"]],
+        "Time that threads of the program stood for changes.",
+    ),
+    counter(
+        "tuneagent_agent_cpu_seconds_total",
+        JOB,
+        "Time on a CPU of the agent and its actuator.",
+    ),
+    gauge(
+        "tuneagent_agent_resident_memory_bytes",
+        JOB,
+        "Memory of the agent and its actuator.",
+    ),
+    gauge(
+        "tuneagent_unread_event_seconds",
+        JOB,
+        "The longest that an event of late lay unread.",
     ),
     counter(
         "tuneagent_lost_total",

@@ -1,6 +1,7 @@
 //! /metrics: a snapshot in the text format of Prometheus, made anew at each scrape. `declared` says what there is and how
 //! much of it, `page` holds it. What each means for people is in docs/metrics.md, which is made of the declarations.
 
+mod cost;
 mod declared;
 mod page;
 #[cfg(test)]
@@ -33,8 +34,10 @@ pub fn render(snapshot: &Snapshot) -> prometheus::Result<String> {
     page.fill_sequence(&snapshot.sequence);
     page.fill_functions(snapshot);
     page.fill_ranks(snapshot);
+    page.fill_matrix(snapshot);
     page.fill_rules(snapshot);
     page.fill_changes(snapshot);
+    page.fill_cost(snapshot);
     page.page.text()
 }
 
@@ -261,14 +264,57 @@ impl Filling {
             self.add("tuneagent_openmp_region_seconds_total", &[of], seconds(ns));
         }
         let Some(teams) = &regions.teams else { return };
+        let totals = &teams.of;
+        self.add(
+            "tuneagent_openmp_team_regions_total",
+            &[of],
+            totals.regions as f64,
+        );
+        self.add(
+            "tuneagent_openmp_team_members_total",
+            &[of],
+            totals.threads as f64,
+        );
+        let longest = seconds(totals.longest_ns);
+        self.add("tuneagent_openmp_team_longest_seconds_total", &[of], longest);
+        for (bound, threads) in [("least", totals.threads_least), ("most", totals.threads_most)] {
+            let labels = [of, ("bound", bound)];
+            self.add("tuneagent_openmp_team_threads", &labels, threads as f64);
+        }
         for (activity, ns) in [
-            ("working", teams.of.working_ns),
-            ("starting", teams.of.starting_ns),
-            ("waiting", teams.of.waiting_ns),
-            ("ending", teams.of.ending_ns),
+            ("working", totals.working_ns),
+            ("starting", totals.starting_ns),
+            ("waiting", totals.waiting_ns),
+            ("ending", totals.ending_ns),
         ] {
             let labels = [of, ("activity", activity)];
             self.add("tuneagent_openmp_team_seconds_total", &labels, seconds(ns));
+        }
+    }
+
+    /// Rows and columns of the communication matrix; never its cells, of which there are as many as pairs of ranks.
+    fn fill_matrix(&self, snapshot: &Snapshot) {
+        let Some(matrix) = &snapshot.matrix else { return };
+        self.add("tuneagent_mpi_point_to_point_pairs", &[], matrix.pairs as f64);
+        let unresolved = "tuneagent_mpi_unresolved_messages_total";
+        for (direction, of) in [
+            ("sent", matrix.unresolved_sent),
+            ("posted", matrix.unresolved_received),
+        ] {
+            self.add(unresolved, &[("direction", direction)], of.count as f64);
+        }
+        // Ranks that have no place are counted where all of their numbers are.
+        let bound = LABELS.iter().find(|label| label.name == "rank");
+        let bound = bound.map_or(0, |label| label.values_max);
+        for of in matrix.ranks.iter().take(bound) {
+            let rank = of.rank.to_string();
+            for (direction, amount) in [("sent", of.sent), ("posted", of.received)] {
+                let labels = [("rank", rank.as_str()), ("direction", direction)];
+                let messages = "tuneagent_mpi_point_to_point_messages_total";
+                self.add(messages, &labels, amount.count as f64);
+                let bytes = "tuneagent_mpi_point_to_point_bytes_total";
+                self.add(bytes, &labels, amount.bytes as f64);
+            }
         }
     }
 

@@ -6,11 +6,12 @@ use crate::{
         Split, TeamTotals,
         efficiency::{Efficiencies, Scalability},
     },
+    cost::{AgentCost, CostView, Held, OfLate, Prices, ProbeCost},
     evidence::Counters,
     rulebook::VALUES_MAX,
     snapshot::{
-        EfficienciesView, FindingView, GuardView, IterationView, JobView, Reaction, RegionsView, RuleValue,
-        RuleView, TeamsView,
+        EfficienciesView, FindingView, GuardView, IterationView, JobView, MatrixView, Messages, RankMessages,
+        Reaction, RegionsView, RuleValue, RuleView, TeamsView,
     },
 };
 
@@ -141,6 +142,24 @@ fn sequence() -> SequenceView {
     }
 }
 
+fn matrix(ranks: u32) -> MatrixView {
+    let amount = |count| Messages {
+        count,
+        bytes: 100 * count,
+    };
+    let of = |rank| RankMessages {
+        rank,
+        sent: amount(3),
+        received: amount(2),
+    };
+    MatrixView {
+        pairs: 5,
+        ranks: (0..ranks).map(of).collect(),
+        unresolved_sent: amount(7),
+        ..MatrixView::default()
+    }
+}
+
 fn process(pid: i32, rank: Option<u32>) -> ProcessView {
     let functions = ["MPI_Send", "step"].map(|name| FunctionTotals {
         name: name.into(),
@@ -170,7 +189,9 @@ fn process(pid: i32, rank: Option<u32>) -> ProcessView {
                 regions: 39,
                 threads_least: 4,
                 threads_most: 4,
+                threads: 156,
                 team_ns: 2_000_000_000,
+                longest_ns: 1_900_000_000,
                 working_ns: 1_500_000_000,
                 waiting_ns: 500_000_000,
                 ..TeamTotals::default()
@@ -203,6 +224,7 @@ fn a_snapshot_becomes_the_text_format_in_base_units_by_function_or_by_rank() {
         job: job(),
         sequence: sequence(),
         processes: vec![process(42, Some(0)), process(43, Some(1))],
+        matrix: Some(matrix(2)),
         rules: vec![RuleView {
             name: "workers".into(),
             mode: "advising",
@@ -289,13 +311,44 @@ fn absurd() -> Snapshot {
         mode: "off",
         state: String::new(),
     };
+    let probe = |number: usize| ProbeCost {
+        name: format!("step{number}"),
+        ns: 1.0,
+        ..ProbeCost::default()
+    };
+    let actions = [
+        "set",
+        "call",
+        "load",
+        "replace",
+        "insert_call",
+        "remove_call",
+        "set_arg",
+        "affinity",
+    ];
+    let cost = CostView {
+        prices: Prices::table(String::new()),
+        arming_ns: 1,
+        probes: (0..2000).map(probe).collect(),
+        job_ns: 1,
+        held: actions.map(|action| (action, Held::default())).into(),
+        agent: AgentCost::default(),
+        of_late: OfLate {
+            probes: Some(0.1),
+            together: Some(0.2),
+            ..OfLate::default()
+        },
+        unread_ns: Some((1, 2)),
+    };
     Snapshot {
+        cost: Some(cost),
         job: JobView {
             program: "p".repeat(100_000),
             ..job()
         },
         sequence: sequence(),
         processes: processes.collect(),
+        matrix: Some(matrix(5000)),
         rules: (0..1000).map(rule_view).collect(),
         rule_values: (0..10_000).map(value).collect(),
         changes: (0..3000).map(change).collect(),

@@ -71,8 +71,11 @@ pub struct Carries {
     pub comm: Option<u8>,
     /// Which argument points to the status.
     pub status: Option<u8>,
-    /// Which argument points to the request that is made persistent: nothing is carried until it is started.
+    /// Which argument points to the request that is made persistent, or to the message that is found: nothing is carried until that is
+    /// started or received.
     pub template: Option<u8>,
+    /// Which argument points to the message that was found before.
+    pub found: Option<u8>,
     /// It is a message between two ranks.
     pub is_message: bool,
 }
@@ -144,6 +147,7 @@ impl Function {
                 comm: None,
                 status: None,
                 template: None,
+                found: None,
                 is_message: false,
             }),
             has_large_count: true,
@@ -174,10 +178,11 @@ impl Function {
         self.with(carries)
     }
 
-    /// A message from a rank that no argument tells.
-    const fn of_untold_source(self) -> Function {
+    /// A message that an earlier call found: that one was told from whom it is.
+    const fn of_found(self, message: u8) -> Function {
         let mut carries = self.carried();
         carries.is_message = true;
+        carries.found = Some(message);
         self.with(carries)
     }
 
@@ -229,6 +234,15 @@ const fn sent(stem: &'static str, count: u8, datatype: u8) -> Function {
 
 const fn posted(stem: &'static str, count: u8, datatype: u8) -> Function {
     Function::carrying(stem, BytesKind::Posted, Amount::new(Form::One, count, datatype))
+}
+
+/// A message is found, which another call receives. Behind it stands the status.
+const fn finding(stem: &'static str, message: u8) -> Function {
+    Function::carrying(stem, BytesKind::Posted, Amount::new(Form::None, 0, 0))
+        .between(0, 2)
+        .template(message)
+        .status(message + 1)
+        .small()
 }
 
 const fn written(stem: &'static str, count: u8) -> Function {
@@ -316,12 +330,12 @@ pub const FUNCTIONS: &[Function] = &[
     sent("Isendrecv_replace", 1, 2).between(3, 7).receiving(1, 2, 5),
     posted("Recv", 1, 2).between(3, 5).status(6),
     posted("Irecv", 1, 2).between(3, 5),
-    posted("Mrecv", 1, 2).of_untold_source(),
-    posted("Imrecv", 1, 2).of_untold_source(),
+    posted("Mrecv", 1, 2).of_found(3),
+    posted("Imrecv", 1, 2).of_found(3),
     plain("Probe"),
     plain("Iprobe"),
-    plain("Mprobe"),
-    plain("Improbe"),
+    finding("Mprobe", 3),
+    finding("Improbe", 4),
     // Persistent requests.
     sent("Send_init", 1, 2).between(3, 5).template(6),
     sent("Bsend_init", 1, 2).between(3, 5).template(6),
@@ -455,11 +469,17 @@ pub const FUNCTIONS: &[Function] = &[
     plain("Comm_split"),
     plain("Comm_split_type"),
     plain("Comm_create"),
+    plain("Comm_create_group"),
     plain("Comm_spawn"),
     plain("Comm_connect"),
     plain("Comm_accept"),
     plain("Cart_create"),
+    plain("Cart_sub"),
+    plain("Graph_create"),
+    plain("Dist_graph_create"),
+    plain("Dist_graph_create_adjacent"),
     plain("Intercomm_create"),
+    plain("Intercomm_merge"),
     plain("Init"),
     plain("Init_thread"),
     plain("Finalize"),
@@ -534,7 +554,8 @@ mod tests {
             for amount in amounts.into_iter().flatten() {
                 let behind = amount.datatype - amount.count;
                 let expected = match amount.form {
-                    Form::One | Form::PerRank | Form::Untold | Form::None => behind == 1,
+                    Form::One | Form::PerRank | Form::Untold => behind == 1,
+                    Form::None => behind == u8::from(carries.template.is_none()),
                     Form::Counts | Form::CountsAndTypes => [1, 2].contains(&behind),
                     Form::OwnCount => behind == 2,
                     Form::Startall => behind == 1,

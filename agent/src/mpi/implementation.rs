@@ -45,14 +45,19 @@ pub fn recognise(module: &Module, space: &AddressSpace) -> Option<Implementation
         };
         return known("Open MPI", open_mpi_version(image), layout, offset.unwrap_or(0));
     }
-    // Of one that is linked in, what is not used is left out; the last is in every program.
-    let of_mpich = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process"];
-    if of_mpich.iter().any(|name| has_variable(image, name)) {
+    if is_mpich(image) {
         let intel = has_variable(image, "I_MPI_VERSION") || module.path.contains("intel");
         let name = if intel { "Intel MPI" } else { "MPICH" };
         return known(name, mpich_version(module, space), SizeLayout::InHandle, 0);
     }
     known("MPI", None, SizeLayout::Unknown, 0)
+}
+
+/// Whether a file has MPICH or a descendant of it.
+pub(super) fn is_mpich(image: &Image) -> bool {
+    // Of one that is linked in, what is not used is left out; the last is in every program.
+    let names = ["MPII_Version_string", "MPIR_Version_string", "MPIR_Process"];
+    names.iter().any(|name| has_variable(image, name))
 }
 
 fn has_variable(image: &Image, name: &str) -> bool {

@@ -2,6 +2,7 @@
 //! it keeps who is who. Nothing here probes.
 
 mod functions;
+mod handles;
 mod implementation;
 mod rule;
 mod world;
@@ -9,4 +10,4 @@ mod world;
 pub use functions::{BytesKind, FUNCTIONS, Function, find};
 pub use implementation::{Implementation, is_stripped_of, recognise};
 pub use rule::rule;
-pub use world::world;
+pub use world::{may_settle, world};

@@ -17,7 +17,7 @@ pub fn rule(function: &Function, is_large: bool, implementation: &Implementation
         comm: NO_ARGUMENT,
         status: NO_ARGUMENT,
         template: NO_ARGUMENT,
-        zero: 0,
+        found: NO_ARGUMENT,
         row: MessageRule::NO_ROW,
     };
     let Some(carries) = function.carries else {
@@ -28,6 +28,7 @@ pub fn rule(function: &Function, is_large: bool, implementation: &Implementation
     rule.comm = argument(carries.comm);
     rule.status = argument(carries.status);
     rule.template = argument(carries.template);
+    rule.found = argument(carries.found);
     if let Some((buffer, in_place)) = carries.in_place {
         rule.buffer = buffer;
         rule.other = amount(in_place);
@@ -97,5 +98,19 @@ mod tests {
         assert_eq!(gathered.flow, Flow::None as u8);
         let made = of("MPI_Recv_init");
         assert_eq!((made.template, made.flow), (6, Flow::Received as u8));
+        assert_eq!(made.found, NO_ARGUMENT);
+    }
+
+    #[test]
+    fn a_message_that_is_found_is_received_by_another_call() {
+        let finding = of("MPI_Improbe");
+        assert_eq!((finding.template, finding.status, finding.comm), (4, 5, 2));
+        assert_eq!((finding.amount.form, finding.amount.peer), (Form::None as u8, 0));
+        let receiving = of("MPI_Mrecv");
+        assert_eq!((receiving.found, receiving.flow), (3, Flow::Received as u8));
+        assert_eq!(
+            (receiving.template, receiving.amount.peer),
+            (NO_ARGUMENT, NO_ARGUMENT)
+        );
     }
 }

@@ -1,10 +1,11 @@
 //! Where a process has what tells the world's rank of a rank in any communicator. Nothing is taken for known that the process does not
-//! show: Open MPI's structures move between releases and builds, so they are searched for what the launcher says of rank and size.
+//! show: Open MPI's structures move between releases and builds, so they are searched for what the launcher says of rank and size. Those
+//! of MPICH are sought in `handles`.
 
 use abi::World;
 use tuner::{address::Address, memory::Memory, space::AddressSpace};
 
-use super::{Implementation, implementation::variable};
+use super::{Implementation, handles, implementation::variable};
 use crate::discover::Rank;
 
 const COMM_WORLD: &str = "ompi_mpi_comm_world";
@@ -33,17 +34,30 @@ pub fn world(implementation: &Implementation, space: &AddressSpace, rank: Option
     };
     match implementation.name {
         "Open MPI" => open_mpi(known, space, rank.is_some()),
-        "MPICH" | "Intel MPI" => World {
-            comm: 0x4400_0000,
-            own: if rank.is_some() { 0x4400_0001 } else { 0 },
-            handles: 1,
-            proc_null: -1,
-            any_source: -2,
-            status_source: 8,
-            ..known
-        },
+        "MPICH" | "Intel MPI" => {
+            let known = World {
+                comm: handles::WORLD.into(),
+                own: if rank.is_some() { handles::OWN.into() } else { 0 },
+                handles: 1,
+                proc_null: -1,
+                any_source: -2,
+                status_source: 8,
+                ..known
+            };
+            handles::calibrated(known, space, rank.is_some())
+        }
         _ => known,
     }
+}
+
+/// Whether more may be told of a process later: its MPI has not made its structures yet, or keeps them where they are not found.
+pub fn may_settle(implementation: &Implementation, world: &World, rank: Option<Rank>) -> bool {
+    rank.is_some()
+        && match implementation.name {
+            "Open MPI" => world.comm_group == 0,
+            "MPICH" | "Intel MPI" => world.comms.step == 0 || world.types.step == 0,
+            _ => false,
+        }
 }
 
 fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {

@@ -5,8 +5,9 @@ use std::fmt::Write;
 
 use super::seconds;
 use crate::{
+    calls::TeamTotals,
     format::csv_field,
-    snapshot::{CallSiteView, FunctionTotals, ProcessView, Snapshot},
+    snapshot::{CallSiteView, FunctionTotals, ProcessView, RegionsView, Snapshot},
 };
 
 /// The columns.
@@ -41,6 +42,8 @@ pub fn table(snapshot: &Snapshot) -> String {
             ..Of::default()
         };
         self::process(&mut table, &of, process);
+        let regions = process.regions.iter();
+        regions.for_each(|regions| self::regions(&mut table, &of, regions));
         for function in &process.functions {
             let of = Of {
                 table: "function",
@@ -153,12 +156,29 @@ fn process(table: &mut Table, of: &Of, view: &ProcessView) {
         counters.map(|counters| counters.switches_voluntary),
     );
     table.count(of, "faults_minor", counters.map(|counters| counters.faults_minor));
+    table.count(of, "faults_major", counters.map(|counters| counters.faults_major));
     table.row(
         of,
         "memory_resident",
         "B",
         counters.map(|counters| counters.resident_bytes as f64),
     );
+}
+
+/// Rows of programs with parallel regions alone.
+fn regions(table: &mut Table, of: &Of, view: &RegionsView) {
+    table.count(of, "regions", Some(view.regions));
+    table.time(of, "region_time", view.inside_ns);
+    table.time(of, "regions_probed", Some(view.watched_ns));
+    let teams = view.teams.as_ref().map(|teams| teams.of);
+    let of_teams = |number: fn(&TeamTotals) -> u64| teams.as_ref().map(number);
+    table.count(of, "team_regions", of_teams(|teams| teams.regions));
+    table.count(of, "team_threads_least", of_teams(|teams| teams.threads_least));
+    table.count(of, "team_threads_most", of_teams(|teams| teams.threads_most));
+    table.time(of, "team_working_time", of_teams(|teams| teams.working_ns));
+    table.time(of, "team_starting_time", of_teams(|teams| teams.starting_ns));
+    table.time(of, "team_waiting_time", of_teams(|teams| teams.waiting_ns));
+    table.time(of, "team_ending_time", of_teams(|teams| teams.ending_ns));
 }
 
 fn function(table: &mut Table, of: &Of, view: &FunctionTotals) {
@@ -226,6 +246,11 @@ mod tests {
                     durations: Some(durations),
                     ..FunctionTotals::default()
                 }],
+                regions: Some(RegionsView {
+                    regions: 40,
+                    watched_ns: 1_000_000_000,
+                    ..RegionsView::default()
+                }),
                 ..ProcessView::default()
             }],
             ..Snapshot::default()

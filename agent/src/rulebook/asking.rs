@@ -1,12 +1,17 @@
 //! What the rules ask to be probed: in which functions, what is read there, and in which processes.
 
+use std::collections::BTreeMap;
+
 use abi::SpecFlags;
 use rules::{
     Base, CheckedRule, Delivery, Engine, Known, Layout, PlannedCapture, PlannedProbe, ProbeId, ProcessFacts,
     RuleId, Set, Site, Source, Target,
 };
 
-use crate::session::probes::{Read, Sought, Step, Wanted, WantedCapture};
+use crate::{
+    discover::Member,
+    session::probes::{Read, Sought, Step, Wanted, WantedCapture},
+};
 
 /// Which end of a rule's probe it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +96,22 @@ impl Ask {
     }
 }
 
+/// What is read for the captures of each probe of a rule: put together once, for its hits come by the million.
+#[derive(Debug, Default)]
+pub(super) struct Reads(BTreeMap<(RuleId, ProbeId), Vec<Option<WantedCapture>>>);
+
+impl Reads {
+    /// In the order of the captures; none for what is known of a hit without reading.
+    pub(super) fn of(&mut self, ask: Ask, planned: &PlannedProbe) -> &[Option<WantedCapture>] {
+        self.0.entry((ask.rule, ask.probe)).or_insert_with(|| {
+            let captures = planned.captures.iter();
+            captures
+                .map(|capture| wanted_capture(capture, planned.site))
+                .collect()
+        })
+    }
+}
+
 fn send(flag: u32, each_hit: bool) -> u32 {
     if each_hit { flag } else { 0 }
 }
@@ -119,7 +140,7 @@ fn sought(target: &Target) -> Sought {
 
 /// A capture of a rule as the session reads it; none for what is known of a hit without reading. A return is where a variable
 /// has the value that the call gave it.
-pub(super) fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
+fn wanted_capture(planned: &PlannedCapture, site: Site) -> Option<WantedCapture> {
     let plain = |what: &str, read, stated| WantedCapture {
         what: what.to_owned(),
         read,
@@ -162,5 +183,19 @@ fn what(source: &Source) -> String {
     match (&source.base, source.steps.as_slice()) {
         (Base::ReturnValue, []) => "ret".to_owned(),
         _ => source.to_string(),
+    }
+}
+
+/// What the roles of a process follow from; `symbols` are those that rules ask for.
+pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
+    let symbols = symbols.into_iter().filter(|symbol| member.has_variable(symbol));
+    ProcessFacts {
+        rank: member.rank.map(|rank| rank.number),
+        size: member.rank.and_then(|rank| rank.size),
+        exe: member.program(),
+        mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
+        libraries: member.libraries().collect(),
+        symbols: symbols.cloned().collect(),
+        host: Some(crate::discover::host()),
     }
 }

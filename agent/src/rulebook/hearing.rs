@@ -11,13 +11,13 @@ use rules::{
 
 use super::{
     RuleBook,
-    asking::{Ask, End, wanted_capture},
+    asking::{Ask, End},
     pairs::Entered,
     texts::Texts,
 };
 use crate::{
     mpi::BytesKind,
-    session::probes::{Probe, number_of, team_size_argument},
+    session::probes::{Probe, WantedCapture, number_of, team_size_argument},
 };
 
 /// What a process has counted in one probed function.
@@ -80,13 +80,11 @@ impl RuleBook {
             if hit.kind != kind as u16 || !self.is_on(of, hit.process) {
                 continue;
             }
-            let reads = planned
-                .captures
-                .iter()
-                .map(|capture| match ask.end.reads(&capture.source) {
-                    true => read(capture, planned.site, hit, texts, probe),
-                    false => Err("it is read at the other end of the span".to_owned()),
-                });
+            let captures = planned.captures.iter().zip(self.reads.of(ask, planned));
+            let reads = captures.map(|(capture, wanted)| match ask.end.reads(&capture.source) {
+                true => read(capture, wanted.as_ref(), hit, texts, probe),
+                false => Err("it is read at the other end of the span".to_owned()),
+            });
             let reads: Vec<Result<Scalar, String>> = reads.collect();
             let each_hit = planned.delivers == Delivery::EachHit;
             let (began_ns, captures) = match ask.end {
@@ -108,8 +106,7 @@ impl RuleBook {
                 End::Whole => (hit.time_ns, reads),
             };
             if each_hit {
-                self.may_decide |= self.engine.may_decide_at(ask.rule, ask.probe);
-                self.engine.observe(Observation::Hit {
+                let heard = Observation::Hit {
                     rule: ask.rule,
                     probe: ask.probe,
                     process: ProcessId(hit.process),
@@ -117,7 +114,12 @@ impl RuleBook {
                     time: Time(hit.time_ns),
                     duration_ns: hit.time_ns.saturating_sub(began_ns),
                     captures,
-                });
+                };
+                if self.engine.may_decide_at(ask.rule, ask.probe) {
+                    self.may_decide = true;
+                    self.rehearsal.remember(&heard);
+                }
+                self.engine.observe(heard);
             }
         }
     }
@@ -235,7 +237,7 @@ fn together(
 /// What a hit brought along for a capture of a rule.
 fn read(
     planned: &PlannedCapture,
-    site: Site,
+    wanted: Option<&WantedCapture>,
     hit: &Hit,
     texts: &Texts,
     probe: &Probe,
@@ -254,8 +256,8 @@ fn read(
             probe.name
         ));
     }
-    let wanted = wanted_capture(planned, site).ok_or("nothing is read for it")?;
-    let place = probe.captures.iter().position(|known| known.is(&wanted));
+    let wanted = wanted.ok_or("nothing is read for it")?;
+    let place = probe.captures.iter().position(|known| known.is(wanted));
     let place = place.ok_or("it is not captured in this session")?;
     if hit.valid & (1 << place) == 0 {
         return Err(match known {

@@ -10,12 +10,14 @@ mod live;
 mod modes;
 mod pairs;
 mod recorder;
+mod rehearsal;
 mod replay;
 mod sources;
 mod switches;
 mod texts;
 mod values;
 
+pub use asking::facts;
 pub use deed::{Change, Deed, Key, Passed, Write};
 pub use joined::joined;
 pub use live::NotAdded;
@@ -34,7 +36,14 @@ use std::{
 
 use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Time};
 
-use self::{asking::Ask, hearing::Counted, pairs::Pairs, switches::Switches, texts::Waiting};
+use self::{
+    asking::{Ask, Reads},
+    hearing::Counted,
+    pairs::Pairs,
+    rehearsal::Rehearsal,
+    switches::Switches,
+    texts::Waiting,
+};
 use crate::{
     calls::Iterations,
     discover::Member,
@@ -126,6 +135,7 @@ pub struct RuleBook {
     engine: Engine,
     /// What they ask to be probed, by the number of its [`Wanted`].
     asks: BTreeMap<usize, Ask>,
+    reads: Reads,
     /// Processes that are there.
     slots: BTreeSet<u32>,
     texts: Waiting,
@@ -142,6 +152,7 @@ pub struct RuleBook {
     recorder: Option<Recorder>,
     /// A hit was heard since this was last asked which decisions may follow at once.
     may_decide: bool,
+    rehearsal: Rehearsal,
 }
 
 impl RuleBook {
@@ -163,6 +174,7 @@ impl RuleBook {
         let asks = engine.rules().flat_map(|(id, rule, _)| asking::asks(id, rule));
         Ok(RuleBook {
             asks: asks.enumerate().collect(),
+            reads: Reads::default(),
             engine,
             slots: BTreeSet::new(),
             texts: Waiting::default(),
@@ -174,6 +186,7 @@ impl RuleBook {
             held: Vec::new(),
             recorder: None,
             may_decide: false,
+            rehearsal: Rehearsal::default(),
         })
     }
 
@@ -572,20 +585,6 @@ impl RuleBook {
         let windows =
             rules.flat_map(|(_, rule, _)| rule.plan().windows.iter().filter_map(|window| window.every));
         windows.min().map_or(Duration::MAX, Duration::from_nanos)
-    }
-}
-
-/// What the roles of a process follow from; `symbols` are those that rules ask for.
-pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
-    let symbols = symbols.into_iter().filter(|symbol| member.has_variable(symbol));
-    ProcessFacts {
-        rank: member.rank.map(|rank| rank.number),
-        size: member.rank.and_then(|rank| rank.size),
-        exe: member.program(),
-        mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
-        libraries: member.libraries().collect(),
-        symbols: symbols.cloned().collect(),
-        host: Some(crate::discover::host()),
     }
 }
 

@@ -34,9 +34,12 @@ impl Waiting {
         }
     }
 
-    /// The texts of a hit.
+    /// The texts of a hit; none at all where none is captured.
     pub(super) fn of(&mut self, hit: &Hit, probe: &Probe) -> Texts {
         let mut texts = Texts::new();
+        if probe.captures.iter().all(|capture| capture.length == 0) {
+            return texts;
+        }
         for (place, (capture, time_ns)) in probe.captures.iter().zip(hit.captures).enumerate() {
             let is_text = capture.length > 0 && hit.valid & (1 << place) != 0;
             texts.push(match is_text {

@@ -49,6 +49,10 @@ impl Path {
     }
 }
 
+/// What is said of changes that a session without probes would make.
+const UNJUDGED: &str =
+    "nobody judges it where there are no probes, and it is put back when that session ends";
+
 impl Session {
     /// Closes windows that are over and does what the rules say.
     pub(super) fn evaluate(&mut self) {
@@ -124,12 +128,14 @@ impl Session {
             } else {
                 String::new()
             };
-            let command =
-                crate::commands::with_sudo(&format!("attach {} --apply{named} --keep", self.options.typed));
-            std::iter::once(command)
-                .chain(effects)
-                .collect::<Vec<_>>()
-                .join("\n")
+            let attach = format!("attach {} --apply{named}", self.options.typed);
+            // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
+            let (command, remark) = match self.probes.kernel() {
+                Some(_) => (crate::commands::with_sudo(&format!("{attach} --keep")), None),
+                None => (crate::commands::as_we_are(&attach), Some(UNJUDGED.to_owned())),
+            };
+            let lines = std::iter::once(command).chain(effects).chain(remark);
+            lines.collect::<Vec<_>>().join("\n")
         });
         self.ledger.open_finding(FindingView {
             rule,

@@ -7,8 +7,6 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct Cpus {
-    /// Of the machine.
-    online: Option<usize>,
     first: Option<Periods>,
     last: Option<CpuShare>,
 }
@@ -16,7 +14,6 @@ pub(super) struct Cpus {
 impl Cpus {
     /// What was read now.
     pub(super) fn take(&mut self, share: CpuShare) {
-        self.online = online();
         self.first = self.first.or(share.periods);
         self.last = Some(share);
     }
@@ -32,7 +29,7 @@ impl Cpus {
             is_quota: share
                 .quota
                 .is_some_and(|quota| quota < share.allowed.len() as f64),
-            online: self.online,
+            online: online(),
             throttled,
         })
     }

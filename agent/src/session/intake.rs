@@ -6,7 +6,7 @@ use abi::Thread;
 use aya::maps::RingBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Session, anticipate::Due};
+use super::{Session, anticipate::Due, meter::Metered};
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, KernelError, read_hit, read_text},
@@ -16,8 +16,11 @@ use crate::{
 /// writes too late, is far less than this.
 const CLOCK_SLACK_NS: u64 = 1_000;
 
-/// What the loop's clock may be late by, and a little.
-const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_200);
+/// What the loop's clock may be late by, and what practising takes.
+const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);
+
+/// So much earlier than a decision is likely it is practised, in nanoseconds: it takes about as long from a cold start as the decision does.
+const PRACTICE_NS: u64 = 400_000;
 
 /// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
 const DECISION: Duration = Duration::from_micros(300);
@@ -29,12 +32,13 @@ const DRAINS: usize = 16;
 const ALL_HITS: usize = abi::RING_BYTES as usize / size_of::<abi::Hit>();
 
 impl Session {
-    /// The kernel side has room for so many threads; those that have ended make place.
-    pub(super) fn retire_threads(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
+    /// The kernel side has room for so many threads; those that have ended make place. True where the table was looked through for them.
+    pub(super) fn retire_threads(&mut self, threads: &[(u64, Thread)]) -> Result<bool, KernelError> {
         if threads.len() < abi::MAX_THREADS as usize / 2 {
-            return Ok(());
+            return Ok(false);
         }
-        self.retire_gone(threads)
+        self.retire_gone(threads)?;
+        Ok(true)
     }
 
     /// Takes out the records of the threads of a process that has ended in its slot.
@@ -42,19 +46,24 @@ impl Session {
         let threads = self.probes.kernel().map(Kernel::threads).transpose()?;
         let mut threads = threads.unwrap_or_default();
         threads.retain(|(_, thread)| thread.process == slot);
+        self.threads = None;
         self.retire_gone(&threads)
     }
 
     fn retire_gone(&mut self, threads: &[(u64, Thread)]) -> Result<(), KernelError> {
+        self.take_out(threads, Metered::retire)
+    }
+
+    /// Takes out the records of those of these threads that their processes let go of: what they were is theirs from then on.
+    pub(super) fn take_out(
+        &mut self,
+        threads: &[(u64, Thread)],
+        let_go: impl Fn(&mut Metered, u64, &Thread) -> bool,
+    ) -> Result<(), KernelError> {
         for (key, thread) in threads {
-            let Some(process) = self
-                .processes
-                .iter_mut()
-                .find(|process| process.slot == thread.process)
-            else {
-                continue;
-            };
-            if process.retire(*key, thread)
+            let mut processes = self.processes.iter_mut();
+            let process = processes.find(|process| process.slot == thread.process);
+            if process.is_some_and(|process| let_go(process, *key, thread))
                 && let Some(kernel) = self.probes.kernel_mut()
             {
                 kernel.forget_thread(*key)?;
@@ -87,8 +96,11 @@ impl Session {
         let before = due.map(|due| Duration::from_nanos(due.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
         async move {
             match (due, before) {
-                (Some(due), Some(before)) if !before.is_zero() => {
-                    tokio::time::sleep(before).await;
+                (Some(due), Some(before)) => {
+                    // Already that near: the hits that come before the last one must not let it be missed.
+                    if !before.is_zero() {
+                        tokio::time::sleep(before).await;
+                    }
                     due
                 }
                 _ => std::future::pending().await,
@@ -102,10 +114,15 @@ impl Session {
         if now > due.until_ns {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_nanos(due.from_ns.saturating_sub(now)));
+        std::thread::sleep(Duration::from_nanos(
+            due.from_ns.saturating_sub(now + PRACTICE_NS),
+        ));
         if let Some(hands) = &self.hands {
             let longest = Duration::from_nanos(due.until_ns.saturating_sub(monotonic_ns())) + DECISION;
             hands.expect(monotonic_ns(), longest);
+        }
+        if monotonic_ns() < due.from_ns {
+            self.rules.rehearse(monotonic_ns());
         }
         let last = self.anticipation.last_ns();
         while monotonic_ns() < due.until_ns && self.anticipation.last_ns() == last {
@@ -184,6 +201,10 @@ impl Session {
             if let Some(hit) = hit {
                 self.meet(hit.process);
                 self.newest_hit_ns = self.newest_hit_ns.max(hit.time_ns);
+                // Of hits that are taken together the first lay there longest.
+                if taken == 0 {
+                    self.costs.read_hit(hit.time_ns, monotonic_ns());
+                }
                 if self.durations.add(&hit) {
                     // A kernel that refuses goes on sending: that costs more, and nothing else.
                     let _ = self

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use tuner::process::Pid;
 
-use crate::snapshot::{ChangeView, FindingView, GuardView};
+use crate::{
+    cost::Held,
+    snapshot::{ChangeView, FindingView, GuardView},
+};
 
 /// So many changes are shown, the newest; the journal has them all.
 const SHOWN_MAX: usize = 10_000;
@@ -191,6 +194,17 @@ impl Ledger {
                 .is_some_and(|guard| guard.verdict == KEPT)
         });
         (in_force().count(), confirmed.count())
+    }
+
+    /// How long threads stood for changes, by action.
+    pub fn held(&self) -> BTreeMap<&'static str, Held> {
+        let mut held: BTreeMap<&'static str, Held> = BTreeMap::new();
+        for made in &self.made {
+            let of = held.entry(made.view.action).or_default();
+            of.changes += 1;
+            of.ns += made.view.hold_ns;
+        }
+        held
     }
 
     /// Whether a decision still waits for receipts.

@@ -1,11 +1,13 @@
 //! The communication matrix: messages by pair of ranks, read out of the kernel side's table now and then.
 
+use std::collections::BTreeMap;
+
 use abi::Pair;
 
 use super::{Session, meter::Metered};
 use crate::{
     kernel::{Kernel, KernelError},
-    snapshot::{MatrixView, Messages, PairView},
+    snapshot::{MatrixView, Messages, PairView, RankMessages},
 };
 
 /// Pairs that are listed, of what is sent and of what is received, the ones with the most bytes.
@@ -38,6 +40,10 @@ impl Matrix {
     /// By the ranks of these processes.
     fn view(&self, processes: &[Metered]) -> MatrixView {
         let mut view = MatrixView::default();
+        // Who sends nothing has sent nothing, which is known.
+        let ours = processes.iter().filter_map(|process| process.rank);
+        let mut ranks: BTreeMap<u32, (Messages, Messages)> =
+            ours.map(|rank| (rank, Default::default())).collect();
         for (key, pair) in &self.pairs {
             let (slot, low) = ((key >> 32) as u32, *key as u32);
             let (is_received, other) = (low & Pair::RECEIVED != 0, low & !Pair::RECEIVED);
@@ -50,15 +56,20 @@ impl Matrix {
             match (own, is_received) {
                 (Some(from), false) if other != Pair::UNRESOLVED => {
                     view.all_sent += of;
+                    ranks.entry(from).or_default().0 += of;
                     view.sent.push(PairView { from, to: other, of });
                 }
                 (Some(to), true) if other != Pair::UNRESOLVED => {
+                    ranks.entry(to).or_default().1 += of;
                     view.received.push(PairView { from: other, to, of });
                 }
                 (_, false) => view.unresolved_sent += of,
                 (_, true) => view.unresolved_received += of,
             }
         }
+        let all = |(rank, (sent, received))| RankMessages { rank, sent, received };
+        view.ranks = ranks.into_iter().map(all).collect();
+        view.pairs = view.sent.len();
         for pairs in [&mut view.sent, &mut view.received] {
             pairs.sort_by_key(|pair| (std::cmp::Reverse(pair.of), pair.from, pair.to));
             view.cut += pairs.len().saturating_sub(PAIRS_MAX);
@@ -125,6 +136,9 @@ mod tests {
         // A process without a rank is nobody in the matrix.
         assert_eq!((view.unresolved_sent.count, view.unresolved_sent.bytes), (8, 80));
         assert_eq!(view.unresolved_received.count, 2);
+        let of = |rank: &RankMessages| (rank.rank, rank.sent.count, rank.received.bytes);
+        let ranks: Vec<_> = view.ranks.iter().map(of).collect();
+        assert_eq!((view.pairs, ranks), (2, vec![(4, 3, 0), (5, 5, 400)]));
         assert_eq!(view.cut, 0);
     }
 }

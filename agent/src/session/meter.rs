@@ -1,6 +1,6 @@
 //! Reads what the kernel side and /proc have counted, and turns two readings into rates.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use abi::{Thread, Totals};
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     calls::{Iterations, Sequence},
-    evidence::{Counters, Sampler, available},
+    evidence::{Counters, Sampler},
     kernel::KernelError,
     snapshot::{FunctionTotals, ProcessView, Rates},
     trace::Whose,
@@ -19,16 +19,13 @@ use crate::{
 /// Rates speak of about this much time.
 const RATE_PERIOD: Duration = Duration::from_secs(1);
 
-/// Affinities and quotas seldom change, and asking takes a dozen files.
-const CPUS_PERIOD: Duration = Duration::from_secs(2);
-
 /// What one process had counted at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
     /// When, in nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// By probe.
-    pub totals: Vec<Totals>,
+    /// By probe. Where nothing was counted it is that of the reading before.
+    pub totals: Arc<[Totals]>,
     /// Time of calls that are still open, by probe.
     pub open: Vec<(u32, u64)>,
     /// Time inside MPI, open calls included.
@@ -37,7 +34,7 @@ pub struct Reading {
     pub mpi_waited_ns: Option<u64>,
     /// `None` when /proc no longer shows the process.
     pub counters: Option<Counters>,
-    /// CPUs that the process may use; looked up again every few seconds.
+    /// CPUs that the process may use.
     pub cpus: Option<f64>,
     /// Share of the time outside MPI of late.
     pub useful: Option<f64>,
@@ -63,8 +60,8 @@ pub struct Metered {
     /// Its parallel regions.
     pub regions: Watched,
     sampler: Option<Sampler>,
-    /// When they were looked up, and how many.
-    cpus: Option<(u64, f64)>,
+    /// What the kernel side has counted, by probe, and whether it was more than at the look before.
+    counted: (Arc<[Totals]>, bool),
     first: Option<Reading>,
     readings: VecDeque<Reading>,
     /// Time inside MPI of threads whose records were taken out.
@@ -87,7 +84,7 @@ impl Metered {
             sequence: Sequence::default(),
             regions: Watched::default(),
             sampler: Sampler::open(pid).ok(),
-            cpus: None,
+            counted: (Arc::default(), false),
             first: None,
             readings: VecDeque::new(),
             retired_ns: 0,
@@ -113,25 +110,54 @@ impl Metered {
         }
     }
 
+    /// The oldest reading of all.
+    pub(super) fn first(&self) -> Option<&Reading> {
+        self.first.as_ref()
+    }
+
+    /// The oldest that rates are taken from.
+    pub(super) fn oldest(&self) -> Option<&Reading> {
+        self.readings.front()
+    }
+
     /// The newest reading.
     pub fn last(&self) -> Option<&Reading> {
         self.readings.back()
     }
 
-    /// Reads the counters now. `threads` is the kernel side's table, read just before; `regions_since_ns` says since when parallel regions
-    /// are probed.
+    /// Looks at what the kernel side has counted by now; true where that is more than at the last look. Until it is, nothing that the
+    /// kernel side has of the process's threads changes either.
+    pub fn count(&mut self, probes: &Probes) -> Result<bool, KernelError> {
+        let totals = probes.kernel().map(|kernel| kernel.totals(self.slot));
+        let totals = totals.transpose()?.unwrap_or_default();
+        let has_moved = *self.counted.0 != *totals;
+        if has_moved {
+            self.counted.0 = totals.into();
+        }
+        self.counted.1 = has_moved;
+        Ok(has_moved)
+    }
+
+    /// Takes a reading now of what was just counted. `threads` is the kernel side's table; `regions_since_ns` says since when parallel
+    /// regions are probed, `cpus` how many the process may use.
     pub fn read(
         &mut self,
         probes: &Probes,
         threads: &[(u64, Thread)],
         regions_since_ns: Option<u64>,
+        cpus: Option<f64>,
         now_ns: u64,
-    ) -> Result<(), KernelError> {
-        let totals = probes.kernel().map(|kernel| kernel.totals(self.slot));
-        let totals = totals.transpose()?.unwrap_or_default();
+    ) {
+        let counters = match &mut self.sampler {
+            Some(sampler) if !self.ended => sampler.sample().ok(),
+            _ => None,
+        };
+        let (totals, has_moved) = (Arc::clone(&self.counted.0), self.counted.1);
         let mut reading = Reading {
             at_ns: now_ns,
             totals,
+            counters,
+            cpus,
             mpi_ns: self.retired_ns,
             mpi_waited_ns: probes
                 .kernel()
@@ -144,7 +170,7 @@ impl Metered {
             if let Some(waited_ns) = &mut reading.mpi_waited_ns {
                 *waited_ns += thread.waited_ns;
             }
-            if self.ended || !self.thread_lives(*key, thread) {
+            if self.ended || !self.thread_lives(*key, thread, counters.is_some()) {
                 continue;
             }
             if thread.open_since_ns != 0 {
@@ -159,17 +185,14 @@ impl Metered {
                 .open
                 .extend(open.map(|frame| (frame.probe, now_ns.saturating_sub(frame.entered_ns))));
         }
-        reading.counters = match &mut self.sampler {
-            Some(sampler) if !self.ended => sampler.sample().ok(),
-            _ => None,
-        };
-        reading.cpus = self.cpus_at(now_ns);
         // What was last seen of a process stays its total.
         reading.counters = reading
             .counters
             .or_else(|| self.last().and_then(|last| last.counters));
         reading.mpi_ns = reading.mpi_ns.max(self.last().map_or(0, |last| last.mpi_ns));
-        keep_growing(&mut self.shown_ns, &reading);
+        if has_moved || !reading.open.is_empty() {
+            keep_growing(&mut self.shown_ns, &reading);
+        }
         if !self.ended {
             self.regions.read(&reading, probes.list(), regions_since_ns);
         }
@@ -177,7 +200,7 @@ impl Metered {
         self.read_pace(&mut reading, probes.list());
         // What a process did after its last reading is not known of /proc: the time it did not live does not count.
         if self.ended && self.readings.len() > 1 {
-            return Ok(());
+            return;
         }
         self.readings.push_back(reading);
         // One reading older than the period is kept, to take the difference to.
@@ -186,15 +209,6 @@ impl Metered {
         {
             self.readings.pop_front();
         }
-        Ok(())
-    }
-
-    fn cpus_at(&mut self, now_ns: u64) -> Option<f64> {
-        let is_old = |(at_ns, _)| now_ns.saturating_sub(at_ns) >= CPUS_PERIOD.as_nanos() as u64;
-        if self.cpus.is_none_or(is_old) {
-            self.cpus = available(&[self.pid]).map(|share| (now_ns, share.cpus()));
-        }
-        self.cpus.map(|(_, cpus)| cpus)
     }
 
     /// How fast and how usefully it went of late.
@@ -232,13 +246,14 @@ impl Metered {
         self.retired_waited_ns += thread.waited_ns;
     }
 
-    /// A thread that was cancelled inside a call leaves its frame open for ever.
-    fn thread_lives(&self, key: u64, thread: &Thread) -> bool {
-        thread.depth == 0
-            || self
-                .sampler
-                .as_ref()
-                .is_none_or(|sampler| sampler.has_thread(key as u32 as i32))
+    /// A thread that was cancelled inside a call leaves its frame open for ever. Where threads were just sampled, those are all.
+    fn thread_lives(&self, key: u64, thread: &Thread, is_sampled: bool) -> bool {
+        let number = key as u32 as i32;
+        let lives = |sampler: &Sampler| match is_sampled {
+            true => sampler.saw_thread(number),
+            false => sampler.has_thread(number),
+        };
+        thread.depth == 0 || self.sampler.as_ref().is_none_or(lives)
     }
 
     /// The process as it is shown; messages by size are read for it.
@@ -449,13 +464,13 @@ mod tests {
     #[test]
     fn a_call_that_ends_between_two_looks_never_makes_a_counter_shrink() {
         let reading = |closed_ns, open: &[(u32, u64)]| Reading {
-            totals: vec![
+            totals: Arc::new([
                 Totals::default(),
                 Totals {
                     time_ns: closed_ns,
                     ..Totals::default()
                 },
-            ],
+            ]),
             open: open.to_vec(),
             ..Reading::default()
         };

@@ -13,6 +13,7 @@ mod act;
 mod ahead;
 mod anticipate;
 mod arming;
+mod cost;
 mod cpus;
 mod durations;
 mod family;
@@ -42,6 +43,7 @@ use std::{
     time::Duration,
 };
 
+use abi::Thread;
 use aya::maps::{MapData, RingBuf};
 use tokio::sync::{mpsc, oneshot};
 
@@ -49,6 +51,7 @@ pub use self::family::Started;
 use self::{
     anticipate::{Anticipation, Due},
     arming::{armed, asked_in},
+    cost::Costs,
     cpus::Cpus,
     durations::Durations,
     ends::Ends,
@@ -164,6 +167,9 @@ pub struct Session {
     /// None in a session that may not probe.
     hits: Option<RingBuf<MapData>>,
     processes: Vec<Metered>,
+    /// The kernel side's table of threads, as it was read last; none once it was changed.
+    threads: Option<Vec<(u64, Thread)>>,
+    shares: evidence::Shares,
     /// When parallel regions are probed.
     regions: Regions,
     /// Where all ranks meet.
@@ -207,6 +213,7 @@ pub struct Session {
     /// A CPU was idle when it was last looked.
     has_idle_cpu: bool,
     anticipation: Anticipation,
+    costs: Costs,
 }
 
 impl Session {
@@ -223,6 +230,7 @@ impl Session {
         wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
         let regions = Regions::ask(&job, &mut wanted);
         let own = plain.start..regions.wanted().end;
+        let began = monotonic_ns();
         let mut probes = armed(&job, &rules, (wanted, &own, plain.end), &options)?;
         let hits = probes.kernel_mut().map(Kernel::take_hits);
         let hits = hits.transpose().map_err(kernel_failure)?;
@@ -245,6 +253,8 @@ impl Session {
             own,
             hits,
             processes: Vec::new(),
+            threads: None,
+            shares: evidence::Shares::default(),
             regions,
             collectives: Collectives::default(),
             ledger: Ledger::default(),
@@ -267,6 +277,7 @@ impl Session {
             matrix: Matrix::default(),
             has_idle_cpu: false,
             anticipation: Anticipation::default(),
+            costs: Costs::armed_in(now.saturating_sub(began)),
             armed_ns: now,
             painted_ns: now,
             has_shown: false,
@@ -301,6 +312,7 @@ impl Session {
 
     /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked.
     pub fn run(mut self, actuator: Option<Actuator>, control: Option<Control>) -> Outcome {
+        self.costs.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);
         self.control = control;
@@ -443,18 +455,30 @@ impl Session {
         let now = monotonic_ns();
         self.read_ns = now;
         self.look_for_loops(now);
-        let threads = self.probes.kernel().map(Kernel::threads);
-        let threads = threads.transpose()?.unwrap_or_default();
+        let mut has_moved = false;
         for process in &mut self.processes {
-            process.read(&self.probes, &threads, self.regions.since_ns(), now)?;
+            has_moved |= process.count(&self.probes)?;
+        }
+        let threads = match self.threads.take().filter(|_| !has_moved) {
+            Some(threads) => threads,
+            None => {
+                let threads = self.probes.kernel().map(Kernel::threads);
+                threads.transpose()?.unwrap_or_default()
+            }
+        };
+        let running = self.processes.iter().filter(|process| !process.ended);
+        let pids: Vec<i32> = running.map(|process| process.pid).collect();
+        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
+        let share = self.shares.look(&pids, &roots.collect::<Vec<_>>(), now);
+        let share = share.map(|(share, reach)| (share, reach.clone()));
+        for process in &mut self.processes {
+            let cpus = self.shares.of(process.pid).filter(|_| !process.ended);
+            process.read(&self.probes, &threads, self.regions.since_ns(), cpus, now);
         }
         let running = || self.processes.iter().filter(|process| !process.ended);
-        let pids: Vec<i32> = running().map(|process| process.pid).collect();
-        if let Some(share) = evidence::available(&pids) {
+        if let Some((share, reach)) = share {
             let own = running().filter_map(|process| Some(process.last()?.counters?.cpu_ns));
             let own = own.sum();
-            let roots = self.job.roots.iter().map(|root| root.process.pid.number);
-            let reach = evidence::usable(&pids.iter().copied().chain(roots).collect::<Vec<_>>());
             let busy = self.others.look((&share.allowed, &reach), own, now);
             let is_old =
                 |(read_ns, _): (u64, _)| now.saturating_sub(read_ns) >= SCAN_PERIOD.as_nanos() as u64;
@@ -470,7 +494,11 @@ impl Session {
                 self.rules.observe(process.slot, reading, self.probes.list());
             }
         }
-        self.retire_threads(&threads)
+        self.take_account(now);
+        if !self.retire_threads(&threads)? {
+            self.threads = Some(threads);
+        }
+        Ok(())
     }
 
     fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
@@ -523,6 +551,7 @@ impl Session {
             changes: self.ledger.changes(&self.trials()),
             sequence: self.sequence(),
             frequency: self.frequency.and_then(|(_, frequency)| frequency),
+            cost: self.cost(),
             trace: None,
             matrix: self.matrix(),
             lost: self.lost_by_kind(),
@@ -553,6 +582,9 @@ fn not_watched(job: &Job) -> Vec<String> {
 fn kernel_failure(error: KernelError) -> Failure {
     match error {
         KernelError::Permission(_) => Failure::not_permitted(error),
+        KernelError::Verifier { .. } => Failure::not_there(format!(
+            "{error}\nwhat works on this machine: tuneagent doctor; all that the verifier says: TUNEAGENT_LOG=debug"
+        )),
         other => Failure::not_there(other),
     }
 }

@@ -70,14 +70,17 @@ impl Outputs {
         let series = exports.snapshots.as_ref().map(named).map(created).transpose()?;
         let trace = exports.trace.as_ref().map(named).map(created).transpose()?;
         let metrics = metrics.map(|address| {
-            let listener = TcpListener::bind(address)?;
-            listener.set_nonblocking(true)?;
-            Ok(listener)
+            let bound = TcpListener::bind(address).and_then(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(listener)
+            });
+            bound.map_err(|error| {
+                Failure::not_there(format!(
+                    "/metrics cannot be served at {address}: {error}; --metrics ADDR:PORT takes an address of this machine and a port that is free"
+                ))
+            })
         });
-        let metrics: io::Result<Option<TcpListener>> = metrics.transpose();
-        let metrics = metrics.map_err(|error| {
-            Failure::not_there(format!("/metrics cannot be served at the address given: {error}"))
-        })?;
+        let metrics = metrics.transpose()?;
         Ok(Outputs {
             report: place(json, host)?,
             table: place(exports.csv.as_deref(), host)?,

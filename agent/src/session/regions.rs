@@ -305,6 +305,7 @@ impl Session {
             return Ok(());
         };
         let threads: Vec<(u64, Thread)> = kernel.threads()?;
+        self.threads = None;
         let probes = self.probes.list();
         let is_part = |probe: u32| {
             probes
@@ -319,20 +320,10 @@ impl Session {
             .into_iter()
             .filter(|(_, thread)| has_open(thread) && thread.inside == 0)
             .collect();
-        for (key, thread) in gone {
-            let Some(process) = self
-                .processes
-                .iter_mut()
-                .find(|process| process.slot == thread.process)
-            else {
-                continue;
-            };
-            process.take_over(&thread);
-            if let Some(kernel) = self.probes.kernel_mut() {
-                kernel.forget_thread(key)?;
-            }
-        }
-        Ok(())
+        self.take_out(&gone, |process, _, thread| {
+            process.take_over(thread);
+            true
+        })
     }
 }
 

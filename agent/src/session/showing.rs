@@ -11,6 +11,7 @@ use crate::{
     clock::monotonic_ns,
     control::Answer,
     discover::Job,
+    kernel::{self, Kernel, LinkKind},
     snapshot::{JobView, ProcessView},
     view::{self, Keys, Wish},
 };
@@ -51,6 +52,11 @@ impl Session {
             None => "Ctrl-C ends",
         };
         self.painter.say(&format!("armed: {what}. {writes}. {end}"));
+        let kind = self.probes.kernel().map(Kernel::link_kind);
+        if kind == Some(LinkKind::Tracefs) {
+            let notes = notes_of_tracefs(self.options.applies, kernel::perf_wants_admin());
+            notes.iter().for_each(|note| self.painter.say(note));
+        }
         if self.probes.strangers_pay() {
             self.painter.say(
                 "note: other programs here that use the same library pay for the probes too, about 1 us a call",
@@ -152,6 +158,22 @@ impl Session {
     }
 }
 
+/// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which that is not enough.
+fn notes_of_tracefs(applies: bool, paranoia: Option<i32>) -> Vec<String> {
+    let mut notes = vec![
+        "note: on this kernel (before 6.6) probes are attached at the start only: programs that come later and rules that are added later \
+         have those that are there"
+            .to_owned(),
+    ];
+    notes.extend(paranoia.filter(|_| applies).map(|level| {
+        format!(
+            "note: changes at a place in the program are refused: kernel.perf_event_paranoid is {level}, and CAP_SYS_ADMIN is given up; {}",
+            kernel::LOWER_PARANOIA
+        )
+    }));
+    notes
+}
+
 /// Whether a key was pressed, or none can be heard any more. Never, without a live view.
 pub(super) async fn next_key(keys: &mut Option<Keys>) -> bool {
     let pressed = match keys {
@@ -186,5 +208,22 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
         }),
         library: mpi.map(|mpi| mpi.library.clone()),
         watched,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_tracefs_is_all_there_is_what_is_missing_is_said_at_the_start() {
+        let of = |applies, paranoia| notes_of_tracefs(applies, paranoia).join("\n");
+        assert!(of(false, Some(3)).contains("at the start only"));
+        assert!(
+            !of(false, Some(3)).contains("paranoid"),
+            "who only looks changes nothing"
+        );
+        assert!(!of(true, None).contains("paranoid"));
+        assert!(of(true, Some(3)).contains("sudo sysctl kernel.perf_event_paranoid=2"));
     }
 }

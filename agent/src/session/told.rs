@@ -29,6 +29,15 @@ impl Session {
         let Some(kernel) = self.probes.kernel() else {
             return Ok(());
         };
+        let ranks_elsewhere = self.job.size() != self.processes.len();
+        self.collectives
+            .expect(if ranks_elsewhere { 0 } else { self.processes.len() });
+        let has_called = |process: &Metered| {
+            !process.ended && kernel.calls_so_far(process.slot) != Some(process.sequence.next())
+        };
+        if !self.processes.iter().any(has_called) {
+            return Ok(());
+        }
         let probes = self.probes.list();
         let mpi_of = |probe: u32| probes.get(probe as usize).and_then(|probe| probe.mpi);
         let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::Function::keeps_all_together);
@@ -39,9 +48,6 @@ impl Session {
             true => mpi_of(probe).is_some(),
             false => part(probe) == Some(Part::Region),
         };
-        let ranks_elsewhere = self.job.size() != self.processes.len();
-        self.collectives
-            .expect(if ranks_elsewhere { 0 } else { self.processes.len() });
         for (place, process) in self
             .processes
             .iter_mut()

@@ -9,6 +9,10 @@ pub struct MatrixView {
     pub received: Vec<PairView>,
     /// Pairs beyond those that are listed.
     pub cut: usize,
+    /// Pairs of which the sender is here, listed or not.
+    pub pairs: usize,
+    /// What each rank here sends to and receives from ranks that are known, pairs that are not listed included; by rank.
+    pub ranks: Vec<RankMessages>,
     /// Their messages and bytes, and those of pairs that are listed: everything that was sent to a known rank.
     pub all_sent: Messages,
     /// Sent where the world's rank of the other end could not be told.
@@ -31,6 +35,17 @@ impl std::ops::AddAssign for Messages {
         self.bytes += more.bytes;
         self.count += more.count;
     }
+}
+
+/// All messages of one rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankMessages {
+    /// The rank.
+    pub rank: u32,
+    /// To all others.
+    pub sent: Messages,
+    /// From all others, or what there is room for.
+    pub received: Messages,
 }
 
 /// Messages of one rank to another.

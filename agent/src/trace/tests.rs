@@ -72,7 +72,7 @@ fn calls_are_spans_in_microseconds_since_the_probes_were_armed() {
         .iter()
         .map(|event| event["args"]["name"].to_string())
         .collect();
-    assert!(names.contains(&"\"rank 3\"".into()) && names.contains(&"\"MPI, main thread\"".into()));
+    assert!(names.contains(&"\"rank 3\"".into()) && names.contains(&"\"main thread\"".into()));
     assert_eq!((view.calls, view.dropped, view.not_seen), (2, 0, 5));
     assert_eq!(trace["otherData"]["program"], "a \"program\"");
     assert_eq!(trace["otherData"]["calls_not_seen"], 5);

@@ -22,8 +22,13 @@ pub(super) fn line(snapshot: &Snapshot, rates: &[Rates]) -> Option<String> {
         }
         _ => String::new(),
     };
+    let counters = snapshot.running().filter_map(|process| process.counters.as_ref());
+    let threads = match counters.map(|counters| counters.threads).sum::<u64>() {
+        0 => String::new(),
+        threads => format!(" (of {})", crate::format::plural(threads as usize, "thread")),
+    };
     Some(format!(
-        " CPUs allowed {}   wanted {wanted:.1}{throttled}",
+        " CPUs allowed {}   wanted {wanted:.1}{threads}{throttled}",
         allowed(cpus)
     ))
 }
@@ -42,7 +47,10 @@ fn allowed(cpus: &CpusView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{JobView, ProcessView};
+    use crate::{
+        evidence::Counters,
+        snapshot::{JobView, ProcessView},
+    };
 
     /// Four workers of 32 threads in a container of two CPUs.
     #[test]
@@ -64,6 +72,10 @@ mod tests {
                 .map(|number| ProcessView {
                     pid: 100 + number,
                     rates: Some(rates),
+                    counters: Some(Counters {
+                        threads: 33,
+                        ..Counters::default()
+                    }),
                     ..ProcessView::default()
                 })
                 .collect(),
@@ -84,8 +96,8 @@ mod tests {
         insta::assert_snapshot!(text, @"
         python3: 4 processes (pids 100-103), no MPI, user ana, this node only
          after 2.00 s
-         time of the 4 processes   on a CPU 50 %   waiting for a CPU 3150 %
-         CPUs allowed 2.0 (a quota; the machine has 32)   wanted 128.0   throttled in 20 of 20 periods
+         time of the 4 processes   on 2.0 CPUs   waiting for 126.0
+         CPUs allowed 2.0 (a quota; the machine has 32)   wanted 128.0 (of 132 threads)   throttled in 20 of 20 periods
         ");
         snapshot.job.mpi = Some(("MPICH".into(), None));
         assert_eq!(line(&snapshot, &[rates]), None);

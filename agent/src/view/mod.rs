@@ -1,6 +1,7 @@
 //! What a person sees: a live view on a terminal, lines that follow one another elsewhere. Both show a
 //! [`crate::snapshot::Snapshot`] and what is said to them, and know nothing else.
 
+mod cost;
 mod cpus;
 mod durations;
 mod history;

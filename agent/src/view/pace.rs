@@ -81,7 +81,11 @@ fn step_line(iteration: &IterationView, time_ns: f64, sequence: &SequenceView) -
 }
 
 fn efficiency_line(view: &EfficienciesView) -> String {
-    let efficiency = |efficiency: f64| format!("{efficiency:.2}");
+    // Of ranks that all wait what is left must be told from nothing.
+    let efficiency = |efficiency: f64| match efficiency < 0.0995 {
+        true => format!("{efficiency:.3}"),
+        false => format!("{efficiency:.2}"),
+    };
     let over = if view.over_iterations {
         "over whole steps"
     } else {
@@ -309,6 +313,7 @@ mod tests {
             regions: 900,
             threads_least: 2,
             threads_most: 4,
+            threads: 3_000,
             team_ns: 1_000,
             working_ns: 700,
             starting_ns: 40,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{cpus, durations, history, pace, pairs};
+use super::{cost, cpus, durations, history, pace, pairs};
 use crate::{
     format::{bytes, count, duration, percent, plural},
     snapshot::{FindingView, FunctionTotals, Rates, Snapshot, TraceView},
@@ -11,7 +11,14 @@ use crate::{
 const FUNCTIONS_SHOWN: usize = 8;
 /// Findings that are told: who is told more reads none.
 const FINDINGS_SHOWN: usize = 5;
-const BAR_COLUMNS: f64 = 40.0;
+/// A program that wants fewer CPUs than this loses nothing by waiting for them.
+const WANTED_LEAST: f64 = 0.5;
+/// Waiting for a greater share of the time is worth a word.
+const WAITING_TOLD: f64 = 0.2;
+/// How the state of a rule begins whose condition must hold for some windows in a row, and does.
+const COUNTING: &str = "for: ";
+/// A row with its bar fits into 80 columns.
+const BAR_COLUMNS: f64 = 27.0;
 
 /// One line that names the job.
 pub fn header(snapshot: &Snapshot) -> String {
@@ -63,21 +70,25 @@ pub fn header(snapshot: &Snapshot) -> String {
     format!("{}: {what}, user {}, {place}", job.program, job.user)
 }
 
-/// The overview.
-pub(super) fn screen(snapshot: &Snapshot) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    lines.extend(summary(snapshot));
-    lines.extend(pace::now(&snapshot.sequence));
-    lines.extend(pace::regions(snapshot));
+/// The overview, in blocks: where the time goes, then what matters most of the rest: findings before functions, and functions before the
+/// word that there is none. On a small terminal the last one is scrolled to.
+pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
+    let mut time = summary(snapshot);
+    time.extend(pace::now(&snapshot.sequence));
+    time.extend(pace::regions(snapshot));
+    time.extend(cost::now(snapshot));
     let functions = snapshot.functions();
-    if !functions.is_empty() {
-        lines.push(String::new());
-        lines.extend(function_lines(snapshot, &functions));
+    let functions = match functions.is_empty() {
+        true => Vec::new(),
+        false => function_lines(snapshot, &functions),
+    };
+    let found = [finding_lines(snapshot), losses(snapshot)].concat();
+    let mut blocks = vec![time, functions, found];
+    if !snapshot.findings.is_empty() {
+        blocks.swap(1, 2);
     }
-    lines.push(String::new());
-    lines.extend(finding_lines(snapshot));
-    lines.extend(losses(snapshot));
-    lines
+    blocks.retain(|block| !block.is_empty());
+    blocks
 }
 
 /// What is left on the screen at the end: the same, over the whole session.
@@ -94,6 +105,7 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
     ));
     lines.extend(pace::over_all(&snapshot.sequence));
     lines.extend(pace::regions(snapshot));
+    lines.extend(cost::over_all(snapshot));
     let watched = snapshot.elapsed.as_nanos() as f64 * snapshot.processes.len().max(1) as f64;
     let mut functions = snapshot.functions();
     functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.calls)));
@@ -158,22 +170,20 @@ fn over_all(snapshot: &Snapshot, word: &str, rates: Vec<Rates>) -> Vec<String> {
         )
     });
     let (cpu, wait) = (mean(|r| r.cpu), mean(|r| r.runqueue));
-    let noun = if snapshot.job.mpi.is_some() {
-        "rank"
-    } else {
-        "process"
-    };
+    let has_mpi = snapshot.job.mpi.is_some();
+    let noun = if has_mpi { "rank" } else { "process" };
     let whose = match rates.len() {
         1 => format!("the {noun}"),
         several => format!("the {}", plural(several, noun)),
     };
+    // Shares of a process of many threads go beyond 100 %: CPUs are what they are of.
+    let spent = match has_mpi {
+        true => format!("on a CPU {}   waiting for a CPU {}", percent(cpu), percent(wait)),
+        false => format!("on {:.1} CPUs   waiting for {:.1}", cpu * number, wait * number),
+    };
     let mut lines = vec![
         format!(" {word} {elapsed:<9} {calls}").trim_end().to_owned(),
-        format!(
-            " time of {whose}   on a CPU {}   waiting for a CPU {}{in_mpi}",
-            percent(cpu),
-            percent(wait)
-        ),
+        format!(" time of {whose}   {spent}{in_mpi}"),
     ];
     lines.extend(cpus::line(snapshot, &rates));
     lines
@@ -232,19 +242,43 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.findings.is_empty() {
         // Each tune of a rule has a line of its own, unless it says the same.
         let names: BTreeSet<&str> = snapshot.rules.iter().map(|rule| rule.name.as_str()).collect();
-        lines.push(format!(
-            " no finding: {} looked, none applies. Nothing to be won from outside here",
-            plural(names.len(), "rule")
-        ));
-        lines.push("    for hot spots in its own code use a profiler: perf, samply".to_owned());
-        let states = snapshot.rules.iter();
-        lines.extend(states.map(|rule| format!("    {:<20} {}", rule.name, rule.state)));
-        lines.dedup();
+        let counting = snapshot
+            .rules
+            .iter()
+            .filter(|rule| rule.state.starts_with(COUNTING));
+        let counting: BTreeSet<&str> = counting.map(|rule| rule.name.as_str()).collect();
+        if counting.is_empty() {
+            lines.push(format!(
+                " no finding: {} looked, none applies. Nothing to be won from outside here",
+                plural(names.len(), "rule")
+            ));
+            lines.extend(waits_for_others(snapshot));
+            lines.push("    for hot spots in its own code use a profiler: perf, samply".to_owned());
+        } else {
+            let counting: Vec<&str> = counting.into_iter().collect();
+            lines.push(format!(
+                " no finding yet: the conditions of {} hold, and are looked at for some more windows",
+                counting.join(", ")
+            ));
+        }
+        let mut told = BTreeSet::new();
+        let states = snapshot
+            .rules
+            .iter()
+            .filter(|rule| told.insert((&rule.name, &rule.state)));
+        lines.extend(states.map(|rule| format!("    {:<22} {}", rule.name, rule.state)));
         return lines;
     }
     lines.push(format!(" {}", plural(snapshot.findings.len(), "finding")));
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         lines.extend(finding_block(index + 1, finding));
+        let tunes = snapshot.rules.iter().filter(|rule| rule.name == finding.rule);
+        // Several tunes of a rule often wait for the same.
+        let mut told = BTreeSet::new();
+        let states = tunes
+            .map(|rule| rule.state.as_str())
+            .filter(|state| told.insert(*state));
+        lines.extend(states.map(|state| format!("    state  {state}")));
     }
     let rest = snapshot.findings.len().saturating_sub(FINDINGS_SHOWN);
     if rest > 0 {
@@ -253,16 +287,25 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
             plural(rest, "more finding")
         ));
     }
-    let quiet =
-        |rule: &&crate::snapshot::RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
-    lines.extend(
-        snapshot
-            .rules
-            .iter()
-            .filter(quiet)
-            .map(|rule| format!("    state  {}", rule.state)),
-    );
     lines
+}
+
+/// What no rule of this program's can change: others have its CPUs.
+fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
+    let rates = snapshot
+        .processes
+        .iter()
+        .filter_map(|process| process.rates.or(process.whole));
+    let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
+        (sum.0 + rates.cpu, sum.1 + rates.runqueue)
+    });
+    let share = waiting / (cpu + waiting);
+    (cpu + waiting > WANTED_LEAST && share > WAITING_TOLD).then(|| {
+        format!(
+            "    but it waits for a CPU {} of the time that it wants one: tuneagent ps tells who else runs here",
+            percent(share)
+        )
+    })
 }
 
 pub(super) fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
@@ -349,6 +392,12 @@ mod tests {
         }
     }
 
+    fn text(snapshot: &Snapshot) -> String {
+        let blocks = screen(snapshot);
+        let blocks: Vec<String> = blocks.iter().map(|block| block.join("\n")).collect();
+        blocks.join("\n\n")
+    }
+
     fn snapshot(ranks: u32) -> Snapshot {
         Snapshot {
             job: JobView {
@@ -374,7 +423,7 @@ mod tests {
             state: "condition false".into(),
         });
         snapshot.lost.push(("ring_full", 3));
-        let text = [vec![header(&snapshot)], screen(&snapshot)].concat().join("\n");
+        let text = [header(&snapshot), text(&snapshot)].join("\n\n");
         insta::assert_snapshot!(text, @"
         lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, user ana, this node only
 
@@ -382,13 +431,48 @@ mod tests {
          time of the rank   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 % (65 % waiting for a CPU)
 
          function               calls/s      mean   share of the time
-         MPI_Wait                   700   6.10 ms    160 %  ########################################
+         MPI_Wait                   700   6.10 ms    160 %  ###########################
 
          no finding: 1 rule looked, none applies. Nothing to be won from outside here
+            but it waits for a CPU 67 % of the time that it wants one: tuneagent ps tells who else runs here
             for hot spots in its own code use a profiler: perf, samply
-            openmpi-busy-wait    condition false
+            openmpi-busy-wait      condition false
          lost: 3 (ring_full)
         ");
+    }
+
+    #[test]
+    fn a_program_that_others_keep_from_running_is_told_so() {
+        let mut snapshot = snapshot(2);
+        assert!(waits_for_others(&snapshot).is_some_and(|line| line.contains("67 %")));
+        for rates in snapshot
+            .processes
+            .iter_mut()
+            .filter_map(|process| process.rates.as_mut())
+        {
+            (rates.cpu, rates.runqueue) = (0.95, 0.05);
+        }
+        assert_eq!(waits_for_others(&snapshot), None);
+        snapshot.processes.clear();
+        assert_eq!(waits_for_others(&snapshot), None, "nothing was measured");
+    }
+
+    #[test]
+    fn that_nothing_is_to_be_won_is_said_only_when_no_rule_is_about_to_find_something() {
+        let mut snapshot = snapshot(2);
+        let rule = |state: &str| RuleView {
+            name: "blas-threads".into(),
+            mode: "advising",
+            state: state.into(),
+        };
+        snapshot.rules = vec![rule("for: 2 of 3 windows"), rule("condition false")];
+        let said = finding_lines(&snapshot);
+        assert!(
+            said[0].starts_with(" no finding yet: the conditions of blas-threads hold"),
+            "{said:?}"
+        );
+        snapshot.rules = vec![rule("condition false")];
+        assert!(finding_lines(&snapshot)[0].starts_with(" no finding: 1 rule looked"));
     }
 
     #[test]
@@ -406,13 +490,9 @@ mod tests {
             mode: "advising",
             state: "advising".into(),
         });
-        insta::assert_snapshot!(screen(&snapshot).join("\n"), @"
-
+        insta::assert_snapshot!(text(&snapshot), @"
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent
         time of the 64 ranks   on a CPU 33 %   waiting for a CPU 66 %   inside MPI 98 % (65 % waiting for a CPU)
-
-        function               calls/s      mean   share of the time
-        MPI_Wait                22 400   6.10 ms     80 %  ################################
 
         1 finding
         1  openmpi-busy-wait   64 ranks share 2 CPUs
@@ -420,6 +500,9 @@ mod tests {
                   sets one byte in each rank
            next   mpirun --mca mpi_yield_when_idle 1
            state  advising
+
+        function               calls/s      mean   share of the time
+        MPI_Wait                22 400   6.10 ms     80 %  ######################
         ");
     }
 }

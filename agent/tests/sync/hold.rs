@@ -54,7 +54,7 @@ fn the_thread_executes_nothing_of_the_program_while_it_is_held_as_root() {
         let target = Target::start(directory.path(), "entry", "busy");
         let mut rendezvous = KernelRendezvous::new(force_tracefs).unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
-        let (space, thread) = (target.space.clone(), target.child.id());
+        let (space, thread) = (target.space.clone(), target.running.child.id());
         let location = space.variable(&VariableName::from("iteration")).unwrap();
         let ticket = armed(&mut rendezvous, &target, 1, move |held| {
             let read = || location.read(space.memory()).unwrap();
@@ -135,7 +135,7 @@ fn held_without_an_answer(directory: &Path) -> (Target, Actuator) {
     let bound = Duration::from_millis(50);
     let target = Target::start(directory, "entry", "busy");
     let mut actuator = Actuator::start(directory, false);
-    let program = rustix::process::Pid::from_child(&target.child);
+    let program = rustix::process::Pid::from_child(&target.running.child);
     rustix::process::kill_process(program, Signal::STOP).unwrap();
     let mut command = at("entry:step", set(target.pid(), "knob", 7));
     command.answer_ns_max = Some(u64::try_from(bound.as_nanos()).unwrap());

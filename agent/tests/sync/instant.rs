@@ -74,7 +74,7 @@ impl Case {
             command.by_stop = self.by == Mechanism::Stop;
             let receipt = actuator.set(command).unwrap();
             let passage = receipt.passage.unwrap();
-            assert!(passage.real_time && passage.thread == target.child.id());
+            assert!(passage.real_time && passage.thread == target.running.child.id());
             assert_eq!(receipt.mechanism, self.by);
             holds.push(passage.hold_ns);
             at_first += i64::from(passage.hits == 1);

@@ -1,7 +1,6 @@
 //! The program that is changed, the actuator that changes it, and what else the tests share.
 
 use std::{
-    io::{BufRead, BufReader},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -13,6 +12,7 @@ use std::{
 };
 
 pub(crate) use crate::needs::is_root;
+use crate::running::Running;
 
 use tuner::{
     actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand},
@@ -33,26 +33,16 @@ pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
 }
 
 pub(crate) struct Target {
-    pub(crate) child: Child,
+    pub(crate) running: Running,
     pub(crate) space: AddressSpace,
 }
 
 impl Target {
     pub(crate) fn start(directory: &Path, moment: &str, pace: &str) -> Target {
-        let program = built(directory, "steps");
-        let mut child = Command::new(program)
-            .args([moment, pace])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert_eq!(line, "ready\n");
-        let process = Process::open(child.id().cast_signed()).unwrap();
+        let running = Running::start(&built(directory, "steps"), &[moment, pace]);
+        let process = Process::open(running.pid().cast_signed()).unwrap();
         let space = AddressSpace::read(&process, &Images::new()).unwrap();
-        Target { child, space }
+        Target { running, space }
     }
 
     pub(crate) fn pid(&self) -> Pid {
@@ -84,13 +74,6 @@ impl Target {
     pub(crate) fn goes_on(&self) {
         let before = self.reads("iteration");
         wait_until("the program goes on", || self.reads("iteration") > before + 3);
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

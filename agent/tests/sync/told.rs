@@ -134,7 +134,7 @@ fn a_set_by_hand_at_a_place_says_how_the_program_was_held_as_root() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let target = Target::start(directory.path(), "entry", "busy");
-    let pid = target.child.id().to_string();
+    let pid = target.running.child.id().to_string();
     let (code, said) = tuneagent(directory.path(), &["set", &pid, "knob=7", "--at", "entry:step"]);
     assert_eq!(code, 0, "{said}");
     assert!(
@@ -195,7 +195,10 @@ fn a_rule_with_a_place_changes_the_program_there_and_one_for_all_together_does_n
         let rule = directory.path().join("knob.yaml");
         std::fs::write(&rule, RULE.replace("WHEN", when)).unwrap();
         let target = Target::start(directory.path(), "entry", "busy");
-        let (pid, rule) = (target.child.id().to_string(), rule.to_string_lossy().into_owned());
+        let (pid, rule) = (
+            target.running.child.id().to_string(),
+            rule.to_string_lossy().into_owned(),
+        );
         let (code, text) = tuneagent(
             directory.path(),
             &[

@@ -19,8 +19,8 @@ pub use family::{Coming, ComingKind, FamilyState};
 pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
 pub use limits::*;
 pub use message::{
-    Amount, Flow, Form, MessageRule, NO_ARGUMENT, Pair, Pending, SizeLayout, Sizes, Template, UNKNOWN_BYTES,
-    World,
+    Amount, Flow, Form, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout, Sizes,
+    Template, UNKNOWN_BYTES, World,
 };
 pub use records::{Call, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals};
 pub use spec::{Capture, CaptureKind, ProbeSpec, SpecFlags};

@@ -8,7 +8,7 @@ pub enum SizeLayout {
     Unknown = 0,
     /// The handle points to an object that holds the size as a `size_t` at `size_offset` (Open MPI).
     AtPointer = 1,
-    /// The handle of a built-in type carries its size in bits 8 to 15 (MPICH and its descendants).
+    /// The handle of a built-in type carries its size in bits 8 to 15, that of any other names its object (MPICH and its descendants).
     InHandle = 2,
 }
 
@@ -111,10 +111,11 @@ pub struct MessageRule {
     pub comm: u8,
     /// Which argument points to the status that says from whom a message came.
     pub status: u8,
-    /// Which argument points to the request that the call makes persistent: what it carries is carried when that is started.
+    /// Which argument points to what the call makes for a later one: a persistent request, whose start carries what it was made for, or
+    /// a message that was found, whose receiving carries it.
     pub template: u8,
-    /// Zero.
-    pub zero: u8,
+    /// Which argument points to the message that an earlier call found.
+    pub found: u8,
     /// Its row in the sizes of a process; [`MessageRule::NO_ROW`] without one.
     pub row: u16,
 }
@@ -126,6 +127,63 @@ impl MessageRule {
     pub const IN_PLACE_AT_POINTER: u64 = 1;
     /// The address that means "in place" with [`SizeLayout::InHandle`] (MPICH and its descendants).
     pub const IN_PLACE_IN_HANDLE: u64 = u64::MAX;
+}
+
+/// Objects that handles of one kind stand for, where those are integers. All zeros: it is not known where they lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Objects {
+    /// Where the first of them lie, side by side.
+    pub direct: u64,
+    /// Where the address of the table of blocks stands, in which all others lie.
+    pub blocks: u64,
+    /// How many the first are.
+    pub direct_count: u32,
+    /// Bytes from one to the next; 0 when it is not known where they lie.
+    pub step: u32,
+}
+
+/// Whom the ranks of a communicator mean, as MPICH's device ch4 keeps it in the communicator until 4.2.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct RankMap {
+    /// One of the constants; the one above an even constant means the same within the table of the world.
+    pub mode: u32,
+    /// The table that the numbers are of: 0 has the world's processes, in the order of their ranks.
+    pub table: u32,
+    /// How many ranks.
+    pub size: u32,
+    /// Added to each.
+    pub offset: u32,
+    /// From one rank, or from one block, to the next.
+    pub stride: u32,
+    /// Ranks in a block.
+    pub block: u32,
+    /// The object that has the list.
+    pub owner: u64,
+    /// The list of numbers.
+    pub list: u64,
+}
+
+impl RankMap {
+    /// Each rank is its number.
+    pub const DIRECT: u32 = 0;
+    /// With an offset.
+    pub const OFFSET: u32 = 2;
+    /// With an offset and a stride.
+    pub const STRIDE: u32 = 4;
+    /// The same for blocks of ranks.
+    pub const BLOCKS: u32 = 6;
+    /// There is a list of numbers.
+    pub const LIST: u32 = 8;
+    /// There is a list of tables and numbers.
+    pub const LIST_OF_BOTH: u32 = 10;
+    /// There is none.
+    pub const NONE: u32 = 11;
+    /// Set where all are of the world's table.
+    pub const OF_WORLD: u32 = 1;
 }
 
 /// A process in its MPI world: what tells the world's rank of a rank in another communicator. All zeros: nothing is known.
@@ -167,6 +225,18 @@ pub struct World {
     pub sentinel_shift: u16,
     /// Zero.
     pub zero: u16,
+    /// Where the object of a communicator has how many the other ends are.
+    pub comm_size: u16,
+    /// Where it has the caller's rank.
+    pub comm_rank: u16,
+    /// Where it has its [`RankMap`].
+    pub comm_map: u16,
+    /// Where the object of a datatype has its size.
+    pub type_size: u16,
+    /// The communicators that handles stand for. Last, and its step last of it: what stands before it is there when this is.
+    pub comms: Objects,
+    /// The datatypes.
+    pub types: Objects,
 }
 
 /// Messages of one process to or from one rank. Updated with atomic additions.
@@ -231,7 +301,7 @@ impl Sizes {
     }
 }
 
-/// What a persistent request was made for.
+/// What a persistent request was made for, or a message that was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
@@ -254,8 +324,10 @@ pub const UNKNOWN_BYTES: u64 = u64::MAX;
 pub struct Pending {
     /// [`Pending::NOTHING`], [`Pending::SOURCE`] or [`Pending::REQUEST`].
     pub what: u64,
-    /// The status that will say from whom it came, or where the request will stand.
+    /// Where the request, or the message that was found, will stand.
     pub place: u64,
+    /// The status that will say from whom it came; 0 without one.
+    pub status: u64,
     /// The communicator.
     pub comm: u64,
     /// What it carries.
@@ -267,17 +339,19 @@ impl Pending {
     pub const NOTHING: u64 = 0;
     /// From whom the message came.
     pub const SOURCE: u64 = 1;
-    /// Which persistent request was made.
+    /// Which persistent request was made, or which message was found.
     pub const REQUEST: u64 = 2;
 }
 
 const _: () = assert!(size_of::<Amount>() == 4);
 const _: () = assert!(size_of::<MessageRule>() == 20);
-const _: () = assert!(size_of::<World>() == 56);
+const _: () = assert!(size_of::<Objects>() == 24);
+const _: () = assert!(size_of::<RankMap>() == 40);
+const _: () = assert!(size_of::<World>() == 112);
 const _: () = assert!(size_of::<Pair>() == 16);
 const _: () = assert!(size_of::<Sizes>() == 8 * Sizes::BUCKETS);
 const _: () = assert!(size_of::<Template>() == 16);
-const _: () = assert!(size_of::<Pending>() == 40);
+const _: () = assert!(size_of::<Pending>() == 48);
 const _: () =
     assert!(Sizes::bucket(0) == 0 && Sizes::bucket(1) == 1 && Sizes::bucket(2) == 2 && Sizes::bucket(3) == 3);
 const _: () = assert!(

@@ -203,9 +203,10 @@ impl Samples {
         let change = |(call, series): (&String, &Series<u64>)| {
             let ((first, before), (last, after)) = series.ends(start, end)?;
             let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
-            Ok((call.clone(), change as f64 * scale(first, last, start, end)))
+            // Of hundreds of functions few are called in a window, and what is summed up needs no others.
+            Ok((change > 0).then(|| (call.clone(), change as f64 * scale(first, last, start, end))))
         };
-        calls.iter().map(change).collect()
+        calls.iter().filter_map(|call| change(call).transpose()).collect()
     }
 
     /// The last level within the window.

@@ -24,9 +24,9 @@ use tuner::{
     writer::{Hooks, SetRequest, Writer},
 };
 
-use super::{Check, as_root};
+use super::{Check, as_root, versions};
 use crate::{
-    kernel::{self, At, Kernel, LinkKind, LinkRequest, LoadOptions, Site},
+    kernel::{self, At, Kernel, KernelError, LinkKind, LinkRequest, LoadOptions, Site},
     rights::{self, Need},
 };
 
@@ -35,10 +35,11 @@ const INITIAL_PID_NAMESPACE: &str = "pid:[4026531836]";
 const INITIAL_USER_NAMESPACE: &str = "user:[4026531837]";
 
 pub(super) fn checks() -> Vec<Check> {
+    let loaded = Kernel::load(LoadOptions::ONE_PROBE);
     vec![
-        kernel_version(),
+        kernel_version(loaded.as_ref().ok().map(Kernel::link_kind)),
         capabilities(),
-        bpf(),
+        bpf(loaded.as_ref()),
         ring_buffer(),
         attach_to_ourselves("probes", false),
         attach_to_ourselves("tracefs fallback", true),
@@ -53,9 +54,9 @@ pub(super) fn checks() -> Vec<Check> {
     ]
 }
 
-fn kernel_version() -> Check {
-    match fs::read_to_string("/proc/sys/kernel/osrelease") {
-        Ok(release) => Check::works("kernel", format!("Linux {}", release.trim())),
+fn kernel_version(found: Option<LinkKind>) -> Check {
+    match kernel::release() {
+        Ok(release) => versions::version_says(&release, found),
         Err(error) => Check::lacks("kernel", format!("its version cannot be read: {error}")),
     }
 }
@@ -84,25 +85,14 @@ fn capabilities() -> Check {
     }
 }
 
-const ONE_PROBE: LoadOptions = LoadOptions {
-    probes: 1,
-    processes: 1,
-    rows: 0,
-    force_tracefs: false,
-};
-
-fn bpf() -> Check {
+fn bpf(loaded: Result<&Kernel, &KernelError>) -> Check {
     let name = "BPF programs";
-    match Kernel::load(ONE_PROBE) {
+    match loaded {
         Ok(kernel) => match kernel.link_kind() {
             LinkKind::UprobeMulti { by_process: true } => {
                 Check::works(name, "loaded; uprobe_multi links, limited to a process")
             }
-            LinkKind::UprobeMulti { by_process: false } => Check::lacks(
-                name,
-                "loaded; uprobe_multi links, but this kernel (before 6.10) cannot limit them to a process:\n\
-                 other programs that use the same library pay for the probes",
-            ),
+            LinkKind::UprobeMulti { by_process: false } => Check::works(name, "loaded; uprobe_multi links"),
             LinkKind::Tracefs => tracefs(name, kernel::perf_wants_admin()),
         },
         Err(error) => Check::fails(name, error.to_string()).by(as_root()),
@@ -110,14 +100,14 @@ fn bpf() -> Check {
 }
 
 fn tracefs(name: &'static str, paranoia: Option<i32>) -> Check {
-    let text = "loaded; no uprobe_multi (before 6.6): tracefs events are used";
+    let text = "loaded; a tracefs event for each library";
     match paranoia {
-        None => Check::lacks(name, text),
+        None => Check::works(name, text),
         Some(level) => Check::lacks(
             name,
             format!(
-                "{text}; kernel.perf_event_paranoid is {level}: only probes that are there from the start of a session work,\n\
-                 and no changes at a place in the program, for by then CAP_SYS_ADMIN has been given up"
+                "{text}; kernel.perf_event_paranoid is {level}, at which this kernel wants CAP_SYS_ADMIN for each of them, and a\n\
+                 session gives that up when it has begun: no changes at a place in the program (rules with `at`, set --at)"
             ),
         )
         .by(Some(kernel::LOWER_PARANOIA.to_owned())),
@@ -126,7 +116,7 @@ fn tracefs(name: &'static str, paranoia: Option<i32>) -> Check {
 
 fn ring_buffer() -> Check {
     let name = "ring buffer";
-    match Kernel::load(ONE_PROBE).and_then(|mut kernel| kernel.take_hits()) {
+    match Kernel::load(LoadOptions::ONE_PROBE).and_then(|mut kernel| kernel.take_hits()) {
         Ok(_) => Check::works(name, "mapped; hits can be received"),
         Err(error) => Check::fails(name, error.to_string()).by(as_root()),
     }
@@ -151,7 +141,7 @@ fn attach_to_ourselves(name: &'static str, force_tracefs: bool) -> Check {
         }
         let kernel = Kernel::load(LoadOptions {
             force_tracefs,
-            ..ONE_PROBE
+            ..LoadOptions::ONE_PROBE
         })
         .map_err(|error| error.to_string())?;
         let path = fs::read_link("/proc/self/exe").map_err(|error| error.to_string())?;
@@ -302,19 +292,8 @@ fn priority() -> Check {
 }
 
 fn lockdown() -> Check {
-    let Ok(state) = fs::read_to_string("/sys/kernel/security/lockdown") else {
-        return Check::works(
-            "lockdown",
-            "none (not built into this kernel, or securityfs is not mounted)",
-        );
-    };
-    match state.split(['[', ']']).nth(1).unwrap_or("not known") {
-        "confidentiality" => Check::fails(
-            "lockdown",
-            "confidentiality: the kernel lets no BPF program read memory, until it is started without lockdown=",
-        ),
-        other => Check::works("lockdown", other.to_owned()),
-    }
+    let state = fs::read_to_string("/sys/kernel/security/lockdown");
+    versions::lockdown_says(state.as_deref().ok())
 }
 
 fn yama() -> Check {

@@ -1,9 +1,11 @@
 //! `tuneagent doctor`: tries what a session does, one thing after the other, and says what works, what does not, and the one
-//! command that would change it. Leaves nothing behind. `machine` tries what needs no program, `target` looks at one.
+//! command that would change it. Leaves nothing behind. `machine` tries what needs no program, `versions` says what
+//! the kernel's age means, `target` looks at one program.
 
 mod holding;
 mod machine;
 mod target;
+mod versions;
 
 use serde::Serialize;
 
@@ -90,10 +92,10 @@ impl Check {
 }
 
 pub(super) fn run(args: &DoctorArgs) -> Outcome {
+    // Who means nobody is told at once.
+    let target = args.target.as_deref().map(target::pid).transpose()?;
     let mut checks = machine::checks();
-    if let Some(target) = &args.target {
-        checks.extend(target::checks(target)?);
-    }
+    checks.extend(target.into_iter().flat_map(target::checks));
     if args.json {
         let report = Report {
             schema: SCHEMA,

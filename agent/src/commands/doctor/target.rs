@@ -20,15 +20,19 @@ use crate::{
 /// A variable that every program with a C library has.
 const SOME_VARIABLE: &str = "optopt";
 
-pub(super) fn checks(target: &str) -> Result<Vec<Check>, Failure> {
+/// The first process that a target means.
+pub(super) fn pid(target: &str) -> Result<i32, Failure> {
     let pids = resolve(target, &ProcessTable::read()).map_err(Failure::not_there)?;
-    let pid = pids.first().copied().unwrap_or_default();
+    Ok(pids.first().copied().unwrap_or_default())
+}
+
+pub(super) fn checks(pid: i32) -> Vec<Check> {
     let job = match Scout::default().job_of(pid) {
         Ok(job) => job,
         Err(error) => {
             let needs_rights = matches!(of_process(&error), Some(ProcessError::NotPermitted { .. }));
             let check = Check::fails("target", error.to_string());
-            return Ok(vec![check.by(as_root().filter(|_| needs_rights))]);
+            return vec![check.by(as_root().filter(|_| needs_rights))];
         }
     };
     let mut checks = vec![looked_into(&job)];
@@ -36,7 +40,7 @@ pub(super) fn checks(target: &str) -> Result<Vec<Check>, Failure> {
         checks.extend([owner(member), files(member), probed(member), written(member)]);
         checks.extend([lock(member), left_behind(&job)]);
     }
-    Ok(checks)
+    checks
 }
 
 fn looked_into(job: &Job) -> Check {

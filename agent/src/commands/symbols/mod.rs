@@ -200,6 +200,9 @@ fn file(path: &str) -> Result<Listed, Failure> {
 
 /// The files of a process in which is looked, and how many others there are.
 fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure> {
+    if args.target.contains('/') {
+        return Err(Failure::not_there(format!("there is no file {}", args.target)));
+    }
     let pid = target::pid(&args.target)?;
     let process = Process::open(pid).map_err(|error| target::failure(error.into()))?;
     target::may_look(&process, &args.target, args.any_user)?;

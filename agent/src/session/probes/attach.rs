@@ -95,6 +95,16 @@ impl Probes {
         Ok(())
     }
 
+    fn tell_of_late_file(&mut self, module: &Module) {
+        let file = module.file_name();
+        self.missing.tell(format!("{file} of late"), || {
+            format!(
+                "{file}, which was not there at the start, is not probed: on this kernel (before 6.6) probes are attached at the start \
+                 only; attach again and it is"
+            )
+        });
+    }
+
     /// Attaches to what is not attached yet. A link of a process's own is made for each process.
     pub(super) fn attach(
         &mut self,
@@ -108,11 +118,14 @@ impl Probes {
         let (device, inode) = module.file_id();
         let to: Target = (device, inode, pid);
         let known = self.attached.entry(to).or_default();
-        let new: Vec<Place> = places
-            .iter()
-            .copied()
-            .filter(|place| known.insert(*place))
-            .collect();
+        let is_new = |place: &&Place| !known.contains(place);
+        let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
+        // The right to define events of tracefs is given up by then.
+        if self.is_armed && kernel.link_kind() == LinkKind::Tracefs && !new.is_empty() {
+            self.tell_of_late_file(module);
+            return Ok(());
+        }
+        known.extend(&new);
         if let Some(late) = self.late.as_mut().filter(|_| self.is_armed && !new.is_empty()) {
             late.attach(module);
         }

@@ -7,7 +7,9 @@ mod family;
 mod live;
 mod missing;
 mod number;
+mod overwritten;
 mod places;
+mod priced;
 pub(super) mod sought;
 mod ways;
 mod worlds;
@@ -15,6 +17,7 @@ mod worlds;
 use std::collections::{BTreeMap, BTreeSet};
 
 use abi::{ProbeSpec, SpecFlags};
+use tuner::intact::Text;
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
 use self::missing::Missing;
@@ -24,7 +27,7 @@ pub use self::sought::{PATTERN_MAX, Sought, has_regions, team_size_argument};
 use crate::{
     calls::Part,
     discover::{Job, Member},
-    kernel::{self, Kernel, KernelError, Link, LinkKind, LoadOptions, tells_number_of},
+    kernel::{self, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, tells_number_of},
     mpi::{self, BytesKind},
 };
 
@@ -158,6 +161,8 @@ impl Probe {
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
     links: Vec<Linked>,
+    /// What hits cost; none where nothing is probed.
+    gauge: Option<Gauge>,
     /// None in a session that may not probe.
     kernel: Option<Kernel>,
     numbers: Numbers,
@@ -175,6 +180,8 @@ pub struct Probes {
     /// Of a command: what was attached only when a process that runs it was seen.
     late: Option<family::Late>,
     missing: Missing,
+    /// Functions of files, shared by all processes, that one of them has overwritten: device, inode, probe.
+    overwritten: BTreeSet<(u64, u64, u32)>,
     /// Processes whose library has not shown yet where it keeps who is who.
     unsettled: BTreeSet<u32>,
 }
@@ -237,6 +244,7 @@ impl Probes {
             rows: numbers.rows().min(abi::MAX_ROWS),
             force_tracefs: false,
         })?;
+        let gauge = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
         for (index, probe) in numbers.probes.iter().enumerate() {
             kernel.set_spec(index as u32, probe.spec)?;
         }
@@ -248,6 +256,7 @@ impl Probes {
         let mut loaded = Probes {
             links: Vec::new(),
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
+            gauge,
             kernel: Some(kernel),
             numbers,
             on: wanted
@@ -262,6 +271,7 @@ impl Probes {
             room: processes,
             late: None,
             missing: Missing::default(),
+            overwritten: BTreeSet::new(),
             unsettled: BTreeSet::new(),
         };
         if all_on && loaded.numbers.probes.iter().any(|probe| probe.is_quiet) {
@@ -275,6 +285,7 @@ impl Probes {
     pub fn none(job: &Job, why: Vec<String>) -> Probes {
         Probes {
             links: Vec::new(),
+            gauge: None,
             kernel: None,
             numbers: Numbers::default(),
             wanted: Vec::new(),
@@ -290,6 +301,7 @@ impl Probes {
                 ..Missing::default()
             },
             is_armed: true,
+            overwritten: BTreeSet::new(),
             unsettled: BTreeSet::new(),
         }
     }
@@ -371,7 +383,10 @@ impl Probes {
         for text in found.missing {
             self.missing.tell(text.clone(), || text);
         }
-        for (module, places) in found.by_module {
+        let mut text = Text::of(&member.space);
+        for (module, mut places) in found.by_module {
+            let refused = self.overwritten(&mut text, module, &places);
+            places.retain(|place| !refused.contains(&place.site.probe));
             match module.probe_path() {
                 Ok(path) => {
                     self.set_addresses(pid.number as u32, module, &places)?;
@@ -472,7 +487,7 @@ impl Probes {
                 places.retain(|place| !served(place));
             }
         }
-        close(over);
+        close(over.into_iter().map(|linked| linked.link));
     }
 
     /// Stops counting a process. Its cells stay readable.
@@ -525,16 +540,18 @@ impl Probes {
 }
 
 /// Closing a link waits for the kernel to be sure that no hit is under way. Closed side by side, all wait at once.
-fn close(links: Vec<Linked>) {
+fn close(links: impl Iterator<Item = Link>) {
     std::thread::scope(|scope| {
-        for linked in links {
-            scope.spawn(move || drop(linked.link));
+        for link in links {
+            scope.spawn(move || drop(link));
         }
     });
 }
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        close(std::mem::take(&mut self.links));
+        let links = std::mem::take(&mut self.links).into_iter();
+        let gauge = self.gauge.take().into_iter().flat_map(|gauge| gauge.links);
+        close(links.map(|linked| linked.link).chain(gauge));
     }
 }

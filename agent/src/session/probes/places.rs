@@ -1,13 +1,17 @@
 //! Where the probed functions stand in the modules of a process. Attaches nothing.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use tuner::{
     address::FileOffset,
     code,
+    intact::{needed_at, needed_at_entry},
     mark::Mark,
     module::Module,
-    site::{Emulation, EntrySites},
+    site::{Cost, Emulation, EntrySites},
     symbol::Function,
 };
 
@@ -22,6 +26,26 @@ use crate::{
 pub(super) struct Place {
     pub(super) site: Site,
     pub(super) at: At,
+    /// What the kernel does with the instruction there.
+    pub(super) cost: Cost,
+    /// The code of the file, by offsets, without which nothing may be probed there.
+    needs: (u64, u64),
+}
+
+impl Place {
+    fn new(site: Site, at: At, cost: Cost, needs: Range<u64>) -> Place {
+        Place {
+            site,
+            at,
+            cost,
+            needs: (needs.start, needs.end),
+        }
+    }
+
+    /// What the process must have as the file has it.
+    pub(super) fn needs(&self) -> Range<u64> {
+        self.needs.0..self.needs.1
+    }
 }
 
 /// The probe of a return instruction at which several functions end that jump to it: the kernel side closes the call that was
@@ -56,7 +80,7 @@ struct KnownFile {
 #[derive(Debug, Default)]
 struct Entries {
     sites: EntrySites,
-    chosen: BTreeMap<FileOffset, FileOffset>,
+    chosen: BTreeMap<FileOffset, (FileOffset, Cost)>,
 }
 
 impl KnownFiles {
@@ -86,8 +110,11 @@ impl KnownFiles {
 }
 
 impl Entries {
-    fn of(&mut self, module: &Module, offset: FileOffset, size: u64) -> FileOffset {
-        let choose = || self.sites.of(&module.image, offset, size).offset;
+    fn of(&mut self, module: &Module, offset: FileOffset, size: u64) -> (FileOffset, Cost) {
+        let choose = || {
+            let site = self.sites.of(&module.image, offset, size);
+            (site.offset, site.cost)
+        };
         *self.chosen.entry(offset).or_insert_with(choose)
     }
 }
@@ -198,20 +225,22 @@ impl<'a> Found<'a> {
         &mut self,
         probes: &[Probe],
         module: &'a Module,
-        (site, entries): (&WatchedSite, &mut Entries),
+        (site_of, entries): (&WatchedSite, &mut Entries),
         is_needed: impl Fn(&Probe) -> bool,
     ) {
-        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site.name && is_needed(probe);
+        let is_it = |probe: &Probe| probe.mpi.is_some() && probe.name == site_of.name && is_needed(probe);
         if let Some(probe) = probes.iter().position(is_it) {
             // One place for both: the kernel stops the thread there once.
+            let (offset, cost) = entries.of(module, site_of.offset, site_of.size);
             let site = Site {
-                offset: entries.of(module, site.offset, site.size).0,
+                offset: offset.0,
                 probe: probe as u32,
                 semaphore: 0,
             };
             // C functions that nothing unwinds through: the cheap way to their returns is safe.
+            let needs = needed_at_entry(site_of.offset, site_of.size, offset);
             for at in [At::Return, At::Entry] {
-                self.add(module, Place { site, at });
+                self.add(module, Place::new(site, at, cost, needs.clone()));
             }
         }
     }
@@ -243,7 +272,9 @@ impl<'a> Found<'a> {
                 probe,
                 semaphore: semaphore.map_or(0, |offset| offset.0),
             };
-            self.add(module, Place { site, at: At::Entry });
+            // It is a nop of one byte, or else was refused.
+            let place = Place::new(site, At::Entry, Cost::Emulated, needed_at(offset));
+            self.add(module, place);
         }
         is_there
     }
@@ -255,18 +286,14 @@ impl<'a> Found<'a> {
         module: &'a Module,
         (function, entries): (&Function, &mut Entries),
     ) {
-        let entry = Site {
-            offset: entries.of(module, function.offset, function.size).0,
+        let (offset, cost) = entries.of(module, function.offset, function.size);
+        let site = Site {
+            offset: offset.0,
             probe,
             semaphore: 0,
         };
-        self.add(
-            module,
-            Place {
-                site: entry,
-                at: At::Entry,
-            },
-        );
+        let needs = needed_at_entry(function.offset, function.size, offset);
+        self.add(module, Place::new(site, At::Entry, cost, needs));
         if !wanted.is_timed() {
             return;
         }
@@ -324,12 +351,12 @@ pub(super) fn address_of(module: &Module, offset: u64) -> Option<u64> {
 
 /// A probe on a return instruction.
 fn return_at(offset: u64, probe: u32) -> Place {
-    Place {
-        site: Site {
-            offset,
-            probe,
-            semaphore: 0,
-        },
-        at: At::ReturnInstruction,
-    }
+    let site = Site {
+        offset,
+        probe,
+        semaphore: 0,
+    };
+    // Nor does the kernel return for the function.
+    let cost = Cost::Stepped;
+    Place::new(site, At::ReturnInstruction, cost, needed_at(FileOffset(offset)))
 }

@@ -11,8 +11,7 @@ impl Probes {
         };
         let world = mpi::world(&known.implementation, &member.space, member.rank);
         kernel.set_world(slot, world)?;
-        let may_settle = known.implementation.name == "Open MPI" && member.rank.is_some();
-        if world.comm_group == 0 && may_settle {
+        if mpi::may_settle(&known.implementation, &world, member.rank) {
             self.unsettled.insert(slot);
         } else {
             self.unsettled.remove(&slot);

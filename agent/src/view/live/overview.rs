@@ -10,15 +10,13 @@ use super::{
 use crate::{format::percent, snapshot::Snapshot, view::screen};
 
 pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Content {
-    let text = screen::screen(snapshot);
-    let mut blocks = text
-        .split(|line| line.is_empty())
-        .filter(|block| !block.is_empty());
-    let summary = blocks.next().unwrap_or_default();
-    let summary = summary.iter().flat_map(|text| wrapped("    ", text, columns));
+    let blocks = screen::screen(snapshot);
+    let mut blocks = blocks.iter();
+    let summary = blocks.next().into_iter().flatten();
+    let summary = summary.flat_map(|text| wrapped("    ", text, columns));
     let mut rows: Vec<Line<'static>> = summary.collect();
     rows.push(Line::default());
-    rows.extend(curves(state, columns, glyphs));
+    rows.extend(curves(snapshot, state, columns, glyphs));
     for block in blocks {
         rows.push(Line::default());
         rows.extend(titled(block, columns));
@@ -29,7 +27,8 @@ pub(super) fn content(snapshot: &Snapshot, state: &State, columns: usize, glyphs
     }
 }
 
-fn curves(state: &State, columns: usize, glyphs: Glyphs) -> Vec<Line<'static>> {
+/// Shares of the time of ranks; of a program without MPI, whose processes may have many threads, CPUs beside the most there were.
+fn curves(snapshot: &Snapshot, state: &State, columns: usize, glyphs: Glyphs) -> Vec<Line<'static>> {
     let Some(last) = state.looks.back() else {
         return Vec::new();
     };
@@ -39,11 +38,31 @@ fn curves(state: &State, columns: usize, glyphs: Glyphs) -> Vec<Line<'static>> {
         ("on a CPU", |look| Some(look.cpu)),
         ("waiting for a CPU", |look| Some(look.runqueue)),
     ];
+    let is_in_cpus = snapshot.job.mpi.is_none();
+    let most = state
+        .looks
+        .iter()
+        .map(|look| look.cpu.max(look.runqueue))
+        .fold(1.0, f64::max);
+    let most = if is_in_cpus { most } else { 1.0 };
+    let processes = snapshot
+        .running()
+        .filter(|process| process.rates.is_some())
+        .count();
     let row = |(name, of): (&str, Of)| {
         let now = of(last)?;
-        let values: Vec<f64> = state.looks.iter().filter_map(of).collect();
+        let values: Vec<f64> = state
+            .looks
+            .iter()
+            .filter_map(of)
+            .map(|value| value / most)
+            .collect();
         let curve = glyphs.curve(&values, columns.saturating_sub(30));
-        Some(plain(format!(" {name:<18} {:>6}  {curve}", percent(now))))
+        let now = match is_in_cpus {
+            true => format!("{:.1}", now * processes as f64),
+            false => percent(now),
+        };
+        Some(plain(format!(" {name:<18} {now:>6}  {curve}")))
     };
     rows.into_iter().filter_map(row).collect()
 }

@@ -60,9 +60,11 @@ pub(super) fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<Line<'sta
     let mut lines = Vec::new();
     let mut rest = text.to_owned();
     while let Some((end, _)) = rest.char_indices().nth(columns) {
-        let blank = rest[..end].rfind(' ');
         let is_word = |cut: &usize| *cut > indent.len() && !rest[..*cut].trim().is_empty();
-        let cut = blank.filter(is_word).unwrap_or(end);
+        // A number stays with its percent sign.
+        let parts = |cut: &usize| rest[cut + 1..].starts_with('%');
+        let mut blanks = rest[..end].rmatch_indices(' ').map(|(cut, _)| cut);
+        let cut = blanks.find(|cut| is_word(cut) && !parts(cut)).unwrap_or(end);
         lines.push(plain(rest[..cut].trim_end().to_owned()));
         rest = format!("{indent}{}", rest[cut..].trim_start());
     }

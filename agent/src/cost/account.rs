@@ -1,0 +1,222 @@
+//! What calls come to at their prices, and what part that is of the job's CPU time.
+
+use std::collections::BTreeMap;
+
+use super::price::Prices;
+
+/// Above this share of the job's CPU time it is said what costs most.
+pub const TOO_MUCH: f64 = 0.01;
+
+/// What one function's probe cost the job.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProbeCost {
+    /// The function.
+    pub name: String,
+    /// What the kernel does with the instruction under its probe.
+    pub site: &'static str,
+    /// Calls, nested ones included.
+    pub calls: u64,
+    /// What one costs, in nanoseconds.
+    pub call_ns: f64,
+    /// All of them, in nanoseconds.
+    pub ns: f64,
+}
+
+/// Holds and stops for one kind of action.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Changes that were made so, and that were not.
+    pub changes: u64,
+    /// Time that threads stood, in nanoseconds.
+    pub ns: u64,
+}
+
+/// What the agent's own processes took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AgentCost {
+    /// Time on a CPU before the probes sat: to find and read the program's files, and to attach.
+    pub starting_ns: u64,
+    /// Time on a CPU since then, in nanoseconds.
+    pub cpu_ns: u64,
+    /// Memory in use, in bytes.
+    pub resident_bytes: u64,
+}
+
+/// The same of the last period.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfLate {
+    /// Of the probes, as share of the job's CPU time; none where the job had none.
+    pub probes: Option<f64>,
+    /// The probe that costs most, and its part.
+    pub dearest: Option<(String, f64)>,
+    /// CPUs that the agent kept busy.
+    pub agent: Option<f64>,
+    /// Agent and probes together, as share of the job's CPU time.
+    pub together: Option<f64>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CostView {
+    /// What hits cost here.
+    pub prices: Prices,
+    /// T_Instr: from when functions were looked for until all probes sat, in nanoseconds. The program ran meanwhile.
+    pub arming_ns: u64,
+    /// T_Mon by function, the dearest first.
+    pub probes: Vec<ProbeCost>,
+    /// Time on a CPU of the job's processes since the probes were armed, in nanoseconds.
+    pub job_ns: u64,
+    /// T_Tun by action.
+    pub held: BTreeMap<&'static str, Held>,
+    /// The agent's own.
+    pub agent: AgentCost,
+    /// Of late.
+    pub of_late: OfLate,
+    /// The longest that a hit lay in the ring of late until it was read, and in the whole session, in nanoseconds.
+    pub unread_ns: Option<(u64, u64)>,
+}
+
+impl CostView {
+    /// T_Mon, in nanoseconds.
+    pub fn probes_ns(&self) -> f64 {
+        self.probes.iter().map(|probe| probe.ns).sum()
+    }
+
+    /// T_Mon as share of the job's CPU time; none where it had none.
+    pub fn probes_share(&self) -> Option<f64> {
+        share(self.probes_ns(), self.job_ns)
+    }
+
+    /// Probes and agent together.
+    pub fn together(&self) -> Option<f64> {
+        share(self.probes_ns() + self.agent.cpu_ns as f64, self.job_ns)
+    }
+}
+
+/// Part of a time; none of no time.
+fn share(ns: f64, of_ns: u64) -> Option<f64> {
+    (of_ns > 0).then(|| ns / of_ns as f64)
+}
+
+/// Calls of some time, put together over processes, and the CPU time of these processes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Account {
+    calls: BTreeMap<usize, u64>,
+    job_ns: u64,
+}
+
+impl Account {
+    /// One process: calls by probe, and its time on a CPU.
+    pub fn add(&mut self, calls: impl IntoIterator<Item = (usize, u64)>, cpu_ns: u64) {
+        for (probe, calls) in calls.into_iter().filter(|(_, calls)| *calls > 0) {
+            *self.calls.entry(probe).or_default() += calls;
+        }
+        self.job_ns += cpu_ns;
+    }
+
+    /// CPU time of all.
+    pub fn job_ns(&self) -> u64 {
+        self.job_ns
+    }
+
+    /// What the calls cost, the dearest first. `price` tells name, site and price of a probe, where it knows them.
+    pub fn costs<'a>(&self, price: impl Fn(usize) -> Option<(&'a str, &'static str, f64)>) -> Vec<ProbeCost> {
+        let cost = |(probe, calls): (&usize, &u64)| {
+            let (name, site, call_ns) = price(*probe)?;
+            Some(ProbeCost {
+                name: name.to_owned(),
+                site,
+                calls: *calls,
+                call_ns,
+                ns: *calls as f64 * call_ns,
+            })
+        };
+        let mut costs: Vec<ProbeCost> = self.calls.iter().filter_map(cost).collect();
+        costs.sort_by(|one, other| {
+            other
+                .ns
+                .total_cmp(&one.ns)
+                .then_with(|| one.name.cmp(&other.name))
+        });
+        costs
+    }
+
+    /// What it comes to when it is of the last period, in which the agent was on a CPU for `agent_ns` of `elapsed_ns`.
+    pub fn of_late(&self, costs: &[ProbeCost], agent: Option<(u64, u64)>) -> OfLate {
+        let probes: f64 = costs.iter().map(|cost| cost.ns).sum();
+        let dearest = costs.first();
+        OfLate {
+            probes: share(probes, self.job_ns),
+            dearest: dearest.and_then(|cost| Some((cost.name.clone(), share(cost.ns, self.job_ns)?))),
+            agent: agent.and_then(|(cpu_ns, elapsed_ns)| share(cpu_ns as f64, elapsed_ns)),
+            together: agent.and_then(|(cpu_ns, _)| share(probes + cpu_ns as f64, self.job_ns)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn process() -> impl Strategy<Value = (Vec<(usize, u64)>, u64)> {
+        let calls = prop::collection::vec((0_usize..5, 0_u64..1_000_000), 0..8);
+        (calls, 0_u64..10_000_000_000)
+    }
+
+    fn priced(probe: usize) -> Option<(&'static str, &'static str, f64)> {
+        let name = ["a", "b", "c", "d"].get(probe)?;
+        Some((name, "emulated", 100.0 * (1 + probe) as f64))
+    }
+
+    fn sum(costs: &[ProbeCost]) -> f64 {
+        costs.iter().map(|cost| cost.ns).sum()
+    }
+
+    proptest! {
+        #[test]
+        fn what_processes_cost_together_is_the_sum_of_what_each_costs(processes in prop::collection::vec(process(), 0..6)) {
+            let mut together = Account::default();
+            let mut apart = 0.0;
+            for (calls, cpu_ns) in &processes {
+                together.add(calls.iter().copied(), *cpu_ns);
+                let mut one = Account::default();
+                one.add(calls.iter().copied(), *cpu_ns);
+                apart += sum(&one.costs(priced));
+            }
+            prop_assert!((sum(&together.costs(priced)) - apart).abs() <= 1e-6 * apart.max(1.0));
+            prop_assert_eq!(together.job_ns(), processes.iter().map(|(_, cpu_ns)| cpu_ns).sum::<u64>());
+        }
+
+        #[test]
+        fn the_dearest_comes_first_and_what_was_not_called_not_at_all((calls, cpu_ns) in process()) {
+            let mut account = Account::default();
+            account.add(calls, cpu_ns);
+            let costs = account.costs(priced);
+            prop_assert!(costs.is_sorted_by(|one, other| one.ns >= other.ns));
+            prop_assert!(costs.iter().all(|cost| cost.calls > 0));
+        }
+
+        #[test]
+        fn the_dearest_is_a_part_of_the_probes_and_these_of_all((calls, cpu_ns) in process(), agent_ns in 0_u64..1_000_000_000) {
+            let mut account = Account::default();
+            account.add(calls, cpu_ns);
+            let late = account.of_late(&account.costs(priced), Some((agent_ns, 1_000_000_000)));
+            prop_assert_eq!(late.probes.is_some(), cpu_ns > 0);
+            if let (Some(probes), Some(together)) = (late.probes, late.together) {
+                prop_assert!(probes <= together * (1.0 + 1e-12));
+                prop_assert!(late.dearest.is_none_or(|(_, part)| part <= probes * (1.0 + 1e-12)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_without_cpu_time_has_no_share_rather_than_none() {
+        let mut account = Account::default();
+        account.add([(0, 5)], 0);
+        let late = account.of_late(&account.costs(priced), None);
+        assert_eq!((late.probes, late.agent, late.together), (None, None, None));
+        assert_eq!(sum(&account.costs(priced)), 500.0);
+    }
+}

@@ -1,0 +1,252 @@
+//! What a hit costs on this machine: functions of our own are called with the session's own programs at them, on this thread and before
+//! anything else is probed. Their hits have a slot that no process gets and numbers that no function has yet. Computes no price, see
+//! [`crate::cost`].
+//!
+//! What is measured is the price in a loop, with everything in the caches. The probes stay until the session ends, for to close them takes a
+//! grace period of the kernel; nobody calls the functions any more.
+
+use super::{
+    KernelError, Link, LinkKind,
+    links::{At, LinkRequest, Site},
+    object::Kernel,
+};
+use crate::cost::Prices;
+
+/// Prices, and the probes that they were measured with.
+pub struct Gauge {
+    /// What hits cost.
+    pub prices: Prices,
+    /// Dropped with all others.
+    pub links: Vec<Link>,
+}
+
+/// Measures. Must precede every other probe, and every spec.
+pub fn measure(kernel: &mut Kernel) -> Gauge {
+    let table = |why: String| Gauge {
+        prices: Prices::table(why),
+        links: Vec::new(),
+    };
+    if kernel.link_kind() == LinkKind::Tracefs {
+        return table("on this kernel (tracefs) each probe takes too long to come off".to_owned());
+    }
+    functions::measure(kernel).unwrap_or_else(|error| table(error.to_string()))
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod functions {
+    use super::{Gauge, Kernel, KernelError};
+
+    pub(super) fn measure(_: &mut Kernel) -> Result<Gauge, KernelError> {
+        Err(KernelError::Gauge(
+            "there are no functions for this instruction set".to_owned(),
+        ))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod functions {
+    #![allow(
+        unsafe_code,
+        reason = "functions whose instructions are chosen; `naked` is an unsafe attribute"
+    )]
+
+    use std::{arch::naked_asm, hint::black_box, path::PathBuf};
+
+    use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags};
+    use rustix::time::{ClockId, clock_gettime};
+    use tuner::{address::Address, maps};
+
+    use super::{At, Gauge, Kernel, KernelError, LinkRequest, Prices, Site};
+    use crate::cost::Measured;
+
+    /// Each is measured so often.
+    const ROUNDS: usize = 9;
+    /// And the third shortest is taken.
+    const TAKEN: usize = 2;
+    /// Calls in a round.
+    const CALLS: u32 = 32;
+    /// Of those that cost ten times as much.
+    const STEPPED_CALLS: u32 = 8;
+
+    /// Where the return instruction of [`left`] is.
+    const TO_RETURN: u64 = 2;
+
+    macro_rules! functions {
+        ($($(#[$doc:meta])* $name:ident: $($line:literal),+;)+) => {$(
+            $(#[$doc])*
+            // SAFETY: every one follows the calling convention: it changes no register that it does not put back but rax, takes off the
+            // stack what it put there, and returns.
+            #[unsafe(naked)]
+            extern "C" fn $name() {
+                naked_asm!($($line),+)
+            }
+        )+};
+    }
+
+    functions! {
+        /// Probed on a push, which the kernel does itself. Each has its own instructions: equal functions could be made one.
+        counted: "push rbp", "pop rbp", "ret";
+        reading: "push rbp", "pop rbp", "nop", "ret";
+        sending: "push rbp", "pop rbp", "nop", "nop", "ret";
+        timed: "push rbp", "nop", "pop rbp", "ret";
+        in_sequence: "push rbp", "nop", "nop", "pop rbp", "ret";
+        left: "push rbp", "pop rbp", "ret", "nop";
+        /// On a move between registers, which the processor runs apart.
+        stepped: "mov eax, edi", "ret";
+        /// On a nop of five bytes, which newer kernels make a call of.
+        long_nop: ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret";
+    }
+
+    struct Case {
+        function: extern "C" fn(),
+        flags: u32,
+        captures: usize,
+        calls: u32,
+    }
+
+    const fn case(function: extern "C" fn(), flags: u32, captures: usize, calls: u32) -> Case {
+        Case {
+            function,
+            flags,
+            captures,
+            calls,
+        }
+    }
+
+    const TIMED: u32 = SpecFlags::SPAN;
+    const IN_SEQUENCE: u32 = SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::SEQUENCE;
+
+    /// By number of the probe.
+    static CASES: [Case; 8] = [
+        case(counted, 0, 0, CALLS),
+        case(reading, 0, abi::MAX_CAPTURES, CALLS),
+        case(sending, SpecFlags::SEND_ENTRY, 0, CALLS),
+        case(timed, TIMED, 0, CALLS),
+        case(in_sequence, IN_SEQUENCE, 0, CALLS),
+        case(left, TIMED, 0, STEPPED_CALLS),
+        case(stepped, 0, 0, STEPPED_CALLS),
+        case(long_nop, 0, 0, CALLS),
+    ];
+
+    pub(super) fn measure(kernel: &mut Kernel) -> Result<Gauge, KernelError> {
+        if kernel.room() < CASES.len() {
+            return Err(KernelError::Gauge("there is no room for the probes".to_owned()));
+        }
+        let [bare] = call_ns(&[case(counted, 0, 0, CALLS)]);
+        for (case, number) in CASES.iter().zip(0..) {
+            kernel.set_spec(number, spec(case))?;
+        }
+        let offsets = offsets()
+            .ok_or_else(|| KernelError::Gauge("our own functions were not found in our file".to_owned()))?;
+        let mut links = Vec::new();
+        // Returns first, as for every function.
+        for (at, numbers, behind) in [
+            (At::Return, &[3, 4][..], 0),
+            (At::ReturnInstruction, &[5][..], TO_RETURN),
+            (At::Entry, &[0, 1, 2, 3, 4, 5, 6, 7][..], 0),
+        ] {
+            let site = |number: &usize| Site {
+                offset: offsets[*number] + behind,
+                probe: *number as u32,
+                semaphore: 0,
+            };
+            let request = LinkRequest {
+                path: PathBuf::from("/proc/self/exe"),
+                sites: numbers.iter().map(site).collect(),
+                at,
+                pid: Some(std::process::id()),
+            };
+            links.push(kernel.attach(&request)?);
+        }
+        kernel.watch_gauged()?;
+        let took = call_ns(&CASES);
+        let calls = kernel.leave_gauged(CASES.len() as u32)?;
+        let expected = |case: &Case| u64::from(case.calls) * (ROUNDS as u64 + 1);
+        if !calls
+            .iter()
+            .zip(&CASES)
+            .all(|(calls, case)| *calls == expected(case))
+        {
+            return Err(KernelError::Gauge(format!(
+                "not all calls of ours were seen: {calls:?}"
+            )));
+        }
+        let [emulated, reading, sending, timed, in_sequence, left, stepped, nop] = took;
+        let measured = Measured {
+            bare,
+            emulated,
+            stepped,
+            nop,
+            timed,
+            left,
+            in_sequence,
+            reading: (abi::MAX_CAPTURES as u32, reading),
+            sending,
+        };
+        Ok(Gauge {
+            prices: Prices::from(&measured),
+            links,
+        })
+    }
+
+    /// Values are read from the stack of the caller, as an argument that points to something would be.
+    fn spec(case: &Case) -> ProbeSpec {
+        const STACK_POINTER: u8 = 4;
+        let mut spec = ProbeSpec {
+            flags: case.flags,
+            ..ProbeSpec::default()
+        };
+        for capture in &mut spec.captures[..case.captures] {
+            *capture = Capture {
+                kind: CaptureKind::Register as u8,
+                index: STACK_POINTER,
+                width: 8,
+                reads: 1,
+                ..Capture::default()
+            };
+        }
+        spec
+    }
+
+    /// What a call of each takes, in CPU time of this thread. The cases take turns, so that whatever else the machine does meets all of them; it
+    /// only ever makes a round longer, so a short one is taken.
+    fn call_ns<const N: usize>(cases: &[Case; N]) -> [f64; N] {
+        let mut rounds = [[0.0; ROUNDS]; N];
+        for round in 0..=ROUNDS {
+            for (case, took) in cases.iter().zip(&mut rounds) {
+                let began = thread_ns();
+                for _ in 0..case.calls {
+                    black_box(case.function)();
+                }
+                let ns = thread_ns().saturating_sub(began) as f64 / f64::from(case.calls);
+                // In the first the kernel sees the thread and the probes for the first time.
+                if let Some(took) = round.checked_sub(1).and_then(|round| took.get_mut(round)) {
+                    *took = ns;
+                }
+            }
+        }
+        rounds.map(|mut took| {
+            took.sort_by(f64::total_cmp);
+            took[TAKEN]
+        })
+    }
+
+    fn thread_ns() -> u64 {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+
+    /// Where the functions are in our file.
+    fn offsets() -> Option<[u64; CASES.len()]> {
+        let text = std::fs::read_to_string("/proc/self/maps").ok()?;
+        let mappings = maps::parse(&text).ok()?;
+        let mut offsets = [0; CASES.len()];
+        for (case, offset) in CASES.iter().zip(&mut offsets) {
+            let address = case.function as usize as u64;
+            let mut mappings = mappings.iter();
+            let mapping = mappings.find(|mapping| mapping.contains(Address(address), 1))?;
+            *offset = address - mapping.start.0 + mapping.offset.0;
+        }
+        Some(offsets)
+    }
+}

@@ -1,0 +1,123 @@
+//! The part of the report that tells what the session cost.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::cost::{CostView, Held, Prices, ProbeCost, Source};
+
+#[derive(Serialize)]
+pub(super) struct Cost<'a> {
+    prices_ns: PricesNs<'a>,
+    arming_s: f64,
+    job_cpu_time_s: f64,
+    probes_s: f64,
+    probes_share: Option<f64>,
+    functions: Vec<Function<'a>>,
+    tuning: BTreeMap<&'a str, Tuning>,
+    agent_cpu_time_s: f64,
+    agent_start_cpu_time_s: f64,
+    agent_resident_bytes: u64,
+    share: Option<f64>,
+    event_unread_s_most: Option<f64>,
+    of_late: OfLate,
+}
+
+#[derive(Serialize)]
+struct PricesNs<'a> {
+    measured: bool,
+    not_measured_because: Option<&'a str>,
+    entry_optimised: f64,
+    entry_emulated: f64,
+    entry_stepped: f64,
+    #[serde(rename = "return")]
+    returns: f64,
+    return_instruction: f64,
+    sequence: f64,
+    value: f64,
+    event: f64,
+    link: f64,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    site: &'a str,
+    calls: u64,
+    call_ns: f64,
+    time_s: f64,
+}
+
+#[derive(Serialize)]
+struct Tuning {
+    changes: u64,
+    held_s: f64,
+}
+
+#[derive(Serialize)]
+struct OfLate {
+    probes_share: Option<f64>,
+    agent_cpus: Option<f64>,
+    share: Option<f64>,
+    event_unread_s: Option<f64>,
+}
+
+pub(super) fn cost(view: &CostView) -> Cost<'_> {
+    Cost {
+        prices_ns: prices(&view.prices),
+        arming_s: super::seconds(view.arming_ns),
+        job_cpu_time_s: super::seconds(view.job_ns),
+        probes_s: view.probes_ns() / 1e9,
+        probes_share: view.probes_share(),
+        functions: view.probes.iter().map(function).collect(),
+        tuning: view.held.iter().map(tuning).collect(),
+        agent_cpu_time_s: super::seconds(view.agent.cpu_ns),
+        agent_start_cpu_time_s: super::seconds(view.agent.starting_ns),
+        agent_resident_bytes: view.agent.resident_bytes,
+        share: view.together(),
+        event_unread_s_most: view.unread_ns.map(|(_, most)| super::seconds(most)),
+        of_late: OfLate {
+            probes_share: view.of_late.probes,
+            agent_cpus: view.of_late.agent,
+            share: view.of_late.together,
+            event_unread_s: view.unread_ns.map(|(late, _)| super::seconds(late)),
+        },
+    }
+}
+
+fn prices(prices: &Prices) -> PricesNs<'_> {
+    PricesNs {
+        measured: prices.source == Source::Measured,
+        not_measured_because: match &prices.source {
+            Source::Measured => None,
+            Source::Table(why) => Some(why),
+        },
+        entry_optimised: prices.optimised_ns,
+        entry_emulated: prices.emulated_ns,
+        entry_stepped: prices.stepped_ns,
+        returns: prices.return_ns,
+        return_instruction: prices.leave_ns,
+        sequence: prices.sequence_ns,
+        value: prices.value_ns,
+        event: prices.event_ns,
+        link: prices.link_ns,
+    }
+}
+
+fn function(cost: &ProbeCost) -> Function<'_> {
+    Function {
+        name: &cost.name,
+        site: cost.site,
+        calls: cost.calls,
+        call_ns: cost.call_ns,
+        time_s: cost.ns / 1e9,
+    }
+}
+
+fn tuning<'a>((action, held): (&&'a str, &Held)) -> (&'a str, Tuning) {
+    let tuning = Tuning {
+        changes: held.changes,
+        held_s: super::seconds(held.ns),
+    };
+    (action, tuning)
+}

@@ -1,0 +1,249 @@
+//! Takes account of what the session costs: calls and CPU time of the job, the agent's own, how long hits lie unread. What it comes to is
+//! [`crate::cost`]'s.
+
+use std::{collections::BTreeMap, collections::VecDeque, time::Duration};
+
+use procfs::process::Process;
+use rustix::time::{ClockId, clock_gettime};
+use tuner::site::Cost;
+
+use super::{Session, meter::Metered};
+use crate::cost::{Account, AgentCost, CostView, Probed};
+
+/// Rates speak of about this much time.
+const PERIOD_NS: u64 = 1_000_000_000;
+
+/// The agent's own counters are read this often at most.
+const LOOK_NS: u64 = Duration::from_millis(400).as_nanos() as u64;
+
+/// What a session takes note of.
+#[derive(Debug, Default)]
+pub(super) struct Costs {
+    /// How long it took to arm.
+    arming_ns: u64,
+    /// The actuator's number, where there is one.
+    pub(super) actuator: Option<i32>,
+    /// The agent's own, the newest last; what was spent before the first is told apart.
+    looks: VecDeque<(u64, AgentCost)>,
+    starting_ns: Option<u64>,
+    unread: Unread,
+    /// How functions are probed, and of how many sites and wishes that is true.
+    probed: ((usize, usize), BTreeMap<u32, Probed>),
+}
+
+/// The longest that hits lay unread, in nanoseconds: in this period, in the one before, in all.
+#[derive(Debug, Default)]
+struct Unread {
+    since_ns: u64,
+    now: Option<u64>,
+    before: Option<u64>,
+    most: Option<u64>,
+}
+
+impl Unread {
+    fn add(&mut self, lay_ns: u64, now_ns: u64) {
+        self.turn(now_ns);
+        self.now = self.now.max(Some(lay_ns));
+        self.most = self.most.max(Some(lay_ns));
+    }
+
+    fn turn(&mut self, now_ns: u64) {
+        let periods = now_ns.saturating_sub(self.since_ns) / PERIOD_NS;
+        if periods > 0 {
+            self.before = self.now.take().filter(|_| periods == 1);
+            self.since_ns = now_ns;
+        }
+    }
+
+    /// Of late, and the most.
+    fn view(&self) -> Option<(u64, u64)> {
+        Some((self.now.max(self.before).unwrap_or_default(), self.most?))
+    }
+}
+
+impl Costs {
+    /// Of a session that took so long to arm.
+    pub(super) fn armed_in(arming_ns: u64) -> Costs {
+        Costs {
+            arming_ns,
+            ..Costs::default()
+        }
+    }
+
+    /// A hit that came then is read now.
+    pub(super) fn read_hit(&mut self, hit_ns: u64, now_ns: u64) {
+        self.unread.add(now_ns.saturating_sub(hit_ns), now_ns);
+    }
+
+    /// Reads the agent's own counters, if it is time for it.
+    fn look(&mut self, now_ns: u64) {
+        self.unread.turn(now_ns);
+        let is_new = |(at_ns, _): &(u64, AgentCost)| now_ns.saturating_sub(*at_ns) < LOOK_NS;
+        if self.looks.back().is_some_and(is_new) {
+            return;
+        }
+        let mut sum = own();
+        // Its time is lost to us when it has ended: what was seen of it stays.
+        if let Some(actuator) = self.actuator.and_then(of_process) {
+            sum.cpu_ns += actuator.cpu_ns;
+            sum.resident_bytes += actuator.resident_bytes;
+        }
+        sum.starting_ns = *self.starting_ns.get_or_insert(sum.cpu_ns);
+        sum.cpu_ns = sum.cpu_ns.saturating_sub(sum.starting_ns);
+        sum.cpu_ns = sum
+            .cpu_ns
+            .max(self.looks.back().map_or(0, |(_, last)| last.cpu_ns));
+        self.looks.push_back((now_ns, sum));
+        while self.looks.len() > 2 && now_ns.saturating_sub(self.looks[1].0) >= PERIOD_NS {
+            self.looks.pop_front();
+        }
+    }
+
+    fn agent(&self) -> AgentCost {
+        self.looks.back().map(|(_, last)| *last).unwrap_or_default()
+    }
+
+    /// Time on a CPU and time, of late.
+    fn agent_of_late(&self) -> Option<(u64, u64)> {
+        let ((from, first), (until, last)) = self.looks.front().zip(self.looks.back())?;
+        Some((last.cpu_ns - first.cpu_ns, until - from)).filter(|(_, elapsed)| *elapsed > 0)
+    }
+}
+
+/// This process.
+fn own() -> AgentCost {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let resident = Process::myself().and_then(|process| process.statm());
+    AgentCost {
+        cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+        starting_ns: 0,
+        resident_bytes: resident.map_or(0, |pages| pages.resident * procfs::page_size()),
+    }
+}
+
+fn of_process(pid: i32) -> Option<AgentCost> {
+    let stat = Process::new(pid).ok()?.stat().ok()?;
+    let ticks = stat.utime + stat.stime;
+    Some(AgentCost {
+        cpu_ns: ticks * 1_000_000_000 / procfs::ticks_per_second(),
+        starting_ns: 0,
+        resident_bytes: stat.rss * procfs::page_size(),
+    })
+}
+
+impl Session {
+    /// Takes note of what is spent up to now.
+    pub(super) fn take_account(&mut self, now_ns: u64) {
+        self.costs.look(now_ns);
+        let of = (self.probes.site_count(), self.probes.wanted_count());
+        if self.costs.probed.0 != of {
+            self.costs.probed = (of, self.probes.probed());
+        }
+    }
+
+    /// What it came to.
+    pub(super) fn cost(&self) -> Option<CostView> {
+        let prices = self.probes.prices()?;
+        let (mut whole, mut late) = (Account::default(), Account::default());
+        for process in &self.processes {
+            if let Some((calls, cpu_ns)) = process.spent() {
+                whole.add(calls, cpu_ns);
+            }
+            if let Some((calls, cpu_ns)) = process.spent_of_late() {
+                late.add(calls, cpu_ns);
+            }
+        }
+        let price = |probe: usize| {
+            let known = self.probes.list().get(probe)?;
+            let probed = self.costs.probed.1.get(&u32::try_from(probe).ok()?)?;
+            Some((
+                known.name.as_str(),
+                site_name(probed.entry),
+                prices.call_ns(probed),
+            ))
+        };
+        let (probes, of_late) = (whole.costs(price), late.costs(price));
+        Some(CostView {
+            arming_ns: self.costs.arming_ns,
+            job_ns: whole.job_ns(),
+            held: self.ledger.held(),
+            agent: self.costs.agent(),
+            of_late: late.of_late(&of_late, self.costs.agent_of_late()),
+            unread_ns: self.costs.unread.view(),
+            probes,
+            prices,
+        })
+    }
+}
+
+/// As the report has it.
+fn site_name(site: Cost) -> &'static str {
+    match site {
+        Cost::Optimised => "optimised",
+        Cost::Emulated => "emulated",
+        Cost::Stepped => "stepped",
+        Cost::Unknown => "unknown",
+    }
+}
+
+impl Metered {
+    /// Calls by probe, nested ones included, and time on a CPU, between the first reading and the last; none where /proc does not tell.
+    fn spent(&self) -> Option<(Vec<(usize, u64)>, u64)> {
+        self.spent_since(self.first()?)
+    }
+
+    /// The same of late; none of a process that has ended.
+    fn spent_of_late(&self) -> Option<(Vec<(usize, u64)>, u64)> {
+        self.oldest()
+            .filter(|_| !self.ended)
+            .and_then(|oldest| self.spent_since(oldest))
+    }
+
+    fn spent_since(&self, first: &super::meter::Reading) -> Option<(Vec<(usize, u64)>, u64)> {
+        let last = self.last()?;
+        let cpu_ns = |reading: &super::meter::Reading| Some(reading.counters?.cpu_ns);
+        let cpu_ns = cpu_ns(last)?.saturating_sub(cpu_ns(first)?);
+        let hits = |reading: &super::meter::Reading, probe: usize| {
+            let totals = reading.totals.get(probe);
+            totals.map_or(0, |totals| totals.calls + totals.nested)
+        };
+        let probes = 0..last.totals.len();
+        let calls = probes.map(|probe| (probe, hits(last, probe).saturating_sub(hits(first, probe))));
+        Some((calls.collect(), cpu_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_wait_of_late_is_forgotten_and_the_longest_of_all_is_not() {
+        let mut unread = Unread::default();
+        assert_eq!(unread.view(), None);
+        unread.add(900, PERIOD_NS);
+        unread.add(20, PERIOD_NS + 1);
+        assert_eq!(unread.view(), Some((900, 900)));
+        unread.add(30, 2 * PERIOD_NS + 1);
+        assert_eq!(unread.view(), Some((900, 900)));
+        unread.add(40, 3 * PERIOD_NS + 1);
+        assert_eq!(unread.view(), Some((40, 900)));
+        unread.turn(9 * PERIOD_NS);
+        assert_eq!(unread.view(), Some((0, 900)));
+    }
+
+    #[test]
+    fn our_own_time_and_memory_are_read() {
+        let mut costs = Costs::default();
+        costs.look(1);
+        let first = costs.agent();
+        assert!(
+            first.cpu_ns == 0 && first.starting_ns > 0 && first.resident_bytes > 100_000,
+            "{first:?}"
+        );
+        assert_eq!(costs.agent_of_late(), None);
+        costs.look(1 + LOOK_NS);
+        let (cpu_ns, elapsed_ns) = costs.agent_of_late().unwrap();
+        assert!(cpu_ns > 0 && elapsed_ns == LOOK_NS, "{cpu_ns} ns");
+    }
+}

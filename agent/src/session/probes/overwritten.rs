@@ -1,0 +1,180 @@
+//! Functions that are left alone because somebody has overwritten their code in memory (memory hooks of Open MPI and UCX,
+//! instrumentation): under a probe the kernel would run the file's instructions there, and the program would end. Looks, leaves out and
+//! says so; how the two are compared, it does not know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tuner::{
+    intact::{Overwritten, Text},
+    module::Module,
+    space::SpaceError,
+};
+
+use super::{
+    Probes, close,
+    places::{self, Place},
+};
+
+/// More functions of one file than this are told in one line.
+const TOLD_MAX: usize = 3;
+
+/// Why a function is left alone.
+enum Why {
+    Overwritten(Overwritten),
+    Unknown(SpaceError),
+}
+
+/// The probes among these places whose code a process has otherwise than the file.
+fn looked_at(text: &mut Text<'_>, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
+    let mut found = BTreeMap::new();
+    for place in places {
+        let probe = place.site.probe;
+        if found.contains_key(&probe) {
+            continue;
+        }
+        let why = match text.overwritten(module, &place.needs()) {
+            Ok(None) => continue,
+            Ok(Some(overwritten)) => Why::Overwritten(overwritten),
+            Err(error) => Why::Unknown(error),
+        };
+        found.insert(probe, why);
+    }
+    found
+}
+
+impl Probes {
+    /// The probes among these places of a process that must not be attached to. Where a link serves every process that maps the file,
+    /// all of them are asked, also strangers: each would pay with its life.
+    pub(super) fn overwritten(
+        &mut self,
+        text: &mut Text<'_>,
+        module: &Module,
+        places: &[Place],
+    ) -> BTreeSet<u32> {
+        let mut found = looked_at(text, module, places);
+        let (device, inode) = module.file_id();
+        let mut refused: BTreeSet<u32> = BTreeSet::new();
+        if !self.own_links {
+            let is_known = |probe: &u32| self.overwritten.contains(&(device, inode, *probe));
+            refused.extend(places.iter().map(|place| place.site.probe).filter(is_known));
+            let attached = self.attached.get(&(device, inode, None));
+            let is_new = |place: &&Place| {
+                let probe = place.site.probe;
+                attached.is_none_or(|attached| !attached.contains(place))
+                    && !refused.contains(&probe)
+                    && !found.contains_key(&probe)
+            };
+            let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
+            found.append(&mut self.overwritten_elsewhere(module, &new));
+        }
+        self.tell_of_overwritten(module, &found);
+        for probe in found.into_keys() {
+            refused.insert(probe);
+            // Where several functions end together none of them is seen to end.
+            refused.extend(self.served(probe));
+        }
+        if !self.own_links {
+            self.leave_alone(device, inode, &refused);
+        }
+        refused
+    }
+
+    /// The same in all other processes of the machine.
+    fn overwritten_elsewhere(&mut self, module: &Module, places: &[Place]) -> BTreeMap<u32, Why> {
+        let mut found = BTreeMap::new();
+        if places.is_empty() {
+            return found;
+        }
+        let numbers = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let mut unknown = 0;
+        for number in numbers {
+            match Text::of_user(number, module) {
+                Ok(None) => {}
+                Ok(Some(mut text)) => found.append(&mut looked_at(&mut text, module, places)),
+                // It has ended meanwhile, or it is one that nobody may look into.
+                Err(_) => unknown += 1,
+            }
+        }
+        if unknown > 0 {
+            let file = module.file_name();
+            self.missing.tell(format!("others of {file}"), || {
+                format!(
+                    "whether the code of {file} was overwritten in memory is not known of {unknown} other processes that use it: they cannot \
+                     be looked into"
+                )
+            });
+        }
+        found
+    }
+
+    /// Functions of a file that no process is probed in from now on. A link that serves others too stays: what somebody has written over
+    /// its breakpoint stays as he wrote it.
+    fn leave_alone(&mut self, device: u64, inode: u64, refused: &BTreeSet<u32>) {
+        self.overwritten
+            .extend(refused.iter().map(|probe| (device, inode, *probe)));
+        let to = (device, inode, None);
+        let is_over = |probes: &BTreeSet<u32>| !probes.is_empty() && probes.is_subset(refused);
+        let (over, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links)
+            .into_iter()
+            .partition(|linked| linked.to == to && is_over(&linked.probes));
+        self.links = left;
+        if let Some(places) = self.attached.get_mut(&to) {
+            let is_left = |probe: &u32| !over.iter().any(|linked| linked.probes.contains(probe));
+            places.retain(|place| is_left(&place.site.probe));
+        }
+        close(over.into_iter().map(|linked| linked.link));
+    }
+
+    fn tell_of_overwritten(&mut self, module: &Module, found: &BTreeMap<u32, Why>) {
+        let file = module.file_name();
+        let pid = module.pid;
+        let named: Vec<(String, &Why)> = found
+            .iter()
+            .map(|(probe, why)| match *probe {
+                places::SHARED => ("parallel regions".to_owned(), why),
+                probe => (self.numbers.probes[probe as usize].name.clone(), why),
+            })
+            .collect();
+        let told = if named.len() > TOLD_MAX { 1 } else { named.len() };
+        for (name, why) in named.iter().take(told) {
+            let what = match named.len() - told {
+                0 => format!("{name} is"),
+                more => format!("{name} and {more} more functions of {file} are"),
+            };
+            let (of, text) = match why {
+                Why::Overwritten(overwritten) => (overwritten.pid, self.refusal(&what, file, overwritten)),
+                Why::Unknown(error) => (
+                    pid,
+                    format!(
+                        "{what} not probed: whether its code in {file} was overwritten is not known: {error}"
+                    ),
+                ),
+            };
+            self.missing.tell(format!("{name} of {file} in {of}"), || text);
+        }
+    }
+
+    fn refusal(&self, what: &str, file: &str, overwritten: &Overwritten) -> String {
+        let pid = overwritten.pid;
+        let place = match self.own_links {
+            true => format!("in process {pid}"),
+            false => "in any process (one link serves all)".to_owned(),
+        };
+        let target = overwritten.target.as_ref();
+        let instead = target.and_then(|target| target.function.as_ref());
+        let instead = instead.map_or_else(String::new, |function| {
+            format!("probe {function}, where its calls go, or ")
+        });
+        let hooks = target.and_then(|target| target.file.as_deref());
+        let how = match hooks.unwrap_or_default() {
+            hooks if hooks.starts_with("libucm") => " (UCX_MEM_MMAP_HOOK_MODE=none)",
+            hooks if hooks.starts_with("libopen-pal") => " (mpirun --mca memory ^patcher)",
+            _ => "",
+        };
+        format!(
+            "{what} not probed {place}: its code in {file} was overwritten in the memory of process {pid} ({overwritten}), and under a probe \
+             the kernel would run the file's; {instead}start the program without what overwrites it{how}"
+        )
+    }
+}

@@ -1,0 +1,75 @@
+//! What a hit costs is measured on a real kernel, and the measurement leaves nothing behind. Needs root; says so where it is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![cfg(target_arch = "x86_64")]
+
+mod needs;
+
+use abi::Totals;
+use needs::is_root;
+use tuneagent::{
+    cost::Source,
+    kernel::{self, Kernel, LinkKind, LoadOptions},
+};
+
+const PROCESSES: u32 = 2;
+
+fn loaded(force_tracefs: bool) -> Kernel {
+    let options = LoadOptions {
+        probes: 16,
+        processes: PROCESSES,
+        rows: 1,
+        force_tracefs,
+    };
+    Kernel::load(options).unwrap()
+}
+
+#[test]
+fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = loaded(false);
+    let began = std::time::Instant::now();
+    let gauge = kernel::measure(&mut kernel);
+    println!("{:?} in {:?}", gauge.prices, began.elapsed());
+    if kernel.link_kind() == LinkKind::Tracefs {
+        assert_ne!(gauge.prices.source, Source::Measured);
+        return;
+    }
+    let prices = &gauge.prices;
+    assert_eq!(prices.source, Source::Measured);
+    // An exception and a program: more than a call of a function, less than a system call that sleeps.
+    assert!((50.0..50_000.0).contains(&prices.emulated_ns), "{prices:?}");
+    assert!(prices.stepped_ns > prices.emulated_ns, "{prices:?}");
+    assert!(prices.optimised_ns < prices.stepped_ns, "{prices:?}");
+    assert!(
+        prices.leave_ns > prices.return_ns && prices.return_ns > 0.0,
+        "{prices:?}"
+    );
+    assert!(prices.value_ns < prices.emulated_ns, "{prices:?}");
+    for slot in 0..PROCESSES {
+        let totals = kernel.totals(slot).unwrap();
+        assert!(
+            totals.iter().all(|totals| *totals == Totals::default()),
+            "slot {slot}"
+        );
+        assert_eq!(kernel.calls(slot, 0).unwrap(), (0, Vec::new()));
+    }
+    assert_eq!(kernel.threads().unwrap().len(), 0);
+    assert!(kernel.losses().unwrap().iter().all(|(_, count)| *count == 0));
+    assert_eq!(kernel.under_way().unwrap(), 0);
+    assert!(kernel.take_hits().unwrap().next().is_none());
+}
+
+#[test]
+fn where_probes_come_off_slowly_prices_are_those_of_a_table_and_say_why_as_root() {
+    if !is_root() {
+        return;
+    }
+    let gauge = kernel::measure(&mut loaded(true));
+    let Source::Table(why) = &gauge.prices.source else {
+        panic!("{:?}", gauge.prices)
+    };
+    assert!(why.contains("tracefs"), "{why}");
+    assert!(gauge.links.is_empty());
+}

@@ -1,0 +1,81 @@
+//! A program that a test runs: built, started, asked line by line, ended with the test.
+#![allow(dead_code, reason = "not every test asks everything")]
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+pub(crate) struct Running {
+    pub(crate) child: Child,
+    pub(crate) path: PathBuf,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Builds a C program from its text, starts it and waits until it is ready.
+    pub(crate) fn built(directory: &Path, text: &str, flags: &[&str]) -> Running {
+        let (source, path) = (directory.join("target.c"), directory.join("target"));
+        std::fs::write(&source, text).unwrap();
+        let mut cc = Command::new("cc");
+        let built = cc
+            .arg("-O1")
+            .args(flags)
+            .arg("-o")
+            .args([&path, &source])
+            .status();
+        assert!(built.unwrap().success());
+        Running::start(&path, &[])
+    }
+
+    /// Starts a program and waits until it is ready.
+    pub(crate) fn start(path: &Path, arguments: &[&str]) -> Running {
+        let mut command = Command::new(path);
+        command
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut running = Running {
+            path: path.to_owned(),
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        assert_eq!(running.line(), "ready");
+        running
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// Sends a line; what it answers.
+    pub(crate) fn answers(&mut self, line: &str) -> String {
+        writeln!(self.input, "{line}").unwrap();
+        self.line()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where its file begins in memory; the kernel's own mappings, which probes bring, may lie below.
+    pub(crate) fn base(&self) -> u64 {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid())).unwrap();
+        let path = self.path.to_str().unwrap();
+        let own = maps.lines().find(|line| line.ends_with(path)).unwrap();
+        u64::from_str_radix(own.split('-').next().unwrap(), 16).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
