@@ -8,7 +8,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, require};
 
-use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong};
+use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong, tallied};
 
 /// The program calls these for itself and does not tally them.
 const UNTALLIED: [&str; 7] = [
@@ -23,14 +23,7 @@ const UNTALLIED: [&str; 7] = [
 
 /// Attaches to a waiting `count`, lets it run to its tally, and returns both truths.
 fn observed(job: &mut Job, target: u32, ranks: usize) -> Outcome<(Vec<Value>, Value)> {
-    let mut agent = Agent::attach(target, &[])?;
-    agent.armed()?;
-    job.open("go")?;
-    let tallies = job.events("tally", ranks, SOON)?;
-    let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
-    Ok((tallies, report))
+    tallied(job, &mut Agent::attach(target, &[])?, ranks)
 }
 
 fn assert_same(tallies: &[Value], report: &Value) -> Outcome {

@@ -10,7 +10,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_pingpong, with_folder};
+use crate::expected::{SOON, start_pingpong, tallied, with_folder};
 
 const NOBODY: u32 = 65_534;
 
@@ -57,7 +57,18 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
             vec!["attach", "no-such-program"],
             "no program named no-such-program runs here",
         ),
-        (vec!["attach", "slurm:4711"], "slurm:… are not in this version"),
+        (
+            vec!["attach", "pbs:4711"],
+            "there are no targets of the form pbs:…",
+        ),
+        (
+            vec!["attach", "slurm:4711"],
+            "srun --jobid 4711 --overlap --pty tuneagent attach slurm:4711",
+        ),
+        (
+            vec!["attach", "container:3f9c3f9c"],
+            "belongs to container:3f9c3f9c",
+        ),
         (vec!["replay", "none.rec"], "none.rec cannot be read"),
         (
             vec!["replay", "none.rec", "--bind", "foo=bar"],
@@ -68,6 +79,7 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
             "--param foo: no loaded rule has a parameter of this name",
         ),
         (vec!["explain", "E9999"], "nothing is known as E9999"),
+        (vec!["explain", "change", "999"], "has a change 999"),
         (vec!["undo", "999999999"], "there is no process 999999999 here"),
         (
             vec!["set", "999999999", "x=1"],
@@ -78,6 +90,64 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
         let (code, text) = Agent::run(&arguments)?;
         assert_eq!((code, text.lines().count()), (2, 1), "{arguments:?}: {text}");
         assert!(text.contains(expected), "{arguments:?}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn processes_are_found_by_the_job_of_slurm_that_they_belong_to() -> Outcome {
+    require!(Cc);
+    let job = format!("{}4711", std::process::id());
+    let program = programs::c("settings")?;
+    let mut child = Command::new(&program);
+    let mut child = child
+        .env("SLURM_JOB_ID", &job)
+        .env("SLURM_STEP_ID", "0")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut output = BufReader::new(child.stdout.take().ok_or("no output")?);
+    let _program = Idle(child);
+    output.read_line(&mut String::new())?;
+    for target in [format!("slurm:{job}"), format!("slurm:{job}.0")] {
+        let (code, text) = Agent::run(&["get", &target, "cfg.solver.chunk"])?;
+        assert!(
+            code == 0 && text.contains("cfg.solver.chunk = 64"),
+            "{target}: {text}"
+        );
+    }
+    let (code, text) = Agent::run(&["get", &format!("slurm:{job}.1"), "cfg.solver.chunk"])?;
+    assert_eq!(code, 2, "{text}");
+    Ok(())
+}
+
+#[test]
+fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
+    require!(Root, Cc);
+    let state = tempfile::tempdir()?;
+    let (code, text) = Agent::run(&["explain", "openmpi-busy-wait"])?;
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "# openmpi-busy-wait",
+        "Writes opal_progress_yield_when_idle",
+        "tuneagent rule show",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    let knobs = tuneagent_e2e::knobs::Knobs::start()?;
+    let pid = knobs.pid().to_string();
+    let (code, text) = Agent::run_in(state.path(), &["set", &pid, "knob=11"])?;
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = Agent::run_in(state.path(), &["explain", "change", "1"])?;
+    assert_eq!(code, 0, "{text}");
+    for part in [
+        "change 1",
+        "knob",
+        "by hand",
+        "in force",
+        &format!("undo {pid} 1"),
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
     }
     Ok(())
 }
@@ -102,12 +172,8 @@ fn functions_that_are_named_are_counted_without_mpi() -> Outcome {
     let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["300".into()]))?;
     job.events("ready", 1, SOON)?;
     let mut agent = Agent::attach(job.pid(), &["--probe", "step_outer", "step_inner"])?;
-    agent.armed()?;
-    job.open("go")?;
-    let tally = job.events("tally", 1, SOON)?.remove(0);
-    let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    let (mut tallies, report) = tallied(&mut job, &mut agent, 1)?;
+    let tally = tallies.remove(0);
     let seen = crate::expected::counts(&report["processes"][0]["functions"])?;
     for name in ["step_outer", "step_inner"] {
         let calls = seen.get(name).map(|(calls, _)| *calls);
@@ -186,7 +252,7 @@ fn without_the_rights_the_missing_ones_and_the_whole_command_are_told() -> Outco
         "CAP_PERFMON",
         again.as_str(),
         "what /proc alone tells",
-        "waiting for a CPU",
+        " CPUs   waiting for ",
     ] {
         assert!(text.contains(part), "{part} is not in:\n{text}");
     }

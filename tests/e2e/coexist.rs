@@ -8,7 +8,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, counts, with_folder};
+use crate::expected::{SOON, counts, tallied, with_folder};
 
 /// `LD_PRELOAD` with these copies, the first one nearest to the program.
 fn preload(mpi: Mpi, copies: &[u32]) -> Outcome<String> {
@@ -36,13 +36,8 @@ fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
     })?;
     job.events("ready", 3, SOON)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
-    agent.armed()?;
-    job.open("go")?;
-    let tallies = job.events("tally", 3, SOON)?;
-    let report = agent.stop()?;
-    job.open("end")?;
+    let (tallies, report) = tallied(&mut job, &mut agent, 3)?;
     let others = job.events("preload", 3 * copies.len(), SOON)?;
-    job.finish(SOON)?;
     assert_eq!(report["job"]["mpi"]["implementation"], mpi.name(), "{report}");
     assert_eq!(report["completeness"]["status"], "complete", "{report}");
     let processes = report["processes"].as_array().ok_or("no processes")?;

@@ -1,14 +1,16 @@
-//! What rules cost the program that they watch. With TUNEAGENT_LONG more is measured, as `cargo xtask bench rules` does.
+//! What rules cost the program that they watch, and what the agent says that it costs. With TUNEAGENT_LONG more is measured, as `cargo xtask bench rules` does.
 
+use std::collections::BTreeMap;
 use std::fs;
 
+use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::job::Job;
+use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, start_count, with_folder};
 
 /// Batches of calls that are measured of each state, and how often all states are gone through.
 const BATCHES: usize = 5;
@@ -100,6 +102,176 @@ fn five_rules_on_one_function_cost_the_program_at_most_a_fifth_more_than_one_as_
     }
     assert!(ratios.iter().any(|ratio| *ratio <= 1.2), "{ratios:?}");
     agent.stop()?;
+    job.open("end")?;
+    Ok(())
+}
+
+/// What the report says of the probe of a function.
+fn cost_of<'a>(report: &'a Value, function: &str) -> Outcome<&'a Value> {
+    let functions = report["cost"]["functions"].as_array().into_iter().flatten();
+    let mut found = functions.filter(|cost| cost["name"] == function);
+    Ok(found
+        .next()
+        .ok_or_else(|| format!("no cost of {function}: {}", report["cost"]))?)
+}
+
+/// A number of the report's part on costs.
+fn number(of: &Value, name: &str) -> Outcome<f64> {
+    Ok(of[name].as_f64().ok_or_else(|| format!("no {name} in {of}"))?)
+}
+
+/// Rounds of `busywork`, each of which calls the probed function once.
+const CALLS: u64 = 50_000;
+
+/// CPU time of a process's first thread, in nanoseconds, as the kernel counts it.
+fn cpu_ns(pid: u32) -> Outcome<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    let ns = text.split_whitespace().next().ok_or("no CPU time")?;
+    Ok(ns.parse::<f64>().map_err(|error| error.to_string())?)
+}
+
+/// What a call takes of CPU time, with all else that its round does, and what the report says where it is probed.
+fn work(flags: Option<&[&str]>) -> Outcome<(f64, Option<Value>)> {
+    let mut job = Job::alone(&programs::c("busywork")?, |folder| {
+        with_folder(folder, vec![CALLS.to_string()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = flags.map(|flags| Agent::attach(job.pid(), flags)).transpose()?;
+    agent.iter().try_for_each(Agent::armed)?;
+    let before = cpu_ns(job.pid())?;
+    job.open("go")?;
+    job.events("tally", 1, SOON)?;
+    let took = (cpu_ns(job.pid())? - before) / CALLS as f64;
+    let report = agent.as_mut().map(Agent::stop).transpose()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok((took, report))
+}
+
+#[test]
+fn what_is_told_of_a_probe_is_the_cpu_time_that_calls_take_more_for_it_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let mut ratios = Vec::new();
+    // Both are measured on a machine that others use too.
+    for _ in 0..3 {
+        let (without, _) = work(None)?;
+        let (with, report) = work(Some(&["--rules", "none", "--probe", "step_outer"]))?;
+        let report = report.ok_or("no report")?;
+        let cost = cost_of(&report, "step_outer")?;
+        assert_eq!(cost["calls"], CALLS, "{cost}");
+        assert_eq!(
+            report["cost"]["prices_ns"]["measured"], true,
+            "{}",
+            report["cost"]
+        );
+        let told = number(cost, "call_ns")?;
+        println!("a call takes {without:.0} ns, probed {with:.0} ns; told are {told:.0} ns");
+        ratios.push(told / (with - without));
+        if ratios.last().is_some_and(|ratio| (0.6..1.6).contains(ratio)) {
+            return Ok(());
+        }
+    }
+    Err(format!("told beside measured: {ratios:?}").into())
+}
+
+#[test]
+fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "200"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+    agent.armed()?;
+    job.open("go")?;
+    job.events("tally", 2, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let mut calls: BTreeMap<&str, u64> = BTreeMap::new();
+    let processes = report["processes"].as_array().into_iter().flatten();
+    for function in processes.flat_map(|process| process["functions"].as_array().into_iter().flatten()) {
+        let name = function["name"].as_str().ok_or("a function without a name")?;
+        let both = [&function["calls"], &function["nested_calls"]];
+        *calls.entry(name).or_default() += both.into_iter().filter_map(Value::as_u64).sum::<u64>();
+    }
+    calls.retain(|_, calls| *calls > 0);
+    let cost = &report["cost"];
+    let told = cost["functions"].as_array().ok_or("no costs of functions")?;
+    let mut sum = 0.0;
+    let mut seen = BTreeMap::new();
+    for function in told {
+        let name = function["name"].as_str().ok_or("a cost without a name")?;
+        let (number_of, price) = (number(function, "calls")?, number(function, "call_ns")?);
+        seen.insert(name, number_of as u64);
+        assert!(price > 50.0, "{function}");
+        let time = number(function, "time_s")?;
+        assert!(
+            (time - number_of * price / 1e9).abs() <= 1e-9 * time.max(1.0),
+            "{function}"
+        );
+        sum += time;
+    }
+    assert_eq!(seen, calls, "calls by function, nested ones included");
+    let (probes, cpu) = (number(cost, "probes_s")?, number(cost, "job_cpu_time_s")?);
+    assert!((probes - sum).abs() < 1e-6, "{cost}");
+    let share = number(cost, "probes_share")?;
+    assert!(cpu > 0.0 && (share - probes / cpu).abs() < 1e-6, "{cost}");
+    let agent_share = number(cost, "agent_cpu_time_s")? / cpu;
+    assert!(
+        (number(cost, "share")? - share - agent_share).abs() < 1e-6,
+        "{cost}"
+    );
+    let resident = number(cost, "agent_resident_bytes")?;
+    assert!(
+        (1e6..3e8).contains(&resident) && number(cost, "arming_s")? > 0.0,
+        "{cost}"
+    );
+    let text = agent.lines.text();
+    assert!(
+        text.contains(" cost: probes ") && text.contains(" of the job's CPU time ("),
+        "{text}"
+    );
+    Ok(())
+}
+
+/// The CPUs that each thread of a process may use, as the kernel lists them.
+fn cpus_of_threads(pid: u32) -> Outcome<Vec<String>> {
+    let mut lists = Vec::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let status = fs::read_to_string(thread?.path().join("status"))?;
+        let list = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        lists.push(list.ok_or("no list of CPUs")?.trim().to_owned());
+    }
+    Ok(lists)
+}
+
+#[test]
+fn the_agent_runs_on_the_cpus_that_it_is_given_and_no_other_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let job = Job::alone(&programs::c("calls")?, |folder| {
+        with_folder(folder, vec![GAP_NS.into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let before = cpus_of_threads(job.pid())?;
+    let words = ["--rules", "none", "--probe", "called", "--agent-cpus", "0"];
+    let mut agent = Agent::attach(job.pid(), &words)?;
+    agent.armed()?;
+    let threads = cpus_of_threads(agent.pid())?;
+    assert!(
+        !threads.is_empty() && threads.iter().all(|list| list == "0"),
+        "{threads:?}"
+    );
+    assert_eq!(cpus_of_threads(job.pid())?, before);
+    agent.stop()?;
+    let pid = job.pid().to_string();
+    let (code, text) = Agent::run(&["attach", &pid, "--probe", "called", "--agent-cpus", "0,1023"])?;
+    assert!(
+        code == 2 && text.contains("--agent-cpus 0,1023: CPU 1023 may not be used here"),
+        "{code}: {text}"
+    );
     job.open("end")?;
     Ok(())
 }

@@ -76,7 +76,13 @@ fn every_panel_says_what_it_shows_in_which_unit_and_takes_the_data_source_that_w
     let files: Vec<&str> = boards.iter().map(|board| board.file.as_str()).collect();
     assert_eq!(
         files,
-        ["communication.json", "overview.json", "ranks.json", "tuning.json"]
+        [
+            "communication.json",
+            "openmp.json",
+            "overview.json",
+            "ranks.json",
+            "tuning.json"
+        ]
     );
     let mut uids = BTreeSet::new();
     for board in &boards {
@@ -131,7 +137,14 @@ fn lint_board(board: &Board) -> Outcome {
 }
 
 fn lint_panel(panel: &Value) -> Outcome {
-    let kinds = ["stat", "timeseries", "bargauge", "table", "state-timeline"];
+    let kinds = [
+        "stat",
+        "timeseries",
+        "bargauge",
+        "table",
+        "state-timeline",
+        "heatmap",
+    ];
     let kind = text(panel, "type")?;
     assert!(kinds.contains(&kind), "{kind} is no panel that we know");
     text(panel, "description")?;
@@ -152,6 +165,11 @@ fn lint_panel(panel: &Value) -> Outcome {
             !query.contains("[1m]"),
             "{query} has a fixed span: $__rate_interval"
         );
+        if kind == "heatmap" {
+            // Else Grafana draws a line for each bucket.
+            assert_eq!(target["format"], "heatmap");
+            assert_eq!(panel["options"]["calculate"], false);
+        }
         if kind != "table" {
             text(target, "legendFormat")?;
         }
@@ -282,6 +300,15 @@ fn watch_stencil() -> Outcome<(Job, Agent, SocketAddr)> {
     Ok((job, agent, address))
 }
 
+/// A program of parallel regions of two threads, of which one works three times as long as the other in every second region.
+fn watch_regions() -> Outcome<(Job, Agent, SocketAddr)> {
+    let job = crate::openmp::start(&programs::openmp("uneven")?, "10 10 30 10")?;
+    let address = free_address()?;
+    let agent = Agent::attach(job.pid(), &["--rules", "none", "--metrics", &address.to_string()])?;
+    agent.armed()?;
+    Ok((job, agent, address))
+}
+
 /// The program of the model of the number of workers: messages, functions that a rule watches, a change, a verdict.
 #[test]
 fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
@@ -302,7 +329,8 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
     )?;
     agent.armed()?;
     let (stencil, watching, other) = watch_stencil()?;
-    let prometheus = Prometheus::start(&[address, other])?;
+    let (regions, watching_regions, of_regions) = watch_regions()?;
+    let prometheus = Prometheus::start(&[address, other, of_regions])?;
     let boards = boards()?;
     let deadline = Instant::now() + EVERYTHING;
     loop {
@@ -320,7 +348,7 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
         }
     }
     check_values(&prometheus, job.pid())?;
-    drop((watching, stencil));
+    drop((watching, stencil, watching_regions, regions));
     let (head, page) = get(address, "/metrics")?;
     assert!(head.contains("version=0.0.4"), "{head}");
     promtool(&["check", "metrics"], &page)?;
@@ -341,6 +369,14 @@ fn every_query_of_every_panel_and_alert_has_data_during_a_run() -> Outcome {
 fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     let value = |query: &str| -> Outcome<f64> {
         let query = query.replace("JOB", &format!("jobid=\"{launcher}\""));
+        let query = query.replace(
+            "IN_REGIONS",
+            "and on (jobid) tuneagent_job_info{program=~\"uneven.*\"}",
+        );
+        let query = query.replace(
+            "IN_STENCIL",
+            "and on (jobid) tuneagent_job_info{program=~\"stencil.*\"}",
+        );
         let series = prometheus.query(&query)?;
         let [one] = series.as_slice() else {
             return Err(Problem::new(format!("{query} gives {series:?}")));
@@ -358,5 +394,22 @@ fn check_values(prometheus: &Prometheus, launcher: u32) -> Outcome {
     let (by_function, by_rank) = (by("function")?, by("rank")?);
     let apart = (by_function - by_rank).abs() / by_rank;
     assert!(apart < 0.05, "{by_function} calls by function, {by_rank} by rank");
+    // Two ranks that send each other what they compute: each message is in a row and in a column of the matrix.
+    assert!(value("sum(tuneagent_mpi_point_to_point_pairs IN_STENCIL)")? == 2.0);
+    let of = |direction: &str| {
+        let messages = "tuneagent_mpi_point_to_point_messages_total";
+        value(&format!(
+            "sum({messages}{{direction=\"{direction}\"}} IN_STENCIL)"
+        ))
+    };
+    let (sent, posted) = (of("sent")?, of("posted")?);
+    let apart = (sent - posted).abs() / posted;
+    assert!(sent > 0.0 && apart < 0.05, "{sent} sent, {posted} posted");
+    // By the program's own times: of 2 x (10 + 30) ms of its teams 60 are work.
+    assert!(value("jobid:tuneagent_openmp_team_threads:mean1m IN_REGIONS")? == 2.0);
+    let balance = value("jobid:tuneagent_openmp_load_balance:ratio1m IN_REGIONS")?;
+    assert!((0.6..0.95).contains(&balance), "{balance}");
+    let inside = value("jobid:tuneagent_openmp_region_seconds:share1m IN_REGIONS")?;
+    assert!((0.6..0.95).contains(&inside), "{inside}");
     Ok(())
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tuneagent_e2e::Outcome;
+use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::programs;
 
@@ -36,6 +37,18 @@ pub(crate) fn start_count(mpi: Mpi, ranks: usize, flags: &[&str]) -> Outcome<Job
     })?;
     job.events("ready", ranks, SOON)?;
     Ok(job)
+}
+
+/// Lets programs that wait at their first gate, watched, run to their last one, ends the session there, then lets them end: what each
+/// counted itself, in the order of the ranks, and the report.
+pub(crate) fn tallied(job: &mut Job, agent: &mut Agent, processes: usize) -> Outcome<(Vec<Value>, Value)> {
+    agent.armed()?;
+    job.open("go")?;
+    let tallies = job.events("tally", processes, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok((tallies, report))
 }
 
 /// Starts `pingpong`, waiting at its gate; 0 iterations: until the gate "stop".

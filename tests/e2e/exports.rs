@@ -12,7 +12,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_count, start_pingpong, with_folder};
+use crate::expected::{SOON, start_count, start_pingpong, tallied, with_folder};
 
 /// They are asked again and again, and so in no ring.
 const POLLING: [&str; 3] = ["MPI_Test", "MPI_Testall", "MPI_Iprobe"];
@@ -436,12 +436,7 @@ fn a_function_that_is_called_all_the_time_loses_no_call_and_says_how_many_are_in
     let _machine = machine();
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "0", "--seconds", "2"])?;
     let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "MPI_Send", "MPI_Recv"])?;
-    agent.armed()?;
-    job.open("go")?;
-    let tallies = job.events("tally", 2, SOON)?;
-    let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
     assert_eq!(
         report["completeness"]["status"], "complete",
         "{}",

@@ -11,7 +11,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, counts, with_folder};
+use crate::expected::{SOON, counts, tallied, with_folder};
 
 /// Each rank's tally, compared with the newest entry of that rank in the report. Numbers of processes may be those of a container.
 fn assert_counted(tallies: &[Value], report: &Value) -> Outcome {
@@ -32,12 +32,7 @@ fn assert_counted(tallies: &[Value], report: &Value) -> Outcome {
 fn counted(mut job: Job, target: u32) -> Outcome<Value> {
     job.events("ready", 2, SOON)?;
     let mut agent = Agent::attach(target, &[])?;
-    agent.armed()?;
-    job.open("go")?;
-    let tallies = job.events("tally", 2, SOON)?;
-    let report = agent.stop()?;
-    job.open("end")?;
-    job.finish(SOON)?;
+    let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
     assert_counted(&tallies, &report)?;
     assert_eq!(report["completeness"]["status"], "complete", "{report}");
     Ok(report)
@@ -217,11 +212,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
         }
         // The programs that they became say so too.
         job.events("ready", 4, SOON)?;
-        job.open("go")?;
-        let tallies = job.events("tally", 2, SOON)?;
-        let report = agent.stop()?;
-        job.open("end")?;
-        job.finish(SOON)?;
+        let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
         assert_counted(&tallies, &report)?;
         let ended: Vec<&Value> = report["processes"]
             .as_array()
@@ -233,6 +224,42 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
         let missing = report["completeness"]["missing"].to_string();
         assert!(missing.contains("went on as another program"), "{missing}");
     }
+    Ok(())
+}
+
+/// As on kernels before 6.6.
+#[test]
+fn a_program_that_comes_where_probes_are_attached_at_the_start_only_is_told_and_the_session_goes_on()
+-> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let [become_, coming] = ["become", "coming"].map(|name| programs::mpi(name, Mpi::OpenMpi));
+    let coming = coming?.to_string_lossy().into_owned();
+    let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, &become_?, |folder| {
+        let given = vec![coming, folder.to_string_lossy().into_owned()];
+        with_folder(folder, given)
+    })?;
+    job.events("ready", 2, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--tracefs", "--rules", "none", "--probe", "step"])?;
+    agent.armed()?;
+    job.open("become")?;
+    for rank in 0..2 {
+        agent
+            .lines
+            .wait_for("the ranks as the new program", SOON, |lines| {
+                let joined =
+                    |text: &str| text.starts_with(&format!("rank {rank} ")) && text.ends_with(") joined");
+                lines.iter().any(|line| joined(&line.text)).then_some(())
+            })?;
+    }
+    job.open("end")?;
+    job.finish(SOON)?;
+    let report = agent.finish(SOON)?;
+    let missing = report["completeness"]["missing"].to_string();
+    assert!(
+        missing.contains("which was not there at the start, is not probed"),
+        "{missing}"
+    );
     Ok(())
 }
 

@@ -24,6 +24,9 @@ mod joining;
 // Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
 mod inputs;
 
+// Programs whose code was overwritten in memory.
+mod overwritten;
+
 // Beside other tools, and how soon there is something to see.
 mod coexist;
 
@@ -71,6 +74,9 @@ mod live;
 
 // What rules cost the program.
 mod cost;
+
+// What the agent takes of the machine while nothing happens.
+mod idle;
 
 // What works on this machine and what would change it.
 mod doctor;

@@ -11,7 +11,8 @@ use tuneagent_e2e::{Outcome, programs, require};
 use crate::expected::{SOON, with_folder};
 use crate::iterations::{number, wait_for};
 
-fn start(program: &Path, words: &str) -> Outcome<Job> {
+/// A program of parallel regions, told these words.
+pub(crate) fn start(program: &Path, words: &str) -> Outcome<Job> {
     let words = words.split(' ').map(str::to_owned).collect();
     let job = Job::alone(program, |folder| with_folder(folder, words))?;
     job.events("ready", 1, SOON)?;

@@ -3,7 +3,7 @@
  *
  *   churn DIRECTORY BLOCKS MEGABYTES
  *
- * Prints {"event":"ready",...}, then four times a second {"event":"pace","seconds":...,"count":...,"sum":...},
+ * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...},
  * where the sum is of one iteration and always the same; ends when DIRECTORY/end is there. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
             free(block[i]);
         }
         double now = seconds();
-        if (now - told < 0.25)
+        if (now - told < 0.05)
             continue;
         told = now;
         printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%ld}\n", now - began, iterations, sum);

@@ -59,6 +59,29 @@ static void to_nobody(void)
     MPI_Wait(&request, &status);
 }
 
+/* Messages that are found before they are received. */
+static void found(MPI_Comm comm)
+{
+    int me, all, is_there = 0, out[6] = {rank}, in[6];
+    MPI_Message message;
+    MPI_Request requests[2];
+    MPI_Status status, statuses[2];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &all);
+    MPI_Isend(out, 6, MPI_INT, (me + 1) % all, 31, comm, &requests[0]);
+    MPI_Mprobe(MPI_ANY_SOURCE, 31, comm, &message, &status);
+    MPI_Mrecv(in, 6, MPI_INT, &message, MPI_STATUS_IGNORE);
+    check(status.MPI_SOURCE == (me + all - 1) % all, "MPI_Mprobe");
+    MPI_Wait(&requests[0], MPI_STATUS_IGNORE);
+    MPI_Isend(out, 5, MPI_INT, (me + 1) % all, 32, comm, &requests[0]);
+    while (!is_there)
+        MPI_Improbe((me + all - 1) % all, 32, comm, &is_there, &message, MPI_STATUS_IGNORE);
+    MPI_Imrecv(in, 5, MPI_INT, &message, &requests[1]);
+    MPI_Waitall(2, requests, statuses);
+    MPI_Mprobe(MPI_PROC_NULL, 33, comm, &message, &status);
+    MPI_Mrecv(in, 6, MPI_INT, &message, &status);
+}
+
 static void persistent(void)
 {
     int out[100], in[100], again[5];
@@ -85,6 +108,25 @@ static void persistent(void)
     MPI_Start(&list[0]);
     MPI_Wait(&list[0], MPI_STATUS_IGNORE);
     MPI_Request_free(&list[0]);
+}
+
+/* The same within any communicator, one way. */
+static void persistent_ring(MPI_Comm comm, MPI_Datatype type)
+{
+    int me, all;
+    double out[64] = {0}, in[64];
+    MPI_Status statuses[2];
+    MPI_Request list[2];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &all);
+    MPI_Send_init(out, 2, type, (me + 1) % all, 14, comm, &list[0]);
+    MPI_Recv_init(in, 2, type, (me + all - 1) % all, 14, comm, &list[1]);
+    for (int k = 0; k < 2; k++) {
+        MPI_Startall(2, list);
+        MPI_Waitall(2, list, statuses);
+    }
+    for (int k = 0; k < 2; k++)
+        MPI_Request_free(&list[k]);
 }
 
 static void vectors(MPI_Comm comm)
@@ -172,11 +214,31 @@ static void files(const char *directory)
     MPI_File_close(&file);
 }
 
+/* Of types that are made of others: what each rank gives and gets has a type of its own. */
+static void typed_collectives(MPI_Comm comm, MPI_Datatype type)
+{
+    int me, all, counts[MOST], places[MOST];
+    char out[16 * MOST] = {0}, in[16 * MOST];
+    MPI_Datatype types[MOST];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &all);
+    for (int k = 0; k < all; k++) {
+        counts[k] = 1;
+        places[k] = 16 * k;
+        types[k] = (me + k) % 2 ? type : MPI_SHORT_INT;
+    }
+    MPI_Alltoallw(out, counts, places, types, in, counts, places, types, comm);
+    for (int k = 0; k < all; k++)
+        places[k] = k;
+    MPI_Allgatherv(out, 1, type, in, counts, places, type, comm);
+    MPI_Alltoall(out, 1, type, in, 1, type, comm);
+}
+
 /* Communicators in which nobody has the rank that he has in the world, and types that are made of others. */
 static void others(void)
 {
     double out[64] = {rank}, in[64];
-    MPI_Comm backwards, halves, twin, line, between;
+    MPI_Comm backwards, halves, twin, line, between, neighbours, every_second, graph, merged;
     MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &backwards);
     ring(backwards, 7, MPI_INT, out, in);
     vectors(backwards);
@@ -188,12 +250,27 @@ static void others(void)
     MPI_Cart_create(MPI_COMM_WORLD, 1, &size, &(int){1}, 1, &line);
     ring(line, 5, MPI_SHORT, out, in);
     ring(MPI_COMM_SELF, 3, MPI_CHAR, out, in);
+    MPI_Comm_split(MPI_COMM_WORLD, rank / 2 % 2, rank, &neighbours);
+    ring(neighbours, 4, MPI_INT, out, in);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &every_second);
+    ring(every_second, 4, MPI_INT, out, in);
+    int index[MOST], edges[2 * MOST];
+    for (int k = 0; k < size; k++) {
+        index[k] = 2 * (k + 1);
+        edges[2 * k] = (k + 1) % size;
+        edges[2 * k + 1] = (k + size - 1) % size;
+    }
+    MPI_Graph_create(MPI_COMM_WORLD, size, index, edges, 1, &graph);
+    ring(graph, 6, MPI_INT, out, in);
+    found(backwards);
     MPI_Intercomm_create(halves, 0, MPI_COMM_WORLD, (rank + 1) % 2 == (size - 1) % 2 ? size - 1 : size - 2, 9, &between);
     int there, here;
     PMPI_Comm_remote_size(between, &there);
     PMPI_Comm_rank(halves, &here);
     if (here < there)
         MPI_Sendrecv(out, 11, MPI_DOUBLE, here, 10, in, 11, MPI_DOUBLE, here, 10, between, MPI_STATUS_IGNORE);
+    MPI_Intercomm_merge(between, rank % 2, &merged);
+    ring(merged, 3, MPI_DOUBLE, out, in);
 
     MPI_Datatype every_other, mixed;
     PMPI_Type_vector(4, 1, 2, MPI_DOUBLE, &every_other);
@@ -201,6 +278,8 @@ static void others(void)
     PMPI_Type_create_struct(2, (int[]){1, 3}, (MPI_Aint[]){0, 8}, (MPI_Datatype[]){MPI_DOUBLE, MPI_CHAR}, &mixed);
     PMPI_Type_commit(&mixed);
     ring(MPI_COMM_WORLD, 2, every_other, out, in);
+    persistent_ring(backwards, every_other);
+    typed_collectives(backwards, mixed);
     MPI_Bcast(out, 3, mixed, 0, MPI_COMM_WORLD);
     ring(MPI_COMM_WORLD, 1, MPI_DOUBLE_INT, out, in);
     PMPI_Type_free(&every_other);
@@ -227,6 +306,7 @@ int main(int argc, char **argv)
         ring(MPI_COMM_WORLD, 1 << (10 + 5 * (k % 3)), MPI_BYTE, out, in);
         to_nobody();
         persistent();
+        found(MPI_COMM_WORLD);
         vectors(MPI_COMM_WORLD);
         collectives(MPI_COMM_WORLD);
         one_sided();

@@ -3,12 +3,15 @@
  *   PMPI_TRUTH=DIRECTORY LD_PRELOAD=pmpi_truth.so program
  *
  * At the end of MPI_Init each rank prints {"event":"ready",...} and waits until DIRECTORY/go exists; from then on everything counts.
- * At MPI_Finalize it writes DIRECTORY/truth.RANK.json. Calls inside other calls are not counted. A function without a wrapper here is
- * not known here.
+ * At MPI_Finalize it writes DIRECTORY/truth.RANK.json: of each function its calls, how long they took by the monotonic clock, what
+ * they carried; of each rank what went to it and came from it. Calls inside other calls are not counted. A function without a wrapper
+ * here is not known here. Before, it makes some calls of MPI_Bsend to nobody of its own: they tell what a call costs that does nothing.
  *
  * It is written from the MPI standard alone: sizes by PMPI_Type_size, ranks by PMPI_Group_translate_ranks. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <mpi.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +33,8 @@ struct entry {
 
 struct pair { long messages, bytes; };
 
-/* A persistent request: what each start of it carries. */
-struct request { MPI_Request handle; long bytes; int is_sent, rank, in_use; };
+/* A persistent request: what each start of it carries. Or a message that was found: from whom it is. */
+struct request { uintptr_t handle; long bytes; int is_sent, rank, in_use; };
 
 enum { NOBODY = -1, UNTOLD = RANKS };
 
@@ -174,9 +177,9 @@ static void posts(struct entry *e, long bytes, int from)
         carries(e, bytes);
 }
 
-/* ---- persistent requests ---- */
+/* ---- persistent requests, and messages that were found ---- */
 
-static struct request *find(MPI_Request handle)
+static struct request *find(uintptr_t handle)
 {
     for (int k = 0; k < REQUESTS; k++)
         if (requests[k].in_use && requests[k].handle == handle)
@@ -184,7 +187,7 @@ static struct request *find(MPI_Request handle)
     return NULL;
 }
 
-static void makes(MPI_Request handle, int is_sent, long bytes, int rank, MPI_Comm comm)
+static void makes(uintptr_t handle, int is_sent, long bytes, int rank, MPI_Comm comm)
 {
     for (int k = 0; k < REQUESTS; k++)
         if (!requests[k].in_use) {
@@ -196,7 +199,7 @@ static void makes(MPI_Request handle, int is_sent, long bytes, int rank, MPI_Com
     _exit(4);
 }
 
-static void starts(struct entry *e, MPI_Request handle)
+static void starts(struct entry *e, uintptr_t handle)
 {
     struct request *made = find(handle);
     e->has_bytes = 1;
@@ -211,11 +214,30 @@ static void starts(struct entry *e, MPI_Request handle)
         carries(e, made->bytes);
 }
 
-static void frees(MPI_Request handle)
+static void frees(uintptr_t handle)
 {
     struct request *made = find(handle);
     if (made)
         made->in_use = 0;
+}
+
+/* Who is not named is known where the status is wanted. */
+static void finds(MPI_Message message, int from, MPI_Comm comm, const MPI_Status *status)
+{
+    int is_told = from != MPI_ANY_SOURCE || (status && status != MPI_STATUS_IGNORE);
+    makes((uintptr_t)message, 0, 0, from == MPI_ANY_SOURCE && is_told ? status->MPI_SOURCE : from, comm);
+}
+
+static void receives_found(struct entry *e, long bytes, MPI_Message message)
+{
+    struct request *found = find((uintptr_t)message);
+    int from = found ? found->rank : UNTOLD;
+    frees((uintptr_t)message);
+    e->has_bytes = 1;
+    if (from == NOBODY)
+        return;
+    carries(e, bytes);
+    pass(pairs_received, from, bytes);
 }
 
 /* ---- begin and end ---- */
@@ -306,8 +328,12 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
     return result;
 }
 
+static void call_nothing(void);
+
 int MPI_Finalize(void)
 {
+    if (depth == 0)
+        call_nothing();
     if (depth++ == 0)
         write_truth();
     return PMPI_Finalize();
@@ -342,7 +368,7 @@ int MPI_Finalize(void)
          (buf, count, type, to, tag, comm, request), sends(e, bytes_of(count, type), to, comm), NOTHING)
 #define SEND_INIT(function) \
     WRAP(function, (const void *buf, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm, MPI_Request *request), \
-         (buf, count, type, to, tag, comm, request), NOTHING, makes(*request, 1, bytes_of(count, type), to, comm))
+         (buf, count, type, to, tag, comm, request), NOTHING, makes((uintptr_t)*request, 1, bytes_of(count, type), to, comm))
 
 SEND(MPI_Send)
 SEND(MPI_Bsend)
@@ -363,7 +389,7 @@ WRAP(MPI_Irecv, (void *buf, int count, MPI_Datatype type, int from, int tag, MPI
      (buf, count, type, from, tag, comm, request), posts(e, bytes_of(count, type), from),
      receives(bytes_of(count, type), from, comm, NULL))
 WRAP(MPI_Recv_init, (void *buf, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Request *request),
-     (buf, count, type, from, tag, comm, request), NOTHING, makes(*request, 0, bytes_of(count, type), from, comm))
+     (buf, count, type, from, tag, comm, request), NOTHING, makes((uintptr_t)*request, 0, bytes_of(count, type), from, comm))
 WRAP(MPI_Sendrecv,
      (const void *out, int out_count, MPI_Datatype out_type, int to, int out_tag, void *in, int in_count, MPI_Datatype in_type,
       int from, int in_tag, MPI_Comm comm, MPI_Status *status),
@@ -376,10 +402,18 @@ WRAP(MPI_Sendrecv_replace,
 WRAP(MPI_Probe, (int from, int tag, MPI_Comm comm, MPI_Status *status), (from, tag, comm, status), NOTHING, NOTHING)
 WRAP(MPI_Iprobe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status), (from, tag, comm, flag, status), NOTHING,
      NOTHING)
+WRAP(MPI_Mprobe, (int from, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status), (from, tag, comm, message, status),
+     NOTHING, finds(*message, from, comm, status))
+WRAP(MPI_Improbe, (int from, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status),
+     (from, tag, comm, flag, message, status), NOTHING, if (*flag) finds(*message, from, comm, status))
+WRAP(MPI_Mrecv, (void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Status *status),
+     (buf, count, type, message, status), receives_found(e, bytes_of(count, type), *message), NOTHING)
+WRAP(MPI_Imrecv, (void *buf, int count, MPI_Datatype type, MPI_Message *message, MPI_Request *request),
+     (buf, count, type, message, request), receives_found(e, bytes_of(count, type), *message), NOTHING)
 
-WRAP(MPI_Start, (MPI_Request *request), (request), starts(e, *request), NOTHING)
-WRAP(MPI_Startall, (int count, MPI_Request list[]), (count, list), for (int k = 0; k < count; k++) starts(e, list[k]), NOTHING)
-WRAP(MPI_Request_free, (MPI_Request *request), (request), frees(*request), NOTHING)
+WRAP(MPI_Start, (MPI_Request *request), (request), starts(e, (uintptr_t)*request), NOTHING)
+WRAP(MPI_Startall, (int count, MPI_Request list[]), (count, list), for (int k = 0; k < count; k++) starts(e, (uintptr_t)list[k]), NOTHING)
+WRAP(MPI_Request_free, (MPI_Request *request), (request), frees((uintptr_t)*request), NOTHING)
 WRAP(MPI_Wait, (MPI_Request *request, MPI_Status *status), (request, status), NOTHING, NOTHING)
 WRAP(MPI_Waitall, (int count, MPI_Request list[], MPI_Status statuses[]), (count, list, statuses), NOTHING, NOTHING)
 WRAP(MPI_Waitany, (int count, MPI_Request list[], int *index, MPI_Status *status), (count, list, index, status), NOTHING, NOTHING)
@@ -482,15 +516,33 @@ WRAP(MPI_Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, g
 WRAP(MPI_Cart_create,
      (MPI_Comm comm, int dimensions, const int sizes[], const int periods[], int reorder, MPI_Comm *made),
      (comm, dimensions, sizes, periods, reorder, made), NOTHING, NOTHING)
+WRAP(MPI_Cart_sub, (MPI_Comm comm, const int kept[], MPI_Comm *made), (comm, kept, made), NOTHING, NOTHING)
+WRAP(MPI_Graph_create, (MPI_Comm comm, int nodes, const int index[], const int edges[], int reorder, MPI_Comm *made),
+     (comm, nodes, index, edges, reorder, made), NOTHING, NOTHING)
+WRAP(MPI_Dist_graph_create_adjacent,
+     (MPI_Comm comm, int from, const int sources[], const int weights_from[], int to, const int destinations[],
+      const int weights_to[], MPI_Info info, int reorder, MPI_Comm *made),
+     (comm, from, sources, weights_from, to, destinations, weights_to, info, reorder, made), NOTHING, NOTHING)
+WRAP(MPI_Intercomm_merge, (MPI_Comm comm, int high, MPI_Comm *made), (comm, high, made), NOTHING, NOTHING)
 WRAP(MPI_Intercomm_create, (MPI_Comm local, int leader, MPI_Comm peers, int remote, int tag, MPI_Comm *made),
      (local, leader, peers, remote, tag, made), NOTHING, NOTHING)
 
-/* ---- Fortran: Open MPI's bindings call PMPI functions, so they have wrappers of their own; MPICH's call those above ---- */
+/* Calls that last nothing, each after a while: what our clock has of them is what else stands around a call. They count as any. */
+static void call_nothing(void)
+{
+    for (int k = 0; k < 200; k++) {
+        usleep(50);
+        MPI_Bsend(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+    }
+}
+
+/* ---- Fortran: Open MPI's bindings call PMPI functions, so they have wrappers of their own. MPICH's call those above, but for what has
+ * no buffer in the module mpi_f08 ---- */
 
 #ifdef OPEN_MPI
 #define TYPE(fortran) PMPI_Type_f2c(*(fortran))
 #define COMM(fortran) PMPI_Comm_f2c(*(fortran))
-#define REQUEST(fortran) PMPI_Request_f2c(*(fortran))
+#define REQUEST(fortran) (uintptr_t)PMPI_Request_f2c(*(fortran))
 
 /* The name of the C function, under which the agent counts it. */
 #define FORTRAN(function, profiled, label, parameters, arguments, before, after) \
@@ -529,6 +581,7 @@ STARTS(mpi_init_f08_, pmpi_init_f08_)
     void profiled(int *error); \
     void function(int *error) \
     { \
+        call_nothing(); \
         depth++; \
         write_truth(); \
         profiled(error); \
@@ -565,4 +618,65 @@ BOTH(mpi_alltoall, "MPI_Alltoall",
      carries(e, ranks_of(COMM(comm)) * bytes_of(*out_count, TYPE(out_type))), NOTHING)
 BOTH(mpi_comm_split, "MPI_Comm_split", (int *comm, int *color, int *key, int *made, int *error),
      (comm, color, key, made, error), NOTHING, NOTHING)
+#endif
+
+#ifdef MPICH
+static void *following(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    if (!found) {
+        fprintf(stderr, "pmpi_truth: nobody has %s\n", name);
+        _exit(4);
+    }
+    return found;
+}
+
+/* A handle in Fortran's type is the integer that it is in C. */
+#define FORTRAN_08(function, label, parameters, arguments, before) \
+    void function parameters; \
+    void function parameters \
+    { \
+        static struct entry entry = {.name = label}; \
+        static void(*profiled) parameters; \
+        struct entry *e = &entry; \
+        if (!profiled) \
+            profiled = following(#function); \
+        int counts = begin(e); \
+        if (counts) { \
+            before; \
+        } \
+        long since = now_ns(); \
+        profiled arguments; \
+        end(e, counts, since); \
+    }
+
+FORTRAN_08(mpi_start_f08_, "MPI_Start", (MPI_Request *request, int *error), (request, error), starts(e, (uintptr_t)*request))
+FORTRAN_08(mpi_request_free_f08_, "MPI_Request_free", (MPI_Request *request, int *error), (request, error),
+           frees((uintptr_t)*request))
+FORTRAN_08(mpi_wait_f08_, "MPI_Wait", (MPI_Request *request, MPI_Status *status, int *error), (request, status, error), NOTHING)
+FORTRAN_08(mpi_waitall_f08_, "MPI_Waitall", (int *count, MPI_Request *list, MPI_Status *statuses, int *error),
+           (count, list, statuses, error), NOTHING)
+FORTRAN_08(mpi_barrier_f08_, "MPI_Barrier", (MPI_Comm *comm, int *error), (comm, error), NOTHING)
+FORTRAN_08(mpi_comm_split_f08_, "MPI_Comm_split", (MPI_Comm *comm, int *color, int *key, MPI_Comm *made, int *error),
+           (comm, color, key, made, error), NOTHING)
+
+void mpi_init_f08_(int *error);
+void mpi_init_f08_(int *error)
+{
+    void (*profiled)(int *) = following("mpi_init_f08_");
+    depth++;
+    profiled(error);
+    depth--;
+    wait_for_go();
+}
+
+void mpi_finalize_f08_(int *error);
+void mpi_finalize_f08_(int *error)
+{
+    void (*profiled)(int *) = following("mpi_finalize_f08_");
+    call_nothing();
+    depth++;
+    write_truth();
+    profiled(error);
+}
 #endif

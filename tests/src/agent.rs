@@ -205,6 +205,16 @@ impl Agent {
         family::signal(&self.child, signal)
     }
 
+    /// Stops it and all that it started, until it is to go on.
+    pub fn pause(&self) -> Outcome {
+        family::signal_all(&self.child, Signal::STOP)
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) -> Outcome {
+        family::signal_all(&self.child, Signal::CONT)
+    }
+
     /// Waits for the end; its exit code, or 128 + the signal.
     pub fn wait(&mut self, within: Duration) -> Outcome<i32> {
         let code = family::wait(&mut self.child, within)

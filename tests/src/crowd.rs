@@ -19,6 +19,9 @@ use crate::{Outcome, Problem};
 /// A slow program on a busy machine needs its time for a few lines.
 const PATIENCE: Duration = Duration::from_secs(180);
 
+/// Seconds after which an agent does what it does all along.
+const SETTLING: f64 = 2.0;
+
 /// Results as printed, by what they are of.
 pub type Results = BTreeMap<u64, BTreeSet<String>>;
 
@@ -122,16 +125,57 @@ impl Crowd {
     /// The same in turns with others, as `self, others, others, self`: whatever else the machine does meets both. Who has no turn is
     /// stopped. The paces of both.
     pub fn paces_beside(&self, others: &Crowd, over: f64) -> Outcome<(f64, f64)> {
-        let turn = |runs: &Crowd, waits: &Crowd| {
-            waits.pause()?;
-            runs.resume()?;
-            runs.pace(over)
-        };
-        let first = turn(self, others)?;
-        let theirs = turn(others, self)? + turn(others, self)?;
-        let ours = first + turn(self, others)?;
+        let first = self.turn(others, over)?;
+        let theirs = others.turn(self, over)? + others.turn(self, over)?;
+        let ours = first + self.turn(others, over)?;
         others.resume()?;
         Ok((ours / 2.0, theirs / 2.0))
+    }
+
+    /// Its pace while the others are stopped.
+    fn turn(&self, others: &Crowd, over: f64) -> Outcome<f64> {
+        others.pause()?;
+        self.resume()?;
+        self.pace(over)
+    }
+
+    /// What attaching with these words makes of its pace, as a share of that of the same program beside it, which nobody looks at: in
+    /// `pairs` turns of so many seconds each, in both orders. Who has no turn is stopped, the agent too, so that what it does falls on
+    /// those that it looks at alone. And what it printed.
+    pub fn attached_beside(
+        &self,
+        others: &Crowd,
+        words: &[&str],
+        (pairs, over): (usize, f64),
+    ) -> Outcome<(Vec<f64>, String)> {
+        self.turn(others, over)?;
+        let agent = self.attach(words)?;
+        agent.armed()?;
+        // What it does in its first seconds it does once.
+        self.pace(SETTLING)?;
+        let attached = || {
+            agent.resume()?;
+            self.turn(others, over)
+        };
+        let alone = || {
+            agent.pause()?;
+            others.turn(self, over)
+        };
+        let pair = |number: usize| -> Outcome<f64> {
+            let (ours, theirs) = match number % 2 {
+                0 => (attached()?, alone()?),
+                _ => {
+                    let theirs = alone()?;
+                    (attached()?, theirs)
+                }
+            };
+            Ok(ours / theirs)
+        };
+        let shares = (0..pairs).map(pair).collect::<Outcome<_>>()?;
+        agent.resume()?;
+        self.resume()?;
+        let text = leave(agent)?;
+        Ok((shares, text))
     }
 
     /// Stops them until they are to go on.

@@ -262,7 +262,7 @@ impl User {
 
     /// Starts a process of Debian's NumPy that computes products until it is ended, as this user.
     pub fn products(&self) -> Outcome<Running> {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/products.py");
+        let script = programs::source("products.py");
         let here = self.folder.path().join("products.py");
         copy(&script, &here)?;
         let words = ["/usr/bin/python3", &*here.to_string_lossy(), &self.own(), "160"];

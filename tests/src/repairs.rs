@@ -124,7 +124,7 @@ pub static CASES: [Case; 7] = [
         done: ["4 changes written and read back", "guard"],
         unit: "products/s",
         gain: || if wheels().is_some() { 20.0 } else { 0.0 },
-        start: |start| products(4, start),
+        start: |start| products(4, start, 160),
     },
     Case {
         name: "2 OpenMP programs, short loops",
@@ -185,7 +185,7 @@ pub static HEALTHY: [Healthy; 4] = [
         },
     ),
     ("NumPy, one thread", &[Need::Root, Need::NumPy], || {
-        products(1, Start::Right)
+        products(1, Start::Right, 160)
     }),
     ("OpenMP, one thread", &[Need::Root, Need::Cc], || {
         teams(1, Start::Right)
@@ -302,12 +302,14 @@ pub fn wheels_folder() -> Outcome<PathBuf> {
     Ok(programs::target_folder()?.with_file_name("numpy-wheel"))
 }
 
-fn products(number: usize, start: Start) -> Outcome<Crowd> {
+/// Each multiplies matrices of so many rows.
+fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/products.py");
     let script = script.to_string_lossy();
     let python = wheels().unwrap_or_else(|| "/usr/bin/python3".to_owned());
     let environment = with(start, "OPENBLAS_NUM_THREADS=1");
-    let words = [&*script, "DIRECTORY", "160"];
+    let rows = rows.to_string();
+    let words = [&*script, "DIRECTORY", &rows];
     Crowd::start(number, &environment, Path::new(&python), &words)
 }
 

@@ -1,15 +1,21 @@
-//! `cargo xtask bench overhead`: what being watched costs LAMMPS and GROMACS, beside what a preloaded profiler costs them.
+//! `cargo xtask bench overhead`: what being watched costs LAMMPS, GROMACS, and a program that does nothing but send one byte to and fro,
+//! beside what a preloaded profiler costs them and beside what the agent says that it costs.
 //!
 //! Two jobs of the same program take turns, whoever has none is stopped: one as it comes, with and without `tuneagent attach` (the profile
 //! alone), and one under a small PMPI library that counts calls and their time. A round goes through the three states, the next one
 //! backwards, so that what disturbs the machine disturbs all of them; a ratio is always of two turns of one round. Measures no
 //! start: a job is attached to before its turn begins.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tuneagent_e2e::crowd::{Crowd, leave};
-use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::{self, Need};
 use tuneagent_e2e::{Outcome, gromacs, lammps, programs, repairs};
+
+/// A program of ours waits so long for its other ranks at most.
+const SOON: Duration = Duration::from_secs(60);
 
 use crate::Result;
 use crate::experiment::{stats, table::Table};
@@ -25,7 +31,7 @@ struct Subject {
     start: fn(&[String], usize) -> Outcome<Crowd>,
 }
 
-const SUBJECTS: [Subject; 2] = [
+const SUBJECTS: [Subject; 3] = [
     Subject {
         name: "LAMMPS, LJ, 32 000 atoms",
         needs: &[Need::Root, Need::OpenMpi, Need::Lammps],
@@ -40,6 +46,21 @@ const SUBJECTS: [Subject; 2] = [
         start: |environment, ranks| {
             let job = gromacs::start_under(environment, Waiting::Yielding, ranks)?;
             Ok(Crowd::of_others(job, repairs::GROMACS))
+        },
+    },
+    Subject {
+        // Two ranks, however many are asked for: it is what calls can be made that matters.
+        name: "1 byte to and fro",
+        needs: &[Need::Root, Need::OpenMpi],
+        start: |environment, _| {
+            let program = programs::mpi("bounce", Mpi::OpenMpi)?;
+            let how = (Mpi::OpenMpi, Waiting::Spinning);
+            let job = Job::mpi_under(environment, how, 2, &program, |folder| {
+                vec![folder.to_string_lossy().into_owned()]
+            })?;
+            job.events("ready", 2, SOON)?;
+            job.open("go")?;
+            Ok(Crowd::of(job))
         },
     },
 ];
@@ -78,18 +99,20 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
         "bound, 95 %",
         "preloaded / alone",
         "MPI calls/s a rank",
+        "told",
     ]);
     let mut figures = Vec::new();
     for subject in &SUBJECTS {
         if needs::lacks(subject.name, subject.needs).map_err(|problem| problem.to_string())? {
             continue;
         }
-        let (rounds, calls_per_s) =
+        let (rounds, said) =
             measured(subject, &settings).map_err(|problem| format!("{}: {problem}", subject.name))?;
-        figures.push(told(subject.name, &rounds, calls_per_s, &mut table)?);
+        figures.push(told(subject.name, &rounds, said, &mut table)?);
     }
     println!(
-        "\n{} rounds of turns of {} s, {} ranks; a ratio is the time of a step beside its time alone, its median and its range\n\n{table}",
+        "\n{} rounds of turns of {} s, {} ranks; a ratio is the time of a step beside its time alone, its median and its range;\n\
+         told is what the agent says that its probes cost, as share of the program's CPU time while it is watched\n\n{table}",
         settings.rounds, settings.seconds, settings.ranks
     );
     let file = super::keep("overhead", &Value::Array(figures))?;
@@ -127,8 +150,17 @@ fn understood(words: &[&str]) -> Result<Settings> {
     Ok(settings)
 }
 
-/// The rounds, and how many MPI calls a rank made in a second while it was watched.
-fn measured(subject: &Subject, settings: &Settings) -> Outcome<(Vec<Round>, f64)> {
+/// What the agent says of a turn.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    /// MPI calls of a rank in a second.
+    calls_per_s: f64,
+    /// What its probes cost, as share of the job's CPU time.
+    cost: f64,
+}
+
+/// The rounds, and what the agent said, the median.
+fn measured(subject: &Subject, settings: &Settings) -> Outcome<(Vec<Round>, Said)> {
     let library = programs::mpi_library("preload", Mpi::OpenMpi, 1)?;
     let plain = (subject.start)(&[], settings.ranks)?;
     // It had its first steps before the other one starts.
@@ -137,7 +169,7 @@ fn measured(subject: &Subject, settings: &Settings) -> Outcome<(Vec<Round>, f64)
     let under = (subject.start)(&[format!("LD_PRELOAD={}", library.display())], settings.ranks)?;
     under.pace(0.1)?;
     under.pause()?;
-    let (mut rounds, mut calls) = (Vec::new(), Vec::new());
+    let (mut rounds, mut said) = (Vec::new(), Vec::new());
     for number in 0..settings.rounds {
         let mut order = [State::Alone, State::Watched, State::Preloaded];
         if number % 2 == 1 {
@@ -153,8 +185,8 @@ fn measured(subject: &Subject, settings: &Settings) -> Outcome<(Vec<Round>, f64)
             crowd.resume()?;
             *pace = match state {
                 State::Watched => {
-                    let (pace, per_s) = watched(crowd, settings)?;
-                    calls.push(per_s);
+                    let (pace, of_agent) = watched(crowd, settings)?;
+                    said.push(of_agent);
                     pace
                 }
                 State::Alone | State::Preloaded => crowd.pace(settings.seconds)?,
@@ -167,11 +199,19 @@ fn measured(subject: &Subject, settings: &Settings) -> Outcome<(Vec<Round>, f64)
         );
         rounds.push(round);
     }
-    Ok((rounds, stats::quantile(&calls, 0.5).unwrap_or_default()))
+    let median = |of: fn(&Said) -> f64| {
+        let values: Vec<f64> = said.iter().map(of).collect();
+        stats::quantile(&values, 0.5).unwrap_or_default()
+    };
+    let said = Said {
+        calls_per_s: median(|said| said.calls_per_s),
+        cost: median(|said| said.cost),
+    };
+    Ok((rounds, said))
 }
 
-/// The pace while it is watched, and the MPI calls of a rank in a second.
-fn watched(crowd: &Crowd, settings: &Settings) -> Outcome<(f64, f64)> {
+/// The pace while it is watched, and what is said of it.
+fn watched(crowd: &Crowd, settings: &Settings) -> Outcome<(f64, Said)> {
     let folder = tempfile::tempdir()?;
     let report = folder.path().join("report.json");
     let report_name = report.to_string_lossy().into_owned();
@@ -180,15 +220,25 @@ fn watched(crowd: &Crowd, settings: &Settings) -> Outcome<(f64, f64)> {
     let pace = crowd.pace(settings.seconds)?;
     leave(agent)?;
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&report)?)?;
-    let functions = report["processes"].as_array().into_iter().flatten();
-    let functions = functions.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let processes = report["processes"]
+        .as_array()
+        .ok_or("the report has no processes")?;
+    let functions = processes
+        .iter()
+        .flat_map(|process| process["functions"].as_array().into_iter().flatten());
     let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
     let elapsed = report["elapsed_s"].as_f64().ok_or("the report has no time")?;
-    Ok((pace, calls / elapsed / settings.ranks as f64))
+    let said = Said {
+        calls_per_s: calls / elapsed / processes.len() as f64,
+        cost: report["cost"]["probes_share"]
+            .as_f64()
+            .ok_or("the report does not tell its cost")?,
+    };
+    Ok((pace, said))
 }
 
 /// A line of the table, and all figures.
-fn told(name: &str, rounds: &[Round], calls_per_s: f64, table: &mut Table) -> Result<Value> {
+fn told(name: &str, rounds: &[Round], said: Said, table: &mut Table) -> Result<Value> {
     let of = |value: fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<f64>>();
     let attached = of(|round| round.alone / round.watched);
     let preloaded = of(|round| round.alone / round.preloaded);
@@ -207,7 +257,8 @@ fn told(name: &str, rounds: &[Round], calls_per_s: f64, table: &mut Table) -> Re
         ratio(&attached)?,
         bound.map_or_else(|| "too few rounds".to_owned(), |bound| format!("{bound:.4}")),
         ratio(&preloaded)?,
-        stats::figure(calls_per_s),
+        stats::figure(said.calls_per_s),
+        format!("{:.2} %", 100.0 * said.cost),
     ]);
     Ok(json!({
         "program": name,
@@ -215,7 +266,8 @@ fn told(name: &str, rounds: &[Round], calls_per_s: f64, table: &mut Table) -> Re
         "time_attached_over_alone": attached,
         "time_preloaded_over_alone": preloaded,
         "median_attached_below": bound,
-        "mpi_calls_per_s_and_rank": calls_per_s,
+        "mpi_calls_per_s_and_rank": said.calls_per_s,
+        "told_cost_share": said.cost,
     }))
 }
 
@@ -239,7 +291,7 @@ mod tests {
             preloaded: 100.0,
         };
         let mut table = Table::new(["program"]);
-        let figures = told("p", &[round], 5.0, &mut table).unwrap();
+        let figures = told("p", &[round], Said::default(), &mut table).unwrap();
         assert_eq!(figures["time_attached_over_alone"], json!([1.25]));
         assert_eq!(figures["time_preloaded_over_alone"], json!([1.0]));
         assert!(table.to_string().contains("too few rounds"));

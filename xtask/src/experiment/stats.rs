@@ -61,20 +61,34 @@ pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
 /// A bound that the true median is above in no more than 5 % of all samples, whatever the distribution: the least of the values with so
 /// many below it. Of fewer than five values there is none.
 pub(crate) fn median_below(values: &[f64]) -> Option<f64> {
+    let (sorted, place) = bounded(values, 0.05)?;
+    sorted.get(place).copied()
+}
+
+/// Bounds between which the true median lies in 95 % of all samples, whatever the distribution. Of fewer than six values there are none.
+pub(crate) fn median_between(values: &[f64]) -> Option<(f64, f64)> {
+    let (sorted, place) = bounded(values, 0.025)?;
+    let high = sorted.get(place)?;
+    Some((*sorted.get(sorted.len() - 1 - place)?, *high))
+}
+
+/// The values in order, and the place of the least one that the true median is above with no more than this chance; none where that is
+/// behind the last.
+fn bounded(values: &[f64], most: f64) -> Option<(Vec<f64>, usize)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let count = sorted.len();
     // Of `count` tosses of a coin at least `place` are heads: all of these values lie below the median.
-    let (mut chance, mut ways, mut place) = (0.0, 1.0, count);
+    let (mut chance, mut ways, mut place) = (0.0, 0.5_f64.powi(i32::try_from(count).ok()?), count);
     while place > 0 {
-        chance += ways * 0.5_f64.powi(i32::try_from(count).ok()?);
-        if chance > 0.05 {
+        chance += ways;
+        if chance > most {
             break;
         }
         ways *= place as f64 / (count - place + 1) as f64;
         place -= 1;
     }
-    sorted.get(place).copied()
+    (place < count).then_some((sorted, place))
 }
 
 /// Three digits, as such measurements carry.
@@ -118,6 +132,19 @@ mod tests {
             (12, Some(10.0)),
         ] {
             assert_eq!(median_below(&first(count)), bound, "{count} values");
+        }
+    }
+
+    #[test]
+    fn the_bounds_of_a_median_leave_out_as_many_values_at_both_ends() {
+        let first = |count: usize| (1..=count).map(|value| value as f64).collect::<Vec<_>>();
+        for (count, bounds) in [
+            (5, None),
+            (6, Some((1.0, 6.0))),
+            (10, Some((2.0, 9.0))),
+            (100, Some((40.0, 61.0))),
+        ] {
+            assert_eq!(median_between(&first(count)), bounds, "{count} values");
         }
     }
 

@@ -77,7 +77,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 31] = {
+const NEEDS: [Need; 32] = {
     use Purpose::{Build, Demo, Ebpf, Test};
     [
         package(
@@ -161,6 +161,11 @@ const NEEDS: [Need; 31] = {
         package(
             "python3-numpy",
             "real, unmodified Python programs whose BLAS threads are tuned",
+            &[Test],
+        ),
+        package(
+            "python3-mpi4py",
+            "MPI from Python: its arrays and objects are counted",
             &[Test],
         ),
         package(

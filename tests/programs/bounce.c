@@ -1,0 +1,63 @@
+/* Pairs of ranks send one byte to and fro as quickly as they can: as many MPI calls a second as a program can make.
+ *
+ *   mpirun -n EVEN bounce DIRECTORY
+ *
+ * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go; then rank 0 prints {"event":"pace",...} a few times a second with its
+ * round trips so far, until DIRECTORY/end exists. */
+#include <mpi.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TRIPS 20000
+
+static int exists(const char *directory, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+int main(int argc, char **argv)
+{
+    int rank, size;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (argc != 2 || size % 2 != 0) {
+        fprintf(stderr, "usage: mpirun -n EVEN bounce DIRECTORY\n");
+        return 2;
+    }
+    printf("{\"event\":\"ready\",\"rank\":%d,\"pid\":%d}\n", rank, getpid());
+    fflush(stdout);
+    while (!exists(argv[1], "go"))
+        usleep(1000);
+    double printed = seconds();
+    int partner = rank ^ 1, go_on = 1;
+    for (long trips = 0; go_on; trips += TRIPS) {
+        char byte = 1;
+        for (int trip = 0; trip < TRIPS; trip++) {
+            if (rank % 2 == 0)
+                MPI_Send(&byte, 1, MPI_CHAR, partner, 0, MPI_COMM_WORLD);
+            MPI_Recv(&byte, 1, MPI_CHAR, partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            if (rank % 2 == 1)
+                MPI_Send(&byte, 1, MPI_CHAR, partner, 0, MPI_COMM_WORLD);
+        }
+        if (rank == 0 && seconds() - printed > 0.2) {
+            printed = seconds();
+            printf("{\"event\":\"pace\",\"seconds\":%.6f,\"count\":%ld,\"sum\":0}\n", printed, trips + TRIPS);
+            fflush(stdout);
+        }
+        int mine = rank == 0 ? !exists(argv[1], "end") : 1;
+        MPI_Allreduce(&mine, &go_on, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    }
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,89 @@
+/* Writes a jump over the first bytes of one of its own functions while it runs, as the memory hooks of Open MPI and UCX do.
+ *
+ *   diverts DIRECTORY WHEN
+ *
+ * WHEN is start, never, or later: once DIRECTORY/divert is there. Calls step, kept and nop_first over and over and looks at what they
+ * return; ends with 3 at the first wrong answer. Prints {"event":"ready",...}, {"event":"diverted"}, and ten times a second
+ * {"event":"pace","seconds":...,"count":...,"sum":...}; ends when DIRECTORY/end is there, with {"event":"end","rounds":...}.
+ * x86-64 only. */
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#define FUNCTION(name, code)                                                                                                 \
+    long name(long);                                                                                                         \
+    __asm__(".text\n .globl " #name "\n .type " #name ",@function\n .p2align 5\n" #name ":\n" code " .size " #name ",.-"     \
+            #name "\n");
+
+/* The kernel steps over a push by itself: then it goes on at the second byte, which is in the middle of the jump. */
+FUNCTION(step, "push %rbx\n mov %rdi,%rbx\n lea 1(%rbx),%rax\n pop %rbx\n ret\n")
+FUNCTION(instead, "push %rbx\n mov %rdi,%rbx\n lea 2(%rbx),%rax\n pop %rbx\n ret\n")
+FUNCTION(kept, "push %rbx\n mov %rdi,%rbx\n lea 3(%rbx),%rax\n pop %rbx\n ret\n")
+FUNCTION(nop_first, ".byte 0x0f,0x1f,0x44,0,0\n lea 4(%rdi),%rax\n ret\n")
+
+long knob = 1;
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec * 1e-9;
+}
+
+static int divert(void)
+{
+    unsigned char jump[5] = {0xe9};
+    int32_t distance = (int32_t)((char *)instead - ((char *)step + sizeof jump));
+    memcpy(jump + 1, &distance, sizeof distance);
+    uintptr_t page = (uintptr_t)step & ~4095ul;
+    size_t length = (uintptr_t)step + sizeof jump - page;
+    if (mprotect((void *)page, length, PROT_READ | PROT_WRITE | PROT_EXEC))
+        return 0;
+    memcpy((void *)step, jump, sizeof jump);
+    if (mprotect((void *)page, length, PROT_READ | PROT_EXEC))
+        return 0;
+    printf("{\"event\":\"diverted\",\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3) {
+        fprintf(stderr, "usage: diverts DIRECTORY start|later|never\n");
+        return 2;
+    }
+    char end[4096], now_divert[4096];
+    snprintf(end, sizeof end, "%s/end", argv[1]);
+    snprintf(now_divert, sizeof now_divert, "%s/divert", argv[1]);
+    int waits = !strcmp(argv[2], "later"), diverted = !strcmp(argv[2], "start");
+    long (*volatile stepped)(long) = step;
+    if (diverted && !divert())
+        return 1;
+    printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    double began = seconds(), told = began;
+    for (long rounds = 1;; rounds++) {
+        if (stepped(rounds) != rounds + (diverted ? 2 : 1) || kept(rounds) != rounds + 3 || nop_first(rounds) != rounds + 4)
+            return 3;
+        double now = seconds();
+        if (now - told < 0.1)
+            continue;
+        told = now;
+        printf("{\"event\":\"pace\",\"seconds\":%.3f,\"count\":%ld,\"sum\":%d}\n", now - began, rounds, diverted);
+        fflush(stdout);
+        if (waits && access(now_divert, F_OK) == 0) {
+            waits = 0;
+            diverted = divert();
+            if (!diverted)
+                return 1;
+        }
+        if (access(end, F_OK) == 0) {
+            printf("{\"event\":\"end\",\"rounds\":%ld}\n", rounds);
+            return 0;
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What a process takes of the machine, from /proc: CPU time to the nanosecond, how often it woke up, how often it read.
+
+use std::fs;
+
+use crate::Outcome;
+
+/// Totals since the process started, all its threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// CPU time in nanoseconds.
+    pub cpu_ns: u64,
+    /// How often its threads gave the CPU up by themselves, to wait for something.
+    pub waits: u64,
+    /// System calls that read.
+    pub reads: u64,
+    /// Memory in use now, in KiB.
+    pub resident_kib: u64,
+}
+
+impl Usage {
+    /// Of a process now.
+    pub fn of(pid: u32) -> Outcome<Usage> {
+        let mut usage = Usage {
+            reads: number(&fs::read_to_string(format!("/proc/{pid}/io"))?, "syscr:")?,
+            resident_kib: number(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS:")?,
+            ..Usage::default()
+        };
+        for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+            let folder = thread?.path();
+            let times = fs::read_to_string(folder.join("schedstat"))?;
+            let ran = times.split_whitespace().next().ok_or("no schedstat")?;
+            usage.cpu_ns += ran.parse::<u64>().map_err(|error| format!("{ran}: {error}"))?;
+            let status = fs::read_to_string(folder.join("status"))?;
+            usage.waits += number(&status, "voluntary_ctxt_switches:")?;
+        }
+        Ok(usage)
+    }
+
+    /// What it took since then; its memory is that of now.
+    pub fn since(self, before: Usage) -> Usage {
+        Usage {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            waits: self.waits.saturating_sub(before.waits),
+            reads: self.reads.saturating_sub(before.reads),
+            resident_kib: self.resident_kib,
+        }
+    }
+}
+
+/// The number of a line.
+fn number(text: &str, key: &str) -> Outcome<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    Ok(number.ok_or_else(|| format!("the kernel does not tell {key}"))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_is_counted_and_takes_time() -> Outcome {
+        let before = Usage::of(std::process::id())?;
+        for _ in 0..100 {
+            fs::read_to_string("/proc/self/stat")?;
+        }
+        let took = Usage::of(std::process::id())?.since(before);
+        assert!(
+            took.reads >= 100 && took.cpu_ns > 0 && took.resident_kib > 0,
+            "{took:?}"
+        );
+        Ok(())
+    }
+}
