@@ -217,6 +217,7 @@ fn main() {
     let mut kernel = Kernel::load(LoadOptions {
         probes: 1,
         rows: 1,
+        tallies: 0,
         processes: 1,
         force_tracefs: false,
     })

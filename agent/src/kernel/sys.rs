@@ -205,6 +205,15 @@ impl<T: bytemuck::Pod> Cells<T> {
         Some(record)
     }
 
+    /// The first word of a record.
+    pub(super) fn first_word(&self, index: usize) -> Option<u64> {
+        let place = index
+            .checked_mul(Self::WORDS_PER_CELL)
+            .filter(|place| *place < self.words)?;
+        // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
+        Some(unsafe { self.first.add(place).as_ref() }.load(Ordering::Acquire))
+    }
+
     /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
     /// was read.
     pub(super) fn get_whole(&self, index: usize) -> Option<T> {

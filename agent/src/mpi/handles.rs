@@ -24,9 +24,6 @@ const DATATYPE: u32 = 3;
 const STEP: std::ops::RangeInclusive<u32> = 64..=1 << 16;
 /// Objects that lie side by side; every release has had 8.
 const DIRECT_MAX: u32 = 4096;
-/// The halves of a word.
-const LOWER: std::ops::Range<usize> = 0..4;
-const UPPER: std::ops::Range<usize> = 4..8;
 /// Ranks and sizes stand within the first bytes of a communicator.
 const HEAD: usize = 256;
 /// The map of the local ranks stands behind that of the others.
@@ -103,17 +100,13 @@ impl Data {
         world
     }
 
-    /// Where words are that have this in their half.
-    fn words(&self, half: std::ops::Range<usize>, value: u32) -> impl Iterator<Item = usize> {
-        let value = value.to_le_bytes();
-        let words = self.bytes.chunks_exact(8).enumerate();
-        words.filter_map(move |(number, word)| (word[half.clone()] == value).then_some(8 * number))
-    }
-
     /// The pool of a kind, once it was taken from: its first objects bear their handles.
     fn pool(&self, kind: u32) -> Option<Objects> {
-        let words = self.words(UPPER, kind);
-        only(words.filter_map(|at| self.pool_at(kind, at + 16)))
+        only(
+            (0..self.bytes.len())
+                .step_by(8)
+                .filter_map(|at| self.pool_at(kind, at)),
+        )
     }
 
     /// A pool has the kind of its objects, the size of one, where the first are (here), how many those are.
@@ -171,8 +164,9 @@ impl Data {
     /// Where a communicator has how many its other ends are, the caller's rank, and its map: as the world's and the process's own show.
     fn communicators(&self, comms: Objects, known: &World) -> Option<(u16, u16, u16)> {
         let step = comms.step as usize;
-        let pairs = self.words(LOWER, WORLD);
-        let all = only(pairs.filter(|at| self.half(at + step) == Some(OWN)))?;
+        let pairs = (0..self.bytes.len().saturating_sub(2 * step)).step_by(8);
+        let all =
+            only(pairs.filter(|at| self.half(*at) == Some(WORLD) && self.half(at + step) == Some(OWN)))?;
         let own = all + step;
         let numbered = |comm: usize, offset: usize, size: u32, rank: u32| {
             // Behind them, and an address, stands how many the own ends are.

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, io, os::fd::AsFd, time::Duration};
 
-use abi::{Coming, ComingKind};
+use abi::ComingKind;
 use aya::maps::{MapData, RingBuf};
 use tuner::process::{Pid, Process};
 
@@ -101,38 +101,28 @@ impl Session {
         }
     }
 
-    /// All of them are looked at before anything is done for the first: some live for no longer than that takes.
     fn take_comings(&mut self) -> Result<(), KernelError> {
-        let mut came = Vec::new();
-        while let Some(family) = &mut self.family {
+        loop {
+            let Some(family) = &mut self.family else {
+                return Ok(());
+            };
             let coming = family.comings.next().and_then(|item| read_coming(&item));
-            let Some(coming) = coming else { break };
+            let Some(coming) = coming else { return Ok(()) };
+            let (slot, pid) = (coming.slot, coming.pid as i32);
             if coming.kind == ComingKind::Went as u32 {
-                family.gone.push(coming.slot);
+                family.gone.push(slot);
+            } else if let Some(member) = self.scout.arrived(pid) {
+                self.join(slot, member)?;
             } else {
-                let member = self.scout.arrived(coming.pid as i32);
-                came.push((coming, member));
+                let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
+                let name = String::from_utf8_lossy(name);
+                let member = Member {
+                    process: Process::gone(pid, &name),
+                    ..family.nobody.clone()
+                };
+                self.put(Metered::unknown(pid, slot), member);
             }
         }
-        for (coming, member) in came {
-            match member {
-                Some(member) => self.join(coming.slot, member)?,
-                None => self.put_unknown(&coming),
-            }
-        }
-        Ok(())
-    }
-
-    /// One that had ended before it was looked at.
-    fn put_unknown(&mut self, coming: &Coming) {
-        let Some(family) = &self.family else { return };
-        let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
-        let name = String::from_utf8_lossy(name);
-        let member = Member {
-            process: Process::gone(coming.pid as i32, &name),
-            ..family.nobody.clone()
-        };
-        self.put(Metered::unknown(coming.pid as i32, coming.slot), member);
     }
 
     /// A process of the family, from now on in this slot.
@@ -207,15 +197,8 @@ impl Session {
         };
         let living = self.processes.iter().filter(|process| !process.ended);
         let known: BTreeSet<i32> = living.map(|process| process.pid).collect();
-        let found = self.scout.family(command.pid, command.uid, &known);
-        // Some of them may have been told of meanwhile, and may have ended since.
-        self.take_comings()?;
-        for member in found {
+        for member in self.scout.family(command.pid, command.uid, &known) {
             let pid = member.process.pid;
-            let mut same = self.processes.iter().filter(|process| process.pid == pid.number);
-            if same.any(|process| !process.ended || !pid.is_alive()) {
-                continue;
-            }
             let kernel = self.probes.kernel_mut();
             let slot = kernel.map(|kernel| kernel.admit(pid.number as u32)).transpose()?;
             let Some(slot) = slot.flatten() else { continue };

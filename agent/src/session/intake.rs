@@ -9,7 +9,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Session, anticipate::Due, meter::Metered};
 use crate::{
     clock::monotonic_ns,
-    kernel::{Kernel, KernelError, read_hit, read_text},
+    kernel::{Kernel, KernelError, read_hit, read_tally, read_text},
+    snapshot::EventsView,
 };
 
 /// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
@@ -147,7 +148,9 @@ impl Session {
             if now < self.newest_hit_ns {
                 continue;
             }
-            if self.ring_is_empty() {
+            // Before the last look into the ring, which has what was handed over meanwhile.
+            if self.take_tallies() && self.ring_is_empty() {
+                self.rules.forget_parted();
                 return self.take_note_of_hits(now);
             }
             self.hits_left = taken > 0;
@@ -160,6 +163,8 @@ impl Session {
 
     /// At the end nothing is waited for any more: what is in the ring is all there is.
     pub(super) fn take_last_hits(&mut self) -> Result<(), KernelError> {
+        self.take_hits(ALL_HITS);
+        self.take_tallies();
         self.take_hits(ALL_HITS);
         self.take_note_of_hits(monotonic_ns())
     }
@@ -189,6 +194,47 @@ impl Session {
         Ok(())
     }
 
+    /// Reads what was added up until now, where a hit has parted it. False while something of it is being written.
+    fn take_tallies(&mut self) -> bool {
+        let Some(kernel) = self.probes.kernel().filter(|_| self.rules.has_parted()) else {
+            return true;
+        };
+        for process in &self.processes {
+            for number in self.probes.tallies() {
+                let Some(tallies) = self.tallies.read(kernel, process.slot, number) else {
+                    return false;
+                };
+                for tally in tallies {
+                    self.events.added_up += tally.count;
+                    if let Some(probe) = self.probes.list().get(tally.probe as usize) {
+                        self.rules.observe_tally(&tally, probe);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    /// The kernel side needed the place of what it had added up.
+    fn take_handed_over(&mut self, tally: abi::Tally) {
+        let Some(probe) = self.probes.list().get(tally.probe as usize) else {
+            return;
+        };
+        if let Some(more) = self.tallies.hand_over(tally, probe.spec.tally.number) {
+            self.events.added_up += more.count;
+            self.rules.observe_tally(&more, probe);
+        }
+    }
+
+    /// How hits came to the rules, so far.
+    pub(super) fn events_told(&self) -> EventsView {
+        let sent_alone = self.probes.kernel().and_then(|kernel| kernel.sent_alone().ok());
+        EventsView {
+            sent_alone: sent_alone.unwrap_or_default(),
+            ..self.events
+        }
+    }
+
     /// How many were taken.
     pub(super) fn take_hits(&mut self, limit: usize) -> usize {
         for taken in 0..limit {
@@ -196,8 +242,9 @@ impl Session {
                 self.hits_left = false;
                 return taken;
             };
-            let (hit, text) = (read_hit(&item), read_text(&item));
+            let (hit, text, tally) = (read_hit(&item), read_text(&item), read_tally(&item));
             drop(item);
+            self.events.received += 1;
             if let Some(hit) = hit {
                 self.meet(hit.process);
                 self.newest_hit_ns = self.newest_hit_ns.max(hit.time_ns);
@@ -214,6 +261,8 @@ impl Session {
                 self.rules.observe_hit(&hit, self.probes.list());
             } else if let Some(text) = text {
                 self.rules.observe_text(&text);
+            } else if let Some(tally) = tally {
+                self.take_handed_over(tally);
             }
         }
         self.hits_left = true;

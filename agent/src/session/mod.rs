@@ -76,11 +76,11 @@ use crate::{
     evidence,
     exit::{Failure, Outcome},
     http::{self, Shared},
-    kernel::{Kernel, KernelError},
+    kernel::{Kernel, KernelError, Tallies},
     readable::Readable,
     report::reference::Reference,
     rulebook::RuleBook,
-    snapshot::{GuardView, JobView, Snapshot},
+    snapshot::{EventsView, GuardView, JobView, Snapshot},
     view::Painter,
 };
 
@@ -213,6 +213,10 @@ pub struct Session {
     /// A CPU was idle when it was last looked.
     has_idle_cpu: bool,
     anticipation: Anticipation,
+    /// What was read of what the kernel side adds up.
+    tallies: Tallies,
+    /// How much came of it, and by itself.
+    events: EventsView,
     costs: Costs,
 }
 
@@ -277,6 +281,8 @@ impl Session {
             matrix: Matrix::default(),
             has_idle_cpu: false,
             anticipation: Anticipation::default(),
+            tallies: Tallies::default(),
+            events: EventsView::default(),
             costs: Costs::armed_in(now.saturating_sub(began)),
             armed_ns: now,
             painted_ns: now,
@@ -555,6 +561,7 @@ impl Session {
             trace: None,
             matrix: self.matrix(),
             lost: self.lost_by_kind(),
+            events: self.events_told(),
             under_way: kernel
                 .and_then(|kernel| kernel.under_way().ok())
                 .unwrap_or_default(),
