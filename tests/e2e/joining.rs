@@ -6,6 +6,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
@@ -41,7 +42,12 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
         agent.wait(SOON)?;
     };
     job.open("late")?;
-    agent.lines.wait_for_line("joined", SOON)?;
+    // Where it was attached to while both were shells still, both join.
+    let joined = |lines: &[Line]| {
+        let of_rank_1 = |line: &&Line| line.text.contains("rank 1 ") && line.text.ends_with("joined");
+        lines.iter().find(of_rank_1).map(|_| ())
+    };
+    agent.lines.wait_for("rank 1 to join", SOON, joined)?;
     job.events("ready", 2, SOON)?;
     job.open("go")?;
     let tallies = job.events("tally", 2, SOON)?;
@@ -50,13 +56,15 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     for tally in &tallies {
         let same_pid = |process: &&Value| process["pid"] == tally["pid"];
         let processes = report["processes"].as_array().ok_or("no processes")?;
+        // What ran before it under the same number has an entry of its own.
         let process = processes
             .iter()
-            .find(same_pid)
+            .rfind(same_pid)
             .ok_or("a rank is missing in the report")?;
         let seen = counts(&process["functions"])?;
         for (name, count) in counts(&tally["functions"])? {
-            assert_eq!(seen.get(&name), Some(&count), "{name} of rank {}", tally["rank"]);
+            let said = agent.lines.text();
+            assert_eq!(seen.get(&name), Some(&count), "{name} of {}:\n{said}", tally["rank"]);
         }
     }
     Ok(())

@@ -325,6 +325,18 @@ impl Running {
         self.child.id()
     }
 
+    /// Waits for a line with `part`; where it ends without one, its exit code is told.
+    pub fn begun(&mut self, part: &str) -> Outcome {
+        let Err(problem) = self.lines.wait_for_line(part, SOON) else {
+            return Ok(());
+        };
+        let code = self.lines.has_ended().then(|| self.wait());
+        Err(match code {
+            Some(Ok(code)) => Problem::new(format!("{problem}\nit ended with {code}")),
+            _ => problem,
+        })
+    }
+
     /// Waits for its end; its exit code.
     pub fn wait(&mut self) -> Outcome<i32> {
         let code =
