@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn what_repeats_is_looked_for_shortly_before_it_falls_due_and_not_for_long() {
-        let (anticipation, now) = after([27, 27, 30, 27, 90, 27, 31, 27, 27, 34, 27, 29].map(|interval| interval * MS));
+        let (anticipation, now) =
+            after([27, 27, 30, 27, 90, 27, 31, 27, 27, 34, 27, 29].map(|interval| interval * MS));
         let due = anticipation.next(now).unwrap();
         assert_eq!(due.from_ns, now + 27 * MS - SLACK_NS);
         assert_eq!(due.until_ns, now + 27 * MS + SLACK_NS);
@@ -107,7 +108,8 @@ mod tests {
 
     #[test]
     fn what_is_irregular_or_too_frequent_is_not_looked_for() {
-        let (irregular, now) = after([27, 31, 22, 40, 27, 33, 25, 29, 37, 24, 35, 20].map(|interval| interval * MS));
+        let (irregular, now) =
+            after([27, 31, 22, 40, 27, 33, 25, 29, 37, 24, 35, 20].map(|interval| interval * MS));
         assert_eq!(irregular.next(now), None);
         let (frequent, now) = after([MS; RECENT]);
         assert_eq!(frequent.next(now), None);
