@@ -398,7 +398,7 @@ fn without_any_capability_one_still_reads_writes_applies_and_takes_back_in_ones_
     assert_eq!((code, knobs.knob()?), (0, 11), "{text}");
     let (code, text) = ana.run(&["undo", &pid, "--all"])?;
     assert_eq!((code, knobs.knob()?), (0, 10), "{text}");
-    let (code, text) = ana.run(&["ps", "--all", "--duration", "200ms"])?;
+    let (code, text) = ana.run(&["ps", "--all", "--duration", "2s"])?;
     assert!(code == 0 && text.contains("knobs"), "{text}");
 
     let rule = ana.file("set-knob.yaml", SET_KNOB)?;
