@@ -130,7 +130,10 @@ fn bare(asked: Asked) -> Value {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().filter(|word| word != "--bench").skip(1).collect();
+    let words: Vec<String> = std::env::args()
+        .filter(|word| word != "--bench")
+        .skip(1)
+        .collect();
     let of_session = |pid: &String| Producer::of_session(pid.parse().unwrap()).unwrap();
     let told = match (words.first().map(String::as_str), words.len()) {
         (Some("session"), 5) => produce_all(&of_session(&words[1]), Asked::parse(&words[2..])),

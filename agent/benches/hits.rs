@@ -59,7 +59,12 @@ const WAYS: [Way; 17] = {
         way("empty pair again", PAIR, None, 0),
         way("count and time", PAIR, Some(TIMED), 0),
         way("count and time, 6 arguments", PAIR, Some(TIMED), 6),
-        way("count, time and order", PAIR, Some(TIMED | F::OUTERMOST | F::SEQUENCE), 0),
+        way(
+            "count, time and order",
+            PAIR,
+            Some(TIMED | F::OUTERMOST | F::SEQUENCE),
+            0,
+        ),
         way("event with time", PAIR, Some(TIMED | F::SEND_RETURN), 0),
     ]
 };
@@ -114,7 +119,11 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
     assert!(counted >= calls, "{counted} of {calls} calls were seen");
     let sent = std::iter::from_fn(|| sides.ring.next().map(drop)).count() as u64;
     let expected = if way.is_sent() { counted } else { 0 };
-    assert_eq!(sent, expected, "{}: more calls than the ring has room for?", way.name);
+    assert_eq!(
+        sent, expected,
+        "{}: more calls than the ring has room for?",
+        way.name
+    );
     sides.ours.forget(target.pid()).unwrap();
     drop(links);
     took

@@ -189,7 +189,10 @@ fn quick(root: &Path, profile: &str, words: [&str; 2]) -> Result<Command> {
         true => Command::new("env"),
         false => {
             let sudo = find_program("sudo").ok_or_else(|| {
-                format!("{} needs root, and sudo is not here; run this command as root", words.join(" "))
+                format!(
+                    "{} needs root, and sudo is not here; run this command as root",
+                    words.join(" ")
+                )
             })?;
             let mut path = OsString::from("PATH=");
             path.push(std::env::var_os("PATH").unwrap_or_default());
@@ -206,7 +209,10 @@ fn quick(root: &Path, profile: &str, words: [&str; 2]) -> Result<Command> {
 /// Every benchmark, which asserts that nothing is far off; what they measure with is built by the caller, not by root.
 fn quick_benches(root: &Path) -> Result<()> {
     let _: Brought = setup::bring(&[Purpose::Bench], false)?;
-    run(&mut cargo(root, "bench --quiet --profile dev --package tuneagent --benches --no-run"))?;
+    run(&mut cargo(
+        root,
+        "bench --quiet --profile dev --package tuneagent --benches --no-run",
+    ))?;
     run(&mut quick(root, "release", ["bench", "all"])?)
 }
 

@@ -119,8 +119,7 @@ pub(super) fn kind(force_tracefs: bool) -> LinkKind {
     if force_tracefs {
         return LinkKind::Tracefs;
     }
-    load_nothing(sys::BPF_TRACE_UPROBE_MULTI)
-        .map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
+    load_nothing(sys::BPF_TRACE_UPROBE_MULTI).map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
 }
 
 /// A program that does nothing: what is left of a hit's cost when the program behind the probe costs nothing. For measurements.

@@ -390,7 +390,12 @@ pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> 
     let mut attr = ProgTestRun {
         prog_fd: program.as_raw_fd() as u32,
         ctx_size_in: u32::try_from(size_of_val(arguments)).map_err(io::Error::other)?,
-        ctx_in: address(arguments),
+        // The kernel refuses a place without a size.
+        ctx_in: if arguments.is_empty() {
+            0
+        } else {
+            address(arguments)
+        },
         ..ProgTestRun::default()
     };
     // SAFETY: `attr` is a live repr(C) struct of the given size, which the kernel enters the result into; `arguments` lives until the

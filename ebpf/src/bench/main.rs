@@ -17,7 +17,7 @@ mod namespace;
 use core::ffi::c_void;
 
 use abi::{Hit, HitKind};
-use aya_ebpf::{helpers::bpf_loop, macros::raw_tracepoint, programs::RawTracePointContext};
+use aya_ebpf::{helpers::bpf_loop, programs::RawTracePointContext};
 
 /// What hits have in common.
 #[repr(C)]
@@ -31,9 +31,11 @@ struct Producing {
 }
 
 /// Puts hits into the ring; the arguments are the number of the first one, how many, and the thread. What does not fit is counted as a
-/// loss, as a probe's hit is. Returns how many were tried.
-#[raw_tracepoint(tracepoint = "sys_enter")]
-pub fn produce(ctx: RawTracePointContext) -> i32 {
+/// loss, as a probe's hit is. Returns how many were tried; aya's macro for such programs would not.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tp/sys_enter")]
+pub extern "C" fn produce(ctx: *mut c_void) -> i32 {
+    let ctx = RawTracePointContext::new(ctx);
     let (first, count, thread): (u64, u64, u64) = (ctx.arg(0), ctx.arg(1), ctx.arg(2));
     let mut producing = Producing {
         first,
@@ -66,8 +68,9 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
 }
 
 /// How many bytes were put into the ring so far, the lowest 32 bits.
-#[raw_tracepoint(tracepoint = "sys_enter")]
-pub fn position(_ctx: RawTracePointContext) -> i32 {
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tp/sys_enter")]
+pub extern "C" fn position(_ctx: *mut c_void) -> i32 {
     const PRODUCER_POSITION: u64 = 3;
     maps::HITS.query(PRODUCER_POSITION) as i32
 }

@@ -2,19 +2,18 @@
 //!
 //! The agent is the real one, attached to a program that does nothing; a synthetic producer in the kernel puts hits of its one probe into
 //! its ring (`agent/benches/events.rs`). What it read is what its report tells of durations, what it lost what its report calls lost: that the
-//! two come to what was made is asked of every run. Beside it a reader that takes the hits out of a ring of its own and does nothing else.
+//! two come to what was made is asked of every run; and so it is while the agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
+use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::usage::Usage;
-use tuneagent_e2e::{Outcome, Problem};
+use tuneagent_e2e::{Outcome, Problem, programs};
 
-use super::attach;
 use super::options::Options;
 use super::verdict::{Verdict, judge};
 use crate::Result;
@@ -24,8 +23,9 @@ use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The function of the program that is probed: the only one, and never called.
-const FUNCTION: &str = "g0_0";
+/// The function of the program that is probed. It is called once a run: of a function without calls nothing is told.
+const FUNCTION: &str = "named";
+const CALLED: u64 = 1;
 
 const PRODUCERS: [u32; 4] = [1, 2, 3, 4];
 
@@ -95,28 +95,31 @@ fn measured(repeats: usize, seconds: f64) -> Outcome<Vec<Run>> {
 }
 
 /// A program that sleeps.
-struct Target {
-    job: Job,
-    _folder: TempDir,
-}
+struct Target(Job);
 
 impl Target {
     fn new() -> Outcome<Target> {
-        let folder = tempfile::tempdir()?;
-        let program: PathBuf = attach::many_functions(folder.path(), 1)?;
-        let job = Job::alone(&program, |_| Vec::new())?;
+        let job = Job::alone(&programs::c("woken")?, |_| Vec::new())?;
         job.events("ready", 1, SOON)?;
-        Ok(Target {
-            job,
-            _folder: folder,
-        })
+        Ok(Target(job))
+    }
+
+    /// Has it call the function, and waits until it has.
+    fn call(&self) -> Outcome {
+        let called = |lines: &[Line]| lines.iter().filter(|line| line.text.contains("called")).count();
+        let before = called(&self.0.lines.all());
+        let pid = Pid::from_raw(self.0.pid().cast_signed()).ok_or("no process")?;
+        kill_process(pid, Signal::USR1).map_err(std::io::Error::from)?;
+        let more = |lines: &[Line]| (called(lines) > before).then_some(());
+        self.0.lines.wait_for("the call", SOON, more)
     }
 
     /// An agent of its own for each run, which is stopped while hits are made where that is wanted.
     fn watched(&self, reader: &'static str, producers: u32, rate: f64, seconds: f64) -> Outcome<Run> {
         let flags = ["--rules", "none", "--probe", FUNCTION];
-        let mut agent = Agent::attach(self.job.pid(), &flags)?;
+        let mut agent = Agent::attach(self.0.pid(), &flags)?;
         agent.armed()?;
+        self.call()?;
         let before = Usage::of(agent.pid())?;
         if reader == STOPPED {
             agent.pause()?;
@@ -129,7 +132,7 @@ impl Target {
         let read = &report["processes"][0]["functions"][0]["durations"]["calls"];
         let run = Run {
             reader,
-            read: read.as_u64().ok_or("the report tells no durations")?,
+            read: read.as_u64().ok_or("the report tells no durations")? - CALLED,
             lost: report["completeness"]["lost"]["ring_full"].as_u64().unwrap_or(0),
             reader_cpu_s: took.cpu_ns as f64 / 1e9,
             resident_kib: Some(took.resident_kib),
@@ -274,7 +277,12 @@ fn verdicts(runs: &[Run]) -> Vec<Verdict> {
         let made = median(&kind, &|run| run.made_per_s() / 1e6);
         verdicts.push(Verdict::at_least(what("M hits/s"), made, RATE / 1e6, 0.5));
         let lost = median(&kind, &|run| run.lost as f64);
-        verdicts.push(Verdict::at_most(what("lost, in the median run"), lost, 0.0, f64::INFINITY));
+        verdicts.push(Verdict::at_most(
+            what("lost, in the median run"),
+            lost,
+            0.0,
+            f64::INFINITY,
+        ));
     }
     let resident = median(&at_rate(1), &|run| run.resident_kib.unwrap_or(0) as f64 / 1024.0);
     verdicts.push(Verdict::at_most("P3: agent, MiB", resident, 30.0, 100.0));

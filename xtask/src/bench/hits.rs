@@ -61,12 +61,17 @@ pub(super) fn main(flags: &[&str]) -> Result<()> {
     let (rounds, calls) = if flags.contains(&"--quick") { QUICK } else { LONG };
     let program = programs::c("sites").map_err(|problem| problem.to_string())?;
     let (names, added) = measured(&program, rounds, calls)?;
-    println!("What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest), and how many times the empty one's\n");
+    println!(
+        "What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest), and how many times the empty one's\n"
+    );
     println!("{}", ours(&names, &added));
     for tool in Tool::ALL {
         match tool.is_here() {
             true => println!("{}", beside(tool, &added)),
-            false => println!("{}: not here (cargo xtask setup --only bench brings it)\n", tool.name()),
+            false => println!(
+                "{}: not here (cargo xtask setup --only bench brings it)\n",
+                tool.name()
+            ),
         }
     }
     let figures = added
@@ -134,7 +139,9 @@ impl Instrument {
         let (mut names, mut bare) = (Vec::new(), None);
         loop {
             let mut line = String::new();
-            self.output.read_line(&mut line).map_err(|error| error.to_string())?;
+            self.output
+                .read_line(&mut line)
+                .map_err(|error| error.to_string())?;
             let value: Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
             if value.as_object().is_some_and(serde_json::Map::is_empty) {
                 return Ok(names);
@@ -181,10 +188,16 @@ fn cell(spread: Option<Spread>) -> String {
 }
 
 fn ours(names: &[String], added: &Added) -> Table {
-    let head = FUNCTIONS.into_iter().flat_map(|function| [function, "times empty"]);
+    let head = FUNCTIONS
+        .into_iter()
+        .flat_map(|function| [function, "times empty"]);
     let mut table = Table::new(std::iter::once("at a hit").chain(head));
     for way in names {
-        let floor = if WITH_RETURN.contains(&way.as_str()) { EMPTY_PAIR } else { EMPTY };
+        let floor = if WITH_RETURN.contains(&way.as_str()) {
+            EMPTY_PAIR
+        } else {
+            EMPTY
+        };
         let cells = FUNCTIONS.into_iter().flat_map(|function| {
             let times = ratio(added, function, (way, floor));
             [
@@ -230,7 +243,13 @@ fn verdicts(added: &Added) -> Vec<Verdict> {
     };
     for function in FUNCTIONS {
         let what = |what: &str| format!("{function}: {what}");
-        times(what("P1, counted / empty entry"), function, ("count", EMPTY), 1.0, 1.6);
+        times(
+            what("P1, counted / empty entry"),
+            function,
+            ("count", EMPTY),
+            1.0,
+            1.6,
+        );
         times(
             what("P2, counted and timed / empty pair"),
             function,
@@ -275,7 +294,10 @@ mod tests {
         );
         assert_eq!(verdicts(&added).len(), 2);
         let table = beside(Tool::Bpftrace, &added).to_string();
-        assert!(table.contains("calls counted") && table.contains("| 10.0 "), "{table}");
+        assert!(
+            table.contains("calls counted") && table.contains("| 10.0 "),
+            "{table}"
+        );
         assert!(!table.contains("histogram"));
     }
 }

@@ -130,13 +130,7 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     super::release()?;
     let ranks = if quick { &RANKS[..3] } else { &RANKS[..] };
     let rows = measured(ranks, Windows::of(quick)).map_err(|problem| problem.to_string())?;
-    let mut table = Table::new([
-        "who watches what",
-        "% of a core",
-        "wakings/s",
-        "reads/s",
-        "MiB",
-    ]);
+    let mut table = Table::new(["who watches what", "% of a core", "wakings/s", "reads/s", "MiB"]);
     for (what, rest) in &rows {
         table.row(std::iter::once(what.clone()).chain(rest.cells()));
     }
@@ -165,7 +159,10 @@ fn measured(ranks: &[usize], windows: Windows) -> Outcome<Vec<(String, Rest)>> {
     job.events("ready", 1, SOON)?;
     let mut rows = Vec::new();
     let mut agent = Agent::attach(job.pid(), &["--probe", FUNCTION])?;
-    rows.push(("agent: a program alone".to_owned(), Rest::of_agent(&agent, windows)?));
+    rows.push((
+        "agent: a program alone".to_owned(),
+        Rest::of_agent(&agent, windows)?,
+    ));
     agent.stop()?;
     for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
         let watching = Watching::start(tool, job.pid(), &program)?;

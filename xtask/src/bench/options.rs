@@ -26,7 +26,9 @@ impl Options {
                 options.numbers.push(((*word).to_owned(), number));
             } else {
                 let known: String = known.iter().map(|word| format!(", {word} N")).collect();
-                return Err(format!("bench {bench} does not know {word}; it knows --quick{known}"));
+                return Err(format!(
+                    "bench {bench} does not know {word}; it knows --quick{known}"
+                ));
             }
         }
         Ok(options)
@@ -56,7 +58,10 @@ mod tests {
         assert!(told(&["--rounds"]).contains("a number above 0"));
         let given = Options::parse("b", &["--ranks", "3", "--quick"], &known).unwrap();
         assert_eq!(
-            (given.number("--ranks", (1.0, 2.0)), given.number("--rounds", (1.0, 2.0))),
+            (
+                given.number("--ranks", (1.0, 2.0)),
+                given.number("--rounds", (1.0, 2.0))
+            ),
             (3.0, 1.0)
         );
     }

@@ -217,7 +217,8 @@ fn figures(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest)
     });
     let counted = |rows: &[(usize, Rest)]| -> Value {
         let rows = rows.iter();
-        rows.map(|(count, rest)| json!({"count": count, "rest": rest.as_json()})).collect()
+        rows.map(|(count, rest)| json!({"count": count, "rest": rest.as_json()}))
+            .collect()
     };
     json!({
         "rates": rates.collect::<Vec<Value>>(),
@@ -240,7 +241,9 @@ fn picture(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest)
         }
     };
     let of_counts = |name: &str, rows: &[(usize, Rest)]| {
-        let points = rows.iter().filter_map(|(count, rest)| Some((*count as f64, percent(&rest.cpu)?)));
+        let points = rows
+            .iter()
+            .filter_map(|(count, rest)| Some((*count as f64, percent(&rest.cpu)?)));
         Line {
             name: name.to_owned(),
             points: points.collect(),
@@ -274,19 +277,37 @@ fn verdicts(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest
         }
     };
     let counted = |rows: &[(usize, Rest)]| -> Vec<(f64, f64)> {
-        rows.iter().map(|(count, rest)| (*count as f64, rest.median_cpu())).collect()
+        rows.iter()
+            .map(|(count, rest)| (*count as f64, rest.median_cpu()))
+            .collect()
     };
-    let of = |how: &str| rated.iter().filter(move |row| row.how == how).collect::<Vec<&Rated>>();
+    let of = |how: &str| {
+        rated
+            .iter()
+            .filter(move |row| row.how == how)
+            .collect::<Vec<&Rated>>()
+    };
     for how in [PROFILE, WITH_RULE] {
         let cpu = |row: &&Rated| Spread::of(&row.cpu).map_or(f64::NAN, |spread| spread.median);
         let points: Vec<(f64, f64)> = of(how).iter().map(|row| (row.calls_per_s, cpu(row))).collect();
         linear(format!("{how}: growth of CPU time over that of hits"), &points);
     }
-    linear("growth of CPU time over that of probes".to_owned(), &counted(probes));
-    linear("growth of CPU time over that of processes".to_owned(), &counted(processes));
+    linear(
+        "growth of CPU time over that of probes".to_owned(),
+        &counted(probes),
+    );
+    linear(
+        "growth of CPU time over that of processes".to_owned(),
+        &counted(processes),
+    );
     let bytes = |row: &Rated| row.bytes_per_iteration;
     let sent = of(PROFILE).iter().map(|row| bytes(row)).fold(0.0, f64::max);
-    verdicts.push(Verdict::at_most("profile: bytes an iteration, at most", sent, 0.0, 1000.0));
+    verdicts.push(Verdict::at_most(
+        "profile: bytes an iteration, at most",
+        sent,
+        0.0,
+        1000.0,
+    ));
     let with_rule = of(WITH_RULE);
     if let (Some(few), Some(many)) = (with_rule.first(), with_rule.last()) {
         let growth = bytes(many) / bytes(few);

@@ -130,7 +130,12 @@ impl Program {
     pub(super) fn of(program: &Path, functions: &[&str]) -> Result<Program> {
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let path = folder.path().join("program");
-        capture(Command::new("objcopy").arg("--strip-debug").arg(program).arg(&path))?;
+        capture(
+            Command::new("objcopy")
+                .arg("--strip-debug")
+                .arg(program)
+                .arg(&path),
+        )?;
         let mut program = Program {
             folder,
             path,
@@ -196,8 +201,15 @@ mod tests {
         let told = script(Telling::Arguments, "/p", "f").unwrap();
         assert!(told.starts_with("uprobe:/p:f { @a0 = sum(arg0);") && told.contains("sum(arg5)"));
         let told = script(Telling::Histogram, "/p", "f").unwrap();
-        assert!(told.contains("uretprobe:/p:f") && told.contains("hist(nsecs"), "{told}");
+        assert!(
+            told.contains("uretprobe:/p:f") && told.contains("hist(nsecs"),
+            "{told}"
+        );
         let all = Telling::ALL.into_iter();
-        assert_eq!(all.filter(|telling| script(*telling, "/p", "f").is_some()).count(), 5);
+        assert_eq!(
+            all.filter(|telling| script(*telling, "/p", "f").is_some())
+                .count(),
+            5
+        );
     }
 }

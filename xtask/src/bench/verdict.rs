@@ -85,7 +85,10 @@ mod tests {
             Verdict::at_most("a", 1.3, 1.25, 2.0),
             Verdict::at_least("b", 4.0, 5.0, 1.0),
         ];
-        assert_eq!(missed.iter().map(|verdict| verdict.told().1).collect::<Vec<_>>(), ["no", "no"]);
+        assert_eq!(
+            missed.iter().map(|verdict| verdict.told().1).collect::<Vec<_>>(),
+            ["no", "no"]
+        );
         assert_eq!(judge(&missed), Ok(()));
         let broken = [
             Verdict::at_most("a", 2.1, 1.25, 2.0),
@@ -94,7 +97,10 @@ mod tests {
             Verdict::at_most("d", f64::NAN, 1.0, 2.0),
         ];
         let told = judge(&broken).unwrap_err();
-        assert!(told.contains("a: 2.10, at most 1.25") && told.contains("b: 0.500"), "{told}");
+        assert!(
+            told.contains("a: 2.10, at most 1.25") && told.contains("b: 0.500"),
+            "{told}"
+        );
         assert!(!told.contains("c:") && told.contains("d: "), "{told}");
     }
 }
