@@ -156,7 +156,7 @@ fn main() {
                 let ns = call_ns(&mut sides, &mut target, case, way, calls);
                 println!(
                     "{}",
-                    serde_json::json!({"function": case.function, "way": way.name, "ns": ns})
+                    serde_json::json!({"function": case.function, "bytes": case.bytes(), "way": way.name, "ns": ns})
                 );
             }
         }

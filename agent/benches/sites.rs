@@ -138,7 +138,7 @@ fn main() {
                 println!(
                     "{{\"round\":{round},\"function\":\"{}\",\"bytes\":{},\"instruction\":\"{}\",\"cost\":\"{}\",\"way\":\"{name}\",\"ns\":{ns}}}",
                     case.function,
-                    case.site.offset.0 - case.begin,
+                    case.bytes(),
                     case.site.instruction,
                     case.site.cost,
                 );

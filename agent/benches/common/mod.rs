@@ -19,8 +19,15 @@ const PREFIX: &str = "begins_with_";
 /// A function and where it is probed.
 pub(crate) struct Case {
     pub(crate) function: String,
-    pub(crate) begin: u64,
+    begin: u64,
     pub(crate) site: EntrySite,
+}
+
+impl Case {
+    /// How far behind the begin of the function it is probed.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.site.offset.0 - self.begin
+    }
 }
 
 /// Each function at its first byte, and at its site where that is another one.

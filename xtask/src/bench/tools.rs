@@ -76,9 +76,13 @@ impl Tool {
                 let event = format!("{PERF_GROUP}:{function}");
                 match telling {
                     Telling::Count => command.args(["stat", "--event", &event]),
-                    Telling::BothEnds => {
-                        command.args(["stat", "--event", &event, "--event", &format!("{event}_end")])
-                    }
+                    Telling::BothEnds => command.args([
+                        "stat",
+                        "--event",
+                        &event,
+                        "--event",
+                        &format!("{event}_end__return"),
+                    ]),
                     Telling::Event => command
                         .args(["record", "--quiet", "--event", &event, "--output"])
                         .arg(program.folder.path().join("perf.data")),
