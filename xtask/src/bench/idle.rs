@@ -12,6 +12,7 @@ use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, programs};
 
 use super::attach;
+use super::options::Options;
 use super::tools::Tool;
 use super::verdict::{Verdict, judge};
 use crate::Result;
@@ -41,10 +42,12 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) fn of(quick: bool) -> Windows {
+    pub(super) const OPTIONS: [&str; 2] = ["--windows", "--seconds"];
+
+    pub(super) fn of(options: &Options) -> Windows {
         Windows {
-            count: if quick { 2 } else { 5 },
-            seconds: if quick { 2.0 } else { 8.0 },
+            count: options.number("--windows", (2.0, 5.0)) as usize,
+            seconds: options.number("--seconds", (2.0, 8.0)),
         }
     }
 }
@@ -124,12 +127,11 @@ pub(super) fn of_ranks(ranks: usize, windows: Windows) -> Outcome<Rest> {
 }
 
 pub(super) fn main(words: &[&str]) -> Result<()> {
-    crate::only_flags("bench idle", words, &["--quick"])?;
-    let quick = words.contains(&"--quick");
+    let options = Options::parse("idle", words, &Windows::OPTIONS)?;
     super::as_root("bench idle")?;
     super::release()?;
-    let ranks = if quick { &RANKS[..3] } else { &RANKS[..] };
-    let rows = measured(ranks, Windows::of(quick)).map_err(|problem| problem.to_string())?;
+    let ranks = if options.quick { &RANKS[..3] } else { &RANKS[..] };
+    let rows = measured(ranks, Windows::of(&options)).map_err(|problem| problem.to_string())?;
     let mut table = Table::new(["who watches what", "% of a core", "wakings/s", "reads/s", "MiB"]);
     for (what, rest) in &rows {
         table.row(std::iter::once(what.clone()).chain(rest.cells()));

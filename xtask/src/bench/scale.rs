@@ -15,6 +15,7 @@ use tuneagent_e2e::{Outcome, programs};
 
 use super::attach;
 use super::idle::{self, Rest, Windows};
+use super::options::Options;
 use super::verdict::{Verdict, judge};
 use crate::Result;
 use crate::experiment::chart::{Line, Panel, Picture};
@@ -62,12 +63,11 @@ const PROFILE: &str = "profile";
 const WITH_RULE: &str = "rule";
 
 pub(super) fn main(words: &[&str]) -> Result<()> {
-    crate::only_flags("bench scale", words, &["--quick"])?;
-    let quick = words.contains(&"--quick");
+    let options = Options::parse("scale", words, &Windows::OPTIONS)?;
     super::as_root("bench scale")?;
     super::release()?;
-    let windows = Windows::of(quick);
-    let first = |all: usize| if quick { 3 } else { all };
+    let windows = Windows::of(&options);
+    let first = |all: usize| if options.quick { 3 } else { all };
     let problem = |problem: tuneagent_e2e::Problem| problem.to_string();
     let rated = of_rates(&CALLS[..first(CALLS.len())], windows).map_err(problem)?;
     println!("\n{}", table_of_rates(&rated));
@@ -97,6 +97,7 @@ fn of_rates(rates: &[u64], windows: Windows) -> Outcome<Vec<Rated>> {
     for calls in rates {
         for (how, rule) in [(PROFILE, None), (WITH_RULE, Some(rule.as_path()))] {
             rated.push(at_rate(&program, *calls, (how, rule), windows)?);
+            println!("{calls} calls a second, {how}: measured");
         }
     }
     Ok(rated)
@@ -116,8 +117,7 @@ fn at_rate(
     let flags: Vec<&str> = ["--rules", "none"].into_iter().chain(rule.as_deref()).collect();
     let mut agent = Agent::attach(job.pid(), &flags)?;
     agent.lines.wait_for_line(" after ", SOON)?;
-    let (began, before) = (Instant::now(), calls_of(&agent)?);
-    let (filling, first) = (Instant::now(), position(&agent)?);
+    let (first, filling) = (position(&agent)?, Instant::now());
     let mut cpu = Vec::new();
     for _ in 0..windows.count {
         let usage = Usage::of(agent.pid())?;
@@ -127,9 +127,10 @@ fn at_rate(
         cpu.push(took.cpu_ns as f64 / 1e9 / windows.seconds);
     }
     // Positions are told modulo 2^32: not so many bytes are sent in a minute.
-    let bytes_per_s = f64::from(position(&agent)?.wrapping_sub(first)) / filling.elapsed().as_secs_f64();
-    let calls_per_s = (calls_of(&agent)? - before) as f64 / began.elapsed().as_secs_f64();
+    let bytes = position(&agent)?.wrapping_sub(first);
+    let bytes_per_s = f64::from(bytes) / filling.elapsed().as_secs_f64();
     let report = agent.stop()?;
+    let calls_per_s = calls_of(&report)? as f64 / report["elapsed_s"].as_f64().unwrap_or(f64::NAN);
     Ok(Rated {
         how,
         asked: calls,
@@ -140,9 +141,8 @@ fn at_rate(
     })
 }
 
-/// Calls of the function by the program so far, as the agent counts them.
-fn calls_of(agent: &Agent) -> Outcome<u64> {
-    let report = agent.snapshot()?;
+/// Calls of the function by the program, as the agent counted them.
+fn calls_of(report: &Value) -> Outcome<u64> {
     let functions = report["processes"][0]["functions"].as_array();
     let mut functions = functions.into_iter().flatten();
     let called = functions.find(|function| function["name"] == CALLED);
