@@ -4,10 +4,12 @@
 //! What comes up from the kernel is told as bytes through the ring, for each iteration of the program: who adds up where hits are made
 //! sends as much for an iteration whatever happens in it.
 
+mod told;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::usage::Usage;
@@ -18,9 +20,7 @@ use super::idle::{self, Rest, Windows};
 use super::options::Options;
 use super::verdict::{Verdict, judge};
 use crate::Result;
-use crate::experiment::chart::{Line, Panel, Picture};
-use crate::experiment::stats::{Spread, figure};
-use crate::experiment::table::Table;
+use crate::experiment::stats::Spread;
 use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(120);
@@ -70,19 +70,19 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     let first = |all: usize| if options.quick { 3 } else { all };
     let problem = |problem: tuneagent_e2e::Problem| problem.to_string();
     let rated = of_rates(&CALLS[..first(CALLS.len())], windows).map_err(problem)?;
-    println!("\n{}", table_of_rates(&rated));
+    println!("\n{}", told::of_rates(&rated));
     let probes = of_probes(&PROBES[..first(PROBES.len())], windows).map_err(problem)?;
-    println!("{}", table_of("probes", &probes));
+    println!("{}", told::of_counts("probes", &probes));
     let processes = PROCESSES[..first(PROCESSES.len())].iter();
     let processes: Outcome<Vec<_>> = processes
         .map(|count| Ok((*count, idle::of_ranks(*count, windows)?)))
         .collect();
     let processes = processes.map_err(problem)?;
-    println!("{}", table_of("processes that sleep", &processes));
-    let file = super::keep("scale", &figures(&rated, &probes, &processes))?;
+    println!("{}", told::of_counts("processes that sleep", &processes));
+    let file = super::keep("scale", &told::figures(&rated, &probes, &processes))?;
     println!("all figures: {}", file.display());
     let drawn = file.with_extension("svg");
-    std::fs::write(&drawn, picture(&rated, &probes, &processes).svg())
+    std::fs::write(&drawn, told::picture(&rated, &probes, &processes).svg())
         .map_err(|error| format!("{}: {error}", drawn.display()))?;
     println!("drawn: {}\n", drawn.display());
     judge(&verdicts(&rated, &probes, &processes))
@@ -171,100 +171,6 @@ fn of_probes(counts: &[usize], windows: Windows) -> Outcome<Vec<(usize, Rest)>> 
         agent.stop()?;
     }
     Ok(rows)
-}
-
-fn table_of_rates(rated: &[Rated]) -> Table {
-    let mut table = Table::new([
-        "calls/s asked",
-        "with",
-        "hits/s",
-        "agent, % of a core",
-        "bytes an iteration",
-        "lost",
-    ]);
-    for row in rated {
-        let cpu: Vec<f64> = row.cpu.iter().map(|cpu| 100.0 * cpu).collect();
-        table.row([
-            row.asked.to_string(),
-            row.how.to_owned(),
-            figure(2.0 * row.calls_per_s),
-            Spread::of(&cpu).map_or_else(String::new, |spread| spread.to_string()),
-            figure(row.bytes_per_iteration),
-            row.lost.to_string(),
-        ]);
-    }
-    table
-}
-
-fn table_of(what: &str, rows: &[(usize, Rest)]) -> Table {
-    let mut table = Table::new([what, "agent, % of a core", "wakings/s", "reads/s", "MiB"]);
-    for (count, rest) in rows {
-        table.row(std::iter::once(count.to_string()).chain(rest.cells()));
-    }
-    table
-}
-
-fn figures(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest)]) -> Value {
-    let rates = rated.iter().map(|row| {
-        json!({
-            "with": row.how,
-            "calls_per_s_asked": row.asked,
-            "hits_per_s": 2.0 * row.calls_per_s,
-            "agent_cpu": row.cpu,
-            "bytes_per_iteration": row.bytes_per_iteration,
-            "lost": row.lost,
-        })
-    });
-    let counted = |rows: &[(usize, Rest)]| -> Value {
-        let rows = rows.iter();
-        rows.map(|(count, rest)| json!({"count": count, "rest": rest.as_json()}))
-            .collect()
-    };
-    json!({
-        "rates": rates.collect::<Vec<Value>>(),
-        "probes": counted(probes),
-        "processes": counted(processes),
-    })
-}
-
-fn picture(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest)]) -> Picture {
-    let percent = |cpu: &[f64]| {
-        let values: Vec<f64> = cpu.iter().map(|cpu| 100.0 * cpu).collect();
-        Spread::of(&values)
-    };
-    let of_rates = |how: &str| {
-        let rows = rated.iter().filter(|row| row.how == how);
-        let points = rows.filter_map(|row| Some((2.0 * row.calls_per_s / 1e3, percent(&row.cpu)?)));
-        Line {
-            name: how.to_owned(),
-            points: points.collect(),
-        }
-    };
-    let of_counts = |name: &str, rows: &[(usize, Rest)]| {
-        let points = rows
-            .iter()
-            .filter_map(|(count, rest)| Some((*count as f64, percent(&rest.cpu)?)));
-        Line {
-            name: name.to_owned(),
-            points: points.collect(),
-        }
-    };
-    let panel = |title: &str, across: &str, lines: Vec<Line>| Panel {
-        title: title.to_owned(),
-        across: across.to_owned(),
-        up: "agent, % of a core".to_owned(),
-        lines,
-        levels: Vec::new(),
-    };
-    let rates = vec![of_rates(PROFILE), of_rates(WITH_RULE)];
-    Picture {
-        title: "What the agent takes".to_owned(),
-        panels: vec![
-            panel("hits", "1000 hits/s", rates),
-            panel("probes at rest", "probes", vec![of_counts("agent", probes)]),
-            panel("ranks at rest", "ranks", vec![of_counts("agent", processes)]),
-        ],
-    }
 }
 
 /// Nothing grows faster than what it is over, and what is sent of an iteration does not grow with its hits.
