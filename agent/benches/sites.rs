@@ -4,23 +4,14 @@
 //! The whole price is measured, as the program pays it: from call to call, less the same without a probe in the same round.
 #![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
 
-use std::{
-    fs::File,
-    io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
-};
+mod common;
+
+use std::{fs::File, path::Path};
 
 use abi::{Amount, Flow, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags};
-use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site};
-use tuner::{
-    address::FileOffset,
-    image::Image,
-    site::{EntrySite, EntrySites},
-};
-
-/// The functions that the program was made for.
-const PREFIX: &str = "begins_with_";
+use common::{Case, Target, cases};
+use tuneagent::kernel::{At, Kernel, Link, LoadOptions};
+use tuner::image::Image;
 
 /// What is attached.
 #[derive(Clone, Copy)]
@@ -103,91 +94,10 @@ fn send() -> MessageRule {
     }
 }
 
-/// A function and where it is probed.
-struct Case {
-    function: String,
-    begin: u64,
-    site: EntrySite,
-}
-
-/// Each function at its first byte, and at its site where that is another one.
-fn cases(image: &Image) -> Vec<Case> {
-    let symbols = image.defined_symbols().unwrap();
-    let mut names: Vec<&str> = symbols.iter().map(|symbol| symbol.name.as_str()).collect();
-    names.retain(|name| name.starts_with(PREFIX));
-    names.sort_unstable();
-    names.dedup();
-    let sites = EntrySites::new(kernel::emulation());
-    let mut cases = Vec::new();
-    for function in image.functions(&names).unwrap() {
-        let begin = function.offset.0;
-        let chosen = sites.of(image, function.offset, function.size);
-        // A function whose end is not known has no other site than its first byte.
-        let first_byte = sites.of(image, FileOffset(begin), 0);
-        let mut both = vec![first_byte, chosen];
-        both.dedup_by_key(|site| site.offset);
-        cases.extend(both.into_iter().map(|site| Case {
-            function: function.names.first().cloned().unwrap_or_default(),
-            begin,
-            site,
-        }));
-    }
-    cases
-}
-
-struct Target {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
-    path: PathBuf,
-}
-
-impl Target {
-    fn start(path: &Path) -> Target {
-        let mut command = Command::new(path);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Target {
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-            path: path.to_owned(),
-        }
-    }
-
-    fn call_ns(&mut self, function: &str, calls: u64) -> f64 {
-        writeln!(self.child.stdin.as_mut().unwrap(), "{function} {calls}").unwrap();
-        let mut line = String::new();
-        self.output.read_line(&mut line).unwrap();
-        line.trim().parse().unwrap()
-    }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn call_ns(kernel: &mut Kernel, target: &mut Target, case: &Case, way: Way, calls: u64) -> f64 {
-    let pid = target.child.id();
+    let pid = target.pid();
     kernel.set_spec(0, way.spec()).unwrap();
-    let attach = |at: &At| {
-        let site = Site {
-            offset: case.site.offset.0,
-            probe: 0,
-            semaphore: 0,
-        };
-        let request = LinkRequest {
-            path: target.path.clone(),
-            sites: vec![site],
-            at: *at,
-            pid: Some(pid),
-        };
-        kernel.attach(&request).unwrap()
-    };
+    let attach = |at: &At| kernel.attach(&target.request(case, *at)).unwrap();
     let links: Vec<Link> = way.moments().iter().map(attach).collect();
     if way.is_counted() {
         kernel.watch(pid, 0).unwrap();
@@ -228,7 +138,7 @@ fn main() {
                 println!(
                     "{{\"round\":{round},\"function\":\"{}\",\"bytes\":{},\"instruction\":\"{}\",\"cost\":\"{}\",\"way\":\"{name}\",\"ns\":{ns}}}",
                     case.function,
-                    case.site.offset.0 - case.begin,
+                    case.bytes(),
                     case.site.instruction,
                     case.site.cost,
                 );

@@ -8,7 +8,8 @@
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
 //! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
 //! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too; and
-//! whether the verifier of Linux 6.1 takes our programs, in a virtual machine.
+//! whether the verifier of Linux 6.1 takes our programs, in a virtual machine; and every benchmark in its quick form, which fails where a
+//! figure is far off its target.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -76,7 +77,7 @@ fn steps(root: &Path) -> Vec<Step<'_>> {
         ),
         (
             "experiments, quick form",
-            Box::new(move || run(&mut quick_experiments(root)?)),
+            Box::new(move || run(&mut quick(root, "debug", ["experiment", "all"])?)),
         ),
     ]
 }
@@ -121,6 +122,7 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
             "whole programs, release",
             Box::new(move || twice::run(&|| whole_programs(root, "--release"))),
         ),
+        ("benchmarks, quick form", Box::new(move || quick_benches(root))),
         (
             "what wrong decisions cost a run, and rules a call",
             Box::new(move || {
@@ -177,27 +179,41 @@ pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Every experiment in a form that says only whether it works, with the build that is there.
-fn quick_experiments(root: &Path) -> Result<Command> {
+/// A chore in a form that says only whether it works, as root and with the build of the product that is there.
+fn quick(root: &Path, profile: &str, words: [&str; 2]) -> Result<Command> {
     // Not this program's own file: building the workspace has replaced it.
     let this = target_folder(root).join("debug/xtask");
     let mut agent = OsString::from("TUNEAGENT_BIN=");
-    agent.push(target_folder(root).join("debug/tuneagent"));
+    agent.push(target_folder(root).join(profile).join("tuneagent"));
     let mut command = match rustix::process::geteuid().is_root() {
         true => Command::new("env"),
         false => {
-            let sudo = find_program("sudo")
-                .ok_or("the experiments need root, and sudo is not here; run this command as root")?;
+            let sudo = find_program("sudo").ok_or_else(|| {
+                format!(
+                    "{} needs root, and sudo is not here; run this command as root",
+                    words.join(" ")
+                )
+            })?;
+            let mut path = OsString::from("PATH=");
+            path.push(std::env::var_os("PATH").unwrap_or_default());
             let mut command = Command::new(sudo);
-            command.arg("env");
+            // Where cargo is, and what it has, is the caller's.
+            command.args(["-E", "env"]).arg(path);
             command
         }
     };
-    command
-        .arg(agent)
-        .arg(this)
-        .args(["experiment", "all", "--quick"]);
+    command.arg(agent).arg(this).args(words).arg("--quick");
     Ok(command)
+}
+
+/// Every benchmark, which asserts that nothing is far off; what they measure with is built by the caller, not by root.
+fn quick_benches(root: &Path) -> Result<()> {
+    let _: Brought = setup::bring(&[Purpose::Bench], false)?;
+    run(&mut cargo(
+        root,
+        "bench --quiet --profile dev --package tuneagent --benches --no-run",
+    ))?;
+    run(&mut quick(root, "release", ["bench", "all"])?)
 }
 
 /// This machine's target triple as cargo writes it in variables.

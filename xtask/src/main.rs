@@ -23,7 +23,8 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "\
-cargo xtask setup [--yes] [--only build|test|ebpf|demo]   install what this machine lacks, saying why
+cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench]
+                                                          install what this machine lacks, saying why
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
 cargo xtask test [--long]                                 everything that continuous integration checks
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
@@ -32,6 +33,11 @@ cargo xtask bench actions                                 how long each tuning a
 cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
 cargo xtask bench rules                                   what five rules on one function cost the program, beside one
 cargo xtask bench sites [--quick]                         what a hit costs, by what the kernel does with the probed instruction
+cargo xtask bench hits [--quick]                          what is done at a hit and what each costs, beside bpftrace and perf
+cargo xtask bench events [--quick]                        how many hits a second the agent reads, and that each is read or counted
+cargo xtask bench idle [--quick]                          what the agent takes while nothing happens
+cargo xtask bench scale [--quick]                         what it takes over hits, probes and processes
+cargo xtask bench all [--quick]                           all of them; --quick: only whether something is far off
 cargo xtask bench overhead [--quick]                      what being watched costs LAMMPS and GROMACS, beside a preloaded profiler
 cargo xtask bench attach [--quick]                        how long attaching takes, and what the agent takes itself
 cargo xtask vm KERNEL.deb [--preempt none|full] [--long]  the tests of sync points on another kernel of Debian's

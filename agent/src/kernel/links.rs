@@ -119,15 +119,38 @@ pub(super) fn kind(force_tracefs: bool) -> LinkKind {
     if force_tracefs {
         return LinkKind::Tracefs;
     }
-    let text = sys::Text {
+    load_nothing(sys::BPF_TRACE_UPROBE_MULTI).map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
+}
+
+/// A program that does nothing: what is left of a hit's cost when the program behind the probe costs nothing. For measurements.
+pub struct Nothing {
+    program: OwnedFd,
+    kind: LinkKind,
+}
+
+impl Nothing {
+    /// Loads it for the links of this kernel.
+    pub fn load() -> io::Result<Nothing> {
+        let kind = kind(false);
+        let program = load_nothing(attach_type(kind)).map_err(|(error, _)| error)?;
+        Ok(Nothing { program, kind })
+    }
+
+    /// Attaches it.
+    pub fn attach(&self, request: &LinkRequest) -> io::Result<Link> {
+        attach(self.kind, self.program.as_fd(), request)
+    }
+}
+
+fn load_nothing(attach_type: u32) -> Result<OwnedFd, (io::Error, String)> {
+    sys::load_program(&sys::Text {
         instructions: &nothing(),
         license: c"Dual MIT/GPL",
         name: "nothing",
         kind: sys::BPF_PROG_TYPE_KPROBE,
-        attach_type: sys::BPF_TRACE_UPROBE_MULTI,
+        attach_type,
         types: None,
-    };
-    sys::load_program(&text).map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
+    })
 }
 
 /// `return 0`.

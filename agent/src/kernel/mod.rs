@@ -12,6 +12,7 @@ mod holds;
 mod links;
 mod object;
 mod program;
+mod synthetic;
 mod sys;
 mod version;
 
@@ -19,7 +20,8 @@ pub use fallback::{LOWER_PARANOIA, TracefsLink, perf_wants_admin};
 pub use family::{FamilyRoot, read_coming};
 pub use gauge::{Gauge, measure};
 pub use holds::{Holds, Records, set_real_time};
-pub use links::{At, Link, LinkKind, LinkRequest, Site, emulation};
+pub use links::{At, Link, LinkKind, LinkRequest, Nothing, Site, emulation};
 pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_text};
 pub use program::tells_number_of;
+pub use synthetic::Producer;
 pub use version::{refusal, release, version};

@@ -415,6 +415,13 @@ impl Kernel {
         Ok(RingBuf::try_from(map)?)
     }
 
+    /// A map, for a program of another object that is to use it too.
+    pub(super) fn share(&self, name: &'static str) -> Result<OwnedFd, KernelError> {
+        let map = data(self.map(name)?).ok_or_else(|| missing(name))?;
+        let copy = map.fd().as_fd().try_clone_to_owned();
+        copy.map_err(|error| KernelError::Object(format!("its map {name}: {error}")))
+    }
+
     fn map(&self, name: &'static str) -> Result<&Map, KernelError> {
         self.maps.map(name).ok_or_else(|| missing(name))
     }

@@ -26,19 +26,22 @@ pub(super) struct ProgramText {
 impl ProgramText {
     /// Parses the object a second time.
     pub(super) fn parse(bytes: &[u8], maps: &Ebpf) -> Result<ProgramText, KernelError> {
+        let descriptor = |name: &str| Some(data(maps.map(name)?)?.fd().as_fd().as_raw_fd());
+        ProgramText::bound(bytes, descriptor)
+    }
+
+    /// Parses an object; its maps are those that these descriptors, by name, are of. A program that uses another one cannot be loaded.
+    pub(super) fn bound(
+        bytes: &[u8],
+        descriptor: impl Fn(&str) -> Option<RawFd>,
+    ) -> Result<ProgramText, KernelError> {
         let broken = |error: &dyn std::fmt::Display| KernelError::Object(error.to_string());
         let mut object = aya_obj::Object::parse(bytes).map_err(|error| broken(&error))?;
         let text: HashSet<usize> = object.functions.keys().map(|(section, _)| *section).collect();
         let definitions = object.maps.clone();
         let descriptors: Vec<(&str, RawFd, &aya_obj::Map)> = definitions
             .iter()
-            .filter_map(|(name, map)| {
-                Some((
-                    name.as_str(),
-                    data(maps.map(name)?)?.fd().as_fd().as_raw_fd(),
-                    map,
-                ))
-            })
+            .filter_map(|(name, map)| Some((name.as_str(), descriptor(name)?, map)))
             .collect();
         object
             .relocate_maps(descriptors.into_iter(), &text)

@@ -18,6 +18,7 @@ use std::{
 use aya_obj::generated::bpf_insn;
 
 const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_PROG_TEST_RUN: libc::c_int = 10;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BPF_BTF_LOAD: libc::c_int = 18;
 const BPF_LINK_CREATE: libc::c_int = 28;
@@ -63,6 +64,7 @@ struct ProgLoad {
 }
 
 const _: () = assert!(size_of::<ProgLoad>() == 112 && size_of::<LinkCreateUprobeMulti>() == 64);
+const _: () = assert!(size_of::<ProgTestRun>() == 80);
 
 #[repr(C)]
 #[derive(Default)]
@@ -90,6 +92,28 @@ struct LinkCreatePerfEvent {
 struct RawTracepointOpen {
     name: u64,
     prog_fd: u32,
+    /// Without it the struct would end in padding, which the kernel wants to be zero.
+    zero: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct ProgTestRun {
+    prog_fd: u32,
+    retval: u32,
+    data_size_in: u32,
+    data_size_out: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    ctx_size_in: u32,
+    ctx_size_out: u32,
+    ctx_in: u64,
+    ctx_out: u64,
+    flags: u32,
+    cpu: u32,
+    batch_size: u32,
     /// Without it the struct would end in padding, which the kernel wants to be zero.
     zero: u32,
 }
@@ -359,6 +383,35 @@ pub(super) fn open_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> io::R
         zero: 0,
     };
     bpf(BPF_RAW_TRACEPOINT_OPEN, &attr)
+}
+
+/// Runs a program for raw tracepoints once, here and now, with these arguments; what it returned.
+pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> io::Result<u32> {
+    let mut attr = ProgTestRun {
+        prog_fd: program.as_raw_fd() as u32,
+        ctx_size_in: u32::try_from(size_of_val(arguments)).map_err(io::Error::other)?,
+        // The kernel refuses a place without a size.
+        ctx_in: if arguments.is_empty() {
+            0
+        } else {
+            address(arguments)
+        },
+        ..ProgTestRun::default()
+    };
+    // SAFETY: `attr` is a live repr(C) struct of the given size, which the kernel enters the result into; `arguments` lives until the
+    // call returns.
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_PROG_TEST_RUN,
+            &raw mut attr,
+            size_of::<ProgTestRun>(),
+        )
+    } < 0;
+    if failed {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(attr.retval)
 }
 
 /// Runs a program at every hit of a tracepoint, whichever process hits it. With a cookie the program is told it at each hit

@@ -102,7 +102,7 @@ fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
 }
 
 /// A program of so many functions, in groups that a pattern each means.
-fn many_functions(folder: &Path, count: usize) -> Outcome<PathBuf> {
+pub(super) fn many_functions(folder: &Path, count: usize) -> Outcome<PathBuf> {
     let function = |number: usize| {
         let (group, member) = (number / EACH, number % EACH);
         format!("__attribute__((noinline, used)) void g{group}_{member}(void) {{ calls++; }}\n")
@@ -122,7 +122,7 @@ fn many_functions(folder: &Path, count: usize) -> Outcome<PathBuf> {
 }
 
 /// A rule that counts the calls of all of them.
-fn rule_on_all(folder: &Path, count: usize) -> Outcome<PathBuf> {
+pub(super) fn rule_on_all(folder: &Path, count: usize) -> Outcome<PathBuf> {
     let probe = |group: usize| format!("  p{group}: {{role: one, entry: g{group}_*}}\n");
     let probes: String = (0..count.div_ceil(EACH)).map(probe).collect();
     let text = format!(

@@ -1,8 +1,16 @@
-//! `cargo xtask bench`: measurements, of the release build.
+//! `cargo xtask bench`: measurements, of the release build. `all` is all of them that say how we do beside others; with `--quick` it takes
+//! minutes, and fails only where a figure is far off its target (`verdict`).
 
 mod attach;
+mod events;
+mod hits;
+mod idle;
+mod options;
 mod overhead;
+mod scale;
 mod sites;
+mod tools;
+mod verdict;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -35,8 +43,55 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         ["overhead", rest @ ..] => overhead::main(rest),
         ["attach", rest @ ..] => attach::main(rest),
         ["sites", rest @ ..] => sites::main(rest),
-        _ => Err("cargo xtask bench knows: actions, rules, overhead, attach, sites".to_owned()),
+        ["hits", rest @ ..] => hits::main(rest),
+        ["events", rest @ ..] => events::main(rest),
+        ["idle", rest @ ..] => idle::main(rest),
+        ["scale", rest @ ..] => scale::main(rest),
+        ["all", rest @ ..] => all(rest),
+        _ => Err(
+            "cargo xtask bench knows: actions, rules, overhead, attach, sites, hits, events, idle, scale, all"
+                .to_owned(),
+        ),
     }
+}
+
+/// One after the other. Which are far off is told at the end, so that one does not hide the others.
+fn all(flags: &[&str]) -> Result<()> {
+    crate::only_flags("bench all", flags, &["--quick"])?;
+    type Bench = fn(&[&str]) -> Result<()>;
+    let benches: [(&str, Bench); 7] = [
+        ("hits", hits::main),
+        ("sites", sites::main),
+        ("events", events::main),
+        ("idle", idle::main),
+        ("attach", attach::main),
+        ("scale", scale::main),
+        ("overhead", overhead::main),
+    ];
+    let mut failed = Vec::new();
+    for (name, bench) in benches {
+        println!("\n## {name}\n");
+        if let Err(error) = bench(flags) {
+            println!("{name}: {error}");
+            failed.push(format!("{name}: {error}"));
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(()),
+        false => Err(failed.join("\n")),
+    }
+}
+
+/// A program of `agent/benches`, which measures what takes the agent's own library: built as the agent that is measured. Where another one
+/// is given (TUNEAGENT_BIN) it is built without optimisation, which is quicker; what it measures happens in the kernel and in other programs.
+fn instrument(name: &str) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["bench", "--quiet", "--package", "tuneagent"]);
+    if std::env::var_os("TUNEAGENT_BIN").is_some() {
+        cargo.args(["--profile", "dev"]);
+    }
+    cargo.args(["--bench", name, "--"]).current_dir(crate::root());
+    cargo
 }
 
 /// Builds the program as it is shipped, and has the harness use it; with TUNEAGENT_BIN another one is measured.

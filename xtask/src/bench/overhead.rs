@@ -17,6 +17,7 @@ use tuneagent_e2e::{Outcome, gromacs, lammps, programs, repairs};
 /// A program of ours waits so long for its other ranks at most.
 const SOON: Duration = Duration::from_secs(60);
 
+use super::options::Options;
 use crate::Result;
 use crate::experiment::{stats, table::Table};
 
@@ -121,33 +122,13 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
 }
 
 fn understood(words: &[&str]) -> Result<Settings> {
-    let cores = std::thread::available_parallelism().map_or(2, usize::from);
-    let mut settings = Settings {
-        rounds: 12,
-        seconds: 8.0,
-        ranks: cores.max(2),
-    };
-    let mut words = words.iter();
-    while let Some(word) = words.next() {
-        let mut number = || -> Result<f64> {
-            let given = words.next().and_then(|value| value.parse().ok());
-            given
-                .filter(|value| *value > 0.0)
-                .ok_or(format!("{word} wants a number above 0"))
-        };
-        match *word {
-            "--quick" => (settings.rounds, settings.seconds) = (2, 2.0),
-            "--rounds" => settings.rounds = number()? as usize,
-            "--seconds" => settings.seconds = number()?,
-            "--ranks" => settings.ranks = number()? as usize,
-            other => {
-                return Err(format!(
-                    "bench overhead does not know {other}; it knows --quick, --rounds N, --seconds N, --ranks N"
-                ));
-            }
-        }
-    }
-    Ok(settings)
+    let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2) as f64;
+    let options = Options::parse("overhead", words, &["--rounds", "--seconds", "--ranks"])?;
+    Ok(Settings {
+        rounds: options.number("--rounds", (2.0, 12.0)) as usize,
+        seconds: options.number("--seconds", (2.0, 8.0)),
+        ranks: options.number("--ranks", (cores, cores)) as usize,
+    })
 }
 
 /// What the agent says of a turn.
@@ -274,14 +255,6 @@ fn told(name: &str, rounds: &[Round], said: Said, table: &mut Table) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_mistyped_is_told_with_what_there_is() {
-        let told = |words: &[&str]| understood(words).map(|_| ()).unwrap_err();
-        assert!(told(&["--round", "2"]).contains("it knows --quick, --rounds N"));
-        assert!(told(&["--rounds", "0"]).contains("a number above 0"));
-        assert_eq!(understood(&["--quick", "--ranks", "3"]).unwrap().ranks, 3);
-    }
 
     #[test]
     fn a_program_that_takes_longer_when_it_is_watched_has_a_ratio_above_one() {

@@ -6,15 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
+use super::tools::{Program, Telling, Tool};
 use crate::Result;
 use crate::experiment::stats::Spread;
 use crate::experiment::table::Table;
-use crate::process::{capture, find_program};
+use crate::process::capture;
 
 /// Rounds, and calls in each of a function at a site in a way; the quick form only says whether all works.
 const LONG: (u32, u64) = (11, 50_000);
@@ -41,32 +41,26 @@ type Added = BTreeMap<(Place, String), Vec<f64>>;
 
 pub(super) fn main(flags: &[&str]) -> Result<()> {
     crate::only_flags("bench sites", flags, &["--quick"])?;
-    if !rustix::process::geteuid().is_root() {
-        return Err("this attaches probes and so needs root: sudo -E cargo xtask bench sites".to_owned());
-    }
+    super::as_root("bench sites")?;
     let (rounds, calls) = if flags.contains(&"--quick") { QUICK } else { LONG };
     let program = programs::c("sites").map_err(|problem| problem.to_string())?;
     let added = added(&lines(&program, rounds, calls)?)?;
     println!("What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest)\n");
     println!("{}", table(&added));
     println!("{}", ratios(&added));
-    for tool in [Tool::Perf, Tool::Bpftrace] {
+    for tool in Tool::ALL {
         println!("{}", beside(tool, &program, &added, rounds, calls));
     }
-    let file = crate::target_folder(&crate::root()).join("bench-sites.json");
-    let text = serde_json::to_string_pretty(&as_json(&added)).map_err(|error| error.to_string())?;
-    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let file = super::keep("sites", &as_json(&added))?;
     println!("all figures: {}", file.display());
     Ok(())
 }
 
-/// What the instrument printed. It is built without optimisation: what is measured happens in the kernel and in the program.
+/// What the instrument printed.
 fn lines(program: &Path, rounds: u32, calls: u64) -> Result<Vec<Value>> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    let words = "bench --quiet --profile dev --package tuneagent --bench sites --";
-    cargo.args(words.split_whitespace()).arg(program);
-    cargo.args([rounds.to_string(), calls.to_string()]);
-    let text = capture(cargo.current_dir(crate::root()))?;
+    let mut instrument = super::instrument("sites");
+    instrument.arg(program);
+    let text = capture(instrument.args([rounds.to_string(), calls.to_string()]))?;
     text.lines()
         .map(|line| serde_json::from_str(line).map_err(|error| format!("{line}: {error}")))
         .collect()
@@ -171,68 +165,10 @@ fn ratios(added: &Added) -> String {
     lines.iter().map(|line| format!("- {line}\n")).collect()
 }
 
-/// What people use.
-#[derive(Clone, Copy)]
-enum Tool {
-    Perf,
-    Bpftrace,
-}
-
-impl Tool {
-    fn name(self) -> &'static str {
-        match self {
-            Tool::Perf => "perf",
-            Tool::Bpftrace => "bpftrace",
-        }
-    }
-
-    /// Counts the calls of a function while the program runs, which says what a call took.
-    fn counting(self, program: &Path, function: &str, calls: u64) -> Command {
-        let mut command = Command::new(self.name());
-        let program = program.to_string_lossy();
-        match self {
-            Tool::Perf => command
-                .args(["stat", "--event", &format!("{PERF_GROUP}:{function}"), "--"])
-                .args([&program, function, &calls.to_string()]),
-            Tool::Bpftrace => command
-                .args(["-e", &format!("uprobe:{program}:{function} {{ @ = count(); }}")])
-                .args(["-c", &format!("{program} {function} {calls}")]),
-        };
-        command
-    }
-}
-
-/// Under which perf keeps the probes that are set here.
-const PERF_GROUP: &str = "tuneagent_bench";
-
-/// Probes of perf, until they are dropped.
-struct PerfProbes;
-
-impl PerfProbes {
-    fn on(program: &Path, functions: &[&str]) -> Result<PerfProbes> {
-        let probes = PerfProbes;
-        for function in functions {
-            let mut command = Command::new("perf");
-            command.args(["probe", "--quiet", "--exec"]).arg(program);
-            capture(command.args(["--add", &format!("{PERF_GROUP}:{function}={function}")]))?;
-        }
-        Ok(probes)
-    }
-}
-
-impl Drop for PerfProbes {
-    fn drop(&mut self) {
-        let all = format!("{PERF_GROUP}:*");
-        let _ = Command::new("perf")
-            .args(["probe", "--quiet", "--del", &all])
-            .output();
-    }
-}
-
 /// What a tool adds to a call of each function, beside ours at the site.
 fn beside(tool: Tool, program: &Path, added: &Added, rounds: u32, calls: u64) -> String {
     let name = tool.name();
-    if find_program(name).is_none() {
+    if !tool.is_here() {
         return format!("{name}: not here");
     }
     let places = places(added);
@@ -260,36 +196,17 @@ fn beside(tool: Tool, program: &Path, added: &Added, rounds: u32, calls: u64) ->
 }
 
 fn counted(tool: Tool, program: &Path, functions: &[&str], rounds: u32, calls: u64) -> Result<Vec<Spread>> {
-    // Where there is debug information perf takes nothing for a function that it does not tell of, as none of assembler's.
-    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let stripped = folder.path().join("sites");
-    capture(
-        Command::new("objcopy")
-            .arg("--strip-debug")
-            .args([program, &stripped]),
-    )?;
-    let program = stripped.as_path();
-    let _probes = match tool {
-        Tool::Perf => Some(PerfProbes::on(program, functions)?),
-        Tool::Bpftrace => None,
-    };
+    let program = Program::of(program, functions)?;
     let mut added = vec![Vec::new(); functions.len()];
     for _ in 0..rounds {
         for (function, added) in functions.iter().zip(&mut added) {
-            let mut bare = Command::new(program);
-            let bare = said_ns(bare.args([*function, &calls.to_string()]))?;
-            added.push(said_ns(&mut tool.counting(program, function, calls))? - bare);
+            let bare = program.bare_ns(function, calls)?;
+            let under = program.ns_under((tool, Telling::Count), function, calls)?;
+            added.extend(under.map(|under| under - bare));
         }
     }
     let spread = |values: &Vec<f64>| Spread::of(values).ok_or_else(|| "no rounds".to_owned());
     added.iter().map(spread).collect()
-}
-
-/// The first number on a line of its own.
-fn said_ns(command: &mut Command) -> Result<f64> {
-    let text = capture(command)?;
-    let number = text.lines().find_map(|line| line.trim().parse().ok());
-    number.ok_or_else(|| format!("the program did not say what a call took: {text}"))
 }
 
 fn as_json(added: &Added) -> Value {

@@ -18,9 +18,10 @@ const TARGET: &str = "bpfel-unknown-none";
 pub(crate) type Object = (&'static str, Vec<u8>);
 
 /// The committed name of each object, and the program of the package that it is.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("tuneagent.bpf.o", "tuneagent-bpf"),
     ("sync.bpf.o", "tuneagent-sync-bpf"),
+    ("bench.bpf.o", "tuneagent-bench-bpf"),
 ];
 
 /// Builds into `target` and returns the objects.

@@ -5,7 +5,7 @@
 //! machine disturbs all of them; `stats`, `table` and `chart` are what is made of the times; every experiment is a file. The
 //! programs sleep their compute time, so that 26 ranks fit on two cores: what is measured is the tuning, not the machine.
 
-mod chart;
+pub(crate) mod chart;
 mod factoring;
 mod fire;
 mod index;

@@ -12,10 +12,17 @@ pub(crate) enum Purpose {
     Test,
     Ebpf,
     Demo,
+    Bench,
 }
 
 impl Purpose {
-    pub(crate) const ALL: [Purpose; 4] = [Purpose::Build, Purpose::Test, Purpose::Ebpf, Purpose::Demo];
+    pub(crate) const ALL: [Purpose; 5] = [
+        Purpose::Build,
+        Purpose::Test,
+        Purpose::Ebpf,
+        Purpose::Demo,
+        Purpose::Bench,
+    ];
 
     pub(crate) fn parse(word: &str) -> Result<Purpose> {
         Purpose::ALL
@@ -30,6 +37,7 @@ impl Purpose {
             Purpose::Test => "test",
             Purpose::Ebpf => "ebpf",
             Purpose::Demo => "demo",
+            Purpose::Bench => "bench",
         }
     }
 }
@@ -77,8 +85,8 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 32] = {
-    use Purpose::{Build, Demo, Ebpf, Test};
+const NEEDS: [Need; 34] = {
+    use Purpose::{Bench, Build, Demo, Ebpf, Test};
     [
         package(
             "gcc",
@@ -183,6 +191,8 @@ const NEEDS: [Need; 32] = {
             "a terminal for the live view, looked at by the tests",
             &[Test],
         ),
+        package("bpftrace", "what probes cost with it, beside ours", &[Bench]),
+        package("linux-perf", "what probes cost with it, beside ours", &[Bench]),
         package(
             "rustc-web",
             "a Rust compiler whose library source comes with it",

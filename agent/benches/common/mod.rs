@@ -1,0 +1,112 @@
+//! What the instruments share: the program whose functions they probe, and where.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use tuneagent::kernel::{self, At, LinkRequest, Site};
+use tuner::{
+    address::FileOffset,
+    image::Image,
+    site::{EntrySite, EntrySites},
+};
+
+/// The functions that the program was made for.
+const PREFIX: &str = "begins_with_";
+
+/// A function and where it is probed.
+pub(crate) struct Case {
+    pub(crate) function: String,
+    begin: u64,
+    pub(crate) site: EntrySite,
+}
+
+impl Case {
+    /// How far behind the begin of the function it is probed.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.site.offset.0 - self.begin
+    }
+}
+
+/// Each function at its first byte, and at its site where that is another one.
+pub(crate) fn cases(image: &Image) -> Vec<Case> {
+    let symbols = image.defined_symbols().unwrap();
+    let mut names: Vec<&str> = symbols.iter().map(|symbol| symbol.name.as_str()).collect();
+    names.retain(|name| name.starts_with(PREFIX));
+    names.sort_unstable();
+    names.dedup();
+    let sites = EntrySites::new(kernel::emulation());
+    let mut cases = Vec::new();
+    for function in image.functions(&names).unwrap() {
+        let begin = function.offset.0;
+        let chosen = sites.of(image, function.offset, function.size);
+        // A function whose end is not known has no other site than its first byte.
+        let first_byte = sites.of(image, FileOffset(begin), 0);
+        let mut both = vec![first_byte, chosen];
+        both.dedup_by_key(|site| site.offset);
+        cases.extend(both.into_iter().map(|site| Case {
+            function: function.names.first().cloned().unwrap_or_default(),
+            begin,
+            site,
+        }));
+    }
+    cases
+}
+
+/// The program, which answers what a call of a function takes.
+pub(crate) struct Target {
+    child: Child,
+    output: BufReader<std::process::ChildStdout>,
+    path: PathBuf,
+}
+
+impl Target {
+    pub(crate) fn start(path: &Path) -> Target {
+        let mut command = Command::new(path);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Target {
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+            path: path.to_owned(),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn call_ns(&mut self, function: &str, calls: u64) -> f64 {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{function} {calls}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim().parse().unwrap()
+    }
+
+    /// The first probe, at a function of this process alone.
+    pub(crate) fn request(&self, case: &Case, at: At) -> LinkRequest {
+        let site = Site {
+            offset: case.site.offset.0,
+            probe: 0,
+            semaphore: 0,
+        };
+        LinkRequest {
+            path: self.path.clone(),
+            sites: vec![site],
+            at,
+            pid: Some(self.pid()),
+        }
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

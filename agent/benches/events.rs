@@ -1,0 +1,148 @@
+//! Hits at a rate, put into the ring of a session by a synthetic producer. Run by `cargo xtask bench events` and `bench scale`, which
+//! reckon; here they are made, and what was made is told in a line of JSON.
+//!
+//!   events session PID PRODUCERS RATE SECONDS   into the ring of the agent with this number
+//!   events bare PRODUCERS RATE SECONDS          into a ring of its own, beside a thread that takes them out and does nothing else
+//!   events position PID                         how many bytes were put into the ring of that agent (the lowest 32 bits)
+//!
+//! RATE is of all producers together, in hits a second; with 0 each makes as many as it can.
+#![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    time::{ClockId, clock_gettime},
+};
+use serde_json::{Value, json};
+use tuneagent::kernel::{Kernel, LoadOptions, Producer, read_hit};
+
+/// Most hits of one run of the program in the kernel, during which nothing else runs on its CPU: about 0.1 ms.
+const BATCH: u64 = 1024;
+
+/// Who has made all that were due waits so long for more to be.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// What is asked of the producers.
+#[derive(Clone, Copy)]
+struct Asked {
+    producers: u32,
+    rate: f64,
+    time: Duration,
+}
+
+impl Asked {
+    fn parse(words: &[String]) -> Asked {
+        let number = |place: usize| words[place].parse::<f64>().unwrap();
+        Asked {
+            producers: number(0) as u32,
+            rate: number(1),
+            time: Duration::from_secs_f64(number(2)),
+        }
+    }
+}
+
+/// Seconds that this thread was on a CPU.
+fn thread_s() -> f64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// One producer's part; how many hits it made, and the CPU time that it took.
+fn produce(producer: &Producer, number: u32, asked: Asked) -> (u64, f64) {
+    let (began, mut made) = (Instant::now(), 0);
+    let rate = asked.rate / f64::from(asked.producers);
+    loop {
+        let elapsed = began.elapsed().min(asked.time);
+        let due = match asked.rate > 0.0 {
+            true => (rate * elapsed.as_secs_f64()) as u64,
+            false => made + BATCH,
+        };
+        let is_over = elapsed == asked.time;
+        if due == made || is_over && asked.rate == 0.0 {
+            if is_over {
+                return (made, thread_s());
+            }
+            thread::sleep(PAUSE);
+            continue;
+        }
+        let count = (due - made).min(BATCH);
+        producer.produce(made, count as u32, number).unwrap();
+        made += count;
+    }
+}
+
+fn produce_all(producer: &Producer, asked: Asked) -> Value {
+    let began = Instant::now();
+    let parts: Vec<(u64, f64)> = thread::scope(|scope| {
+        let start = |number| scope.spawn(move || produce(producer, number, asked));
+        let threads: Vec<_> = (0..asked.producers).map(start).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    json!({
+        "made": parts.iter().map(|(made, _)| made).sum::<u64>(),
+        "seconds": began.elapsed().as_secs_f64(),
+        "producers_cpu_s": parts.iter().map(|(_, cpu_s)| cpu_s).sum::<f64>(),
+    })
+}
+
+/// The same with a reader that does nothing but take hits out: what the ring itself lets through.
+fn bare(asked: Asked) -> Value {
+    let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
+    let producer = Producer::of(&kernel).unwrap();
+    let mut ring = kernel.take_hits().unwrap();
+    let over = AtomicBool::new(false);
+    let (mut made, read, reader_cpu_s) = thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut read, mut newest) = (0_u64, 0);
+            loop {
+                // Asked first: what was made before it was said is then found.
+                let is_over = over.load(Ordering::Acquire);
+                while let Some(item) = ring.next() {
+                    newest = newest.max(read_hit(&item).unwrap().time_ns);
+                    read += 1;
+                }
+                if is_over {
+                    std::hint::black_box(newest);
+                    return (read, thread_s());
+                }
+                let tenth = Timespec {
+                    tv_sec: 0,
+                    tv_nsec: 100_000_000,
+                };
+                poll(&mut [PollFd::new(&ring, PollFlags::IN)], Some(&tenth)).unwrap();
+            }
+        });
+        let made = produce_all(&producer, asked);
+        over.store(true, Ordering::Release);
+        let (read, cpu_s) = reader.join().unwrap();
+        (made, read, cpu_s)
+    });
+    let losses = kernel.losses().unwrap();
+    made["read"] = read.into();
+    made["reader_cpu_s"] = reader_cpu_s.into();
+    made["lost"] = losses.iter().map(|(_, count)| count).sum::<u64>().into();
+    made
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args()
+        .filter(|word| word != "--bench")
+        .skip(1)
+        .collect();
+    let of_session = |pid: &String| Producer::of_session(pid.parse().unwrap()).unwrap();
+    let told = match (words.first().map(String::as_str), words.len()) {
+        (Some("session"), 5) => produce_all(&of_session(&words[1]), Asked::parse(&words[2..])),
+        (Some("bare"), 4) => bare(Asked::parse(&words[1..])),
+        (Some("position"), 2) => json!({"position": of_session(&words[1]).position().unwrap()}),
+        _ => {
+            eprintln!("cargo xtask bench events says what it is to do");
+            std::process::exit(2);
+        }
+    };
+    println!("{told}");
+}

@@ -1,0 +1,165 @@
+//! What is done at a hit, and what each costs the program: counted, timed, values read, sent to the agent. Run by `cargo xtask bench hits`:
+//! for each line of its input it goes through all ways of probing once, and prints a line of JSON for each; so the tools that we are
+//! compared with have their turns in between.
+//!
+//! As in `sites` the whole price is measured, from call to call. What is sent is read when the calls are over: to read it is the agent's
+//! work, and not the program's.
+#![expect(clippy::unwrap_used, reason = "a benchmark says what went wrong by panicking")]
+
+mod common;
+
+use std::{fs::File, io::BufRead, path::Path};
+
+use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags};
+use aya::maps::{MapData, RingBuf};
+use common::{Case, Target, cases};
+use tuneagent::kernel::{At, Kernel, Link, LoadOptions, Nothing};
+use tuner::image::Image;
+
+/// One way of probing a function.
+struct Way {
+    name: &'static str,
+    moments: &'static [At],
+    /// What our program does; none: the program behind the probe is empty.
+    flags: Option<u32>,
+    /// Arguments that are read.
+    captures: usize,
+}
+
+const ENTRY: &[At] = &[At::Entry];
+/// Returns first, as for every function.
+const PAIR: &[At] = &[At::Return, At::Entry];
+
+const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, captures: usize) -> Way {
+    Way {
+        name,
+        moments,
+        flags,
+        captures,
+    }
+}
+
+/// Without a probe first: the others are held against it.
+const WAYS: [Way; 17] = {
+    use SpecFlags as F;
+    const TIMED: u32 = F::SPAN;
+    [
+        way("bare", &[], None, 0),
+        way("empty entry", ENTRY, None, 0),
+        way("count", ENTRY, Some(0), 0),
+        way("count, 1 argument", ENTRY, Some(0), 1),
+        way("count, 2 arguments", ENTRY, Some(0), 2),
+        way("count, 3 arguments", ENTRY, Some(0), 3),
+        way("count, 4 arguments", ENTRY, Some(0), 4),
+        way("count, 5 arguments", ENTRY, Some(0), 5),
+        way("count, 6 arguments", ENTRY, Some(0), 6),
+        way("event", ENTRY, Some(F::SEND_ENTRY), 0),
+        way("event, 6 arguments", ENTRY, Some(F::SEND_ENTRY), 6),
+        way("empty pair", PAIR, None, 0),
+        way("empty pair again", PAIR, None, 0),
+        way("count and time", PAIR, Some(TIMED), 0),
+        way("count and time, 6 arguments", PAIR, Some(TIMED), 6),
+        way(
+            "count, time and order",
+            PAIR,
+            Some(TIMED | F::OUTERMOST | F::SEQUENCE),
+            0,
+        ),
+        way("event with time", PAIR, Some(TIMED | F::SEND_RETURN), 0),
+    ]
+};
+
+impl Way {
+    fn spec(&self, flags: u32) -> ProbeSpec {
+        let mut spec = ProbeSpec {
+            flags,
+            ..ProbeSpec::default()
+        };
+        for (capture, index) in spec.captures[..self.captures].iter_mut().zip(0..) {
+            *capture = Capture {
+                kind: CaptureKind::Argument as u8,
+                index,
+                width: 8,
+                ..Capture::default()
+            };
+        }
+        spec
+    }
+
+    fn is_sent(&self) -> bool {
+        self.flags.unwrap_or_default() & (SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) != 0
+    }
+}
+
+/// Both kinds of programs, and the ring.
+struct Sides {
+    nothing: Nothing,
+    ours: Kernel,
+    ring: RingBuf<MapData>,
+}
+
+fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls: u64) -> f64 {
+    let requests = way.moments.iter().map(|at| target.request(case, *at));
+    let Some(flags) = way.flags else {
+        let links: Vec<Link> = requests
+            .map(|request| sides.nothing.attach(&request).unwrap())
+            .collect();
+        let took = target.call_ns(&case.function, calls);
+        drop(links);
+        return took;
+    };
+    sides.ours.set_spec(0, way.spec(flags)).unwrap();
+    let links: Vec<Link> = requests
+        .map(|request| sides.ours.attach(&request).unwrap())
+        .collect();
+    sides.ours.watch(target.pid(), 0).unwrap();
+    let before = sides.ours.calls_of(0, 0);
+    let took = target.call_ns(&case.function, calls);
+    let counted = sides.ours.calls_of(0, 0) - before;
+    assert!(counted >= calls, "{counted} of {calls} calls were seen");
+    let sent = std::iter::from_fn(|| sides.ring.next().map(drop)).count() as u64;
+    let expected = if way.is_sent() { counted } else { 0 };
+    assert_eq!(
+        sent, expected,
+        "{}: more calls than the ring has room for?",
+        way.name
+    );
+    sides.ours.forget(target.pid()).unwrap();
+    drop(links);
+    took
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().filter(|word| word != "--bench").collect();
+    let [_, program, calls, functions @ ..] = words.as_slice() else {
+        eprintln!("usage: hits PROGRAM CALLS FUNCTION...; cargo xtask bench hits gives them");
+        std::process::exit(2);
+    };
+    let calls: u64 = calls.parse().unwrap();
+    let image = Image::read(File::open(program).unwrap()).unwrap();
+    let mut cases = cases(&image);
+    // Where it is probed: the last of the places of a function.
+    cases.reverse();
+    cases.dedup_by(|before, case| before.function == case.function);
+    cases.retain(|case| functions.contains(&case.function));
+    let mut target = Target::start(Path::new(program));
+    let mut ours = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
+    let mut sides = Sides {
+        nothing: Nothing::load().unwrap(),
+        ring: ours.take_hits().unwrap(),
+        ours,
+    };
+    for line in std::io::stdin().lock().lines() {
+        line.unwrap();
+        for case in &cases {
+            for way in &WAYS {
+                let ns = call_ns(&mut sides, &mut target, case, way, calls);
+                println!(
+                    "{}",
+                    serde_json::json!({"function": case.function, "bytes": case.bytes(), "way": way.name, "ns": ns})
+                );
+            }
+        }
+        println!("{{}}");
+    }
+}

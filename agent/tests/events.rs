@@ -1,0 +1,245 @@
+//! Every hit that is put into the ring is either read or counted as lost, whoever puts it there and however long nobody reads. The hits are
+//! those of a synthetic producer: no probe is needed, and their number is known. Needs root; says so where it is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod needs;
+mod running;
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader},
+    panic::AssertUnwindSafe,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use aya::maps::{MapData, RingBuf};
+use needs::is_root;
+use running::Running;
+use rustix::process::{Pid, Signal, kill_process};
+use tuneagent::kernel::{Kernel, LoadOptions, Producer, read_hit};
+
+/// More than the ring has room for.
+const PRODUCERS: u32 = 4;
+const EACH: u64 = 100_000;
+const MADE: u64 = PRODUCERS as u64 * EACH;
+/// Hits of one run of the program in the kernel.
+const BATCH: u32 = 1000;
+
+/// As many hits as the ring can hold, with the head of each.
+const ROOM: u64 = abi::RING_BYTES as u64 / (size_of::<abi::Hit>() as u64 + 8);
+
+fn ready() -> (Kernel, Producer, RingBuf<MapData>) {
+    let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
+    let producer = Producer::of(&kernel).unwrap();
+    let ring = kernel.take_hits().unwrap();
+    (kernel, producer, ring)
+}
+
+fn ring_full(kernel: &Kernel) -> u64 {
+    let losses = kernel.losses().unwrap();
+    losses.iter().find(|(kind, _)| *kind == "ring_full").unwrap().1
+}
+
+fn produce_all(producer: &Producer, thread: u32) {
+    for first in (0..EACH).step_by(BATCH as usize) {
+        producer.produce(first, BATCH, thread).unwrap();
+    }
+}
+
+/// What was read of each producer.
+#[derive(Default)]
+struct Read(BTreeMap<u32, Vec<u64>>);
+
+impl Read {
+    /// One hit, if there is one now.
+    fn next(&mut self, ring: &mut RingBuf<MapData>) -> bool {
+        let Some(item) = ring.next() else { return false };
+        let hit = read_hit(&item).unwrap();
+        assert_eq!(
+            hit.duration_ns,
+            hit.captures[0] & 0xffff,
+            "a hit in one piece: {hit:?}"
+        );
+        self.0.entry(hit.thread).or_default().push(hit.captures[0]);
+        true
+    }
+
+    /// All, until none is there.
+    fn drain(&mut self, ring: &mut RingBuf<MapData>) {
+        while self.next(ring) {}
+    }
+
+    fn count(&self) -> u64 {
+        self.0.values().map(|numbers| numbers.len() as u64).sum()
+    }
+
+    /// No hit comes twice, and those of one producer come in its order.
+    fn assert_in_order(&self) {
+        for (thread, numbers) in &self.0 {
+            assert!(numbers.is_sorted_by(|one, next| one < next), "producer {thread}");
+        }
+    }
+}
+
+#[test]
+fn hits_that_nobody_reads_are_counted_one_by_one_as_root() {
+    if !is_root() {
+        return;
+    }
+    let (kernel, producer, mut ring) = ready();
+    thread::scope(|scope| {
+        let producer = &producer;
+        for number in 0..PRODUCERS {
+            scope.spawn(move || produce_all(producer, number));
+        }
+    });
+    let mut read = Read::default();
+    read.drain(&mut ring);
+    read.assert_in_order();
+    assert_eq!(read.count() + ring_full(&kernel), MADE);
+    // The ring was full to the last place before anything was lost.
+    assert_eq!(read.count(), ROOM);
+    assert_eq!(
+        u64::from(producer.position().unwrap()),
+        ROOM * (size_of::<abi::Hit>() as u64 + 8)
+    );
+}
+
+#[test]
+fn what_a_reader_misses_that_stops_and_goes_on_is_what_is_counted_as_root() {
+    if !is_root() {
+        return;
+    }
+    let (kernel, producer, mut ring) = ready();
+    let (mut read, over) = (Read::default(), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let (producer, over) = (&producer, &over);
+        for number in 0..PRODUCERS {
+            scope.spawn(move || {
+                // Counted before a failure is told, or the reader would wait for ever.
+                let made = std::panic::catch_unwind(AssertUnwindSafe(|| produce_all(producer, number)));
+                over.fetch_add(1, Ordering::Release);
+                made.unwrap();
+            });
+        }
+        // It reads, stops until hits were lost, and goes on to the end.
+        let all_end = || over.load(Ordering::Acquire) == u64::from(PRODUCERS);
+        let mut first = 0;
+        while first < ROOM / 10 && !all_end() {
+            first += u64::from(read.next(&mut ring));
+        }
+        while ring_full(&kernel) == 0 && !all_end() {
+            thread::yield_now();
+        }
+        while !all_end() {
+            read.drain(&mut ring);
+        }
+    });
+    read.drain(&mut ring);
+    read.assert_in_order();
+    assert!(ring_full(&kernel) > 0 && read.count() > ROOM);
+    assert_eq!(read.count() + ring_full(&kernel), MADE);
+}
+
+/// Its function is named. Only of functions that were called is told anything.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+volatile long sink;
+__attribute__((noinline, used)) void named(void) { sink++; }
+int main(void) {
+    char line[64];
+    puts("ready"); fflush(stdout);
+    while (fgets(line, sizeof line, stdin)) { named(); puts("done"); fflush(stdout); }
+    return 0;
+}
+"#;
+
+struct Agent(Child);
+
+impl Agent {
+    /// Attaches to a process, and waits until all probes are there.
+    fn attach(pid: u32, report: &Path, folder: &Path) -> Agent {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
+        command
+            .args([
+                "attach",
+                &pid.to_string(),
+                "--plain",
+                "--rules",
+                "none",
+                "--probe",
+                "named",
+                "--json",
+            ])
+            .arg(report);
+        for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+            command.env(variable, folder);
+        }
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        lines
+            .find(|line| line.as_ref().unwrap().starts_with("armed"))
+            .unwrap()
+            .unwrap();
+        // Its further lines go nowhere, and must not fill the pipe.
+        thread::spawn(move || lines.for_each(drop));
+        Agent(child)
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Stops all its threads.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let stands = |thread: &Path| {
+            let stat = std::fs::read_to_string(thread.join("stat")).unwrap();
+            stat.rsplit_once(") ").unwrap().1.starts_with('T')
+        };
+        let threads = || std::fs::read_dir(format!("/proc/{}/task", self.0.id())).unwrap();
+        while !threads().all(|thread| stands(&thread.unwrap().path())) {
+            thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn an_agent_that_was_stopped_reports_how_many_hits_it_lost_as_root() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut target = Running::built(folder.path(), PROGRAM, &[]);
+    let report = folder.path().join("report.json");
+    let mut agent = Agent::attach(target.pid(), &report, folder.path());
+    let producer = Producer::of_session(agent.0.id()).unwrap();
+    agent.stop();
+    assert_eq!(target.answers("call"), "done");
+    produce_all(&producer, 1);
+    produce_all(&producer, 2);
+    agent.signal(Signal::CONT);
+    agent.signal(Signal::INT);
+    assert!(agent.0.wait().unwrap().success());
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&report).unwrap()).unwrap();
+    let read = report["processes"][0]["functions"][0]["durations"]["calls"]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{report:#}"));
+    let lost = report["completeness"]["lost"]["ring_full"].as_u64().unwrap();
+    assert_eq!((read, read + lost), (ROOM, 1 + 2 * EACH));
+    assert_eq!(report["completeness"]["status"], "partial");
+}

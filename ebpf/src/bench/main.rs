@@ -1,0 +1,87 @@
+//! A synthetic producer: puts hits into the ring of a session by the very function that probes send them with, as fast as a CPU can. An object
+//! of its own, for benchmarks and tests of what reads the ring; no session loads it.
+//!
+//! Nothing is attached: the programs are run one by one (BPF_PROG_TEST_RUN), with arguments.
+#![no_std]
+#![no_main]
+#![feature(asm_experimental_arch)]
+#![expect(unstable_features, reason = "inline assembly for this target")]
+
+#[allow(dead_code, reason = "of what a session keeps, only the ring and its losses are used")]
+#[path = "../maps.rs"]
+mod maps;
+#[allow(dead_code, reason = "shared with the objects that know processes")]
+#[path = "../namespace.rs"]
+mod namespace;
+
+use core::ffi::c_void;
+
+use abi::{Hit, HitKind};
+use aya_ebpf::{helpers::bpf_loop, programs::RawTracePointContext};
+
+/// What hits have in common.
+#[repr(C)]
+struct Producing {
+    /// Number of the first one.
+    first: u64,
+    /// The thread that they are said to be of.
+    thread: u32,
+    /// Zero.
+    zero: u32,
+}
+
+/// Puts hits into the ring; the arguments are the number of the first one, how many, and the thread. What does not fit is counted as a
+/// loss, as a probe's hit is. Returns how many were tried; aya's macro for such programs would not.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tp/sys_enter")]
+pub extern "C" fn produce(ctx: *mut c_void) -> i32 {
+    let ctx = RawTracePointContext::new(ctx);
+    let (first, count, thread): (u64, u64, u64) = (ctx.arg(0), ctx.arg(1), ctx.arg(2));
+    let mut producing = Producing {
+        first,
+        thread: thread as u32,
+        zero: 0,
+    };
+    // SAFETY: the callback has the signature that the helper asks for, and `producing` outlives the call.
+    unsafe { bpf_loop(count as u32, put as *mut c_void, (&raw mut producing).cast(), 0) as i32 }
+}
+
+/// One hit: a return at the first probe of the first process, with its number in the place of a captured value.
+#[inline(never)]
+extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
+    // SAFETY: the helper passes on the pointer that it was given, and nobody else has it.
+    let producing = unsafe { &*producing };
+    let number = producing.first.wrapping_add(u64::from(index));
+    let mut hit = Hit {
+        time_ns: 0,
+        duration_ns: number & 0xffff,
+        probe: 0,
+        process: 0,
+        thread: producing.thread,
+        kind: HitKind::Return as u16,
+        valid: 1,
+        captures: [0; abi::MAX_CAPTURES],
+    };
+    hit.captures[0] = number;
+    maps::send(hit);
+    0
+}
+
+/// How many bytes were put into the ring so far, the lowest 32 bits.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "raw_tp/sys_enter")]
+pub extern "C" fn position(_ctx: *mut c_void) -> i32 {
+    const PRODUCER_POSITION: u64 = 3;
+    maps::HITS.query(PRODUCER_POSITION) as i32
+}
+
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo) -> ! {
+    // As in the other objects: the verifier refuses a loop without an end.
+    loop {}
+}
+
+/// Several helpers are open to GPL-compatible programs only; "Dual MIT/GPL" is the kernel's word for our licence.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

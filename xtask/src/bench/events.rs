@@ -1,0 +1,306 @@
+//! `cargo xtask bench events`: how many hits a second the agent takes out of its ring, and that each one is read or counted as lost.
+//!
+//! The agent is the real one, attached to a program that does nothing; a synthetic producer in the kernel puts hits of its one probe into
+//! its ring (`agent/benches/events.rs`). What it read is what its report tells of durations, what it lost what its report calls lost: that the
+//! two come to what was made is asked of every run; and so it is while the agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::Job;
+use tuneagent_e2e::lines::Line;
+use tuneagent_e2e::usage::Usage;
+use tuneagent_e2e::{Outcome, Problem, programs};
+
+use super::options::Options;
+use super::verdict::{Verdict, judge};
+use crate::Result;
+use crate::experiment::stats::{Spread, figure};
+use crate::experiment::table::Table;
+use crate::process::capture;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// The function of the program that is probed. It is called once a run: of a function without calls nothing is told.
+const FUNCTION: &str = "named";
+const CALLED: u64 = 1;
+
+const PRODUCERS: [u32; 4] = [1, 2, 3, 4];
+
+/// P3: hits a second, of all producers together.
+const RATE: f64 = 5e6;
+/// Asked for, so that what a producer was late by does not make it less.
+const ASKED: f64 = 1.01 * RATE;
+/// As many as can be made.
+const FASTEST: f64 = 0.0;
+
+/// The bare reader is measured no longer than this, and as many as can be made neither.
+const LONG_ENOUGH_S: f64 = 10.0;
+
+/// One run: who read, what was made, read and lost.
+#[derive(Clone, Debug, Default)]
+struct Run {
+    reader: &'static str,
+    producers: u32,
+    rate: f64,
+    made: u64,
+    read: u64,
+    lost: u64,
+    seconds: f64,
+    producers_cpu_s: f64,
+    reader_cpu_s: f64,
+    resident_kib: Option<u64>,
+    unread_s_most: Option<f64>,
+}
+
+const AGENT: &str = "agent";
+const BARE: &str = "bare reader";
+const STOPPED: &str = "agent, stopped";
+
+pub(super) fn main(words: &[&str]) -> Result<()> {
+    let options = Options::parse("events", words, &["--runs", "--seconds"])?;
+    let runs = options.number("--runs", (1.0, 5.0)) as usize;
+    let seconds = options.number("--seconds", (2.0, 60.0));
+    super::as_root("bench events")?;
+    super::release()?;
+    let runs = measured(runs, seconds).map_err(|problem| problem.to_string())?;
+    println!("\n{}", told(&runs));
+    let file = super::keep("events", &runs.iter().map(as_json).collect())?;
+    println!("all figures: {}\n", file.display());
+    judge(&verdicts(&runs))
+}
+
+fn measured(repeats: usize, seconds: f64) -> Outcome<Vec<Run>> {
+    let target = Target::new()?;
+    let short = seconds.min(LONG_ENOUGH_S);
+    let mut runs = Vec::new();
+    let mut keep = |run: Run| {
+        println!("{run:?}");
+        runs.push(run);
+    };
+    for _ in 0..repeats {
+        for producers in PRODUCERS {
+            keep(bare(producers, ASKED, short)?);
+            keep(target.watched(AGENT, producers, ASKED, seconds)?);
+        }
+        for producers in [1, 2] {
+            keep(bare(producers, FASTEST, short)?);
+            keep(target.watched(AGENT, producers, FASTEST, short)?);
+        }
+    }
+    keep(target.watched(STOPPED, 1, ASKED, short.min(1.0))?);
+    Ok(runs)
+}
+
+/// A program that sleeps.
+struct Target(Job);
+
+impl Target {
+    fn new() -> Outcome<Target> {
+        let job = Job::alone(&programs::c("woken")?, |_| Vec::new())?;
+        job.events("ready", 1, SOON)?;
+        Ok(Target(job))
+    }
+
+    /// Has it call the function, and waits until it has.
+    fn call(&self) -> Outcome {
+        let called = |lines: &[Line]| lines.iter().filter(|line| line.text.contains("called")).count();
+        let before = called(&self.0.lines.all());
+        let pid = Pid::from_raw(self.0.pid().cast_signed()).ok_or("no process")?;
+        kill_process(pid, Signal::USR1).map_err(std::io::Error::from)?;
+        let more = |lines: &[Line]| (called(lines) > before).then_some(());
+        self.0.lines.wait_for("the call", SOON, more)
+    }
+
+    /// An agent of its own for each run, which is stopped while hits are made where that is wanted.
+    fn watched(&self, reader: &'static str, producers: u32, rate: f64, seconds: f64) -> Outcome<Run> {
+        let flags = ["--rules", "none", "--probe", FUNCTION];
+        let mut agent = Agent::attach(self.0.pid(), &flags)?;
+        agent.armed()?;
+        self.call()?;
+        let before = Usage::of(agent.pid())?;
+        if reader == STOPPED {
+            agent.pause()?;
+        }
+        let pid = agent.pid().to_string();
+        let made = instrument(&["session", &pid], producers, rate, seconds)?;
+        let took = Usage::of(agent.pid())?.since(before);
+        agent.resume()?;
+        let report = agent.stop()?;
+        let read = &report["processes"][0]["functions"][0]["durations"]["calls"];
+        let run = Run {
+            reader,
+            read: read.as_u64().ok_or("the report tells no durations")? - CALLED,
+            lost: report["completeness"]["lost"]["ring_full"].as_u64().unwrap_or(0),
+            reader_cpu_s: took.cpu_ns as f64 / 1e9,
+            resident_kib: Some(took.resident_kib),
+            unread_s_most: report["cost"]["event_unread_s_most"].as_f64(),
+            ..Run::of(&made, producers, rate)?
+        };
+        run.accounted_for()
+    }
+}
+
+fn bare(producers: u32, rate: f64, seconds: f64) -> Outcome<Run> {
+    let made = instrument(&["bare"], producers, rate, seconds)?;
+    let number = |key: &str| made[key].as_u64().ok_or("a figure is missing");
+    let run = Run {
+        reader: BARE,
+        read: number("read")?,
+        lost: number("lost")?,
+        reader_cpu_s: made["reader_cpu_s"].as_f64().unwrap_or(f64::NAN),
+        ..Run::of(&made, producers, rate)?
+    };
+    run.accounted_for()
+}
+
+fn instrument(words: &[&str], producers: u32, rate: f64, seconds: f64) -> Outcome<Value> {
+    let mut command = super::instrument("events");
+    command.args(words);
+    command.args([producers.to_string(), rate.to_string(), seconds.to_string()]);
+    Ok(serde_json::from_str(&capture(&mut command)?)?)
+}
+
+impl Run {
+    fn of(made: &Value, producers: u32, rate: f64) -> Outcome<Run> {
+        let number = |key: &str| made[key].as_f64().ok_or("a figure is missing");
+        Ok(Run {
+            producers,
+            rate,
+            made: made["made"].as_u64().ok_or("a figure is missing")?,
+            seconds: number("seconds")?,
+            producers_cpu_s: number("producers_cpu_s")?,
+            ..Run::default()
+        })
+    }
+
+    /// What was made was read, or counted as lost.
+    fn accounted_for(self) -> Outcome<Run> {
+        if self.made == self.read + self.lost {
+            return Ok(self);
+        }
+        Err(Problem::new(format!(
+            "{} hits were made; {} were read and {} counted as lost, which is not the same: {self:?}",
+            self.made, self.read, self.lost
+        )))
+    }
+
+    fn made_per_s(&self) -> f64 {
+        self.made as f64 / self.seconds
+    }
+
+    fn lost_share(&self) -> f64 {
+        self.lost as f64 / self.made as f64
+    }
+}
+
+/// The runs of one kind, in the order of their first.
+fn kinds(runs: &[Run]) -> Vec<Vec<&Run>> {
+    let mut kinds: Vec<Vec<&Run>> = Vec::new();
+    for run in runs {
+        let is_same = |kind: &&mut Vec<&Run>| {
+            kind.first().is_some_and(|first| {
+                (first.reader, first.producers, first.rate) == (run.reader, run.producers, run.rate)
+            })
+        };
+        match kinds.iter_mut().find(is_same) {
+            Some(kind) => kind.push(run),
+            None => kinds.push(vec![run]),
+        }
+    }
+    kinds
+}
+
+fn spread(kind: &[&Run], of: impl Fn(&Run) -> f64) -> String {
+    let values: Vec<f64> = kind.iter().map(|run| of(run)).collect();
+    Spread::of(&values).map_or_else(String::new, |spread| spread.to_string())
+}
+
+fn told(runs: &[Run]) -> Table {
+    let mut table = Table::new([
+        "reader",
+        "producers",
+        "asked, M/s",
+        "made, M/s",
+        "lost, % of them",
+        "reader, % of a core",
+        "reader, ns a hit",
+        "producers, ns a hit",
+        "reader, MiB",
+        "unread at most, ms",
+    ]);
+    for kind in kinds(runs) {
+        let Some(first) = kind.first() else { continue };
+        let asked = match first.rate > 0.0 {
+            true => figure(first.rate / 1e6),
+            false => "all".to_owned(),
+        };
+        let or_none = |is_there: bool, text: String| if is_there { text } else { String::new() };
+        table.row([
+            first.reader.to_owned(),
+            first.producers.to_string(),
+            asked,
+            spread(&kind, |run| run.made_per_s() / 1e6),
+            spread(&kind, |run| 100.0 * run.lost_share()),
+            spread(&kind, |run| 100.0 * run.reader_cpu_s / run.seconds),
+            spread(&kind, |run| 1e9 * run.reader_cpu_s / run.read as f64),
+            spread(&kind, |run| 1e9 * run.producers_cpu_s / run.made as f64),
+            or_none(
+                first.resident_kib.is_some(),
+                spread(&kind, |run| run.resident_kib.unwrap_or(0) as f64 / 1024.0),
+            ),
+            or_none(
+                first.unread_s_most.is_some(),
+                spread(&kind, |run| 1e3 * run.unread_s_most.unwrap_or(0.0)),
+            ),
+        ]);
+    }
+    table
+}
+
+/// P3. That every hit is accounted for was asked of each run already.
+fn verdicts(runs: &[Run]) -> Vec<Verdict> {
+    let at_rate = |producers: u32| {
+        let of = move |run: &&Run| run.reader == AGENT && run.rate > 0.0 && run.producers == producers;
+        runs.iter().filter(of).collect::<Vec<&Run>>()
+    };
+    let median = |kind: &[&Run], of: &dyn Fn(&Run) -> f64| {
+        let values: Vec<f64> = kind.iter().map(|run| of(run)).collect();
+        Spread::of(&values).map_or(f64::NAN, |spread| spread.median)
+    };
+    let mut verdicts = Vec::new();
+    for producers in PRODUCERS {
+        let kind = at_rate(producers);
+        let what = |what: &str| format!("P3, {producers} producers: {what}");
+        let made = median(&kind, &|run| run.made_per_s() / 1e6);
+        verdicts.push(Verdict::at_least(what("M hits/s"), made, RATE / 1e6, 0.5));
+        let lost = median(&kind, &|run| run.lost as f64);
+        verdicts.push(Verdict::at_most(
+            what("lost, in the median run"),
+            lost,
+            0.0,
+            f64::INFINITY,
+        ));
+    }
+    let resident = median(&at_rate(1), &|run| run.resident_kib.unwrap_or(0) as f64 / 1024.0);
+    verdicts.push(Verdict::at_most("P3: agent, MiB", resident, 30.0, 100.0));
+    verdicts
+}
+
+fn as_json(run: &Run) -> Value {
+    json!({
+        "reader": run.reader,
+        "producers": run.producers,
+        "asked_per_s": run.rate,
+        "made": run.made,
+        "read": run.read,
+        "lost": run.lost,
+        "seconds": run.seconds,
+        "producers_cpu_s": run.producers_cpu_s,
+        "reader_cpu_s": run.reader_cpu_s,
+        "reader_resident_kib": run.resident_kib,
+        "unread_s_most": run.unread_s_most,
+    })
+}

@@ -1,0 +1,303 @@
+//! `cargo xtask bench hits`: what is done at a hit and what each costs the program, beside bpftrace and perf where they are here, and beside
+//! a probe with an empty program behind it.
+//!
+//! The measuring of ours is done by `agent/benches/hits.rs`. A round goes through all ways of ours and then through all of the other tools';
+//! what is told is what a way adds to a call in the same round: the median over the rounds, with the least and the greatest. Ours is at
+//! the function's site ([`super::sites`]), theirs at its first byte, as people use them.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::{Value, json};
+use tuneagent_e2e::programs;
+
+use super::tools::{Program, Telling, Tool};
+use super::verdict::{Verdict, judge};
+use crate::Result;
+use crate::experiment::stats::{Spread, figure};
+use crate::experiment::table::Table;
+use crate::process::cannot_start;
+
+/// Rounds, and calls in each of a function in a way. All hits of one way find room in the ring.
+const LONG: (u32, u64) = (11, 50_000);
+const QUICK: (u32, u64) = (3, 5_000);
+
+/// As most functions begin: on this the kernel need not step. And as those of libraries begin that were built for Intel's CET: our site is
+/// the push behind it.
+const PUSH: &str = "begins_with_push";
+const ENDBR64: &str = "begins_with_endbr64";
+const FUNCTIONS: [&str; 2] = [PUSH, ENDBR64];
+
+/// What other tools tell, and which way of ours tells the same.
+const SAME: [(Telling, &str, &str); 6] = [
+    (Telling::Count, "calls counted", "count"),
+    (Telling::Arguments, "six arguments read", "count, 6 arguments"),
+    (Telling::Event, "each call sent", "event"),
+    (Telling::BothEnds, "entries and returns counted", "count and time"),
+    (Telling::Time, "times added up", "count and time"),
+    (Telling::Histogram, "times in a histogram", "event with time"),
+];
+
+/// What an empty program behind the probe costs, entry alone and with the return: no way of ours can cost less.
+const EMPTY: &str = "empty entry";
+const EMPTY_PAIR: &str = "empty pair";
+/// Ways that are held against the pair.
+const WITH_RETURN: [&str; 5] = [
+    "empty pair again",
+    "count and time",
+    "count and time, 6 arguments",
+    "count, time and order",
+    "event with time",
+];
+
+/// What ways add to a call, in nanoseconds, a value for each round: by function, and by name.
+type Added = BTreeMap<(String, String), Vec<f64>>;
+
+pub(super) fn main(flags: &[&str]) -> Result<()> {
+    crate::only_flags("bench hits", flags, &["--quick"])?;
+    super::as_root("bench hits")?;
+    let (rounds, calls) = if flags.contains(&"--quick") { QUICK } else { LONG };
+    let program = programs::c("sites").map_err(|problem| problem.to_string())?;
+    let (names, added) = measured(&program, rounds, calls)?;
+    println!(
+        "What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest), and how many times the empty one's\n"
+    );
+    println!("{}", ours(&names, &added));
+    for tool in Tool::ALL {
+        match tool.is_here() {
+            true => println!("{}", beside(tool, &added)),
+            false => println!(
+                "{}: not here (cargo xtask setup --only bench brings it)\n",
+                tool.name()
+            ),
+        }
+    }
+    let figures = added
+        .iter()
+        .map(|((function, way), ns)| json!({"function": function, "way": way, "added_ns": ns}));
+    let file = super::keep("hits", &figures.collect())?;
+    println!("all figures: {}", file.display());
+    judge(&verdicts(&added))
+}
+
+/// All rounds; the names of our ways in their order.
+fn measured(program: &Path, rounds: u32, calls: u64) -> Result<(Vec<String>, Added)> {
+    let mut instrument = Instrument::start(program, calls)?;
+    let others = Program::of(program, &FUNCTIONS)?;
+    let (mut names, mut added) = (Vec::new(), Added::new());
+    for _ in 0..rounds {
+        names = instrument.round(&mut added)?;
+        for function in FUNCTIONS {
+            let bare = others.bare_ns(function, calls)?;
+            for tool in Tool::ALL.into_iter().filter(|tool| tool.is_here()) {
+                for telling in Telling::ALL {
+                    if let Some(ns) = others.ns_under((tool, telling), function, calls)? {
+                        let key = (function.to_owned(), theirs(tool, telling));
+                        added.entry(key).or_default().push(ns - bare);
+                    }
+                }
+            }
+        }
+    }
+    Ok((names, added))
+}
+
+fn theirs(tool: Tool, telling: Telling) -> String {
+    format!("{}: {telling:?}", tool.name())
+}
+
+/// `agent/benches/hits.rs`, which measures a round for each line.
+struct Instrument {
+    child: Child,
+    /// It ends when this is closed.
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Instrument {
+    fn start(program: &Path, calls: u64) -> Result<Instrument> {
+        let mut command = super::instrument("hits");
+        command.arg(program).arg(calls.to_string()).args(FUNCTIONS);
+        let started = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = started.map_err(|error| cannot_start(&command, &error))?;
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(input), Some(output)) => Ok(Instrument {
+                child,
+                input: Some(input),
+                output: BufReader::new(output),
+            }),
+            _ => Err("the instrument has no pipes".to_owned()),
+        }
+    }
+
+    /// One round: what each way adds to the call that is not probed, which comes first. The names of the ways.
+    fn round(&mut self, added: &mut Added) -> Result<Vec<String>> {
+        let input = self.input.as_mut().ok_or("the instrument has ended")?;
+        writeln!(input).map_err(|error| format!("the instrument has ended: {error}"))?;
+        let (mut names, mut bare) = (Vec::new(), None);
+        loop {
+            let mut line = String::new();
+            self.output
+                .read_line(&mut line)
+                .map_err(|error| error.to_string())?;
+            let value: Value = serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+            if value.as_object().is_some_and(serde_json::Map::is_empty) {
+                return Ok(names);
+            }
+            let (function, way) = (value["function"].as_str(), value["way"].as_str());
+            let (Some(function), Some(way), Some(ns)) = (function, way, value["ns"].as_f64()) else {
+                return Err(format!("not understood: {value}"));
+            };
+            if way == "bare" {
+                bare = Some(ns);
+                continue;
+            }
+            let bare = bare.ok_or("the first way is not the bare one")?;
+            if !names.iter().any(|name| name == way) {
+                names.push(way.to_owned());
+            }
+            let key = (function.to_owned(), way.to_owned());
+            added.entry(key).or_default().push(ns - bare);
+        }
+    }
+}
+
+impl Drop for Instrument {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
+
+fn of<'a>(added: &'a Added, function: &str, way: &str) -> &'a [f64] {
+    let values = added.get(&(function.to_owned(), way.to_owned()));
+    values.map_or(&[], Vec::as_slice)
+}
+
+/// How many times that of another way, in each round.
+fn ratio(added: &Added, function: &str, (way, other): (&str, &str)) -> Option<Spread> {
+    let pairs = of(added, function, way).iter().zip(of(added, function, other));
+    let ratios: Vec<f64> = pairs.map(|(one, other)| one / other).collect();
+    Spread::of(&ratios)
+}
+
+fn cell(spread: Option<Spread>) -> String {
+    spread.map_or_else(|| "not measured".to_owned(), |spread| spread.to_string())
+}
+
+fn ours(names: &[String], added: &Added) -> Table {
+    let head = FUNCTIONS
+        .into_iter()
+        .flat_map(|function| [function, "times empty"]);
+    let mut table = Table::new(std::iter::once("at a hit").chain(head));
+    for way in names {
+        let floor = if WITH_RETURN.contains(&way.as_str()) {
+            EMPTY_PAIR
+        } else {
+            EMPTY
+        };
+        let cells = FUNCTIONS.into_iter().flat_map(|function| {
+            let times = ratio(added, function, (way, floor));
+            [
+                cell(Spread::of(of(added, function, way))),
+                times.map_or_else(String::new, |times| format!("{:.2}", times.median)),
+            ]
+        });
+        table.row(std::iter::once(way.clone()).chain(cells));
+    }
+    table
+}
+
+fn beside(tool: Tool, added: &Added) -> Table {
+    let name = tool.name();
+    let mut table = Table::new(["function", "told", "ours", name, "times ours"]);
+    for function in FUNCTIONS {
+        for (telling, told, way) in SAME {
+            let theirs = theirs(tool, telling);
+            let values = of(added, function, &theirs);
+            if values.is_empty() {
+                continue;
+            }
+            let times = ratio(added, function, (&theirs, way));
+            table.row([
+                function.to_owned(),
+                told.to_owned(),
+                cell(Spread::of(of(added, function, way))),
+                cell(Spread::of(values)),
+                times.map_or_else(String::new, |times| figure(times.median)),
+            ]);
+        }
+    }
+    table
+}
+
+/// P1 and P2 of the targets; of a tool that is not here nothing is said.
+fn verdicts(added: &Added) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let mut times = |what: String, function: &str, ways: (&str, &str), target: f64, bound: f64| {
+        if let Some(spread) = ratio(added, function, ways) {
+            verdicts.push(Verdict::at_most(what, spread.median, target, bound));
+        }
+    };
+    for function in FUNCTIONS {
+        let what = |what: &str| format!("{function}: {what}");
+        times(
+            what("P1, counted / empty entry"),
+            function,
+            ("count", EMPTY),
+            1.0,
+            1.6,
+        );
+        times(
+            what("P2, counted and timed / empty pair"),
+            function,
+            ("count and time", EMPTY_PAIR),
+            1.25,
+            2.0,
+        );
+        times(
+            what("P6, a call of MPI / empty pair"),
+            function,
+            ("count, time and order", EMPTY_PAIR),
+            1.25,
+            2.0,
+        );
+    }
+    let bpftrace = theirs(Tool::Bpftrace, Telling::Count);
+    if let Some(spread) = ratio(added, ENDBR64, (&bpftrace, "count")) {
+        let what = format!("{ENDBR64}: P1, bpftrace / ours");
+        verdicts.push(Verdict::at_least(what, spread.median, 5.0, 2.0));
+    }
+    verdicts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_of_one_round_and_what_is_not_here_is_not_judged() {
+        let mut added = Added::new();
+        let mut add = |way: &str, values: &[f64]| {
+            added.insert((ENDBR64.to_owned(), way.to_owned()), values.to_vec());
+        };
+        add(EMPTY, &[100.0, 200.0, 100.0]);
+        add("count", &[120.0, 240.0, 150.0]);
+        assert_eq!(ratio(&added, ENDBR64, ("count", EMPTY)).unwrap().median, 1.2);
+        assert!(ratio(&added, PUSH, ("count", EMPTY)).is_none());
+        assert_eq!(verdicts(&added).len(), 1);
+        added.insert(
+            (ENDBR64.to_owned(), theirs(Tool::Bpftrace, Telling::Count)),
+            vec![1200.0, 1200.0, 1500.0],
+        );
+        assert_eq!(verdicts(&added).len(), 2);
+        let table = beside(Tool::Bpftrace, &added).to_string();
+        assert!(
+            table.contains("calls counted") && table.contains("| 10.0 "),
+            "{table}"
+        );
+        assert!(!table.contains("histogram"));
+    }
+}
