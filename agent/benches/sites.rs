@@ -11,8 +11,11 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use abi::{Amount, Flow, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags};
-use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site};
+use abi::{
+    Amount, Flow, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags, TallyRule, TallyValue,
+};
+use aya::maps::{MapData, RingBuf};
+use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site, Tallies, read_tally};
 use tuner::{
     address::FileOffset,
     image::Image,
@@ -35,17 +38,23 @@ enum Way {
     UnwatchedPair,
     /// Calls are counted and timed.
     EntryAndReturn,
-    /// As before, with what they carry, to whom, and their order: what is done at a call of MPI.
+    /// As before, with the durations added up by process and stretch: count, sum, sum of squares, least and greatest.
+    AddedUp,
+    /// As before, each return sent to the agent.
+    Sent,
+    /// As with entry and return, with what they carry, to whom, and their order: what is done at a call of MPI.
     Message,
 }
 
 impl Way {
-    const ALL: [(Way, &'static str); 6] = [
+    const ALL: [(Way, &'static str); 8] = [
         (Way::Bare, "bare"),
         (Way::Unwatched, "unwatched"),
         (Way::Entry, "entry"),
         (Way::UnwatchedPair, "unwatched pair"),
         (Way::EntryAndReturn, "entry and return"),
+        (Way::AddedUp, "added up"),
+        (Way::Sent, "sent"),
         (Way::Message, "message"),
     ];
 
@@ -53,13 +62,15 @@ impl Way {
         match self {
             Way::Bare => &[],
             Way::Unwatched | Way::Entry => &[At::Entry],
-            Way::UnwatchedPair | Way::EntryAndReturn | Way::Message => &[At::Return, At::Entry],
+            _ => &[At::Return, At::Entry],
         }
     }
 
     fn spec(self) -> ProbeSpec {
         let flags = match self {
             Way::EntryAndReturn => SpecFlags::SPAN,
+            Way::AddedUp => SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::TALLY_RETURN,
+            Way::Sent => SpecFlags::SPAN | SpecFlags::SEND_RETURN,
             Way::Message => {
                 SpecFlags::SPAN
                     | SpecFlags::OUTERMOST
@@ -72,12 +83,28 @@ impl Way {
         ProbeSpec {
             flags,
             message: send(),
+            tally: durations(),
             ..ProbeSpec::default()
         }
     }
 
     fn is_counted(self) -> bool {
-        matches!(self, Way::Entry | Way::EntryAndReturn | Way::Message)
+        !matches!(self, Way::Bare | Way::Unwatched | Way::UnwatchedPair)
+    }
+}
+
+fn durations() -> TallyRule {
+    let place = |place| TallyValue {
+        place,
+        ..TallyValue::default()
+    };
+    let mut of = [place(TallyValue::NOTHING); abi::MAX_TALLIED];
+    of[0] = place(TallyValue::DURATION);
+    TallyRule {
+        number: 1,
+        values: 1,
+        key: place(TallyValue::NOTHING),
+        of,
     }
 }
 
@@ -171,37 +198,82 @@ impl Drop for Target {
     }
 }
 
-fn call_ns(kernel: &mut Kernel, target: &mut Target, case: &Case, way: Way, calls: u64) -> f64 {
-    let pid = target.child.id();
-    kernel.set_spec(0, way.spec()).unwrap();
-    let attach = |at: &At| {
-        let site = Site {
-            offset: case.site.offset.0,
-            probe: 0,
-            semaphore: 0,
-        };
-        let request = LinkRequest {
-            path: target.path.clone(),
-            sites: vec![site],
-            at: *at,
-            pid: Some(pid),
-        };
-        kernel.attach(&request).unwrap()
-    };
-    let links: Vec<Link> = way.moments().iter().map(attach).collect();
-    if way.is_counted() {
-        kernel.watch(pid, 0).unwrap();
+/// The kernel side, and what came of it.
+struct Watch {
+    kernel: Kernel,
+    ring: RingBuf<MapData>,
+    tallies: Tallies,
+}
+
+impl Watch {
+    fn start() -> Watch {
+        let mut kernel = Kernel::load(LoadOptions {
+            rows: 1,
+            tallies: 1,
+            ..LoadOptions::ONE_PROBE
+        })
+        .unwrap();
+        Watch {
+            ring: kernel.take_hits().unwrap(),
+            kernel,
+            tallies: Tallies::default(),
+        }
     }
-    let before = kernel.totals(0).unwrap()[0];
-    let took = target.call_ns(&case.function, calls);
-    let after = kernel.totals(0).unwrap()[0];
-    if way.is_counted() {
-        let counted = after.calls - before.calls;
-        assert!(counted >= calls, "{counted} of {calls} calls were seen");
-        kernel.forget(pid).unwrap();
+
+    /// How many hits were added up, and how many sent, since this was last asked.
+    fn heard(&mut self) -> (u64, u64) {
+        let (mut added, mut sent) = (0, 0);
+        while let Some(item) = self.ring.next() {
+            // What a cell had is sent when it has as much as it takes.
+            match read_tally(&item) {
+                Some(tally) => added += self.tallies.hand_over(tally).map_or(0, |more| more.count),
+                None => sent += 1,
+            }
+        }
+        let is_read = self.tallies.read(&self.kernel, 0, 1, |tally| added += tally.count);
+        assert!(is_read, "nobody hits any more");
+        (added, sent)
     }
-    drop(links);
-    took
+
+    fn call_ns(&mut self, target: &mut Target, case: &Case, way: Way, calls: u64) -> f64 {
+        let pid = target.child.id();
+        self.kernel.set_spec(0, way.spec()).unwrap();
+        let attach = |at: &At| {
+            let site = Site {
+                offset: case.site.offset.0,
+                probe: 0,
+                semaphore: 0,
+            };
+            let request = LinkRequest {
+                path: target.path.clone(),
+                sites: vec![site],
+                at: *at,
+                pid: Some(pid),
+            };
+            self.kernel.attach(&request).unwrap()
+        };
+        let links: Vec<Link> = way.moments().iter().map(attach).collect();
+        if way.is_counted() {
+            self.kernel.watch(pid, 0).unwrap();
+        }
+        let before = self.kernel.totals(0).unwrap()[0];
+        let took = target.call_ns(&case.function, calls);
+        let after = self.kernel.totals(0).unwrap()[0];
+        let heard = self.heard();
+        if way.is_counted() {
+            let counted = after.calls - before.calls;
+            assert!(counted >= calls, "{counted} of {calls} calls were seen");
+            let expected = match way {
+                Way::AddedUp => (counted, 0),
+                Way::Sent => (0, counted),
+                _ => (0, 0),
+            };
+            assert_eq!(heard, expected, "added up and sent");
+            self.kernel.forget(pid).unwrap();
+        }
+        drop(links);
+        took
+    }
 }
 
 fn main() {
@@ -214,17 +286,11 @@ fn main() {
     let image = Image::read(File::open(program).unwrap()).unwrap();
     let cases = cases(&image);
     let mut target = Target::start(Path::new(program));
-    let mut kernel = Kernel::load(LoadOptions {
-        probes: 1,
-        rows: 1,
-        processes: 1,
-        force_tracefs: false,
-    })
-    .unwrap();
+    let mut watch = Watch::start();
     for round in 0..rounds {
         for case in &cases {
             for (way, name) in Way::ALL {
-                let ns = call_ns(&mut kernel, &mut target, case, way, calls);
+                let ns = watch.call_ns(&mut target, case, way, calls);
                 println!(
                     "{{\"round\":{round},\"function\":\"{}\",\"bytes\":{},\"instruction\":\"{}\",\"cost\":\"{}\",\"way\":\"{name}\",\"ns\":{ns}}}",
                     case.function,

@@ -33,6 +33,7 @@ cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experim
 cargo xtask bench rules                                   what five rules on one function cost the program, beside one
 cargo xtask bench sites [--quick]                         what a hit costs, by what the kernel does with the probed instruction
 cargo xtask bench overhead [--quick]                      what being watched costs LAMMPS and GROMACS, beside a preloaded profiler
+cargo xtask bench aggregate [--quick]                     what it saves that the kernel adds hits up
 cargo xtask bench attach [--quick]                        how long attaching takes, and what the agent takes itself
 cargo xtask vm KERNEL.deb [--preempt none|full] [--long]  the tests of sync points on another kernel of Debian's
 cargo xtask demo [--yes]                                  watch an unmodified LAMMPS become faster while it runs

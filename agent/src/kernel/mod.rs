@@ -13,6 +13,7 @@ mod links;
 mod object;
 mod program;
 mod sys;
+mod tallies;
 mod version;
 
 pub use fallback::{LOWER_PARANOIA, TracefsLink, perf_wants_admin};
@@ -20,6 +21,7 @@ pub use family::{FamilyRoot, read_coming};
 pub use gauge::{Gauge, measure};
 pub use holds::{Holds, Records, set_real_time};
 pub use links::{At, Link, LinkKind, LinkRequest, Site, emulation};
-pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_text};
+pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_tally, read_text};
 pub use program::tells_number_of;
+pub use tallies::Tallies;
 pub use version::{refusal, release, version};

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: measurements, of the release build.
 
+mod aggregate;
 mod attach;
 mod overhead;
 mod sites;
@@ -34,8 +35,9 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         }
         ["overhead", rest @ ..] => overhead::main(rest),
         ["attach", rest @ ..] => attach::main(rest),
+        ["aggregate", rest @ ..] => aggregate::main(rest),
         ["sites", rest @ ..] => sites::main(rest),
-        _ => Err("cargo xtask bench knows: actions, rules, overhead, attach, sites".to_owned()),
+        _ => Err("cargo xtask bench knows: actions, aggregate, rules, overhead, attach, sites".to_owned()),
     }
 }
 

@@ -22,10 +22,18 @@ const QUICK: (u32, u64) = (3, 5_000);
 /// What is asked of other tools: an entry alone, and one with a return.
 const ENTRY: &str = "entry";
 const PAIR: &str = "entry and return";
+/// The same with its durations added up in the kernel, and with each sent.
+const ADDED_UP: &str = "added up";
+const SENT: &str = "sent";
 /// What is done at a call of MPI: the same, with what it carries.
 const MESSAGE: &str = "message";
 /// Which way has nothing behind the probe, for each.
-const FLOORS: [(&str, &str); 2] = [(ENTRY, "unwatched"), (PAIR, "unwatched pair")];
+const FLOORS: [(&str, &str); 4] = [
+    (ENTRY, "unwatched"),
+    (PAIR, "unwatched pair"),
+    (ADDED_UP, "unwatched pair"),
+    (SENT, "unwatched pair"),
+];
 
 /// A function at one of its instructions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +58,7 @@ pub(super) fn main(flags: &[&str]) -> Result<()> {
     println!("What a probe adds to a call, in ns: median of {rounds} rounds (least to greatest)\n");
     println!("{}", table(&added));
     println!("{}", ratios(&added));
-    for tool in [Tool::Perf, Tool::Bpftrace] {
+    for tool in [Tool::Perf, Tool::Bpftrace, Tool::BpftraceSum, Tool::BpftraceHist] {
         println!("{}", beside(tool, &program, &added, rounds, calls));
     }
     let file = crate::target_folder(&crate::root()).join("bench-sites.json");
@@ -115,10 +123,12 @@ fn table(added: &Added) -> Table {
         "function",
         "probed at",
         "the kernel's way",
+        "of nobody's",
         ENTRY,
-        "of nobody's",
+        "of nobody's, both",
         PAIR,
-        "of nobody's",
+        ADDED_UP,
+        SENT,
         MESSAGE,
     ];
     let mut table = Table::new(head);
@@ -130,10 +140,8 @@ fn table(added: &Added) -> Table {
         };
         let at = format!("+{} {}", place.bytes, place.instruction);
         let mut row = vec![place.function.clone(), at, place.cost.clone()];
-        for (way, floor) in FLOORS {
-            row.extend([cell(way), cell(floor)]);
-        }
-        row.push(cell(MESSAGE));
+        let [(_, entry), (_, pair), ..] = FLOORS;
+        row.extend([entry, ENTRY, pair, PAIR, ADDED_UP, SENT, MESSAGE].map(cell));
         table.row(row);
     }
     table
@@ -176,28 +184,51 @@ fn ratios(added: &Added) -> String {
 enum Tool {
     Perf,
     Bpftrace,
+    /// Adds up durations.
+    BpftraceSum,
+    BpftraceHist,
 }
 
 impl Tool {
     fn name(self) -> &'static str {
         match self {
             Tool::Perf => "perf",
-            Tool::Bpftrace => "bpftrace",
+            Tool::Bpftrace | Tool::BpftraceSum | Tool::BpftraceHist => "bpftrace",
         }
     }
 
-    /// Counts the calls of a function while the program runs, which says what a call took.
+    /// What it does, and what of ours does as much.
+    fn does(self) -> (&'static str, &'static str) {
+        match self {
+            Tool::Perf | Tool::Bpftrace => ("A count at the entry", ENTRY),
+            Tool::BpftraceSum => ("Durations added up (`@ = sum()`)", ADDED_UP),
+            Tool::BpftraceHist => ("Durations in a histogram (`@ = hist()`)", ADDED_UP),
+        }
+    }
+
+    /// Does so at the calls of a function while the program runs, which says what a call took.
     fn counting(self, program: &Path, function: &str, calls: u64) -> Command {
         let mut command = Command::new(self.name());
         let program = program.to_string_lossy();
-        match self {
-            Tool::Perf => command
-                .args(["stat", "--event", &format!("{PERF_GROUP}:{function}"), "--"])
-                .args([&program, function, &calls.to_string()]),
-            Tool::Bpftrace => command
-                .args(["-e", &format!("uprobe:{program}:{function} {{ @ = count(); }}")])
-                .args(["-c", &format!("{program} {function} {calls}")]),
+        let at = format!("{program}:{function}");
+        let with_return = |fold: &str| {
+            format!(
+                "uprobe:{at} {{ @began[tid] = nsecs; }} uretprobe:{at} /@began[tid]/ {{ @ = {fold}(nsecs - @began[tid]); \
+                 delete(@began[tid]); }}"
+            )
         };
+        let script = match self {
+            Tool::Perf => {
+                command.args(["stat", "--event", &format!("{PERF_GROUP}:{function}"), "--"]);
+                command.args([&program, function, &calls.to_string()]);
+                return command;
+            }
+            Tool::Bpftrace => format!("uprobe:{at} {{ @ = count(); }}"),
+            Tool::BpftraceSum => with_return("sum"),
+            Tool::BpftraceHist => with_return("hist"),
+        };
+        let run = format!("{program} {function} {calls}");
+        command.args(["-e", &script, "-c", &run]);
         command
     }
 }
@@ -231,9 +262,9 @@ impl Drop for PerfProbes {
 
 /// What a tool adds to a call of each function, beside ours at the site.
 fn beside(tool: Tool, program: &Path, added: &Added, rounds: u32, calls: u64) -> String {
-    let name = tool.name();
+    let (name, (does, way)) = (tool.name(), tool.does());
     if find_program(name).is_none() {
-        return format!("{name}: not here");
+        return format!("{does}: {name} is not here");
     }
     let places = places(added);
     let mut functions: Vec<&str> = places.iter().map(|place| place.function.as_str()).collect();
@@ -241,11 +272,11 @@ fn beside(tool: Tool, program: &Path, added: &Added, rounds: u32, calls: u64) ->
     match counted(tool, program, &functions, rounds, calls) {
         Err(error) => format!("{name}: not measured: {error}"),
         Ok(theirs) => {
-            let mut table = Table::new(["function", name, "ours at the site", "times"]);
+            let mut table = Table::new(["function", name, &format!("ours at the site, {way}"), "times"]);
             for (function, theirs) in functions.iter().zip(theirs) {
                 let is_last = |place: &&Place| place.function == *function;
                 let ours = places.iter().rfind(is_last);
-                let ours = ours.and_then(|place| median(added, place, ENTRY));
+                let ours = ours.and_then(|place| median(added, place, way));
                 let times = ours.map_or(f64::NAN, |ours| theirs.median / ours);
                 table.row([
                     (*function).to_owned(),
@@ -254,7 +285,7 @@ fn beside(tool: Tool, program: &Path, added: &Added, rounds: u32, calls: u64) ->
                     format!("{times:.1}"),
                 ]);
             }
-            format!("A count at the entry by {name}, in ns added to a call:\n\n{table}")
+            format!("{does} by {name}, in ns added to a call:\n\n{table}")
         }
     }
 }
@@ -271,7 +302,7 @@ fn counted(tool: Tool, program: &Path, functions: &[&str], rounds: u32, calls: u
     let program = stripped.as_path();
     let _probes = match tool {
         Tool::Perf => Some(PerfProbes::on(program, functions)?),
-        Tool::Bpftrace => None,
+        _ => None,
     };
     let mut added = vec![Vec::new(); functions.len()];
     for _ in 0..rounds {

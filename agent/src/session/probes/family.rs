@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use tuner::module::Module;
 
-use super::{ArmError, Member, Probes, SPARE_PROBES, SPARE_PROCESSES, Sought, Wanted, number::Numbers};
+use super::{
+    ArmError, Member, Probes, SPARE_PROBES, SPARE_PROCESSES, Sought, Wanted, number::Numbers, tallies,
+};
 use crate::{
     clock::monotonic_ns,
     discover::Job,
@@ -162,6 +164,7 @@ impl Numbers {
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;
             }
+            tallies::decide(probe, wanted, &mut self.tallies);
         }
         self.probes.len() > first
     }
