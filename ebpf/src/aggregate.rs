@@ -81,7 +81,10 @@ fn add(rule: &TallyRule, hit: &Hit) -> Option<()> {
         return None;
     }
     let mut values = [0; abi::MAX_TALLIED];
-    for (value, of) in values.iter_mut().zip(&rule.of) {
+    for (place, (value, of)) in values.iter_mut().zip(&rule.of).enumerate() {
+        if place >= usize::from(rule.values) {
+            break;
+        }
         *value = number_of(of, hit)?;
     }
     let key = if rule.key.place == TallyValue::NOTHING {
@@ -91,7 +94,7 @@ fn add(rule: &TallyRule, hit: &Hit) -> Option<()> {
     };
     let cell = (hit.process * count + number) * 2 + (key as u32 & 1);
     let tally = TALLIES.get_ptr_mut(cell)?;
-    lock(tally)?;
+    let version = lock(tally)?;
     // SAFETY: the kernel returned the address of a whole `Tally`, and nobody else writes to it while its version is odd.
     let tally = unsafe { &mut *tally };
     // SAFETY: the helper has no preconditions.
@@ -109,10 +112,19 @@ fn add(rule: &TallyRule, hit: &Hit) -> Option<()> {
     }
     tally.count += 1;
     tally.last_ns = now;
-    for (sums, value) in tally.sums.iter_mut().zip(values) {
+    for (place, (sums, value)) in tally.sums.iter_mut().zip(values).enumerate() {
+        if place >= usize::from(rule.values) {
+            break;
+        }
         sum(sums, value);
     }
-    maps::fetch_and_add(&tally.version, 1);
+    // A plain write: nobody else writes it now, and the processor (x86-64) shows writes in their order. So must the compiler: to it
+    // the assembly may look at all memory.
+    // SAFETY: no instruction, and the word is the tally's own.
+    unsafe {
+        core::arch::asm!("");
+        core::ptr::write_volatile(&raw mut tally.version, version + 1);
+    }
     Some(())
 }
 
@@ -141,17 +153,17 @@ fn number_of(of: &TallyValue, hit: &Hit) -> Option<i64> {
     (size < BOUND).then_some(value)
 }
 
-/// Has the cell for this hit alone. Another thread of the process that has it is done in a fraction of a microsecond, unless it was
+/// Has the cell for this hit alone, with an odd version from now on. Another thread of the process that has it is done in a fraction of a microsecond, unless it was
 /// interrupted: that is not waited for.
 #[inline(always)]
-fn lock(tally: *mut Tally) -> Option<()> {
+fn lock(tally: *mut Tally) -> Option<u64> {
     for _ in 0..TRIES {
         // SAFETY: `tally` points to a `Tally` of the map; the word is read in one piece.
         let version = unsafe { core::ptr::read_volatile(&raw const (*tally).version) };
         // SAFETY: as above.
         let word = unsafe { &raw mut (*tally).version };
         if version & 1 == 0 && compare_and_swap(word, version, version + 1) {
-            return Some(());
+            return Some(version + 1);
         }
     }
     None

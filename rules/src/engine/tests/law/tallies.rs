@@ -372,9 +372,10 @@ fn what_was_added_up_on_both_sides_of_an_end_makes_its_window_partial() {
 fn what_was_added_up_since_before_a_rule_was_there_makes_its_first_window_partial() {
     let rule = CheckedRule::from_source(FRAME).unwrap();
     let mut farm = Farm {
-        engine: Engine::new(vec![rule], Time(120 * MS)).unwrap(),
+        engine: Engine::new(Vec::new(), Time(0)).unwrap(),
     };
-    (0..3).for_each(|rank| farm.join(rank, 120));
+    (0..3).for_each(|rank| farm.join(rank, 0));
+    farm.engine.add(rule, Time(120 * MS)).unwrap();
     let before = two(&farm, 110, 150);
     farm.engine.observe(before);
     farm.hits(&[
