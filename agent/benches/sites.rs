@@ -230,7 +230,9 @@ impl Watch {
                 None => sent += 1,
             }
         }
-        let is_read = self.tallies.read(&self.kernel, 0, 1, |tally| added += tally.count);
+        let is_read = self
+            .tallies
+            .read(&self.kernel, 0, 1, |tally| added += tally.count);
         assert!(is_read, "nobody hits any more");
         (added, sent)
     }

@@ -193,8 +193,14 @@ fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
         alone += drain(&mut ring, &mut tallies, &mut sums);
         assert_eq!(sums, expected(keys), "{keys} keys");
         assert_eq!(kernel.sent_alone().unwrap(), alone);
-        assert!(alone < (THREADS * CALLS / 2) as u64 && reads > 0, "{alone}, {reads}");
-        println!("{keys} keys: {alone} of {} hits sent, {reads} looks", THREADS * CALLS);
+        assert!(
+            alone < (THREADS * CALLS / 2) as u64 && reads > 0,
+            "{alone}, {reads}"
+        );
+        println!(
+            "{keys} keys: {alone} of {} hits sent, {reads} looks",
+            THREADS * CALLS
+        );
     }
 }
 

@@ -384,7 +384,10 @@ fn what_was_added_up_since_before_a_rule_was_there_makes_its_first_window_partia
     ]);
     farm.all_until(220);
     let closed = farm.closed();
-    assert!(closed.len() == 1 && closed[0].contains("hits were lost"), "{closed:?}");
+    assert!(
+        closed.len() == 1 && closed[0].contains("hits were lost"),
+        "{closed:?}"
+    );
 }
 
 /// Which probes of the rules we ship are added up, and by what.
