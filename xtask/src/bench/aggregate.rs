@@ -18,9 +18,8 @@ use crate::experiment::{
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// Calls in an iteration of 10 ms.
+/// Calls in an iteration of 10 ms, or longer where they take longer.
 const CALLS: [u32; 3] = [10, 100, 1000];
-const ITERATIONS_PER_S: f64 = 100.0;
 
 /// What is watched at a time, and how often; the quick form only says whether all works.
 const LONG: (Duration, usize) = (Duration::from_secs(4), 5);
@@ -144,17 +143,17 @@ fn measure(job: &Job, rule: &Path, watched: Duration, cost: &mut Cost) -> Outcom
         return Err(format!("{}: {}", rule.display(), report["completeness"]).into());
     }
     let more = |of: &dyn Fn(&Value) -> Option<f64>| Some(of(&after)? - of(&before)?);
-    let calls = |report: &Value| {
+    let calls = |report: &Value, name: &str| {
         let functions = report["processes"][0]["functions"].as_array()?;
-        functions.iter().find(|function| function["name"] == "work")?["calls"].as_f64()
+        functions.iter().find(|function| function["name"] == name)?["calls"].as_f64()
     };
     let events = |report: &Value| report["completeness"]["events_received"].as_f64();
     let seconds = |report: &Value| report["elapsed_s"].as_f64();
-    let between = more(&seconds).unwrap_or(elapsed);
-    cost.hits_per_s
-        .push(more(&calls).ok_or("no calls of work")? / between);
+    let hits = more(&|report| calls(report, "work")).ok_or("no calls of work")?;
+    let iterations = more(&|report| calls(report, "begin_iteration")).ok_or("no iterations")?;
+    cost.hits_per_s.push(hits / more(&seconds).unwrap_or(elapsed));
     cost.events_per_iteration
-        .push(more(&events).ok_or("no events")? / between / ITERATIONS_PER_S);
+        .push(more(&events).ok_or("no events")? / iterations);
     cost.cpu.push(ticks / TICKS_PER_S / elapsed * 100.0);
     Ok(())
 }
