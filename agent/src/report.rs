@@ -83,6 +83,9 @@ struct Completeness<'a> {
     missing: &'a [String],
     lost: std::collections::BTreeMap<&'a str, u64>,
     calls_under_way_when_armed: u64,
+    events_received: u64,
+    hits_added_up: u64,
+    hits_not_added_up: u64,
 }
 
 #[derive(Serialize)]
@@ -228,6 +231,9 @@ fn report(snapshot: &Snapshot) -> Report<'_> {
             missing: &snapshot.missing,
             lost,
             calls_under_way_when_armed: snapshot.under_way,
+            events_received: snapshot.events.received,
+            hits_added_up: snapshot.events.added_up,
+            hits_not_added_up: snapshot.events.sent_alone,
         },
         processes: snapshot
             .processes

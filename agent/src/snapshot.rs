@@ -1,6 +1,7 @@
 //! The state of a session at one moment, as plain data. The terminal, the report, /metrics and the control socket all show
 //! this and nothing else.
 
+mod events;
 mod matrix;
 mod openmp;
 
@@ -17,6 +18,7 @@ use crate::{
 };
 
 pub use self::{
+    events::EventsView,
     matrix::{MatrixView, Messages, PairView, RankMessages},
     openmp::{RegionsView, TeamsView},
 };
@@ -52,6 +54,8 @@ pub struct Snapshot {
     pub changes: Vec<ChangeView>,
     /// What was lost on the kernel side, by kind.
     pub lost: Vec<(&'static str, u64)>,
+    /// How hits came to the rules.
+    pub events: EventsView,
     /// Calls that were under way when the probes were armed: in no other number.
     pub under_way: u64,
     /// What is missing from the picture, in words. Empty means complete.

@@ -101,6 +101,7 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
         probes: 1,
         processes,
         rows: 0,
+        tallies: 0,
         force_tracefs: false,
     };
     let root = FamilyRoot { pid, user, rights: 0 };

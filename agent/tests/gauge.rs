@@ -18,6 +18,7 @@ fn loaded(force_tracefs: bool) -> Kernel {
         probes: 16,
         processes: PROCESSES,
         rows: 1,
+        tallies: 0,
         force_tracefs,
     };
     Kernel::load(options).unwrap()

@@ -99,6 +99,7 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<tuneagent::kerne
         probes,
         processes: 4,
         rows: 0,
+        tallies: 0,
         force_tracefs: way.force_tracefs,
     })
     .unwrap();
@@ -411,6 +412,7 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
         probes: 1,
         processes: 1,
         rows: 1,
+        tallies: 0,
         force_tracefs: false,
     })
     .unwrap();
@@ -506,6 +508,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         probes: 1,
         processes: 1,
         rows: 0,
+        tallies: 0,
         force_tracefs: false,
     })
     .unwrap();
@@ -555,6 +558,7 @@ fn what_is_gone_already_is_forgotten_without_a_word_as_root() {
         probes: 1,
         processes: 1,
         rows: 0,
+        tallies: 0,
         force_tracefs: false,
     })
     .unwrap();

@@ -106,6 +106,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
     let mut kernel = Kernel::load(LoadOptions {
         probes: FUNCTIONS.len() as u32,
         rows: 0,
+        tallies: 0,
         processes: 1,
         force_tracefs: way.force_tracefs,
     })

@@ -1,12 +1,12 @@
-//! Sends a hit on its own.
+//! Sends a hit on its own, or has it added up.
 
 use abi::{Hit, HitKind};
 
-use crate::{capture::Captured, maps, task::Task};
+use crate::{aggregate, capture::Captured, maps, task::Task};
 
 /// One hit; `duration_ns` is [`abi::NO_DURATION`] at an entry. It gets its time when it is sent.
 pub fn hit(task: &Task, probe: u32, kind: HitKind, duration_ns: u64, captured: &Captured) {
-    maps::send(Hit {
+    let hit = Hit {
         time_ns: 0,
         duration_ns,
         probe,
@@ -15,5 +15,8 @@ pub fn hit(task: &Task, probe: u32, kind: HitKind, duration_ns: u64, captured: &
         kind: kind as u16,
         valid: captured.valid as u16,
         captures: captured.values,
-    });
+    };
+    if aggregate::hit_is_added_up(&hit) == 0 {
+        maps::send(hit);
+    }
 }

@@ -7,6 +7,8 @@
 #![feature(asm_experimental_arch)]
 #![expect(unstable_features, reason = "inline assembly for this target")]
 
+mod aggregate;
+mod atomic;
 mod bytes;
 mod capture;
 mod emit;

@@ -98,6 +98,7 @@ mod read;
 pub mod recording;
 mod rule;
 mod run;
+mod tally;
 mod target;
 mod term;
 mod unit;
@@ -123,6 +124,8 @@ pub use page::page;
 pub use plan::{Delivery, Plan, PlannedAction, PlannedProbe, PlannedVariable, PlannedWindow, VariableKind};
 pub use read::{Base, Known, Layout, PlannedCapture, Source, Step};
 pub use rule::CheckedRule;
+
+pub use tally::{Group, Grouping, PlannedTally, Sums, Tally, TallyValue};
 pub use target::{Set, Target};
 pub use unit::{Dimension, human};
 pub use value::{ProcessId, Scalar, Time};

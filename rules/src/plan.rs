@@ -9,6 +9,7 @@ use crate::file::Site;
 use crate::measure::Measure;
 use crate::read::{Base, Layout, PlannedCapture, Source};
 use crate::rule::{Join, Metric, Probe, Role, Run, Trigger, Tune, Window, WindowKind};
+use crate::tally::PlannedTally;
 use crate::target::Target;
 use crate::term::{Kind, Statistic, Term, Typed};
 
@@ -72,6 +73,10 @@ pub struct PlannedProbe {
     pub delivers: Delivery,
     /// What each [`crate::Observation::Hit`] brings along, in this order.
     pub captures: Vec<PlannedCapture>,
+    /// What is to be added up of its hits, where it delivers [`Delivery::Tallies`].
+    pub tally: Option<PlannedTally>,
+    /// Its hits are borders of a window whose hits are added up: what was added up is to be handed in with them.
+    pub parts_tallies: bool,
 }
 
 /// What a probe must deliver, the cheapest that is enough.
@@ -83,8 +88,18 @@ pub enum Delivery {
     Count,
     /// [`crate::Observation::ProbeTotals`] with count and sum of durations.
     Durations,
+    /// [`crate::Observation::Tally`] of the hits that go together, or [`crate::Observation::Hit`] for each: every hit is handed in
+    /// once, in either way.
+    Tallies,
     /// [`crate::Observation::Hit`] for each hit, and the totals, by which a lost hit is noticed.
     EachHit,
+}
+
+impl Delivery {
+    /// Whether hits are handed in, one by one or added up.
+    pub fn are_hits(self) -> bool {
+        self >= Delivery::Tallies
+    }
 }
 
 /// A variable a rule would write.
@@ -237,6 +252,8 @@ fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
         is_switched: false,
         delivers: Delivery::Nothing,
         captures: probe.reads.clone(),
+        tally: None,
+        parts_tallies: false,
     }
 }
 

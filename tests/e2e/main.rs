@@ -18,6 +18,9 @@ mod iterations;
 // Parallel regions, what their teams do, and what that costs.
 mod openmp;
 
+// What is added up in the kernel against what programs add up themselves.
+mod tallies;
+
 // Ranks that come late and go early, namespaces, deleted files.
 mod joining;
 

@@ -53,6 +53,11 @@ pub fn c(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &[])
 }
 
+/// A C program without MPI that computes and has threads.
+pub fn c_with_math(name: &str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), "cc", &["-pthread", "-lm"])
+}
+
 /// A C++ program.
 pub fn cxx(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.cc"), "c++", &[])

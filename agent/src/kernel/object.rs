@@ -7,8 +7,8 @@ use std::{
 };
 
 use abi::{
-    Call, Capture, CaptureKind, FamilyState, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Text,
-    Thread, Totals, World,
+    Call, Capture, CaptureKind, FamilyState, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
+    Text, Thread, Totals, World,
 };
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
@@ -78,6 +78,8 @@ pub struct LoadOptions {
     pub processes: u32,
     /// Number of functions whose messages are counted by size.
     pub rows: u32,
+    /// Number of probes whose hits are added up.
+    pub tallies: u32,
     /// Attach with tracefs even when the kernel has better.
     pub force_tracefs: bool,
 }
@@ -88,6 +90,7 @@ impl LoadOptions {
         probes: 1,
         processes: 1,
         rows: 0,
+        tallies: 0,
         force_tracefs: false,
     };
 }
@@ -106,6 +109,7 @@ pub struct Kernel {
     calls: sys::Cells<Call>,
     heads: sys::Cells<RingHead>,
     sizes: sys::Cells<Sizes>,
+    tallies: sys::Cells<Tally>,
     /// Calls that the ring of a process has room for.
     ring_size: u32,
     /// How long threads wait for a CPU inside calls is told.
@@ -133,6 +137,7 @@ impl Kernel {
         let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
         let ring_size = ring_size(options.processes);
         let sizes = (options.rows * options.processes).clamp(1, abi::MAX_SIZES);
+        let tallies = (options.tallies * options.processes * 2).clamp(2, abi::MAX_TALLIES);
         let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
         let mut loader = EbpfLoader::new();
@@ -147,6 +152,9 @@ impl Kernel {
             .map_max_entries("HEADS", slots)
             .map_max_entries("WORLDS", slots)
             .map_max_entries("SIZES", sizes)
+            .map_max_entries("TALLIES", tallies)
+            .map_max_entries("STRETCHES", options.processes.max(1))
+            .override_global("TALLY_COUNT", &options.tallies, true)
             .override_global("ROW_COUNT", &options.rows, true)
             .override_global("PROBE_COUNT", &options.probes, true)
             .override_global("RING_SIZE", &ring_size, true)
@@ -163,6 +171,7 @@ impl Kernel {
             calls: shared(&maps, "CALLS", slots * ring_size)?,
             heads: shared(&maps, "HEADS", slots)?,
             sizes: shared(&maps, "SIZES", sizes)?,
+            tallies: shared(&maps, "TALLIES", tallies)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
@@ -336,6 +345,30 @@ impl Kernel {
             .flatten()
     }
 
+    /// Where a cell of what is added up is, and its version: of the slot of a process, the number of what is added up, and 0 or 1.
+    /// None where there is no room for it.
+    pub(super) fn tally_cell(&self, (slot, number, odd): (u32, u16, u8)) -> Option<(usize, u64)> {
+        let number = u32::from(number).checked_sub(1)?;
+        let place = ((slot * self.options.tallies + number) * 2 + u32::from(odd)) as usize;
+        let version = self.tallies.first_word(place)?;
+        (number < self.options.tallies).then_some((place, version))
+    }
+
+    /// What is in a cell; none while it is being written.
+    pub(super) fn tally(&self, place: usize) -> Option<Tally> {
+        let tally = self.tallies.get_whole(place)?;
+        (tally.version & 1 == 0).then_some(tally)
+    }
+
+    /// Hits that were to be added up and were sent.
+    pub fn sent_alone(&self) -> Result<u64, KernelError> {
+        Ok(self
+            .counted(&[(Loss::SentAlone, "")])?
+            .iter()
+            .map(|(_, count)| count)
+            .sum())
+    }
+
     /// Messages by pair, with their keys ([`Pair::key`]).
     pub fn pairs(&self) -> Result<Vec<(u64, Pair)>, KernelError> {
         let pairs: HashMap<_, u64, PairRecord> = HashMap::try_from(self.map("PAIRS")?)?;
@@ -442,6 +475,11 @@ pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
 
 /// Reads a captured text out of what the ring buffer holds; `None` when its size is not a text's.
 pub fn read_text(bytes: &[u8]) -> Option<Text> {
+    bytemuck::try_pod_read_unaligned(bytes).ok()
+}
+
+/// Reads what was added up out of what the ring buffer holds; `None` when its size is another.
+pub fn read_tally(bytes: &[u8]) -> Option<Tally> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 

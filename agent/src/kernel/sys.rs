@@ -229,14 +229,22 @@ impl<T: bytemuck::Pod> Cells<T> {
         Some(record)
     }
 
+    /// The first word of a record.
+    pub(super) fn first_word(&self, index: usize) -> Option<u64> {
+        let place = index
+            .checked_mul(Self::WORDS_PER_CELL)
+            .filter(|place| *place < self.words)?;
+        // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
+        Some(unsafe { self.first.add(place).as_ref() }.load(Ordering::Acquire))
+    }
+
     /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
     /// was read.
     pub(super) fn get_whole(&self, index: usize) -> Option<T> {
+        let before = self.first_word(index)?;
         let record = self.get(index)?;
         std::sync::atomic::fence(Ordering::Acquire);
-        let again = self.get(index)?;
-        let first_word = |record: &T| bytemuck::bytes_of(record).first_chunk::<8>().copied();
-        (first_word(&record) == first_word(&again)).then_some(record)
+        (self.first_word(index)? == before).then_some(record)
     }
 
     /// One word of a record, to change; `None` where the records may only be read.

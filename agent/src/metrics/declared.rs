@@ -507,6 +507,21 @@ pub const METRICS: &[Metric] = &[
         &[&["jobid", "kind"]],
         "What was lost between the program and the rules, by kind.",
     ),
+    counter(
+        "tuneagent_events_total",
+        JOB,
+        "Hits, and sums of hits, that were sent one by one to the rules.",
+    ),
+    counter(
+        "tuneagent_hits_added_up_total",
+        JOB,
+        "Hits that were added up where they happened, and not sent.",
+    ),
+    counter(
+        "tuneagent_hits_not_added_up_total",
+        JOB,
+        "Hits that were to be added up and were sent: a value was no whole number or not read, or there was no room.",
+    ),
     gauge(
         "tuneagent_missing",
         JOB,

@@ -90,6 +90,10 @@ impl Filling {
         for (kind, count) in &snapshot.lost {
             self.add("tuneagent_lost_total", &[("kind", kind)], *count as f64);
         }
+        let events = &snapshot.events;
+        self.add("tuneagent_events_total", &[], events.received as f64);
+        self.add("tuneagent_hits_added_up_total", &[], events.added_up as f64);
+        self.add("tuneagent_hits_not_added_up_total", &[], events.sent_alone as f64);
         self.add("tuneagent_missing", &[], snapshot.missing.len() as f64);
     }
 

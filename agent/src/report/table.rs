@@ -129,6 +129,9 @@ fn job(table: &mut Table, snapshot: &Snapshot) {
         table.count(&of, &format!("lost_{kind}"), Some(*lost));
     }
     table.count(&of, "calls_under_way_when_armed", Some(snapshot.under_way));
+    table.count(&of, "events_received", Some(snapshot.events.received));
+    table.count(&of, "hits_added_up", Some(snapshot.events.added_up));
+    table.count(&of, "hits_not_added_up", Some(snapshot.events.sent_alone));
     let has_mpi = snapshot.job.mpi.is_some();
     table.count(
         &of,

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use abi::SpecFlags;
 use rules::{
-    Base, CheckedRule, Delivery, Engine, Known, Layout, PlannedCapture, PlannedProbe, ProbeId, ProcessFacts,
-    RuleId, Set, Site, Source, Target,
+    Base, CheckedRule, Delivery, Engine, Grouping, Known, Layout, PlannedCapture, PlannedProbe, ProbeId,
+    ProcessFacts, RuleId, Set, Site, Source, TallyValue, Target,
 };
 
 use crate::{
     discover::Member,
-    session::probes::{Read, Sought, Step, Wanted, WantedCapture},
+    session::probes::{Read, Sought, Step, Wanted, WantedCapture, WantedTally},
 };
 
 /// Which end of a rule's probe it is.
@@ -67,10 +67,10 @@ impl Ask {
 
     /// As the session probes it.
     pub(super) fn wanted(self, planned: &PlannedProbe) -> Wanted {
-        let each_hit = planned.delivers == Delivery::EachHit;
+        let are_sent = planned.delivers.are_hits();
         let flags = match (self.end, planned.site) {
-            (End::Whole, Site::Entry) => send(SpecFlags::SEND_ENTRY, each_hit),
-            (End::Whole, _) => SpecFlags::SPAN | send(SpecFlags::SEND_RETURN, each_hit),
+            (End::Whole, Site::Entry) => send(SpecFlags::SEND_ENTRY, are_sent),
+            (End::Whole, _) => SpecFlags::SPAN | send(SpecFlags::SEND_RETURN, are_sent),
             // What belongs together is found out here, hit by hit.
             (End::From, _) => SpecFlags::SEND_ENTRY,
             (End::To, _) => SpecFlags::SPAN | SpecFlags::SEND_RETURN,
@@ -85,7 +85,8 @@ impl Ask {
             .filter(|capture| self.end.reads(&capture.source));
         Wanted {
             sought: sought(target),
-            flags,
+            flags: flags | send(SpecFlags::PARTS, planned.parts_tallies),
+            tally: tally(planned),
             captures: captures
                 .filter_map(|capture| wanted_capture(capture, planned.site))
                 .collect(),
@@ -96,24 +97,48 @@ impl Ask {
     }
 }
 
-/// What is read for the captures of each probe of a rule: put together once, for its hits come by the million.
+/// What is read for the captures of each probe of a rule, and what is added up of it: put together once, for its hits come by the million.
 #[derive(Debug, Default)]
-pub(super) struct Reads(BTreeMap<(RuleId, ProbeId), Vec<Option<WantedCapture>>>);
+pub(super) struct Reads(BTreeMap<(RuleId, ProbeId), Asked>);
+
+#[derive(Debug)]
+pub(super) struct Asked {
+    /// In the order of the captures; none for what is known of a hit without reading.
+    pub(super) reads: Vec<Option<WantedCapture>>,
+    pub(super) tally: Option<WantedTally>,
+}
 
 impl Reads {
-    /// In the order of the captures; none for what is known of a hit without reading.
-    pub(super) fn of(&mut self, ask: Ask, planned: &PlannedProbe) -> &[Option<WantedCapture>] {
+    pub(super) fn of(&mut self, ask: Ask, planned: &PlannedProbe) -> &Asked {
         self.0.entry((ask.rule, ask.probe)).or_insert_with(|| {
             let captures = planned.captures.iter();
-            captures
-                .map(|capture| wanted_capture(capture, planned.site))
-                .collect()
+            let reads = captures.map(|capture| wanted_capture(capture, planned.site));
+            Asked {
+                reads: reads.collect(),
+                tally: tally(planned),
+            }
         })
     }
 }
 
-fn send(flag: u32, each_hit: bool) -> u32 {
-    if each_hit { flag } else { 0 }
+fn send(flag: u32, are_sent: bool) -> u32 {
+    if are_sent { flag } else { 0 }
+}
+
+/// What may be added up of the hits of a rule's probe.
+fn tally(planned: &PlannedProbe) -> Option<WantedTally> {
+    let tally = planned.tally.as_ref()?;
+    let capture = |read: usize| wanted_capture(planned.captures.get(read)?, planned.site);
+    let value = |value: &TallyValue| match value {
+        TallyValue::Duration => Some(None),
+        TallyValue::Read(read) => capture(*read).map(Some),
+    };
+    let values: Option<Vec<_>> = tally.values.iter().map(value).collect();
+    let key = match tally.by {
+        Grouping::Read(read) => Some(capture(read)?),
+        Grouping::Stretch => None,
+    };
+    Some(WantedTally { key, values: values? })
 }
 
 impl End {

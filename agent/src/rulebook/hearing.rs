@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use abi::{Hit, HitKind, Text, Totals};
+use abi::{Hit, HitKind, TallyRule, Text, Totals};
 use rules::{
-    Base, Delivery, Known, Measure, Observation, PlannedCapture, PlannedProbe, ProbeId, ProcessId, RuleId,
-    Scalar, Site, Time,
+    Base, Group, Grouping, Known, Measure, Observation, PlannedCapture, PlannedProbe, PlannedTally, ProbeId,
+    ProcessId, RuleId, Scalar, Site, Sums, Tally, Time,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     mpi::BytesKind,
-    session::probes::{Probe, WantedCapture, number_of, team_size_argument},
+    session::probes::{Probe, WantedCapture, number_of, tally_rule, team_size_argument},
 };
 
 /// What a process has counted in one probed function.
@@ -80,13 +80,14 @@ impl RuleBook {
             if hit.kind != kind as u16 || !self.is_on(of, hit.process) {
                 continue;
             }
-            let captures = planned.captures.iter().zip(self.reads.of(ask, planned));
+            let captures = planned.captures.iter().zip(&self.reads.of(ask, planned).reads);
             let reads = captures.map(|(capture, wanted)| match ask.end.reads(&capture.source) {
                 true => read(capture, wanted.as_ref(), hit, texts, probe),
                 false => Err("it is read at the other end of the span".to_owned()),
             });
             let reads: Vec<Result<Scalar, String>> = reads.collect();
-            let each_hit = planned.delivers == Delivery::EachHit;
+            let is_heard = planned.delivers.are_hits();
+            self.has_parted |= planned.parts_tallies;
             let (began_ns, captures) = match ask.end {
                 End::From => {
                     let entered = Entered {
@@ -105,7 +106,7 @@ impl RuleBook {
                 }
                 End::Whole => (hit.time_ns, reads),
             };
-            if each_hit {
+            if is_heard {
                 let heard = Observation::Hit {
                     rule: ask.rule,
                     probe: ask.probe,
@@ -122,6 +123,64 @@ impl RuleBook {
                 self.engine.observe(heard);
             }
         }
+    }
+
+    /// What was added up of hits at a probe. Hits that lie before one that parts what is added up must be told before the watermark
+    /// that covers that one.
+    pub fn observe_tally(&mut self, tally: &abi::Tally, probe: &Probe) {
+        // Of what is asked for no longer.
+        if tally.number != u64::from(probe.spec.tally.number) {
+            return;
+        }
+        for index in &probe.wanted {
+            let Some(ask) = self.asks.get(index).copied() else {
+                continue;
+            };
+            let Some(planned) = ask.planned(&self.engine) else {
+                continue;
+            };
+            let wanted = self.reads.of(ask, planned).tally.as_ref();
+            let wanted = wanted.and_then(|wanted| tally_rule(wanted, probe));
+            let known = Some(TallyRule {
+                number: 0,
+                ..probe.spec.tally
+            });
+            // Else it was added up for others, before all had to hear each hit.
+            let Some(asked) = planned.tally.as_ref().filter(|_| wanted == known) else {
+                continue;
+            };
+            let observation = Observation::Tally {
+                rule: ask.rule,
+                probe: ask.probe,
+                process: ProcessId(tally.process),
+                tally: told(tally, asked),
+            };
+            self.engine.observe(observation);
+        }
+    }
+
+    /// Hits of these processes were lost between these times.
+    pub fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
+        self.pairs.forget_open();
+        for slot in slots {
+            let (process, from, to) = (ProcessId(slot), Time(from_ns), Time(to_ns));
+            self.tell(Observation::Lost { process, from, to });
+        }
+    }
+
+    /// Whether a decision may follow what was heard since this was last asked.
+    pub fn take_may_decide(&mut self) -> bool {
+        std::mem::take(&mut self.may_decide)
+    }
+
+    /// Whether what was added up is to be read, because a hit has parted it.
+    pub fn has_parted(&self) -> bool {
+        self.has_parted
+    }
+
+    /// What was added up before the hits that were heard has been read, and they are covered by a watermark.
+    pub fn forget_parted(&mut self) {
+        self.has_parted = false;
     }
 
     /// Whether a probe of a rule is switched on in a process.
@@ -201,6 +260,27 @@ impl RuleBook {
                 }
             }
         }
+    }
+}
+
+/// What was added up, as rules hear it.
+fn told(tally: &abi::Tally, asked: &PlannedTally) -> Tally {
+    let whole = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
+    let sums = tally.sums.iter().take(asked.values.len()).map(|sums| Sums {
+        sum: whole(sums.sum_low, sums.sum_high) as i128,
+        squares: whole(sums.squares_low, sums.squares_high),
+        least: sums.least,
+        greatest: sums.greatest,
+    });
+    Tally {
+        group: match asked.by {
+            Grouping::Read(_) => Group::Key(tally.key as i64),
+            Grouping::Stretch => Group::Stretch(tally.key),
+        },
+        first: Time(tally.first_ns),
+        last: Time(tally.last_ns),
+        count: tally.count,
+        sums: sums.collect(),
     }
 }
 

@@ -32,10 +32,7 @@ impl RuleBook {
         tracing::debug!(rule = name, "added");
         let asks = self.engine.rule(id).map(|rule| asking::asks(id, rule));
         let asks = asks.unwrap_or_default();
-        let wanted: Vec<Wanted> = asks
-            .iter()
-            .filter_map(|ask| Some(ask.wanted(ask.planned(&self.engine)?)))
-            .collect();
+        let wanted: Vec<Wanted> = asks.iter().filter_map(|ask| self.wanted_of(*ask)).collect();
         let numbers = first..first + asks.len();
         self.asks.extend(numbers.clone().zip(asks));
         Ok(Added { id, wanted, numbers })

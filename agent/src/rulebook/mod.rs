@@ -152,6 +152,8 @@ pub struct RuleBook {
     recorder: Option<Recorder>,
     /// A hit was heard since this was last asked which decisions may follow at once.
     may_decide: bool,
+    /// A hit was heard that parts what is added up, since this was last read.
+    has_parted: bool,
     rehearsal: Rehearsal,
 }
 
@@ -186,6 +188,7 @@ impl RuleBook {
             held: Vec::new(),
             recorder: None,
             may_decide: false,
+            has_parted: false,
             rehearsal: Rehearsal::default(),
         })
     }
@@ -243,8 +246,17 @@ impl RuleBook {
 
     /// What the rules need probed.
     pub fn wanted(&self) -> Vec<Wanted> {
-        let planned = |ask: &Ask| Some(ask.wanted(ask.planned(&self.engine)?));
-        self.asks.values().filter_map(planned).collect()
+        self.asks
+            .values()
+            .filter_map(|ask| self.wanted_of(*ask))
+            .collect()
+    }
+
+    fn wanted_of(&self, ask: Ask) -> Option<Wanted> {
+        let wanted = ask.wanted(ask.planned(&self.engine)?);
+        // A recording has each hit, for whatever rule it may be replayed to.
+        let tally = wanted.tally.filter(|_| self.recorder.is_none());
+        Some(Wanted { tally, ..wanted })
     }
 
     /// Which of the wanted are asked for in a process: those of its roles.
@@ -424,20 +436,6 @@ impl RuleBook {
             let (process, time) = (ProcessId(slot), Time(time_ns));
             self.tell(Observation::Watermark { process, time });
         }
-    }
-
-    /// Hits of these processes were lost between these times.
-    pub fn lost(&mut self, slots: impl Iterator<Item = u32>, from_ns: u64, to_ns: u64) {
-        self.pairs.forget_open();
-        for slot in slots {
-            let (process, from, to) = (ProcessId(slot), Time(from_ns), Time(to_ns));
-            self.tell(Observation::Lost { process, from, to });
-        }
-    }
-
-    /// Whether a decision may follow what was heard since this was last asked.
-    pub fn take_may_decide(&mut self) -> bool {
-        std::mem::take(&mut self.may_decide)
     }
 
     /// Closes windows that are over; says what follows.

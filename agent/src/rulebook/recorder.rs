@@ -183,9 +183,11 @@ impl Recorder {
             Observation::Watermark { process, time } => Record::Watermark { process, time },
             Observation::Lost { process, from, to } => Record::HitsLost { process, from, to },
             // Of probes what is recorded is the function's own, not that of each rule: `totals` and `hit`.
-            Observation::ProbeTotals { .. } | Observation::CallCounter { .. } | Observation::Hit { .. } => {
-                return;
-            }
+            // Nothing is added up of what is recorded.
+            Observation::ProbeTotals { .. }
+            | Observation::CallCounter { .. }
+            | Observation::Hit { .. }
+            | Observation::Tally { .. } => return,
         };
         self.put(&record);
     }

@@ -102,7 +102,7 @@ impl Session {
     }
 
     /// All of them are looked at before anything is done for the first: some live for no longer than that takes.
-    fn take_comings(&mut self) -> Result<(), KernelError> {
+    pub(super) fn take_comings(&mut self) -> Result<(), KernelError> {
         let mut came = Vec::new();
         while let Some(family) = &mut self.family {
             let coming = family.comings.next().and_then(|item| read_coming(&item));

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Session, anticipate::Due, meter::Metered};
 use crate::{
     clock::monotonic_ns,
-    kernel::{Kernel, KernelError, read_hit, read_text},
+    kernel::{Kernel, KernelError, read_hit, read_tally, read_text},
 };
 
 /// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
@@ -139,6 +139,8 @@ impl Session {
             hands.expect(monotonic_ns(), longest);
         }
         if monotonic_ns() < due.from_ns {
+            // What was added up belongs to what is decided, and less is left to read then.
+            self.read_added();
             self.rules.rehearse(monotonic_ns());
         }
         let last = self.anticipation.last_ns();
@@ -164,10 +166,14 @@ impl Session {
             if now < self.newest_hit_ns {
                 continue;
             }
-            if self.ring_is_empty() {
+            // Before the last look into the ring, which has what was handed over meanwhile.
+            let is_read = self.read_parted()?;
+            if is_read && self.ring_is_empty() {
+                self.rules.forget_parted();
                 return self.take_note_of_hits(now);
             }
-            self.hits_left = taken > 0;
+            // Nobody wakes us when what was being added up is.
+            self.hits_left = taken > 0 || !is_read;
             if taken == 0 {
                 break;
             }
@@ -177,6 +183,8 @@ impl Session {
 
     /// At the end nothing is waited for any more: what is in the ring is all there is.
     pub(super) fn take_last_hits(&mut self) -> Result<(), KernelError> {
+        self.take_hits(ALL_HITS);
+        self.read_last()?;
         self.take_hits(ALL_HITS);
         self.take_note_of_hits(monotonic_ns())
     }
@@ -194,16 +202,24 @@ impl Session {
             return Ok(());
         };
         let lost: u64 = kernel.losses()?.iter().map(|(_, count)| count).sum();
-        let known = self.processes.iter().filter(|process| process.is_known);
-        let slots: Vec<u32> = known.map(|process| process.slot).collect();
         if lost > self.lost {
-            self.rules
-                .lost(slots.iter().copied(), self.seen_until_ns, monotonic_ns());
+            self.lose_hits();
             self.lost = lost;
         }
-        self.rules.watermark(slots.into_iter(), seen_until);
+        self.rules.watermark(self.known_slots().into_iter(), seen_until);
         self.seen_until_ns = seen_until;
         Ok(())
+    }
+
+    /// Hits are missing since all were known.
+    pub(super) fn lose_hits(&mut self) {
+        let slots = self.known_slots().into_iter();
+        self.rules.lost(slots, self.seen_until_ns, monotonic_ns());
+    }
+
+    fn known_slots(&self) -> Vec<u32> {
+        let known = self.processes.iter().filter(|process| process.is_known);
+        known.map(|process| process.slot).collect()
     }
 
     /// How many were taken.
@@ -213,8 +229,9 @@ impl Session {
                 self.hits_left = false;
                 return taken;
             };
-            let (hit, text) = (read_hit(&item), read_text(&item));
+            let (hit, text, tally) = (read_hit(&item), read_text(&item), read_tally(&item));
             drop(item);
+            self.added.events.received += 1;
             if let Some(hit) = hit {
                 self.meet(hit.process);
                 self.newest_hit_ns = self.newest_hit_ns.max(hit.time_ns);
@@ -231,6 +248,8 @@ impl Session {
                 self.rules.observe_hit(&hit, self.probes.list());
             } else if let Some(text) = text {
                 self.rules.observe_text(&text);
+            } else if let Some(tally) = tally {
+                self.take_handed_over(tally);
             }
         }
         self.hits_left = true;

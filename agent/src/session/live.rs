@@ -41,6 +41,9 @@ impl Session {
             self.rules.give_up(&added);
             return Answer::refused(RefusalKind::NotThere, format!("{name} is not added: {error}"));
         }
+        if self.probes.take_moved() {
+            self.lose_hits();
+        }
         if let Err(error) = self.read() {
             return failed(error);
         }

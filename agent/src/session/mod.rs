@@ -10,6 +10,7 @@ pub mod probes;
 pub mod signals;
 
 mod act;
+mod added;
 mod ahead;
 mod anticipate;
 mod arming;
@@ -49,6 +50,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use self::family::Started;
 use self::{
+    added::Added,
     anticipate::{Anticipation, Due},
     arming::{armed, asked_in},
     cost::Costs,
@@ -213,6 +215,7 @@ pub struct Session {
     /// A CPU was idle when it was last looked.
     has_idle_cpu: bool,
     anticipation: Anticipation,
+    added: Added,
     costs: Costs,
 }
 
@@ -277,6 +280,7 @@ impl Session {
             matrix: Matrix::default(),
             has_idle_cpu: false,
             anticipation: Anticipation::default(),
+            added: Added::default(),
             costs: Costs::armed_in(now.saturating_sub(began)),
             armed_ns: now,
             painted_ns: now,
@@ -558,6 +562,7 @@ impl Session {
             trace: None,
             matrix: self.matrix(),
             lost: self.lost_by_kind(),
+            events: self.events_told(),
             under_way: kernel
                 .and_then(|kernel| kernel.under_way().ok())
                 .unwrap_or_default(),

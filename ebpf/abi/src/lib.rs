@@ -1,6 +1,6 @@
 //! The records that the kernel side and the user side of tuneagent share: what a probe is told to do
 //! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Sizes`]), what it sends ([`Hit`], [`Text`]), what it
-//! lost ([`Loss`]), what waits for a sync point ([`Hold`]); and who belongs to a command ([`Coming`], [`FamilyState`]).
+//! adds up instead ([`Tally`]), what it lost ([`Loss`]), what waits for a sync point ([`Hold`]); and who belongs to a command ([`Coming`], [`FamilyState`]).
 //!
 //! Plain `repr(C)` data without padding and without dependencies; every size is asserted where it is declared, so
 //! that a change of one side alone does not compile. No policy lives here, and no knowledge of MPI's functions: a probe learns
@@ -14,6 +14,7 @@ mod limits;
 mod message;
 mod records;
 mod spec;
+mod tally;
 
 pub use family::{Coming, ComingKind, FamilyState};
 pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
@@ -24,3 +25,4 @@ pub use message::{
 };
 pub use records::{Call, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals};
 pub use spec::{Capture, CaptureKind, ProbeSpec, SpecFlags};
+pub use tally::{Tally, TallyRule, TallySums, TallyValue};

@@ -23,6 +23,12 @@ pub const MAX_CAPTURES: usize = 6;
 /// Reads of memory that lead to one captured value: over at most four pointers, and the value.
 pub const MAX_READS: usize = 5;
 
+/// Values that are added up of a probe's hits.
+pub const MAX_TALLIED: usize = 4;
+
+/// Cells of [`crate::Tally`], two for each process and probe that is added up: 64 MiB. What finds no cell is sent.
+pub const MAX_TALLIES: u32 = 1 << 18;
+
 /// Longest text that is captured, in bytes.
 pub const MAX_TEXT: usize = 64;
 

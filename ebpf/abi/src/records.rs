@@ -186,11 +186,13 @@ pub enum Loss {
     PairTable = 5,
     /// A persistent request had no place in the table of requests.
     RequestTable = 6,
+    /// A hit that was to be added up was sent. Not a loss, but told: more is sent than was to be.
+    SentAlone = 7,
 }
 
 impl Loss {
     /// Number of kinds.
-    pub const COUNT: u32 = 7;
+    pub const COUNT: u32 = 8;
     /// The real losses with the name under which they are reported.
     pub const REPORTED: [(Loss, &'static str); 4] = [
         (Loss::RingFull, "ring_full"),

@@ -1,6 +1,6 @@
 //! What a probe is told to do at a hit.
 
-use crate::{MAX_CAPTURES, MAX_READS, MessageRule};
+use crate::{MAX_CAPTURES, MAX_READS, MessageRule, TallyRule};
 
 /// Where the way to a captured value begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,12 @@ impl SpecFlags {
     pub const CAPTURES_AT_RETURN: u32 = 1 << 7;
     /// Outermost calls are entered into the ring of their process ([`crate::Call`]).
     pub const SEQUENCE: u32 = 1 << 8;
+    /// With [`SpecFlags::SEND_ENTRY`]: an entry that can be added up as `tally` says is, and is not sent.
+    pub const TALLY_ENTRY: u32 = 1 << 9;
+    /// The same with [`SpecFlags::SEND_RETURN`].
+    pub const TALLY_RETURN: u32 = 1 << 10;
+    /// What is added up before a hit that is sent is apart from what is added up after it, in its process.
+    pub const PARTS: u32 = 1 << 11;
 }
 
 /// What a probe does at a hit. The cookie of the link is the spec's index plus one; zero means that the kernel gave
@@ -89,8 +95,12 @@ pub struct ProbeSpec {
     pub captures: [Capture; MAX_CAPTURES],
     /// What the call carries.
     pub message: MessageRule,
+    /// What is added up instead of sending each hit.
+    pub tally: TallyRule,
 }
 
 const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
-const _: () =
-    assert!(size_of::<ProbeSpec>() == 4 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>());
+const _: () = assert!(
+    size_of::<ProbeSpec>()
+        == 4 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<TallyRule>()
+);

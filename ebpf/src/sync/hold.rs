@@ -10,6 +10,7 @@ use aya_ebpf::{
 };
 
 use crate::{
+    atomic,
     holds::{self, HOLDER, HOLDS, Reached, WAKE_FIRST, WAKE_SECOND},
     namespace::constant,
 };
@@ -41,7 +42,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         return None;
     }
     let holder = HOLDER.get_ptr_mut(0)?;
-    if !holds::compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
+    if !atomic::compare_and_swap(holder, 0, u64::from(reached.index) + 1) {
         // SAFETY: the action's own counter, in the map.
         holds::add(unsafe { &raw mut (*hold).passed }, 1);
         return None;

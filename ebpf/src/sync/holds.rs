@@ -9,7 +9,7 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 
-use crate::{key, namespace};
+use crate::{atomic, key, namespace};
 
 /// The pending actions; the index is the link's cookie less one. The user side works on them as shared memory.
 #[map]
@@ -72,7 +72,7 @@ pub fn state(hold: *mut Hold) -> u64 {
 /// Goes from one state to another, if nobody was faster.
 pub fn step(hold: *mut Hold, from: HoldState, to: HoldState) -> bool {
     // SAFETY: `hold` points to a `Hold` of the map.
-    compare_and_swap(unsafe { &raw mut (*hold).state }, from as u64, to as u64)
+    atomic::compare_and_swap(unsafe { &raw mut (*hold).state }, from as u64, to as u64)
 }
 
 /// The action is over, and whoever was held is not any more: its user waits for this word.
@@ -85,19 +85,4 @@ pub fn released(hold: *mut Hold) {
 pub fn add(counter: *mut u64, amount: u64) {
     // SAFETY: the pointer is to an aligned u64 of a map, which every writer changes by this one atomic instruction.
     unsafe { core::arch::asm!("lock *(u64 *)({0} + 0) += {1}", in(reg) counter, in(reg) amount) }
-}
-
-/// True when `word` was `from` and is now `to`.
-pub fn compare_and_swap(word: *mut u64, from: u64, to: u64) -> bool {
-    let found: u64;
-    // SAFETY: the pointer is to an aligned u64 of a map. The instruction compares with r0 and leaves there what it found.
-    unsafe {
-        core::arch::asm!(
-            "r0 = cmpxchg_64({0} + 0, r0, {1})",
-            in(reg) word,
-            in(reg) to,
-            inout("r0") from => found,
-        );
-    }
-    found == from
 }

@@ -9,6 +9,8 @@
 #![feature(asm_experimental_arch)]
 #![expect(unstable_features, reason = "inline assembly for this target")]
 
+#[path = "../atomic.rs"]
+mod atomic;
 mod hold;
 mod holds;
 mod key;

@@ -101,6 +101,13 @@ impl Numbers {
     }
 }
 
+/// Of whole numbers below 2⁵³.
+impl From<Integers> for Numbers {
+    fn from(whole: Integers) -> Numbers {
+        Numbers { whole, others: None }
+    }
+}
+
 impl Merge for Numbers {
     fn merge(&mut self, other: &Numbers) {
         self.whole.merge(&other.whole);

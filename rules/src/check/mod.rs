@@ -76,6 +76,7 @@ impl RuleFile {
             Some(mut rule) if !has_errors(&wrong) => {
                 rule.warnings = wrong;
                 rule.gather_folds();
+                rule.plan_tallies();
                 Ok(rule)
             }
             _ => Err(wrong),

@@ -15,6 +15,7 @@ use super::track::{Closed, Track};
 use super::{Engine, Open, Running};
 use crate::calls::Past;
 use crate::hit::Hit;
+use crate::partial::Content;
 use crate::rule::{Trigger, Window};
 use crate::value::{ProcessId, Time};
 
@@ -73,7 +74,11 @@ impl Engine {
         let latest = running
             .patience()
             .map(|patience| Time(now.0.saturating_sub(patience)));
-        let reach = running.stream.reach(&concerned, latest, running.desk.last());
+        let reach = running.stream.reach(
+            &concerned,
+            latest,
+            running.desk.last().max(running.tallies.last()),
+        );
         if let (true, Some(reach)) = (running.probed, reach) {
             let closed = running.release(reach, &joined, &ranks);
             let awaiting = |(place, due)| Awaiting { place, due, reach };
@@ -196,6 +201,8 @@ impl Running {
         let dropped = &mut self.stream.dropped;
         self.desk
             .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
+        self.tallies
+            .settle(reach, &self.by_key, &mut ledgers, dropped, &mut fill);
         for (open, ledger) in self.windows.iter_mut().zip(ledgers) {
             if let Some(track) = open.track() {
                 track.ledger = ledger;
@@ -205,7 +212,7 @@ impl Running {
 }
 
 /// The instances of a rule, the open ones and those that are over.
-struct Fill<'a> {
+pub(super) struct Fill<'a> {
     windows: &'a mut [Open],
     due: &'a mut [(usize, Due)],
 }
@@ -224,13 +231,34 @@ impl Fill<'_> {
         }
         self.windows.get_mut(window)?.track()?.open(number)
     }
+
+    /// Number, begin and end of the instances of a window whose borders a process hits itself, the newest first.
+    pub(super) fn spans(&self, window: usize, process: ProcessId) -> Vec<(u64, Time, Option<Time>)> {
+        let span = |instance: &Instance| {
+            let (start, end) = instance.borders.get(&process)?;
+            Some((instance.frame.number, *start, *end))
+        };
+        let open = match self.windows.get(window) {
+            Some(Open::Probed(track)) => track.instances().rev().filter_map(span).collect(),
+            _ => Vec::new(),
+        };
+        let closed = self.due.iter().rev().filter_map(|(place, due)| match due {
+            Due::Closed(closed) if *place == window => span(&closed.instance),
+            Due::Closed(_) | Due::Hit { .. } => None,
+        });
+        open.into_iter().chain(closed).collect()
+    }
+
+    /// False if the instance is not there.
+    pub(super) fn fill(&mut self, window: usize, number: u64, with: impl FnOnce(&mut Content)) -> bool {
+        let instance = self.instance(window, number);
+        instance.map(|instance| instance.fill(with)).is_some()
+    }
 }
 
 impl Instances for Fill<'_> {
     fn take(&mut self, window: usize, number: u64, probe: usize, hit: &Hit) {
-        if let Some(instance) = self.instance(window, number) {
-            instance.fill(|content| content.take(probe, hit));
-        }
+        self.fill(window, number, |content| content.take(probe, hit));
     }
 
     fn spoil(&mut self, window: usize, number: u64, reason: &str) {

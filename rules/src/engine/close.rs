@@ -349,7 +349,7 @@ impl Running {
     /// The processes whose hits the rule waits for.
     pub(super) fn concerned(&self, joined: &BTreeMap<ProcessId, Time>) -> BTreeMap<ProcessId, Time> {
         let planned = self.rule.probes.iter().zip(&self.rule.plan.probes);
-        let armed = planned.filter(|(_, planned)| planned.delivers == crate::Delivery::EachHit);
+        let armed = planned.filter(|(_, planned)| planned.delivers.are_hits());
         let members = armed
             .filter_map(|(probe, _)| self.roles.get(probe.role))
             .flatten();

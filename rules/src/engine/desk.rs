@@ -10,7 +10,7 @@ use super::ledger::{Belongs, Ledger};
 use super::output::Dropped;
 use super::stream::{Arrived, MOST_PENDING, in_order};
 use crate::hit::Hit;
-use crate::rule::{CheckedRule, Straddle, Trigger};
+use crate::rule::{Borders, CheckedRule, Straddle, Trigger};
 use crate::term::{Reach, Term, Typed};
 use crate::value::{Key, ProcessId, Time};
 
@@ -44,7 +44,12 @@ impl ByKey {
     }
 
     pub(super) fn has(&self, probe: usize) -> bool {
-        self.0.get(probe).is_some_and(Option::is_some)
+        self.windows(probe).is_some()
+    }
+
+    /// The windows that a probe's hits belong to by a key, each with the capture that is the key.
+    pub(super) fn windows(&self, probe: usize) -> Option<&[(usize, usize)]> {
+        self.0.get(probe)?.as_deref()
     }
 }
 
@@ -62,18 +67,7 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
         let Some(borders) = window.borders() else {
             continue;
         };
-        let conditions = borders.complete.iter().map(|(_, condition)| condition);
-        let conditions: Vec<&Typed> = conditions.chain(&borders.until).collect();
-        let behind = rule.metrics_behind(&conditions).into_iter();
-        let behind = behind
-            .filter_map(|metric| rule.metrics.get(metric))
-            .map(|metric| &metric.value);
-        let in_conditions = conditions.iter().copied().chain(behind).any(|of| of.folds(probe));
-        let looked_at = rule
-            .tunes
-            .iter()
-            .any(|tune| matches!(tune.trigger, Trigger::Hit { window, .. } if window == place));
-        if borders.are_at(probe) || in_conditions || looked_at || reached_into(rule, place, probe) {
+        if borders.are_at(probe) || is_looked_at(rule, place, borders, probe) {
             return None;
         }
         if !folds.uses(probe) {
@@ -88,6 +82,22 @@ fn windows(rule: &CheckedRule, probe: usize) -> Option<Vec<(usize, usize)>> {
         }
     }
     Some(out).filter(|out| !out.is_empty())
+}
+
+/// Whether hits of a probe are asked for before a window closes: by its conditions, a tune, or the formulas of a window inside.
+pub(super) fn is_looked_at(rule: &CheckedRule, place: usize, borders: &Borders, probe: usize) -> bool {
+    let conditions = borders.complete.iter().map(|(_, condition)| condition);
+    let conditions: Vec<&Typed> = conditions.chain(&borders.until).collect();
+    let behind = rule.metrics_behind(&conditions).into_iter();
+    let behind = behind
+        .filter_map(|metric| rule.metrics.get(metric))
+        .map(|metric| &metric.value);
+    let in_conditions = conditions.iter().copied().chain(behind).any(|of| of.folds(probe));
+    let looked_at = rule
+        .tunes
+        .iter()
+        .any(|tune| matches!(tune.trigger, Trigger::Hit { window, .. } if window == place));
+    in_conditions || looked_at || reached_into(rule, place, probe)
 }
 
 /// Whether a formula of an inner window asks for what the instance has so far.

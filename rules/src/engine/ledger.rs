@@ -110,6 +110,13 @@ impl Ledger {
         }
     }
 
+    /// The instance of this key that began last.
+    pub(super) fn of_key(&self, key: &Key) -> Option<u64> {
+        let entries = self.entries.iter().rev();
+        let found = entries.into_iter().find(|entry| entry.key.as_ref() == Some(key));
+        found.map(|entry| entry.index)
+    }
+
     /// The instances that went on at a time.
     pub(super) fn at(&self, time: Time) -> impl Iterator<Item = u64> {
         let went_on = move |entry: &&Entry| entry.begun <= time && entry.over.is_none_or(|over| time <= over);

@@ -12,6 +12,7 @@ use super::join::Joiner;
 use super::nest::Nesting;
 use super::output::{Mode, Output, RuleId};
 use super::stream::Stream;
+use super::tallies::Tallies;
 use super::tune::TuneState;
 use super::{Engine, Running, open};
 use crate::partial::Past as Contents;
@@ -182,6 +183,7 @@ impl Running {
             stream: Stream::default(),
             desk: Desk::default(),
             by_key: ByKey::of(&rule),
+            tallies: Tallies::of(&rule),
             captures: rule.probes.iter().map(Captures::of).collect(),
             awaiting: VecDeque::new(),
             contents: contents.collect(),

@@ -25,6 +25,8 @@ mod placement;
 mod remote;
 mod samples;
 mod stream;
+mod tallied;
+mod tallies;
 #[cfg(test)]
 mod tests;
 mod track;
@@ -52,6 +54,7 @@ pub use placement::{PlacedFold, Placement};
 use remote::Remote;
 use samples::Samples;
 use stream::{Arrived, Stream};
+use tallies::Tallies;
 use track::Track;
 use tune::TuneState;
 
@@ -97,6 +100,8 @@ struct Running {
     stream: Stream,
     desk: Desk,
     by_key: ByKey,
+    /// What was added up of hits, and waits for its instance.
+    tallies: Tallies,
     /// For each probe what is made of what it reads.
     captures: Vec<Captures>,
     /// Instances that are over and wait for what nodes have of them.
@@ -235,6 +240,7 @@ impl Engine {
                 members.remove(&process);
             });
             running.stream.forget(process);
+            running.tallies.forget(process);
             running.tunes.iter_mut().for_each(|tune| tune.forget(process));
         }
     }
@@ -293,6 +299,16 @@ impl Engine {
                     .totals((rule, probe, process), time, (count, duration_sum_ns));
             }
             Observation::Hit { .. } => self.hit(observation, elsewhere),
+            Observation::Tally {
+                rule,
+                probe,
+                process,
+                tally,
+            } if probed(rule, probe, process) => {
+                if let Some(running) = self.rules.get_mut(rule.0) {
+                    running.take_tally(probe.0, process, &tally);
+                }
+            }
             Observation::Watermark { process, time } if known(Some(process)) => {
                 let streams = self.rules.iter_mut().map(|running| &mut running.stream);
                 streams.for_each(|stream| stream.watermark(process, time));
@@ -308,6 +324,7 @@ impl Engine {
             | Observation::CallCounter { .. }
             | Observation::Gauge { .. }
             | Observation::ProbeTotals { .. }
+            | Observation::Tally { .. }
             | Observation::Watermark { .. }
             | Observation::Lost { .. } => {}
         }

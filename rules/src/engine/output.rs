@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::action::{Action, SyncPoint, Together};
 use crate::measure::Measure;
+use crate::tally::Tally;
 use crate::unit::Dimension;
 use crate::value::{ProcessId, Scalar, Time};
 
@@ -88,6 +89,18 @@ pub enum Observation {
         duration_ns: u64,
         /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
         captures: Vec<Result<Scalar, String>>,
+    },
+    /// What was added up of hits of a probe for which the plan asks [`crate::Delivery::Tallies`]. What lies before a hit that parts
+    /// tallies is handed in before the watermark that covers this one.
+    Tally {
+        /// The rule.
+        rule: RuleId,
+        /// Its probe.
+        probe: ProbeId,
+        /// The process.
+        process: ProcessId,
+        /// What came of them.
+        tally: Tally,
     },
     /// Every hit of a process up to a time has been handed in. Windows from probe to probe close by it.
     Watermark {

@@ -5,14 +5,14 @@ use std::fmt;
 
 use super::desk::ByKey;
 use crate::function::{FUNCTIONS, Meaning, Reduction};
-use crate::read::{Layout, PlannedCapture};
 use crate::rule::{CheckedRule, Window};
+use crate::tally::Grouping;
 use crate::term::{Field, Fold, Rowed, Statistic, Term, Typed};
 
 /// Where a fold is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Placement {
-    /// It could be made by the probe itself: no hit leaves the kernel.
+    /// By the probe itself: no hit leaves the kernel.
     Kernel,
     /// By the agent of the processes' node: one aggregate for each process leaves it, however many hits there are.
     Node,
@@ -85,69 +85,24 @@ impl CheckedRule {
             let why = "the hits of a window of a length are chosen by the totals at its borders";
             return (Placement::Coordinator, why);
         }
-        if !by_key.has(fold.probe) {
-            let why = "its hits are borders, paired, looked at before the close, or placed by time";
-            return (Placement::Coordinator, why);
-        }
-        match self.beyond_the_kernel(fold) {
-            Some(why) => (Placement::Node, why),
-            None => (Placement::Kernel, "counts, sums and extremes of whole numbers"),
-        }
-    }
-
-    fn beyond_the_kernel(&self, fold: &Fold) -> Option<&'static str> {
-        let kept = matches!(
-            fold.reduction,
-            Reduction::Count
-                | Reduction::Sum
-                | Reduction::Mean
-                | Reduction::Stddev
-                | Reduction::Min
-                | Reduction::Max
-        );
-        let is_whole = |of: &Typed| match of.term {
-            Term::Field(Field::Duration) => true,
-            Term::Field(Field::Capture(place)) => self.reads_whole(fold.probe, place),
-            _ => false,
-        };
-        if !kept {
-            Some("the kernel has counts, sums, sums of squares, minima and maxima")
-        } else if fold.filter.is_some() {
-            Some("it has a condition")
-        } else if fold.of.as_ref().is_some_and(|of| !is_whole(of)) {
-            Some("the kernel folds durations and whole numbers as they are read")
-        } else if matches!(&fold.by, Some(Rowed::By(key)) if !is_whole(key)) {
-            Some("the kernel has rows by process and by whole numbers")
-        } else {
-            None
-        }
-    }
-
-    /// Whether a capture is a whole number as it is read, a factor apart.
-    fn reads_whole(&self, probe: usize, place: usize) -> bool {
-        let Some(probe) = self.probes.get(probe) else {
-            return false;
-        };
-        let mut read = None;
-        if let Some((_, of)) = probe.captures.get(place) {
-            match &of.term {
-                Term::Read(at) => read = Some(*at),
-                Term::Arithmetic(crate::lang::ast::Operator::Multiply, left, right) => {
-                    match (&left.term, &right.term) {
-                        (Term::Read(at), Term::Constant(_)) | (Term::Constant(_), Term::Read(at)) => {
-                            read = Some(*at)
-                        }
-                        _ => {}
-                    }
-                }
-                _ => {}
+        let tally = self.tally(fold.probe, by_key).map(|tally| tally.by);
+        match (tally, by_key.has(fold.probe)) {
+            (Ok(Grouping::Read(_)), _) => (Placement::Kernel, "added up for each key"),
+            (Ok(Grouping::Stretch), _) => {
+                (Placement::Kernel, "added up from border to border of its process")
+            }
+            (Err(why), by_key) => {
+                let place = if by_key {
+                    Placement::Node
+                } else {
+                    Placement::Coordinator
+                };
+                // What stands in the way may be what another formula asks of the same hits.
+                let is_others = self.added_up(fold).is_ok() && self.is_of_fold(fold.probe, why);
+                let others = "another formula needs each of the same hits";
+                (place, if is_others { others } else { why })
             }
         }
-        let layout = read
-            .and_then(|at| probe.reads.get(at))
-            .map(|PlannedCapture { layout, .. }| layout);
-        // What the debug information is to say may be a real number.
-        matches!(layout, Some(Some(layout)) if !matches!(layout, Layout::F32 | Layout::F64 | Layout::Bool))
     }
 
     /// Folds of windows of a length that the totals of a probe tell.

@@ -83,6 +83,11 @@ impl Track {
         self.open.iter_mut().for_each(|instance| instance.lacked = None);
     }
 
+    /// Those that are open, in the order in which they began.
+    pub(super) fn instances(&self) -> impl DoubleEndedIterator<Item = &Instance> {
+        self.open.iter()
+    }
+
     /// An instance that is open.
     pub(super) fn open(&mut self, number: u64) -> Option<&mut Instance> {
         let place = number.checked_sub(self.open.front()?.frame.number)? as usize;

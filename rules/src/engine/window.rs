@@ -300,7 +300,7 @@ impl Engine {
         let lacking = probes
             .map(|(place, (probe, planned))| match planned.delivers {
                 Delivery::EachHit => of_probe(place, probe).err(),
-                Delivery::Nothing | Delivery::Count | Delivery::Durations => None,
+                Delivery::Nothing | Delivery::Count | Delivery::Durations | Delivery::Tallies => None,
             })
             .collect();
         (content, lacking)

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 pub use probes::SharedProbe;
 
-use crate::engine::Placement;
+use crate::engine::{PlacedFold, Placement};
 use crate::eval::Context;
 use crate::rule::{CheckedRule, FilledPart, Guard};
 use crate::term::{Term, Typed};
@@ -29,6 +29,8 @@ pub struct Graph {
     pub named: Vec<Named>,
     /// What is probed, each function once.
     pub probes: Vec<SharedProbe>,
+    /// The folds of each rule, by its name.
+    pub folds: Vec<(String, Vec<PlacedFold>)>,
 }
 
 /// A part of formulas.
@@ -62,6 +64,10 @@ pub fn graph(rules: &[CheckedRule]) -> Graph {
             nodes: Vec::new(),
             named: Vec::new(),
             probes: probes::shared(rules),
+            folds: rules
+                .iter()
+                .map(|rule| (rule.name.clone(), rule.placements()))
+                .collect(),
         },
         known: BTreeMap::new(),
     };

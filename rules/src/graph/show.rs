@@ -12,7 +12,8 @@ const PLACES: [(Placement, &str); 3] = [
 ];
 
 impl Graph {
-    /// For people: what is probed, then every part with where it is computed, then what has a name.
+    /// For people: what is probed, which folds of hits are made where and why, then every part with where it is computed, then
+    /// what has a name.
     pub fn text(&self) -> String {
         let mut out = String::new();
         if !self.probes.is_empty() {
@@ -20,6 +21,17 @@ impl Graph {
         }
         for line in self.probe_lines() {
             let _ = writeln!(out, "  {line}");
+        }
+        let folds = self
+            .folds
+            .iter()
+            .flat_map(|(rule, folds)| folds.iter().map(move |fold| (rule, fold)));
+        for (place, (rule, fold)) in folds.enumerate() {
+            if place == 0 {
+                out.push_str("folds\n");
+            }
+            let (at, window, of, why) = (fold.placement, &fold.window, &fold.fold, fold.why);
+            let _ = writeln!(out, "  {at:<11} {of}   [{rule}.{window}]: {why}");
         }
         out.push_str("parts\n");
         let width = self.nodes.len().saturating_sub(1).to_string().len() + 1;

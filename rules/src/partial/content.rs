@@ -8,6 +8,8 @@ use super::gather::{Intake, WindowFolds};
 use super::source::{Source, cell, holds, key};
 use super::state::{Place, State};
 use crate::hit::Hit;
+use crate::tally::Tally;
+use crate::term::{Field, Term};
 use crate::value::{Key, ProcessId};
 
 /// Hits that are kept of an instance; what is beyond makes it partial.
@@ -108,6 +110,39 @@ impl Content {
                     self.states += row.take(fold, hit);
                 }
             }
+        }
+    }
+
+    /// Takes what was added up of hits of a process; `parts` are the parts of a hit, each with the place of its sums.
+    pub(crate) fn take_tally(
+        &mut self,
+        process: ProcessId,
+        probe: usize,
+        tally: &Tally,
+        parts: &[(Field, usize)],
+    ) {
+        self.hits += usize::try_from(tally.count).unwrap_or(usize::MAX);
+        let of_probe = self.folds.of_probe.get(probe).map_or(&[][..], Vec::as_slice);
+        if of_probe.is_empty() {
+            return;
+        }
+        let (row, more) = row(&mut self.rows, &self.folds, (process, probe), &mut self.hint);
+        self.states += more;
+        for (row, place) in row.iter_mut().zip(of_probe) {
+            let (Some(fold), Groups::One(state)) = (self.folds.folds.get(*place), &mut row.groups) else {
+                continue;
+            };
+            let part = match &fold.of {
+                Source::Hits => None,
+                Source::Duration => Some(Field::Duration),
+                Source::Value(of) => match of.term {
+                    Term::Field(field) => Some(field),
+                    _ => None,
+                },
+            };
+            let sums = parts.iter().find(|(known, _)| Some(*known) == part);
+            let sums = sums.and_then(|(_, place)| tally.sums.get(*place));
+            state.add_tally(tally.count, sums, part == Some(Field::Duration));
         }
     }
 

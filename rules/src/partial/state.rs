@@ -6,6 +6,7 @@ use crate::aggregate::{
 use crate::eval::{boolean, number};
 use crate::function::Reduction;
 use crate::hit::Hit;
+use crate::tally::Sums;
 use crate::value::{Cell, Ordered, ProcessId, Scalar, Time, finite};
 
 /// Nanoseconds in a second.
@@ -154,6 +155,32 @@ impl State {
         self.values = self.values.saturating_add(1);
         if let Err(reason) = value.and_then(|value| self.kept.add(value, second, place)) {
             self.none(&reason);
+        }
+    }
+
+    /// Adds what so many hits came to elsewhere; none where they are only counted. Durations are nanoseconds.
+    pub(crate) fn add_tally(&mut self, count: u64, sums: Option<&Sums>, durations: bool) {
+        self.values = self.values.saturating_add(count);
+        let Some(sums) = sums else {
+            if self.kept != Kept::Nothing {
+                self.none("it was not added up");
+            }
+            return;
+        };
+        let extreme = |value: i64| {
+            Finite::new(if durations {
+                value as f64 / 1e9
+            } else {
+                value as f64
+            })
+        };
+        let whole = Integers::from_sums(count, sums.sum, sums.squares);
+        match (&mut self.kept, whole) {
+            (Kept::Least(least), _) => *least = extreme(sums.least).into_iter().chain(*least).min(),
+            (Kept::Greatest(most), _) => *most = extreme(sums.greatest).into_iter().chain(*most).max(),
+            (Kept::Durations(integers), Some(whole)) => integers.merge(&whole),
+            (Kept::Numbers(numbers), Some(whole)) => numbers.merge(&Numbers::from(whole)),
+            _ => self.none("what was added up of it cannot be"),
         }
     }
 

@@ -32,7 +32,7 @@ const SLEEP_US: &str = "10000";
 const WATCHED: Duration = Duration::from_secs(5);
 
 /// In which /proc tells CPU time, on all machines that we run on.
-const TICKS_PER_S: f64 = 100.0;
+pub(super) const TICKS_PER_S: f64 = 100.0;
 
 /// What is measured of one number of probes, in seconds.
 #[derive(Default)]
@@ -195,7 +195,7 @@ fn of_some(program: &Path, ranks: usize) -> Outcome<Cost> {
 }
 
 /// CPU time of a process, all its threads together.
-fn cpu_ticks(pid: u32) -> Outcome<f64> {
+pub(super) fn cpu_ticks(pid: u32) -> Outcome<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let (_, fields) = stat.rsplit_once(')').ok_or("no stat line")?;
     let ticks = fields.split_whitespace().skip(11).take(2);

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements, of the release build. `all` is all of them that say how we do beside others; with `--quick` it takes
 //! minutes, and fails only where a figure is far off its target (`verdict`).
 
+mod aggregate;
 mod attach;
 mod events;
 mod hits;
@@ -42,6 +43,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         }
         ["overhead", rest @ ..] => overhead::main(rest),
         ["attach", rest @ ..] => attach::main(rest),
+        ["aggregate", rest @ ..] => aggregate::main(rest),
         ["sites", rest @ ..] => sites::main(rest),
         ["hits", rest @ ..] => hits::main(rest),
         ["events", rest @ ..] => events::main(rest),
@@ -49,7 +51,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         ["scale", rest @ ..] => scale::main(rest),
         ["all", rest @ ..] => all(rest),
         _ => Err(
-            "cargo xtask bench knows: actions, rules, overhead, attach, sites, hits, events, idle, scale, all"
+            "cargo xtask bench knows: actions, aggregate, rules, overhead, attach, sites, hits, events, idle, scale, all"
                 .to_owned(),
         ),
     }
@@ -59,9 +61,10 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
 fn all(flags: &[&str]) -> Result<()> {
     crate::only_flags("bench all", flags, &["--quick"])?;
     type Bench = fn(&[&str]) -> Result<()>;
-    let benches: [(&str, Bench); 7] = [
+    let benches: [(&str, Bench); 8] = [
         ("hits", hits::main),
         ("sites", sites::main),
+        ("aggregate", aggregate::main),
         ("events", events::main),
         ("idle", idle::main),
         ("attach", attach::main),

@@ -110,6 +110,7 @@ fn probed(member: &Member) -> Check {
             probes: 1,
             processes: 1,
             rows: 0,
+            tallies: 0,
             force_tracefs: false,
         })
         .map_err(|error| error.to_string())?;

@@ -1,7 +1,7 @@
 //! MPI that nobody had when the kernel side was loaded: programs load it late (Python), or come later than the session. Its functions get
 //! their numbers then. Who comes, and when, is not known here.
 
-use super::{Member, Probes, Sought, Wanted, number::Numbers};
+use super::{Member, Probes, Sought, Wanted, number::Numbers, tallies};
 use crate::{
     discover::Job,
     kernel::{Kernel, KernelError},
@@ -86,6 +86,7 @@ impl Numbers {
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;
             }
+            tallies::decide(probe, wanted, &mut self.tallies);
         }
         self.probes.len() > first
     }

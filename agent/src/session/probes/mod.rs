@@ -12,6 +12,7 @@ mod overwritten;
 mod places;
 mod priced;
 pub(super) mod sought;
+mod tallies;
 mod ways;
 mod worlds;
 
@@ -25,6 +26,7 @@ use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
 pub use self::sought::{PATTERN_MAX, Sought, has_regions, team_size_argument};
+pub use self::tallies::{WantedTally, rule as tally_rule};
 use crate::{
     calls::Part,
     discover::{Job, Member},
@@ -40,6 +42,8 @@ const OWN_LINKS_MAX: usize = 8;
 const SPARE_PROCESSES: u32 = 64;
 /// Room for functions that rules ask for which are added later.
 const SPARE_PROBES: u32 = 64;
+/// Room for those of them whose hits are added up.
+const SPARE_TALLIES: u32 = 4;
 
 /// A probe as someone asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +54,8 @@ pub struct Wanted {
     pub flags: u32,
     /// Values to read at its hits.
     pub captures: Vec<WantedCapture>,
+    /// What may be added up of hits instead of sending them.
+    pub tally: Option<WantedTally>,
     /// It is switched on and off as the session goes.
     pub is_switched: bool,
     /// It is on from the start.
@@ -65,6 +71,7 @@ impl Wanted {
             sought: Sought::Function(function.to_owned()),
             flags: SpecFlags::SPAN | SpecFlags::SEND_RETURN,
             captures: Vec::new(),
+            tally: None,
             is_switched: false,
             is_on: true,
             is_quiet: false,
@@ -77,6 +84,7 @@ impl Wanted {
             sought,
             flags: SpecFlags::SPAN | SpecFlags::SEQUENCE,
             captures: Vec::new(),
+            tally: None,
             is_switched: true,
             is_on: true,
             is_quiet: true,
@@ -256,10 +264,13 @@ impl Probes {
         let count = (count + more).min(abi::MAX_PROBES);
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
         let processes = spare.processes.min(room);
+        // Of functions that nobody has yet it is decided when somebody has them.
+        let tallied = wanted.iter().filter(|want| want.tally.is_some()).count();
         let mut kernel = load(LoadOptions {
             probes: count,
             processes,
             rows: numbers.rows().max(rows).min(abi::MAX_ROWS),
+            tallies: (tallied as u32).max(numbers.tallies.into()) + SPARE_TALLIES,
             force_tracefs: false,
         })?;
         let gauge = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
@@ -516,6 +527,17 @@ impl Probes {
     /// The probes, by number.
     pub fn list(&self) -> &[Probe] {
         &self.numbers.probes
+    }
+
+    /// Whether values stand elsewhere than at hits that are under way, since this was last asked.
+    pub fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.numbers.has_moved)
+    }
+
+    /// The number of each probe of which hits are or were added up.
+    pub fn tallies(&self) -> impl Iterator<Item = u16> {
+        let numbers = self.numbers.probes.iter().map(|probe| probe.spec.tally.number);
+        numbers.filter(|number| *number > 0)
     }
 
     /// How many functions are watched that have rows of their own.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abi::{Capture, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
+use abi::{Capture, MessageRule, ProbeSpec, SizeLayout, SpecFlags, TallyRule};
 use tuner::module::Module;
 
 use super::{
     ArmError, Probe, Wanted, captures,
     sought::{ANOTHER, Meant, PATTERN_MAX, Seen, Sought},
+    tallies,
 };
 use crate::{
     discover::{Job, Member},
@@ -24,6 +25,10 @@ pub(super) struct Numbers {
     pub(super) probes: Vec<Probe>,
     spots: BTreeMap<Spot, usize>,
     pub(super) seen: Seen,
+    /// How many functions have had their hits added up.
+    pub(super) tallies: u16,
+    /// Values that were read at hits under way stand elsewhere now.
+    pub(super) has_moved: bool,
 }
 
 impl Numbers {
@@ -60,10 +65,13 @@ impl Numbers {
             for want in probe.wanted.iter().filter_map(|index| wanted.get(*index)) {
                 probe.spec.flags |= want.flags;
             }
-            probe.captures = captures::of_probe(probe, wanted, job)?;
+            let captures = captures::of_probe(probe, wanted, job)?;
+            self.has_moved |= !captures.starts_with(&probe.captures);
+            probe.captures = captures;
             for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
                 *place = capture.spec;
             }
+            tallies::decide(probe, wanted, &mut self.tallies);
         }
         if self.probes.len() > abi::MAX_PROBES as usize {
             return Err(ArmError::TooManyFunctions {
@@ -88,7 +96,8 @@ impl Numbers {
             let asked = || probe.wanted.iter().filter_map(|index| wanted.get(*index));
             probe.is_quiet = !probe.wanted.is_empty() && asked().all(|want| want.is_quiet);
             let sent = asked().fold(0, |flags, want| flags | want.flags);
-            probe.spec.flags &= !(SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) | sent;
+            probe.spec.flags &= !(SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN | SpecFlags::PARTS) | sent;
+            tallies::decide(probe, wanted, &mut self.tallies);
             if probe.wanted.is_empty() {
                 probe.captures.clear();
                 probe.spec.captures = [Capture::default(); abi::MAX_CAPTURES];
@@ -254,6 +263,7 @@ fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implement
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
         captures: [Capture::default(); abi::MAX_CAPTURES],
         message: mpi::rule(function, is_large, implementation),
+        tally: TallyRule::default(),
     };
     if !function.is_asked_again() {
         spec.flags |= SpecFlags::SEQUENCE;

@@ -202,7 +202,7 @@ fn each_fold_is_placed_as_near_to_its_hits_as_may_be_and_equal_ones_are_one() {
     assert_eq!(
         shown,
         [
-            "iteration sum(send.bytes) 1 coordinator",
+            "iteration sum(send.bytes) 1 kernel",
             "iteration sum(compute.duration) by process 1 kernel",
             "iteration only(begin.workers) 1 coordinator",
         ]

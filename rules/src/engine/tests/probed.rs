@@ -55,7 +55,7 @@ impl Farm {
         self.engine.process_joined(ProcessId(rank), facts, Time(ms * MS));
     }
 
-    fn probe(&self, name: &str) -> ProbeId {
+    pub(super) fn probe(&self, name: &str) -> ProbeId {
         let (_, rule, _) = self.engine.rules().next().unwrap();
         ProbeId(
             rule.plan()

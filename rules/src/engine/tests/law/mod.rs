@@ -9,6 +9,7 @@ mod generated;
 mod job;
 mod live;
 mod streams;
+mod tallies;
 mod windows;
 
 use proptest::prelude::*;

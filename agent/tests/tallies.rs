@@ -1,0 +1,221 @@
+//! What the kernel side adds up of hits on a real kernel: each hit is in one sum or is sent, whoever hits and reads at the same time. Needs
+//! root; says so where it is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod needs;
+mod running;
+
+use std::{collections::BTreeMap, thread};
+
+use abi::{Capture, CaptureKind, Hit, ProbeSpec, SpecFlags, TallyRule, TallyValue};
+use aya::maps::{MapData, RingBuf};
+use needs::is_root;
+use running::Running;
+use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Site, Tallies, read_hit, read_tally};
+
+const THREADS: i64 = 4;
+const CALLS: i64 = 5000;
+
+/// Each line is how many keys the calls of its threads have in turn.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <pthread.h>
+volatile long sink;
+static long keys;
+__attribute__((noinline)) void work(long value, long key) { sink += value + key; }
+static void *run(void *unused) { for (long i = 0; i < 5000; i++) work(i % 1000 - 700, i % keys); return unused; }
+int main(void) {
+    char line[64];
+    puts("ready"); fflush(stdout);
+    while (fgets(line, sizeof line, stdin)) {
+        pthread_t threads[4];
+        keys = atol(line);
+        for (int i = 0; i < 4; i++) pthread_create(&threads[i], 0, run, 0);
+        for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
+        puts("done"); fflush(stdout);
+    }
+    return 0;
+}
+"#;
+
+/// What hits came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sum {
+    count: u64,
+    sum: i128,
+    squares: u128,
+    least: i64,
+    greatest: i64,
+}
+
+impl Sum {
+    fn of(value: i64) -> Sum {
+        Sum {
+            count: 1,
+            sum: value.into(),
+            squares: u128::from(value.unsigned_abs()).pow(2),
+            least: value,
+            greatest: value,
+        }
+    }
+
+    fn add(&mut self, other: Sum) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.squares += other.squares;
+        self.least = self.least.min(other.least);
+        self.greatest = self.greatest.max(other.greatest);
+    }
+}
+
+/// By key.
+type Sums = BTreeMap<u64, Sum>;
+
+fn add(sums: &mut Sums, key: u64, more: Sum) {
+    sums.entry(key).and_modify(|sum| sum.add(more)).or_insert(more);
+}
+
+fn add_tally(sums: &mut Sums, tally: &abi::Tally) {
+    let of = &tally.sums[0];
+    let whole = |low: u64, high: u64| u128::from(high) << 64 | u128::from(low);
+    let more = Sum {
+        count: tally.count,
+        sum: whole(of.sum_low, of.sum_high) as i128,
+        squares: whole(of.squares_low, of.squares_high),
+        least: of.least,
+        greatest: of.greatest,
+    };
+    add(sums, tally.key, more);
+}
+
+/// As the program calls.
+fn expected(keys: i64) -> Sums {
+    let mut sums = Sums::new();
+    for call in (0..THREADS).flat_map(|_| 0..CALLS) {
+        add(&mut sums, (call % keys) as u64, Sum::of(call % 1000 - 700));
+    }
+    sums
+}
+
+fn armed(target: &Running, tallies: u32) -> (Kernel, Link) {
+    let options = LoadOptions {
+        tallies,
+        ..LoadOptions::ONE_PROBE
+    };
+    let mut kernel = Kernel::load(options).unwrap();
+    let argument = |index| Capture {
+        kind: CaptureKind::Argument as u8,
+        index,
+        width: 8,
+        ..Capture::default()
+    };
+    let place = |place| TallyValue {
+        place,
+        ..TallyValue::default()
+    };
+    let signed = TallyValue {
+        is_signed: 1,
+        ..place(0)
+    };
+    let mut spec = ProbeSpec {
+        flags: SpecFlags::SEND_ENTRY | SpecFlags::TALLY_ENTRY,
+        tally: TallyRule {
+            number: 1,
+            values: 1,
+            key: place(1),
+            of: [place(TallyValue::NOTHING); abi::MAX_TALLIED],
+        },
+        ..ProbeSpec::default()
+    };
+    spec.captures[..2].copy_from_slice(&[argument(0), argument(1)]);
+    spec.tally.of[0] = signed;
+    kernel.set_spec(0, spec).unwrap();
+    let image = tuner::image::Image::read(std::fs::File::open(&target.path).unwrap()).unwrap();
+    let offset = image.functions(&["work"]).unwrap()[0].offset.0;
+    kernel
+        .set_address(target.pid(), target.base() + offset, 0)
+        .unwrap();
+    kernel.watch(target.pid(), 0).unwrap();
+    let site = Site {
+        offset,
+        probe: 0,
+        semaphore: 0,
+    };
+    let request = LinkRequest {
+        path: target.path.clone(),
+        sites: vec![site],
+        at: At::Entry,
+        pid: Some(target.pid()),
+    };
+    let link = kernel.attach(&request).unwrap();
+    (kernel, link)
+}
+
+/// Takes what was sent: how many hits of it were alone.
+fn drain(ring: &mut RingBuf<MapData>, tallies: &mut Tallies, sums: &mut Sums) -> u64 {
+    let mut alone = 0;
+    while let Some(item) = ring.next() {
+        if let Some(tally) = read_tally(&item) {
+            tallies
+                .hand_over(tally)
+                .iter()
+                .for_each(|more| add_tally(sums, more));
+        } else {
+            let Hit { captures, .. } = read_hit(&item).unwrap();
+            add(sums, captures[1], Sum::of(captures[0] as i64));
+            alone += 1;
+        }
+    }
+    alone
+}
+
+#[test]
+fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
+    if !is_root() {
+        return;
+    }
+    // One key, two that have a cell each, and more than there are cells.
+    for keys in [1, 2, 5] {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
+        let (mut kernel, _link) = armed(&target, 1);
+        let (mut ring, mut tallies) = (kernel.take_hits().unwrap(), Tallies::default());
+        let (mut sums, mut alone, mut reads) = (Sums::new(), 0, 0);
+        thread::scope(|scope| {
+            let runs = scope.spawn(|| assert_eq!(target.answers(&keys.to_string()), "done"));
+            while !runs.is_finished() {
+                reads += u32::from(tallies.read(&kernel, 0, 1, |tally| add_tally(&mut sums, &tally)));
+                alone += drain(&mut ring, &mut tallies, &mut sums);
+            }
+        });
+        assert!(tallies.read(&kernel, 0, 1, |tally| add_tally(&mut sums, &tally)));
+        alone += drain(&mut ring, &mut tallies, &mut sums);
+        assert_eq!(sums, expected(keys), "{keys} keys");
+        assert_eq!(kernel.sent_alone().unwrap(), alone);
+        assert!(
+            alone < (THREADS * CALLS / 2) as u64 && reads > 0,
+            "{alone}, {reads}"
+        );
+        println!(
+            "{keys} keys: {alone} of {} hits sent, {reads} looks",
+            THREADS * CALLS
+        );
+    }
+}
+
+#[test]
+fn what_finds_no_cell_is_sent_and_counted_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
+    let (mut kernel, _link) = armed(&target, 0);
+    let (mut ring, mut tallies, mut sums) = (kernel.take_hits().unwrap(), Tallies::default(), Sums::new());
+    assert_eq!(target.answers("3"), "done");
+    assert!(tallies.read(&kernel, 0, 1, |tally| panic!("{tally:?}")));
+    let alone = drain(&mut ring, &mut tallies, &mut sums);
+    assert_eq!((alone, kernel.sent_alone().unwrap()), (20_000, 20_000));
+    assert_eq!(sums, expected(3));
+}

@@ -1,0 +1,205 @@
+//! Hits of which nobody asks for one are added up instead of being sent: by process, probe and key. A hit that cannot be added up is
+//! sent like any other, so that each is known in one of the two ways; nothing waits and nothing is overwritten unseen.
+
+use abi::{Hit, HitKind, Loss, SpecFlags, Tally, TallyRule, TallySums, TallyValue};
+use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::map, maps::Array};
+
+use crate::{
+    atomic::compare_and_swap,
+    capture::opaque,
+    maps::{self, HITS, PROBES},
+    namespace::constant,
+};
+
+/// Two cells for each process and probe that is added up: (slot × TALLY_COUNT + number) × 2, and one more for odd keys. The user
+/// side sets the size at load and reads them as shared memory.
+#[map]
+pub static TALLIES: Array<Tally> = Array::with_max_entries(2, 1 << 10 /* BPF_F_MMAPABLE */);
+
+/// How many hits were sent of each process that part what is added up. The user side sets the size at load.
+#[map]
+pub static STRETCHES: Array<u64> = Array::with_max_entries(1, 0);
+
+/// Number of probes of one process in TALLIES; set at load.
+#[unsafe(no_mangle)]
+static TALLY_COUNT: u32 = 0;
+
+/// What is added up stays below, so that doubles have it exactly.
+const BOUND: u64 = 1 << 53;
+
+/// Hits that one cell takes: the squares of so many such numbers fit into 128 bits.
+const MOST: u64 = 1 << 20;
+
+/// How often a cell is tried to be had.
+const TRIES: usize = 8;
+
+/// Of no value.
+const NOTHING: TallySums = TallySums {
+    sum_low: 0,
+    sum_high: 0,
+    squares_low: 0,
+    squares_high: 0,
+    least: i64::MAX,
+    greatest: i64::MIN,
+};
+
+/// Adds a hit up where its probe is one of those: 1 if it need not be sent.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn hit_is_added_up(hit: *const Hit) -> u32 {
+    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
+    let Some(hit) = (unsafe { hit.as_ref() }) else {
+        return 0;
+    };
+    let Some(spec) = PROBES.get(hit.probe) else {
+        return 0;
+    };
+    let asked = if hit.kind == HitKind::Entry as u16 {
+        SpecFlags::TALLY_ENTRY
+    } else {
+        SpecFlags::TALLY_RETURN
+    };
+    if spec.flags & asked != 0 {
+        if add(&spec.tally, hit).is_some() {
+            return 1;
+        }
+        maps::lost(Loss::SentAlone);
+    }
+    if spec.flags & SpecFlags::PARTS != 0
+        && let Some(stretch) = STRETCHES.get(hit.process)
+    {
+        maps::add(stretch, 1);
+    }
+    0
+}
+
+#[inline(always)]
+fn add(rule: &TallyRule, hit: &Hit) -> Option<()> {
+    let number = u32::from(rule.number).checked_sub(1)?;
+    let count = constant(&TALLY_COUNT);
+    if number >= count {
+        return None;
+    }
+    let mut values = [0; abi::MAX_TALLIED];
+    for (place, (value, of)) in values.iter_mut().zip(&rule.of).enumerate() {
+        if place >= usize::from(rule.values) {
+            break;
+        }
+        *value = number_of(of, hit)?;
+    }
+    let key = if rule.key.place == TallyValue::NOTHING {
+        *STRETCHES.get(hit.process)?
+    } else {
+        number_of(&rule.key, hit)? as u64
+    };
+    let cell = (hit.process * count + number) * 2 + (key as u32 & 1);
+    let tally = TALLIES.get_ptr_mut(cell)?;
+    let version = lock(tally)?;
+    // SAFETY: the kernel returned the address of a whole `Tally`, and nobody else writes to it while its version is odd.
+    let tally = unsafe { &mut *tally };
+    // SAFETY: the helper has no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    if tally.key != key || tally.count == 0 || tally.count >= MOST {
+        hand_over(tally);
+        tally.generation += 1;
+        tally.key = key;
+        tally.count = 0;
+        tally.first_ns = now;
+        tally.probe = hit.probe;
+        tally.process = hit.process;
+        tally.number = u64::from(rule.number);
+        tally.sums = [NOTHING; abi::MAX_TALLIED];
+    }
+    tally.count += 1;
+    tally.last_ns = now;
+    for (place, (sums, value)) in tally.sums.iter_mut().zip(values).enumerate() {
+        if place >= usize::from(rule.values) {
+            break;
+        }
+        sum(sums, value);
+    }
+    // A plain write: nobody else writes it now, and the processor (x86-64) shows writes in their order. So must the compiler: to it
+    // the assembly may look at all memory.
+    // SAFETY: no instruction, and the word is the tally's own.
+    unsafe {
+        core::arch::asm!("");
+        core::ptr::write_volatile(&raw mut tally.version, version + 1);
+    }
+    Some(())
+}
+
+/// A value of the hit, if it could be read and is small enough.
+#[inline(always)]
+fn number_of(of: &TallyValue, hit: &Hit) -> Option<i64> {
+    let place = opaque(u64::from(of.place));
+    let raw = if place < abi::MAX_CAPTURES as u64 {
+        if hit.valid >> place & 1 == 0 {
+            return None;
+        }
+        hit.captures[place as usize]
+    } else if place == u64::from(TallyValue::DURATION) {
+        hit.duration_ns
+    } else {
+        0
+    };
+    let shift = u32::from(of.shift) & 63;
+    let up = raw << shift;
+    let (value, size) = if of.is_signed != 0 {
+        let value = up as i64 >> shift;
+        (value, value.unsigned_abs())
+    } else {
+        ((up >> shift) as i64, up >> shift)
+    };
+    (size < BOUND).then_some(value)
+}
+
+/// Has the cell for this hit alone, with an odd version from now on. Another thread of the process that has it is done in a fraction of a microsecond, unless it was
+/// interrupted: that is not waited for.
+#[inline(always)]
+fn lock(tally: *mut Tally) -> Option<u64> {
+    for _ in 0..TRIES {
+        // SAFETY: `tally` points to a `Tally` of the map; the word is read in one piece.
+        let version = unsafe { core::ptr::read_volatile(&raw const (*tally).version) };
+        // SAFETY: as above.
+        let word = unsafe { &raw mut (*tally).version };
+        if version & 1 == 0 && compare_and_swap(word, version, version + 1) {
+            return Some(version + 1);
+        }
+    }
+    None
+}
+
+/// Sends what is in a cell that another key needs.
+#[inline(always)]
+fn hand_over(tally: &Tally) {
+    if tally.count > 0 && HITS.output::<Tally>(tally, 0).is_err() {
+        maps::lost(Loss::RingFull);
+    }
+}
+
+/// Adds a value below [`BOUND`].
+#[inline(always)]
+fn sum(sums: &mut TallySums, value: i64) {
+    let low = sums.sum_low.wrapping_add(value as u64);
+    let carry = u64::from(low < value as u64);
+    sums.sum_low = low;
+    sums.sum_high = sums
+        .sum_high
+        .wrapping_add((value >> 63) as u64)
+        .wrapping_add(carry);
+    let size = value.unsigned_abs();
+    let (upper, lower) = (size >> 32, size & 0xffff_ffff);
+    let middle = upper * lower;
+    add_to_squares(sums, lower * lower, upper * upper);
+    add_to_squares(sums, middle << 33, middle >> 31);
+    sums.least = sums.least.min(value);
+    sums.greatest = sums.greatest.max(value);
+}
+
+#[inline(always)]
+fn add_to_squares(sums: &mut TallySums, low: u64, high: u64) {
+    let sum = sums.squares_low.wrapping_add(low);
+    let carry = u64::from(sum < low);
+    sums.squares_low = sum;
+    sums.squares_high = sums.squares_high.wrapping_add(high).wrapping_add(carry);
+}

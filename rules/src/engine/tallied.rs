@@ -1,0 +1,236 @@
+//! Of which probes the hits may be added up where they happen, and why not of others. What comes of it is placed in
+//! [`super::tallies`].
+
+use super::desk::{ByKey, is_looked_at};
+use crate::file::Site;
+use crate::function::Reduction;
+use crate::plan::Delivery;
+use crate::read::{Base, Layout};
+use crate::rule::{Borders, CheckedRule, Straddle, Trigger, Window};
+use crate::tally::{Grouping, MOST_VALUES, PlannedTally, TallyValue};
+use crate::term::{Field, Fold, Rowed, Statistic, Term, Typed};
+use crate::value::Scalar;
+
+impl CheckedRule {
+    /// Has the hits of those probes added up of which no formula asks for one.
+    pub(crate) fn plan_tallies(&mut self) {
+        let by_key = ByKey::of(self);
+        let tallies = (0..self.probes.len()).map(|probe| self.tally(probe, &by_key).ok());
+        let tallies: Vec<Option<PlannedTally>> = tallies.collect();
+        let tallied = |probe: usize| tallies.get(probe).is_some_and(Option::is_some);
+        let windows = self.windows.iter().zip(&self.folds);
+        let parted =
+            windows.filter(|(_, folds)| (0..tallies.len()).any(|probe| tallied(probe) && folds.uses(probe)));
+        let borders: Vec<usize> = parted
+            .filter_map(|(window, _)| window.borders())
+            .flat_map(|borders| borders.begins_at().into_iter().chain(borders.to))
+            .collect();
+        for (place, (planned, tally)) in self.plan.probes.iter_mut().zip(tallies).enumerate() {
+            planned.parts_tallies = borders.contains(&place);
+            if tally.is_some() {
+                planned.delivers = Delivery::Tallies;
+                planned.tally = tally;
+            }
+        }
+    }
+
+    /// What is to be added up of a probe's hits, or why each of them is needed.
+    pub(super) fn tally(&self, probe: usize, by_key: &ByKey) -> Result<PlannedTally, &'static str> {
+        let planned = self.plan.probes.get(probe).ok_or("it is a pair of hits")?;
+        if !planned.delivers.are_hits() {
+            return Err("the totals of the probe are enough");
+        }
+        if planned.to.is_some() {
+            return Err("the two ends of its spans are paired one by one");
+        }
+        if planned.is_switched {
+            return Err("its probe is switched on and off");
+        }
+        if planned
+            .captures
+            .iter()
+            .any(|capture| matches!(capture.layout, Some(Layout::Str(_))))
+        {
+            return Err("a text is read at its hits");
+        }
+        if self.is_of_time(probe) {
+            return Err("the hits of a window of a length are chosen by the totals at its borders");
+        }
+        if self
+            .joins
+            .iter()
+            .any(|join| join.of.0 == probe || join.of.1 == probe)
+        {
+            return Err("its hits are paired");
+        }
+        let looks = |trigger: Trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe);
+        if self.tunes.iter().any(|tune| looks(tune.trigger)) {
+            return Err("a tune is looked at with each of its hits");
+        }
+        self.closes_at_hits(probe)?;
+        let by = match by_key.windows(probe) {
+            Some(windows) => Grouping::Read(self.common_key(probe, windows)?),
+            None => self.by_stretch(probe)?,
+        };
+        let folds = self.folds.iter().flat_map(|folds| folds.gathered());
+        let folds = folds.filter(|(fold, _)| fold.probe == probe);
+        let mut values = Vec::new();
+        for (fold, _) in folds {
+            let value = self.added_up(fold)?;
+            values.extend(value.filter(|value| !values.contains(value)));
+        }
+        if values.len() > MOST_VALUES {
+            return Err("more values of its hits are folded than are added up");
+        }
+        Ok(PlannedTally { by, values })
+    }
+
+    /// Whether a window of a length asks for its hits.
+    fn is_of_time(&self, probe: usize) -> bool {
+        let windows = self.windows.iter().zip(&self.folds);
+        let mut folded = windows.filter(|(window, folds)| window.borders().is_none() && folds.uses(probe));
+        let mut extremes = false;
+        for formula in (0..self.windows.len()).flat_map(|place| self.formulas_of(place)) {
+            formula.visit(&mut |term| {
+                let is_extreme = |statistic: &Statistic| matches!(statistic, Statistic::Min | Statistic::Max);
+                extremes |= matches!(term, Term::Hits { probe: of, statistic, .. } if *of == probe && is_extreme(statistic));
+            });
+        }
+        folded.next().is_some() || extremes
+    }
+
+    /// Whether every window that folds its hits closes at hits of borders, which say when to look at what was added up.
+    fn closes_at_hits(&self, probe: usize) -> Result<(), &'static str> {
+        for (place, (window, folds)) in self.windows.iter().zip(&self.folds).enumerate() {
+            let Some(borders) = window.borders() else { continue };
+            if borders.are_at(probe) {
+                return Err("its hits are borders");
+            }
+            if is_looked_at(self, place, borders, probe) {
+                return Err("its hits are looked at before the window closes");
+            }
+            if folds.keeps(probe) {
+                return Err("it needs what is known only when the window closes");
+            }
+            if folds.uses(probe) && !is_plain(borders, self.probes.len()) {
+                return Err("its window does not close with a hit of its end alone");
+            }
+        }
+        Ok(())
+    }
+
+    /// What is read as the key of all windows that fold hits of a probe.
+    fn common_key(&self, probe: usize, windows: &[(usize, usize)]) -> Result<usize, &'static str> {
+        let mut captures = windows.iter().map(|(_, capture)| *capture);
+        let first = captures.next().ok_or("no window folds its hits")?;
+        if captures.any(|capture| capture != first) {
+            return Err("its hits have a key for each of several windows");
+        }
+        self.whole_read(probe, first)
+            .ok_or("its key is no whole number as it is read")
+    }
+
+    /// Hits that have no key belong to the time between two hits of borders, if those are of the same process.
+    fn by_stretch(&self, probe: usize) -> Result<Grouping, &'static str> {
+        let role = self.probes.get(probe).map(|probe| probe.role);
+        let windows = self.windows.iter().zip(&self.folds);
+        let windows = windows.filter(|(_, folds)| folds.uses(probe));
+        for borders in windows.filter_map(|(window, _)| window.borders()) {
+            let mut ends = borders.begins_at().into_iter().chain(borders.to);
+            if !ends.all(|end| self.probes.get(end).map(|end| end.role) == role) {
+                return Err("its hits are placed by time, between borders in another process");
+            }
+            if borders.keys.get(probe).copied().flatten().is_some() {
+                return Err("its hits have a key, and are placed in the order of all hits");
+            }
+        }
+        Ok(Grouping::Stretch)
+    }
+
+    /// Whether a fold of the probe's hits is why they are not added up.
+    pub(super) fn is_of_fold(&self, probe: usize, why: &str) -> bool {
+        let mut folds = self.folds.iter().flat_map(|folds| folds.gathered());
+        folds.any(|(fold, _)| fold.probe == probe && self.added_up(fold) == Err(why))
+    }
+
+    /// What a fold adds up of each hit: nothing where it counts them.
+    pub(super) fn added_up(&self, fold: &Fold) -> Result<Option<TallyValue>, &'static str> {
+        let is_added = matches!(
+            fold.reduction,
+            Reduction::Count
+                | Reduction::Sum
+                | Reduction::Mean
+                | Reduction::Stddev
+                | Reduction::Min
+                | Reduction::Max
+        );
+        if !is_added || fold.second.is_some() {
+            return Err("the kernel has counts, sums, sums of squares, minima and maxima");
+        }
+        if fold.filter.is_some() {
+            return Err("it has a condition");
+        }
+        if matches!(fold.by, Some(Rowed::By(_))) {
+            return Err("the kernel has rows by process");
+        }
+        let has_duration = self
+            .probes
+            .get(fold.probe)
+            .is_some_and(|probe| probe.site != Site::Entry);
+        let value = |of: &Typed| match of.term {
+            Term::Field(Field::Duration) if has_duration => Some(TallyValue::Duration),
+            Term::Field(Field::Capture(place)) => self.whole_read(fold.probe, place).map(TallyValue::Read),
+            _ => None,
+        };
+        match &fold.of {
+            None => Ok(None),
+            Some(of) => value(of)
+                .map(Some)
+                .ok_or("the kernel folds durations and whole numbers as they are read"),
+        }
+    }
+
+    /// What a capture reads, if that is a whole number as it is read, or may be: what the debug information is to say is known
+    /// when the probe is attached.
+    pub(super) fn whole_read(&self, probe: usize, place: usize) -> Option<usize> {
+        use crate::lang::ast::Operator;
+        let probe = self.probes.get(probe)?;
+        let one = |term: &Term| matches!(term, Term::Constant(Scalar::Number(factor)) if *factor == 1.0);
+        let read = match &probe.captures.get(place)?.1.term {
+            Term::Read(at) => *at,
+            Term::Arithmetic(Operator::Multiply, left, right) => match (&left.term, &right.term) {
+                (Term::Read(at), factor) | (factor, Term::Read(at)) if one(factor) => *at,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let planned = probe.reads.get(read)?;
+        let is_whole = !matches!(
+            planned.layout,
+            Some(Layout::F32 | Layout::F64 | Layout::Bool | Layout::Str(_))
+        );
+        (is_whole && !matches!(planned.source.base, Base::Known(_))).then_some(read)
+    }
+}
+
+/// Begun and ended by hits of probes and nothing else.
+fn is_plain(borders: &Borders, probes: usize) -> bool {
+    let ends = || borders.begins_at().into_iter().chain(borders.to);
+    borders.from.len() == 1
+        && borders.begins_at().is_some()
+        && ends().all(|probe| probe < probes)
+        && borders.until.is_none()
+        && borders.within.is_none()
+        && borders.complete.is_empty()
+        && borders.straddle == Straddle::End
+}
+
+/// Whether the hits of a probe are folded in a window from probe to probe.
+pub(super) fn folds_in<'r>(rule: &'r CheckedRule, probe: usize) -> impl Iterator<Item = usize> + 'r {
+    let windows = rule.windows.iter().zip(&rule.folds).enumerate();
+    let uses =
+        move |(_, (window, folds)): &(usize, (&Window, &std::sync::Arc<crate::partial::WindowFolds>))| {
+            window.borders().is_some() && folds.uses(probe)
+        };
+    windows.filter(uses).map(|(place, _)| place)
+}

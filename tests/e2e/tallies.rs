@@ -1,0 +1,168 @@
+//! What the kernel side adds up of hits is what they come to: rules compare it with what the program itself has added up.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::Job;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::SOON;
+
+/// `work` is called with the number of the iteration, which tells what goes together; `work_too` goes by the time between the
+/// borders in its own process.
+fn rule(name: &str, function: &str, keyed: bool) -> String {
+    let key = if keyed {
+        "  work.number: arg(1) as i64\n"
+    } else {
+        ""
+    };
+    format!(
+        "rule: {name}\nabout: for a test\nprobes:\n  begin: {{entry: begin_iteration}}\n  end: {{return: end_iteration}}\n  \
+         work: {{span: {function}}}\ncapture:\n  begin.number: arg(0) as i64\n  work.value: arg(0) as i64\n{key}  \
+         end.count: true_count\n  end.sum: true_sum\n  end.least: true_least\n  end.greatest: true_greatest\n  \
+         end.spread: true_spread\nwindows:\n  iteration: {{from: begin, to: end, key: number}}\nmetrics:\n  \
+         counted: count(work) == end.count\n  \
+         ends: min(work.value) == end.least and max(work.value) == end.greatest\n  \
+         summed: sum(work.value) == end.sum and abs(stddev(work.value) - end.spread) < 0.001\n  \
+         timed: sum(work.duration) > 0s and sum(work.duration) < iteration.duration * {parallel}\n  \
+         right: counted and ends and summed and timed\ntune:\n  \
+         - finding: right so far\n    when: right\n    for: 20\n  \
+         - finding: 'wrong: {{counted}} {{ends}} {{summed}} {{timed}}'\n    when: not right\n",
+        parallel = 16
+    )
+}
+
+fn start(program: &Path, arguments: &[&str]) -> Outcome<Job> {
+    let arguments = arguments.iter().map(ToString::to_string);
+    Job::alone(program, |folder| {
+        std::iter::once(folder.to_string_lossy().into_owned())
+            .chain(arguments)
+            .collect()
+    })
+}
+
+/// The report of a session with rules on a program until they were right twenty times, or are wrong.
+fn watched(arguments: &[&str], rules: &[String]) -> Outcome<Value> {
+    let program = programs::c_with_math("hot")?;
+    let job = start(&program, arguments)?;
+    job.events("ready", 1, SOON)?;
+    let folder = tempfile::tempdir()?;
+    let files: Vec<_> = (0..rules.len())
+        .map(|place| folder.path().join(format!("{place}.yaml")))
+        .collect();
+    for (file, rule) in files.iter().zip(rules) {
+        std::fs::write(file, rule)?;
+    }
+    let mut words = vec!["--rules", "none"];
+    words.extend(
+        files
+            .iter()
+            .filter_map(|file: &std::path::PathBuf| Path::to_str(file)),
+    );
+    let mut agent = Agent::attach(job.pid(), &words)?;
+    agent.armed()?;
+    for _ in rules {
+        agent.lines.wait_for_line("finding", SOON)?;
+    }
+    agent.stop()
+}
+
+fn findings(report: &Value) -> Vec<String> {
+    let findings = report["findings"].as_array().into_iter().flatten();
+    let mut texts: Vec<String> = findings
+        .map(|finding| format!("{} {}", finding["rule"], finding["text"]))
+        .collect();
+    texts.sort();
+    texts
+}
+
+fn count(report: &Value, what: &str) -> u64 {
+    report["completeness"][what].as_u64().unwrap_or(u64::MAX)
+}
+
+const RIGHT: [&str; 2] = ["\"by-key\" \"right so far\"", "\"by-time\" \"right so far\""];
+
+#[test]
+fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of_it_is_sent() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
+    let report = watched(&["500", "10000"], &rules)?;
+    assert_eq!(findings(&report), RIGHT, "{report:#}");
+    let (added, received) = (count(&report, "hits_added_up"), count(&report, "events_received"));
+    assert!(added >= 20 * 2 * 500, "{added} added up");
+    assert_eq!(count(&report, "hits_not_added_up"), 0);
+    // Two borders for each rule's probe, and two sums that make room for the next but one.
+    assert!(received * 50 < added, "{received} events for {added} hits");
+    assert_eq!(report["completeness"]["status"], "complete");
+    Ok(())
+}
+
+#[test]
+fn threads_that_hit_at_once_are_added_up_or_sent_and_none_is_lost_or_counted_twice() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
+    let report = watched(&["2000", "0", "8"], &rules)?;
+    assert_eq!(findings(&report), RIGHT, "{report:#}");
+    assert!(count(&report, "hits_added_up") > 1000, "{report:#}");
+    Ok(())
+}
+
+#[test]
+fn keys_that_share_a_cell_are_handed_over_one_after_the_other_and_values_that_are_too_large_are_sent_and_counted()
+-> Outcome {
+    require!(Root);
+    let _machine = machine();
+    // No iteration has such a number: nothing is added to any, but each hit makes the one before it be sent.
+    let counts = "rule: many-keys\nabout: for a test\nprobes:\n  begin: {entry: begin_iteration}\n  work: {span: work}\n  \
+                  too: {span: work_too}\ncapture:\n  begin.number: arg(0) as i64\n  work.number: arg(1) as i64\nwindows:\n  \
+                  iteration: {from: begin, key: number}\nmetrics:\n  hits: count(work)\n  others: count(too)\ntune:\n  \
+                  - finding: there\n    when: others == 100\n    for: 20\n";
+    let report = watched(&["100", "2000", "1", "5"], &[counts.to_string()])?;
+    assert_eq!(findings(&report), ["\"many-keys\" \"there\""], "{report:#}");
+    assert!(count(&report, "events_received") > 20 * 100, "{report:#}");
+
+    let large = "rule: large\nabout: for a test\nprobes:\n  begin: {entry: begin_iteration}\n  end: {return: end_iteration}\n  \
+                 work: {span: work}\ncapture:\n  work.value: arg(0) as i64\n  end.least: true_least\n  \
+                 end.greatest: true_greatest\nwindows:\n  iteration: {from: begin, to: end}\nmetrics:\n  \
+                 right: min(work.value) == end.least and max(work.value) == end.greatest\ntune:\n  \
+                 - finding: there\n    when: right\n    for: 20\n";
+    let report = watched(&["0", "2000"], &[large.to_string()])?;
+    assert_eq!(findings(&report), ["\"large\" \"there\""], "{report:#}");
+    assert!(count(&report, "hits_not_added_up") >= 20 * 100, "{report:#}");
+    assert_eq!(count(&report, "hits_added_up"), 0);
+    assert_eq!(report["completeness"]["status"], "complete");
+    Ok(())
+}
+
+#[test]
+fn a_recorded_session_has_each_hit() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let program = programs::c_with_math("hot")?;
+    let job = start(&program, &["50", "5000"])?;
+    job.events("ready", 1, SOON)?;
+    let folder = tempfile::tempdir()?;
+    let (file, recording) = (folder.path().join("rule.yaml"), folder.path().join("hot.rec"));
+    std::fs::write(&file, rule("by-key", "work", true))?;
+    let words = [
+        "--rules",
+        "none",
+        &file.to_string_lossy(),
+        "--record",
+        &recording.to_string_lossy(),
+    ];
+    let mut agent = Agent::attach(job.pid(), &words)?;
+    agent.armed()?;
+    agent
+        .lines
+        .wait_for_line("right so far", Duration::from_secs(60))?;
+    let report = agent.stop()?;
+    assert_eq!(count(&report, "hits_added_up"), 0);
+    assert!(count(&report, "events_received") > 20 * 50);
+    Ok(())
+}
