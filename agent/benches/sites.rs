@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use abi::{Amount, Flow, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags};
+use abi::{Amount, Flow, Form, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site};
 use tuner::{
     address::FileOffset,
@@ -92,13 +92,9 @@ fn send() -> MessageRule {
             datatype: 2,
             peer: 3,
         },
-        other: Amount::NONE,
         flow: Flow::Sent as u8,
-        buffer: NO_ARGUMENT,
         comm: 5,
-        status: NO_ARGUMENT,
-        template: NO_ARGUMENT,
-        found: NO_ARGUMENT,
+        row: 0,
         ..MessageRule::default()
     }
 }
