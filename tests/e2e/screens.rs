@@ -1,15 +1,22 @@
 //! The live view as a person has it: on a terminal, with keys, and the terminal as it was afterwards.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::binary;
+use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::repairs::{self, Start};
 use tuneagent_e2e::screen::Screen;
-use tuneagent_e2e::{Outcome, family, require};
+use tuneagent_e2e::sight::{Ranks, Sight};
+use tuneagent_e2e::{Outcome, family, gromacs, require};
 
 use crate::expected::{SOON, start_workers};
+
+/// Numbers are to be seen two seconds after the start: of the optimised program, on a machine that does nothing else (`cargo xtask bench
+/// attach`). Here it is neither.
+const SIGHT_MAX: Duration = Duration::from_secs(6);
 
 /// Of `workers`.
 const SETTINGS: [&str; 3] = ["40000", "2000", "2"];
@@ -141,6 +148,81 @@ fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_firs
     screen.press("q")?;
     screen.see("ended with 0")?;
     crowd.finish().map(|_| ())
+}
+
+#[test]
+fn numbers_of_sixteen_ranks_are_seen_within_seconds_of_the_start_whether_they_sleep_or_spin() -> Outcome {
+    require!(Root, Mpich, Tmux);
+    let _machine = machine();
+    for ranks in Ranks::ALL {
+        let mut job = ranks.start(16)?;
+        let sight = Sight::of(&job)?;
+        println!("{}: {sight:?}", ranks.name());
+        for took in [sight.line, sight.screen] {
+            assert!(took < SIGHT_MAX, "{}: {sight:?}", ranks.name());
+        }
+        job.open("end")?;
+        job.finish(10 * SOON)?;
+    }
+    Ok(())
+}
+
+/// The lines of a block of the overview, from its title to the next empty line.
+fn block<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
+    let lines = text
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with(title));
+    lines.take_while(|line| !line.trim().is_empty()).collect()
+}
+
+#[test]
+fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_finding() -> Outcome {
+    require!(Root, OpenMpi, Gromacs, Tmux);
+    let _machine = machine();
+    let job = gromacs::start(Waiting::Spinning, 4)?;
+    job.lines.wait_for("steps of GROMACS", 4 * SOON, |lines| {
+        (gromacs::steps(lines).len() >= 2).then_some(())
+    })?;
+    let screen = Screen::start(120, 40)?;
+    screen.enter(&format!(
+        "{} attach {}; echo ended with $?",
+        binary()?.display(),
+        job.pid()
+    ))?;
+    let text = screen.wait_for("its pace and its finding", |text| {
+        text.contains("one step takes ") && text.contains("openmpi-busy-wait")
+    })?;
+    for part in [
+        "gmx_mpi: 4 ranks (pids ",
+        "Open MPI 4.1.4",
+        " MPI calls/s, ",
+        "inside MPI",
+        "waiting for a CPU",
+        "parallel efficiency ",
+        "4 ranks share ",
+        "    now    ",
+        "    next   ",
+        " q quit",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    let functions = block(&text, "function ");
+    assert!(functions.len() > 3, "{text}");
+    for line in &functions[1..] {
+        let is_row = line.trim_start().starts_with("MPI_") && line.contains('%');
+        assert!(is_row || line.starts_with(" and "), "{line}\n{text}");
+    }
+    // What is on a small screen is told in as many lines as it has, and the rest by scrolling.
+    screen.resize(80, 24)?;
+    let small = screen.wait_for("the small screen", |text| {
+        text.lines().all(|line| line.chars().count() <= 80) && text.contains(" q quit")
+    })?;
+    for part in ["gmx_mpi: 4 ranks", "openmpi-busy-wait", "one step takes "] {
+        assert!(small.contains(part), "{part} is not in:\n{small}");
+    }
+    screen.press("q")?;
+    screen.see("ended with 0")?;
+    Ok(())
 }
 
 #[test]

@@ -136,6 +136,7 @@ pub struct RuleBook {
     /// What they ask to be probed, by the number of its [`Wanted`].
     asks: BTreeMap<usize, Ask>,
     reads: Reads,
+    variables: asking::Variables,
     /// Processes that are there.
     slots: BTreeSet<u32>,
     texts: Waiting,
@@ -176,6 +177,7 @@ impl RuleBook {
             asks: asks.enumerate().collect(),
             reads: Reads::default(),
             engine,
+            variables: asking::Variables::default(),
             slots: BTreeSet::new(),
             texts: Waiting::default(),
             pairs: Pairs::default(),
@@ -260,8 +262,8 @@ impl RuleBook {
     }
 
     fn facts_of(&self, member: &Member) -> ProcessFacts {
-        let plans: Vec<_> = self.engine.rules().map(|(_, rule, _)| rule.plan()).collect();
-        facts(member, plans.iter().flat_map(|plan| &plan.symbols))
+        let symbols = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().symbols);
+        self.variables.facts(member, symbols)
     }
 
     /// Takes note of probes that are switched.

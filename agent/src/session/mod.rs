@@ -145,6 +145,8 @@ enum Wake {
     Keys(bool),
     /// Time for the next snapshot of a series.
     Snapshot,
+    /// Time for the first numbers.
+    First,
     /// A process of the command came or went, or it is time to look for some.
     Family,
     /// Somebody asks through the control socket.
@@ -354,6 +356,7 @@ impl Session {
         let ring = self.ring().map_err(Failure::no)?;
         self.greet();
         let mut keys = self.show_live();
+        let mut first = self.first_look();
         loop {
             let due = self.next_due();
             let wake = tokio::select! {
@@ -370,6 +373,10 @@ impl Session {
                 _ = ticker.tick() => Wake::Tick,
                 _ = calls.tick(), if has_calls => Wake::Calls,
                 () = next_tick(&mut series) => Wake::Snapshot,
+                () = until(first) => {
+                    first = None;
+                    Wake::First
+                }
                 () = at_once_if(self.hits_left) => Wake::Hits,
                 due = due => Wake::Due(due),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
@@ -408,6 +415,7 @@ impl Session {
                 let snapshot = self.snapshot();
                 self.outputs.add(&snapshot);
             }
+            Wake::First => self.show_first().map_err(kernel_failure)?,
             Wake::Ended(slot) => {
                 self.replaced.remove(&slot);
                 self.end_process(slot)?;
