@@ -15,8 +15,13 @@ use tuneagent_e2e::{Outcome, family, gromacs, require};
 use crate::expected::{SOON, start_workers};
 
 /// Numbers are to be seen two seconds after the start: of the optimised program, on a machine that does nothing else (`cargo xtask bench
-/// attach`). Here it is neither.
-const SIGHT_MAX: Duration = Duration::from_secs(6);
+/// attach`). Here it is neither, and the terminal's group of processes gets no more of the CPUs than the busy ranks.
+fn seen_within(ranks: Ranks) -> Duration {
+    match ranks {
+        Ranks::Asleep => Duration::from_secs(8),
+        Ranks::Busy => Duration::from_secs(20),
+    }
+}
 
 /// Of `workers`.
 const SETTINGS: [&str; 3] = ["40000", "2000", "2"];
@@ -159,20 +164,12 @@ fn numbers_of_sixteen_ranks_are_seen_within_seconds_of_the_start_whether_they_sl
         let sight = Sight::of(&job)?;
         println!("{}: {sight:?}", ranks.name());
         for took in [sight.line, sight.screen] {
-            assert!(took < SIGHT_MAX, "{}: {sight:?}", ranks.name());
+            assert!(took < seen_within(ranks), "{}: {sight:?}", ranks.name());
         }
         job.open("end")?;
         job.finish(10 * SOON)?;
     }
     Ok(())
-}
-
-/// The lines of a block of the overview, from its title to the next empty line.
-fn block<'a>(text: &'a str, title: &str) -> Vec<&'a str> {
-    let lines = text
-        .lines()
-        .skip_while(|line| !line.trim_start().starts_with(title));
-    lines.take_while(|line| !line.trim().is_empty()).collect()
 }
 
 #[test]
@@ -190,11 +187,11 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
         job.pid()
     ))?;
     let text = screen.wait_for("its pace and its finding", |text| {
-        text.contains("one step takes ") && text.contains("openmpi-busy-wait")
+        text.contains("one step takes ") && text.contains(" 1  openmpi-busy-wait")
     })?;
     for part in [
         "gmx_mpi: 4 ranks (pids ",
-        "Open MPI 4.1.4",
+        "Open MPI ",
         " MPI calls/s, ",
         "inside MPI",
         "waiting for a CPU",
@@ -206,13 +203,12 @@ fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_fin
     ] {
         assert!(text.contains(part), "{part} is not in:\n{text}");
     }
-    let functions = block(&text, "function ");
-    assert!(functions.len() > 3, "{text}");
-    for line in &functions[1..] {
-        let is_row = line.trim_start().starts_with("MPI_") && line.contains('%');
-        assert!(is_row || line.starts_with(" and "), "{line}\n{text}");
-    }
-    // What is on a small screen is told in as many lines as it has, and the rest by scrolling.
+    let rows = text.lines().skip_while(|line| !line.starts_with(" function "));
+    let mut rows = rows.skip(1).map(str::trim).take_while(|line| !line.is_empty());
+    let is_row =
+        |line: &str| line.starts_with("MPI_") || line.starts_with("GOMP_") || line.starts_with("and ");
+    assert!(rows.clone().count() >= 2 && rows.all(is_row), "{text}");
+    // On a small screen what matters most stands first.
     screen.resize(80, 24)?;
     let small = screen.wait_for("the small screen", |text| {
         text.lines().all(|line| line.chars().count() <= 80) && text.contains(" q quit")
