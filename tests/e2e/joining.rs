@@ -6,8 +6,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, family, programs, require};
 
 use crate::expected::{SOON, counts, start_pingpong, with_folder};
 
@@ -15,6 +16,56 @@ use crate::expected::{SOON, counts, start_pingpong, with_folder};
 fn script(text: &str, program: &std::path::Path) -> impl FnOnce(&std::path::Path) -> Vec<String> {
     let (text, program) = (text.to_owned(), program.to_string_lossy().into_owned());
     move |folder| vec!["-c".into(), text, folder.to_string_lossy().into_owned(), program]
+}
+
+/// Whether the code of Open MPI is mapped.
+fn has_mpi(pid: u32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.lines()
+        .any(|line| line.contains(" r-xp ") && line.contains("/libmpi.so"))
+}
+
+#[test]
+fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
+    require!(Root, OpenMpi, Mpi4py);
+    let _machine = machine();
+    let python = std::path::Path::new("/usr/bin/python3");
+    let late = programs::source("late.py");
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, python, |folder| {
+        [&late, folder]
+            .map(|path| path.to_string_lossy().into_owned())
+            .to_vec()
+    })?;
+    job.events("started", 2, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
+    job.open("load")?;
+    for rank in [0, 1] {
+        let joined = |lines: &[Line]| {
+            let is_it =
+                |line: &&Line| line.text.contains(&format!("rank {rank} ")) && line.text.ends_with("joined");
+            lines.iter().find(is_it).map(|_| ())
+        };
+        agent.lines.wait_for("a rank to join", SOON, joined)?;
+    }
+    job.open("go")?;
+    job.events("done", 2, SOON)?;
+    let report = agent.stop()?;
+    job.open("end")?;
+    for rank in [0, 1] {
+        let processes = report["processes"].as_array().ok_or("no processes")?;
+        let mut of_rank = processes.iter().filter(|process| process["rank"] == rank);
+        let entry = of_rank.next_back().ok_or("a rank is missing in the report")?;
+        let seen = counts(&entry["functions"])?;
+        assert_eq!(
+            seen.get("MPI_Barrier").map(|(calls, _)| *calls),
+            Some(7),
+            "{report}"
+        );
+        let told = format!("rank {rank} (pid {}) has loaded its MPI after", entry["pid"]);
+        assert!(agent.lines.text().contains(&told), "{}", agent.lines.text());
+    }
+    Ok(())
 }
 
 #[test]
@@ -29,17 +80,15 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
                   exec "$1" "$0" --iterations 3"#;
     let shell = std::path::Path::new("/bin/bash");
     let job = Job::mpi(Mpi::OpenMpi, Waiting::Yielding, 2, shell, script(text, &program))?;
-    let launcher = job.pid();
-    // Rank 0 is there as soon as it can be attached to.
     let deadline = std::time::Instant::now() + SOON;
-    let mut agent = loop {
-        let mut agent = Agent::attach(launcher, &[])?;
-        if agent.armed().is_ok() {
-            break agent;
-        }
-        assert!(std::time::Instant::now() < deadline, "{}", agent.lines.text());
-        agent.wait(SOON)?;
-    };
+    while !family::descendants(job.pid())
+        .iter()
+        .any(|rank| has_mpi(rank.pid))
+    {
+        assert!(std::time::Instant::now() < deadline, "{}", job.lines.text());
+    }
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.armed()?;
     job.open("late")?;
     agent.lines.wait_for_line("joined", SOON)?;
     job.events("ready", 2, SOON)?;
@@ -56,7 +105,13 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
             .ok_or("a rank is missing in the report")?;
         let seen = counts(&process["functions"])?;
         for (name, count) in counts(&tally["functions"])? {
-            assert_eq!(seen.get(&name), Some(&count), "{name} of rank {}", tally["rank"]);
+            let said = agent.lines.text();
+            assert_eq!(
+                seen.get(&name),
+                Some(&count),
+                "{name} of {}:\n{said}",
+                tally["rank"]
+            );
         }
     }
     Ok(())

@@ -270,8 +270,8 @@ fn without_any_capability_ranks_that_share_cores_are_told_of_and_repaired_withou
     let ana = User::new(ANA, &[])?;
     // So many that they have too few CPUs anywhere.
     let number = 3 * std::thread::available_parallelism()?.get();
-    let ranks = ana.ranks(&programs::mpi("allreduce", Mpi::OpenMpi)?, number)?;
-    ranks.lines.wait_for_line("\"pace\"", SOON)?;
+    let mut ranks = ana.ranks(&programs::mpi("allreduce", Mpi::OpenMpi)?, number)?;
+    ranks.begun("\"pace\"")?;
     let said = repaired_without_probes(&ana, &[ranks.pid()], "openmpi-crowded", number)?;
     assert!(
         said.contains("next   mpirun --mca mpi_yield_when_idle 1"),
@@ -287,9 +287,9 @@ fn without_any_capability_blas_threads_that_share_cores_are_told_of_and_repaired
     let _machine = machine();
     let ana = User::new(ANA, &[])?;
     let number = 2 * std::thread::available_parallelism()?.get();
-    let processes: Vec<_> = (0..number).map(|_| ana.products()).collect::<Outcome<_>>()?;
-    for process in &processes {
-        process.lines.wait_for_line("\"pace\"", SOON)?;
+    let mut processes: Vec<_> = (0..number).map(|_| ana.products()).collect::<Outcome<_>>()?;
+    for process in &mut processes {
+        process.begun("\"pace\"")?;
     }
     let pids: Vec<u32> = processes.iter().map(|process| process.pid()).collect();
     let said = repaired_without_probes(&ana, &pids, "blas-crowded", number)?;

@@ -264,7 +264,10 @@ impl User {
     pub fn products(&self) -> Outcome<Running> {
         let script = programs::source("products.py");
         let here = self.folder.path().join("products.py");
-        copy(&script, &here)?;
+        // A second copy would take it away from the first process, which may be reading it: an empty program ends at once, and well.
+        if !here.exists() {
+            copy(&script, &here)?;
+        }
         let words = ["/usr/bin/python3", &*here.to_string_lossy(), &self.own(), "160"];
         self.program(&words)
     }
@@ -323,6 +326,18 @@ impl Running {
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits for a line with `part`; where it ends without one, its exit code is told.
+    pub fn begun(&mut self, part: &str) -> Outcome {
+        let Err(problem) = self.lines.wait_for_line(part, SOON) else {
+            return Ok(());
+        };
+        let code = self.lines.has_ended().then(|| self.wait());
+        Err(match code {
+            Some(Ok(code)) => Problem::new(format!("{problem}\nit ended with {code}")),
+            _ => problem,
+        })
     }
 
     /// Waits for its end; its exit code.

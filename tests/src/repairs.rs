@@ -177,10 +177,10 @@ pub type Healthy = (&'static str, &'static [Need], fn() -> Outcome<Crowd>);
 /// One of each kind, started right and alone.
 pub static HEALTHY: [Healthy; 4] = [
     (
-        "LAMMPS melt, 2 ranks",
+        "LAMMPS, 32 000 atoms, 2 ranks",
         &[Need::Root, Need::OpenMpi, Need::Lammps],
         || {
-            let job = lammps::start(Waiting::Yielding, 2, ENDLESS)?;
+            let job = lammps::start_large(&[], Waiting::Yielding, 2, ENDLESS)?;
             Ok(Crowd::of_others(job, LAMMPS))
         },
     ),

@@ -17,19 +17,29 @@ const TRIED_AGAIN_MOST: usize = 4;
 pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
     let mut first = command()?;
     first.arg("--no-fail-fast");
-    let output = match shown_and_kept(&mut first)? {
-        (true, _) => return Ok(()),
-        (false, output) => output,
-    };
-    let failed = failed(&output);
-    let error = format!("{} failed", shown(&first));
+    let mut shown = Shown::default();
+    let is_passed = follow(&mut first, &mut |line| shown.line(line))?;
+    if is_passed {
+        return Ok(());
+    }
+    let failed = failed(&shown.held);
+    let error = format!("{} failed", self::shown(&first));
     if failed.is_empty() || failed.len() > TRIED_AGAIN_MOST {
+        print!("{}", shown.held);
         return Err(error);
+    }
+    for line in shown.held.lines() {
+        println!("first try | {line}");
     }
     println!("--> alone, for they failed beside others: {}", failed.join(", "));
     let mut second = command()?;
     second.args(["--no-fail-fast", "--", "--exact", "--test-threads=1"]);
-    let (is_passed, output) = shown_and_kept(second.args(&failed))?;
+    let mut output = String::new();
+    let is_passed = follow(second.args(&failed), &mut |line| {
+        println!("{line}");
+        output += line;
+        output.push('\n');
+    })?;
     if !is_passed || passed(&output) < failed.len() {
         return Err(error);
     }
@@ -40,26 +50,45 @@ pub(crate) fn run(command: &dyn Fn() -> Result<Command>) -> Result<()> {
     Ok(())
 }
 
-/// Whether it succeeded, and what it printed.
-fn shown_and_kept(command: &mut Command) -> Result<(bool, String)> {
+/// The output of a first try. What it says of failures is held back until it is known whether there is a second one: who reads that a
+/// test failed is to know that this is the last word.
+#[derive(Default)]
+struct Shown {
+    held: String,
+    is_list: bool,
+}
+
+impl Shown {
+    fn line(&mut self, line: &str) {
+        self.is_list |= line == "failures:";
+        match line.strip_suffix(" ... FAILED") {
+            Some(test) => println!("{test} ... not passed yet"),
+            None if self.is_list => {
+                self.held += line;
+                self.held.push('\n');
+            }
+            None => println!("{line}"),
+        }
+        self.is_list &= !line.starts_with("test result: ");
+    }
+}
+
+/// Runs a command to its end and hands over every line; whether it succeeded.
+fn follow(command: &mut Command, line: &mut dyn FnMut(&str)) -> Result<bool> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| cannot_start(command, &error))?;
-    let mut kept = String::new();
     let lines = child
         .stdout
         .take()
         .map(|output| BufReader::new(output).split(b'\n'));
-    for line in lines.into_iter().flatten() {
-        let line = line.map_err(|error| format!("{}: {error}", shown(command)))?;
-        let line = String::from_utf8_lossy(&line);
-        println!("{line}");
-        kept += &line;
-        kept.push('\n');
+    for bytes in lines.into_iter().flatten() {
+        let bytes = bytes.map_err(|error| format!("{}: {error}", shown(command)))?;
+        line(&String::from_utf8_lossy(&bytes));
     }
     let status = child.wait().map_err(|error| cannot_start(command, &error))?;
-    Ok((status.success(), kept))
+    Ok(status.success())
 }
 
 /// The names that the test programs list at their end, each once.
@@ -119,6 +148,15 @@ test result: FAILED. 4 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; 
     fn the_tests_that_failed_are_read_from_their_list_and_nothing_else_is() {
         assert_eq!(failed(OUTPUT), ["a::bad", "b::worse"]);
         assert!(failed("error: could not compile `agent`\n    Finished").is_empty());
+    }
+
+    #[test]
+    fn what_is_said_of_failures_is_held_back_up_to_the_end_of_each_test_program() {
+        let mut shown = Shown::default();
+        OUTPUT.lines().for_each(|line| shown.line(line));
+        assert_eq!(failed(&shown.held), failed(OUTPUT));
+        assert!(shown.held.contains("indented: what it said") && !shown.held.contains("a::good"));
+        assert!(!shown.is_list, "what follows is shown at once");
     }
 
     #[test]

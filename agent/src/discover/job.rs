@@ -425,7 +425,8 @@ impl Scout {
         found
     }
 
-    pub(super) fn late_rank(&mut self, pid: i32) -> Option<Member> {
+    /// A rank with its MPI; none as long as it has mapped none.
+    pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let process = Process::open(pid).ok()?;
         let rank = Rank::from_environment(&process.environment().ok()?)?;
         let member = self.look_into(process, Some(rank)).ok()?;

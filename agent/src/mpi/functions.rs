@@ -485,6 +485,11 @@ pub const FUNCTIONS: &[Function] = &[
     plain("Finalize"),
 ];
 
+/// How many tell what they carry.
+pub fn with_bytes() -> u32 {
+    FUNCTIONS.iter().filter(|function| function.has_bytes()).count() as u32
+}
+
 /// The function of this name (`MPI_Send`, `MPI_Send_c`), and whether its counts have 64 bits.
 pub fn find(name: &str) -> Option<(&'static Function, bool)> {
     let stem = name.strip_prefix("MPI_")?;

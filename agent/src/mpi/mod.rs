@@ -7,7 +7,7 @@ mod implementation;
 mod rule;
 mod world;
 
-pub use functions::{BytesKind, FUNCTIONS, Function, find};
+pub use functions::{BytesKind, FUNCTIONS, Function, find, with_bytes};
 pub use implementation::{Implementation, is_stripped_of, recognise};
 pub use rule::rule;
 pub use world::{may_settle, world};

@@ -344,7 +344,6 @@ impl Session {
         let mut tick = self.tick();
         let mut ticker = ticker(tick);
         let mut calls = waits::ticker(CALLS_PERIOD);
-        let has_calls = self.has_sequence() || self.family.is_some();
         let ends_of_family = self.family_ends().map_err(Failure::no)?;
         let (comings, over) = ends_of_family.unzip();
         let mut family = waits::ticker(family::PERIOD);
@@ -359,6 +358,7 @@ impl Session {
         let mut first = self.first_look();
         loop {
             let due = self.next_due();
+            let has_calls = self.has_sequence() || self.family.is_some();
             let wake = tokio::select! {
                 biased;
                 name = signals.next() => Wake::Shutdown(name),
@@ -394,6 +394,9 @@ impl Session {
 
     /// Handles one event; gives the reason when the session is over.
     fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
+        if matches!(wake, Wake::Tick | Wake::Calls | Wake::Snapshot) {
+            self.decide_first().map_err(kernel_failure)?;
+        }
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),

@@ -1,4 +1,4 @@
-//! Ranks and workers that start after the session did join it, and so do those that go on as another program.
+//! Ranks and workers that start after the session did join it, and so do those that go on as another program or load their MPI late.
 
 use std::collections::BTreeSet;
 
@@ -22,25 +22,59 @@ impl Session {
             Some((process.slot, process.rank, now??))
         });
         for (slot, rank, now) in replaced.collect::<Vec<_>>() {
-            self.end_process(slot)?;
-            self.replaced.insert(slot);
-            // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one would be within it.
-            self.forget_threads_of(slot).map_err(kernel_failure)?;
             let text = self.replacement(rank, &now);
-            self.painter.say(&text);
-            match self.missing.len() {
-                0..MISSING_MAX => self.missing.push(text),
-                MISSING_MAX => self
-                    .missing
-                    .push("more went on as other programs than are listed".to_owned()),
-                _ => {}
+            self.begin_anew(slot, text)?;
+        }
+        Ok(())
+    }
+
+    /// Ranks that had no MPI when they were looked into and have one by now: programs that load it late (Python), and those that were
+    /// just being loaded themselves. They join with it, as newcomers do.
+    fn look_for_late_mpi(&mut self) -> Result<(), Failure> {
+        if !self.job.roots.iter().any(|root| root.is_launcher) {
+            return Ok(());
+        }
+        let running = self.processes.iter().filter(|process| !process.ended);
+        let late = running.filter_map(|process| {
+            let member = self.job.members.get(process.slot as usize)?;
+            let has_none = member.mpi.is_none() && member.rank.is_some();
+            has_none.then_some((process.slot, process.rank, process.pid))
+        });
+        for (slot, rank, pid) in late.collect::<Vec<_>>() {
+            if self.scout.late_rank(pid).is_some() {
+                let text = format!(
+                    "{} (pid {pid}) has loaded its MPI after {}: what it did before stays an entry of its own",
+                    who(rank),
+                    self.since_armed(),
+                );
+                self.begin_anew(slot, text)?;
             }
         }
         Ok(())
     }
 
+    /// What was counted in a slot stays as it is, and its process may join in another one.
+    fn begin_anew(&mut self, slot: u32, text: String) -> Result<(), Failure> {
+        self.end_process(slot)?;
+        self.replaced.insert(slot);
+        // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one would be within it.
+        self.forget_threads_of(slot).map_err(kernel_failure)?;
+        self.painter.say(&text);
+        match self.missing.len() {
+            0..MISSING_MAX => self.missing.push(text),
+            MISSING_MAX => self
+                .missing
+                .push("more went on as other programs than are listed".to_owned()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn since_armed(&self) -> String {
+        crate::format::duration(monotonic_ns().saturating_sub(self.armed_ns) as f64)
+    }
+
     fn replacement(&self, rank: Option<u32>, now: &Process) -> String {
-        let elapsed = monotonic_ns().saturating_sub(self.armed_ns) as f64;
         let under_launcher = self.job.roots.iter().any(|root| root.is_launcher);
         let when = if under_launcher {
             "once it has loaded its MPI"
@@ -52,7 +86,7 @@ impl Session {
              joins {when}",
             who(rank),
             now.pid,
-            crate::format::duration(elapsed),
+            self.since_armed(),
             now.executable.display(),
         )
     }
@@ -63,6 +97,7 @@ impl Session {
             return Ok(());
         }
         self.scanned_ns = now;
+        self.look_for_late_mpi()?;
         let members: Vec<_> = (0..).zip(&self.job.members).collect();
         self.probes.settle(&members).map_err(kernel_failure)?;
         let known: BTreeSet<i32> = self
@@ -81,7 +116,11 @@ impl Session {
             .filter(|member| user.is_none_or(|user| user == member.process.uid))
         {
             let asked = super::asked_in(&self.rules, &self.own, &member);
-            let Some(slot) = self.probes.add(&member, asked).map_err(kernel_failure)? else {
+            let Some(slot) = self
+                .probes
+                .add(&member, asked, &self.job)
+                .map_err(kernel_failure)?
+            else {
                 return Ok(());
             };
             let rank = member.rank.map(|rank| rank.number);

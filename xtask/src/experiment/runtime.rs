@@ -21,7 +21,7 @@ use crate::{Result, process};
 const OVER: f64 = 2.0;
 const OVER_QUICK: f64 = 0.5;
 /// What looking costs is measured in turns of so many seconds: short ones, so that what the machine does meets both of a pair.
-const TURN: f64 = 0.25;
+const TURN: f64 = 0.5;
 /// Pairs of turns of each healthy program, over all rounds, and in the quick form.
 const PAIRS: usize = 90;
 const PAIRS_QUICK: usize = 8;

@@ -5,12 +5,11 @@ use std::collections::BTreeMap;
 
 use tuner::module::Module;
 
-use super::{ArmError, Member, Probes, SPARE_PROBES, SPARE_PROCESSES, Sought, Wanted, number::Numbers};
+use super::{ArmError, Member, Probes, SPARE_PROCESSES, Sought, Spare, Wanted};
 use crate::{
     clock::monotonic_ns,
     discover::Job,
     kernel::{FamilyRoot, Kernel, KernelError},
-    mpi,
 };
 
 /// Room for at least so many processes that hit a probe.
@@ -38,9 +37,8 @@ impl Probes {
     ) -> Result<Probes, ArmError> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from) as u32;
         let processes = PROCESSES_MIN.max(2 * cpus + SPARE_PROCESSES);
-        // MPI that nobody foresaw has numbers too.
-        let spare = SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32;
-        let mut armed = Probes::load(foreseen, wanted, asked, (spare, processes), |options| {
+        let spare = Spare { processes, mpi: true };
+        let mut armed = Probes::load(foreseen, wanted, asked, spare, |options| {
             Kernel::load_for(options, Some(root))
         })?;
         armed.own_links = false;
@@ -65,53 +63,7 @@ impl Probes {
             self.asked.resize(place + 1, Vec::new());
         }
         self.asked[place] = asked;
-        if self.is_of_another_mpi(member) {
-            let pid = member.process.pid;
-            self.missing.tell(format!("MPI of {pid}"), || {
-                format!("MPI of process {pid} is not probed: it is another one than that of the others")
-            });
-            let without = Member {
-                mpi: None,
-                ..member.clone()
-            };
-            return self.attach_to(&without, slot);
-        }
-        self.number_mpi(member, job)?;
-        self.attach_to(member, slot)
-    }
-
-    fn attach_to(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
-        self.tell_of_unnumbered(member, slot);
-        self.place(member, slot, &|_| true)?;
-        self.set_variables(member, slot)?;
-        self.set_world(member, slot)
-    }
-
-    /// Bytes are counted as one implementation has them.
-    fn is_of_another_mpi(&self, member: &Member) -> bool {
-        let Some(mpi) = &member.mpi else { return false };
-        let known = self.numbers.probes.iter();
-        let mut known = known.filter(|probe| probe.bytes_kind().is_some());
-        known.any(|probe| probe.spec.message.layout != mpi.implementation.layout as u8)
-    }
-
-    /// Gives the functions of an MPI their numbers that nobody foresaw.
-    fn number_mpi(&mut self, member: &Member, job: &Job) -> Result<(), KernelError> {
-        let before = self.numbers.probes.len();
-        let mut numbers = self.numbers.clone();
-        if !numbers.add_late_mpi(member, &self.wanted, job) {
-            return Ok(());
-        }
-        let room = self.kernel().map_or(0, Kernel::room);
-        if numbers.probes.len() > room {
-            self.missing.tell("late MPI".into(), || {
-                format!("MPI is not probed: there was room for {room} functions")
-            });
-            return Ok(());
-        }
-        self.numbers = numbers;
-        self.files.clear();
-        self.set_specs(before..self.numbers.probes.len())
+        self.attach_late(member, slot, job)
     }
 
     /// The file of a process that was attached to last, if that was after the command began, and when.
@@ -142,27 +94,5 @@ impl Probes {
             .filter(|(_, number)| !is_attached(*number))
             .map(|(probe, _)| format!("no process of the command was seen to have {}", probe.name))
             .collect()
-    }
-}
-
-impl Numbers {
-    /// Numbers what a process has of MPI and nobody had before; false when that is nothing.
-    fn add_late_mpi(&mut self, member: &Member, wanted: &[Wanted], job: &Job) -> bool {
-        let first = self.probes.len();
-        self.add_mpi(member);
-        for probe in self.probes.iter_mut().skip(first) {
-            for (index, want) in wanted.iter().enumerate() {
-                if matches!(want.sought, Sought::Mpi(_)) && want.sought.means(&probe.name, true) {
-                    probe.wanted.push(index);
-                    probe.spec.flags |= want.flags;
-                }
-            }
-            // What cannot be captured is said when a rule looks for it.
-            probe.captures = super::captures::of_probe(probe, wanted, job).unwrap_or_default();
-            for (place, capture) in probe.spec.captures.iter_mut().zip(&probe.captures) {
-                *place = capture.spec;
-            }
-        }
-        self.probes.len() > first
     }
 }

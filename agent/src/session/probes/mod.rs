@@ -4,6 +4,7 @@
 mod attach;
 mod captures;
 mod family;
+mod late_mpi;
 mod live;
 mod missing;
 mod number;
@@ -200,6 +201,14 @@ struct Linked {
     link: Link,
 }
 
+/// Room on the kernel side beyond what is attached to at the start.
+struct Spare {
+    /// For so many processes in all.
+    processes: u32,
+    /// For the functions of an MPI that nobody has yet.
+    mpi: bool,
+}
+
 impl Probes {
     /// Loads the kernel side and attaches to every member of the job. Nothing counts until it is watched. `asked` says for each
     /// member which of the wanted are asked for in it.
@@ -210,7 +219,12 @@ impl Probes {
         force_tracefs: bool,
     ) -> Result<Probes, ArmError> {
         let members = job.members.len() as u32;
-        let spare = (SPARE_PROBES, 2 * members + SPARE_PROCESSES);
+        let is_launched = job.roots.iter().any(|root| root.is_launcher);
+        let spare = Spare {
+            processes: 2 * members + SPARE_PROCESSES,
+            // Ranks that are shells still, or interpreters, will have one.
+            mpi: is_launched && job.members.iter().all(|member| member.mpi.is_none()),
+        };
         let mut armed = Probes::load(job, wanted, &asked, spare, |options| {
             Kernel::load(LoadOptions {
                 force_tracefs,
@@ -219,29 +233,33 @@ impl Probes {
         })?;
         armed.tell_of_nothing(&asked);
         for (member, asked) in job.members.iter().zip(asked) {
-            armed.add(member, asked)?;
+            armed.add(member, asked, job)?;
         }
         armed.is_armed = true;
         Ok(armed)
     }
 
-    /// Numbers the functions and loads the kernel side, with room for so many functions more and so many processes.
+    /// Numbers the functions and loads the kernel side, with room for more of them.
     fn load(
         job: &Job,
         wanted: Vec<Wanted>,
         asked: &[Vec<bool>],
-        (spare, processes): (u32, u32),
+        spare: Spare,
         load: impl FnOnce(LoadOptions) -> Result<Kernel, KernelError>,
     ) -> Result<Probes, ArmError> {
         let numbers = Numbers::of(job, &wanted, asked)?;
         let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
-        let count = (count + spare).min(abi::MAX_PROBES);
+        let (more, rows) = match spare.mpi {
+            true => (SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32, mpi::with_bytes()),
+            false => (SPARE_PROBES, 0),
+        };
+        let count = (count + more).min(abi::MAX_PROBES);
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
-        let processes = processes.min(room);
+        let processes = spare.processes.min(room);
         let mut kernel = load(LoadOptions {
             probes: count,
             processes,
-            rows: numbers.rows().min(abi::MAX_ROWS),
+            rows: numbers.rows().max(rows).min(abi::MAX_ROWS),
             force_tracefs: false,
         })?;
         let gauge = (!numbers.probes.is_empty()).then(|| kernel::measure(&mut kernel));
@@ -314,7 +332,7 @@ impl Probes {
     }
 
     /// Attaches to one more process and gives it a slot, if there is room. It counts once it is watched.
-    pub fn add(&mut self, member: &Member, asked: Vec<bool>) -> Result<Option<u32>, KernelError> {
+    pub fn add(&mut self, member: &Member, asked: Vec<bool>, job: &Job) -> Result<Option<u32>, KernelError> {
         let slot = self.slots();
         let pid = member.process.pid.number;
         if slot >= self.room {
@@ -338,12 +356,10 @@ impl Probes {
             return Ok(Some(slot));
         }
         self.asked.push(asked);
-        if self.is_armed {
-            self.tell_of_unnumbered(member, slot);
+        match self.is_armed {
+            true => self.attach_late(member, slot, job)?,
+            false => self.attach_to(member, slot)?,
         }
-        self.place(member, slot, &|_| true)?;
-        self.set_variables(member, slot)?;
-        self.set_world(member, slot)?;
         Ok(Some(slot))
     }
 
