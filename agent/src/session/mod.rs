@@ -50,7 +50,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::family::Started;
 use self::{
     anticipate::{Anticipation, Due},
-    arming::{armed, asked_in},
+    arming::{armed, asked_in, not_watched},
     cost::Costs,
     cpus::Cpus,
     durations::Durations,
@@ -580,14 +580,6 @@ impl Session {
                 .collect(),
         }
     }
-}
-
-/// What belongs to a job and is not watched, in words.
-fn not_watched(job: &Job) -> Vec<String> {
-    let processes = job.unreachable.iter();
-    processes
-        .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
-        .collect()
 }
 
 fn kernel_failure(error: KernelError) -> Failure {
