@@ -1,17 +1,12 @@
 //! What the rules ask to be probed: in which functions, what is read there, and in which processes.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::collections::BTreeMap;
 
 use abi::SpecFlags;
 use rules::{
     Base, CheckedRule, Delivery, Engine, Known, Layout, PlannedCapture, PlannedProbe, ProbeId, ProcessFacts,
     RuleId, Set, Site, Source, Target,
 };
-use tuner::image::Image;
 
 use crate::{
     discover::Member,
@@ -191,55 +186,13 @@ fn what(source: &Source) -> String {
     }
 }
 
-/// Which variables processes have, by the files that they have mapped. The ranks of a job have the same files, and to find out that none has
-/// a variable every symbol is read.
-#[derive(Debug, Default)]
-pub(super) struct Variables(RefCell<Vec<OfFiles>>);
-
-/// Files in the order of the dynamic linker, and what is known of each variable.
-type OfFiles = (Vec<Arc<Image>>, HashMap<String, bool>);
-
-/// More sets of files are not remembered together.
-const FILES_MAX: usize = 64;
-
-impl Variables {
-    /// What the roles of a process follow from; `symbols` are those that rules ask for.
-    pub(super) fn facts<'a>(
-        &self,
-        member: &Member,
-        symbols: impl Iterator<Item = &'a String>,
-    ) -> ProcessFacts {
-        let mut known = self.0.borrow_mut();
-        let images = || member.space.modules.iter().map(|module| &module.image);
-        let is_same = |(files, _): &OfFiles| {
-            let mut both = files.iter().zip(images());
-            files.len() == member.space.modules.len() && both.all(|(file, image)| Arc::ptr_eq(file, image))
-        };
-        let place = known.iter().position(is_same).unwrap_or_else(|| {
-            if known.len() == FILES_MAX {
-                known.remove(0);
-            }
-            known.push((images().cloned().collect(), HashMap::new()));
-            known.len() - 1
-        });
-        let known = &mut known[place].1;
-        facts_by(member, symbols, |symbol| match known.get(symbol) {
-            Some(has) => *has,
-            None => {
-                let has = member.has_variable(symbol);
-                known.insert(symbol.to_owned(), has);
-                has
-            }
-        })
-    }
-}
-
 /// What the roles of a process follow from; `symbols` are those that rules ask for.
 pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
     facts_by(member, symbols.into_iter(), |symbol| member.has_variable(symbol))
 }
 
-fn facts_by<'a>(
+/// The same, where somebody else knows which variables there are.
+pub(super) fn facts_by<'a>(
     member: &Member,
     symbols: impl Iterator<Item = &'a String>,
     mut has_variable: impl FnMut(&str) -> bool,

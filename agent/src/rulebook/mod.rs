@@ -46,7 +46,7 @@ use self::{
 };
 use crate::{
     calls::Iterations,
-    discover::Member,
+    discover::{Member, Variables},
     evidence::{Busy, CpuShare},
     exit::Failure,
     session::{
@@ -136,7 +136,7 @@ pub struct RuleBook {
     /// What they ask to be probed, by the number of its [`Wanted`].
     asks: BTreeMap<usize, Ask>,
     reads: Reads,
-    variables: asking::Variables,
+    variables: Variables,
     /// Processes that are there.
     slots: BTreeSet<u32>,
     texts: Waiting,
@@ -177,7 +177,7 @@ impl RuleBook {
             asks: asks.enumerate().collect(),
             reads: Reads::default(),
             engine,
-            variables: asking::Variables::default(),
+            variables: Variables::default(),
             slots: BTreeSet::new(),
             texts: Waiting::default(),
             pairs: Pairs::default(),
@@ -263,7 +263,7 @@ impl RuleBook {
 
     fn facts_of(&self, member: &Member) -> ProcessFacts {
         let symbols = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().symbols);
-        self.variables.facts(member, symbols)
+        asking::facts_by(member, symbols, |name| self.variables.has(member, name))
     }
 
     /// Takes note of probes that are switched.
