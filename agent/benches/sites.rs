@@ -8,7 +8,7 @@ mod common;
 
 use std::{fs::File, path::Path};
 
-use abi::{Amount, Flow, Form, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout, SpecFlags};
+use abi::{Amount, Flow, Form, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use common::{Case, Target, cases};
 use tuneagent::kernel::{At, Kernel, Link, LoadOptions};
 use tuner::image::Image;
@@ -83,13 +83,9 @@ fn send() -> MessageRule {
             datatype: 2,
             peer: 3,
         },
-        other: Amount::NONE,
         flow: Flow::Sent as u8,
-        buffer: NO_ARGUMENT,
         comm: 5,
-        status: NO_ARGUMENT,
-        template: NO_ARGUMENT,
-        found: NO_ARGUMENT,
+        row: 0,
         ..MessageRule::default()
     }
 }

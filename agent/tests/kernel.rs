@@ -13,8 +13,8 @@ use std::{
 };
 
 use abi::{
-    Amount, Capture, CaptureKind, Flow, Form, HitKind, MessageRule, NO_ARGUMENT, ProbeSpec, SizeLayout,
-    Sizes, SpecFlags, Totals, World,
+    Amount, Capture, CaptureKind, Flow, Form, HitKind, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags,
+    Totals, World,
 };
 use needs::{is_root, needs};
 use running::Running;
@@ -429,10 +429,6 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
             },
             flow: Flow::Sent as u8,
             comm: 3,
-            buffer: NO_ARGUMENT,
-            status: NO_ARGUMENT,
-            template: NO_ARGUMENT,
-            found: NO_ARGUMENT,
             row: 0,
             ..MessageRule::default()
         },

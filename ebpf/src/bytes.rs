@@ -5,17 +5,6 @@ use aya_ebpf::helpers::{bpf_loop, bpf_probe_read_user};
 
 use crate::{capture::Moment, registers::argument_or, task, world};
 
-const IN_HANDLE: u8 = SizeLayout::InHandle as u8;
-const AT_POINTER: u8 = SizeLayout::AtPointer as u8;
-
-const NONE: u8 = Form::None as u8;
-const ONE: u8 = Form::One as u8;
-const PER_RANK: u8 = Form::PerRank as u8;
-const COUNTS: u8 = Form::Counts as u8;
-const COUNTS_AND_TYPES: u8 = Form::CountsAndTypes as u8;
-const OWN_COUNT: u8 = Form::OwnCount as u8;
-const ELEMENT: u8 = Form::Element as u8;
-
 /// What the bytes of a call are.
 pub fn of_call(moment: &Moment) -> u64 {
     bytes_of(moment, OF_CALL)
@@ -45,21 +34,21 @@ pub extern "C" fn bytes_of(moment: *const Moment, which: u64) -> u64 {
     let rule = &spec.message;
     let amount = if is_other { &rule.other } else { &rule.amount };
     let form = amount.form;
-    if form == NONE {
+    if Form::None.is(form) {
         return 0;
     }
     let datatype = argument(moment, amount.datatype);
-    let is_typed_by_rank = form == COUNTS_AND_TYPES;
-    let count = if form == ELEMENT {
+    let is_typed_by_rank = Form::CountsAndTypes.is(form);
+    let count = if Form::Element.is(form) {
         1
-    } else if form == ONE {
+    } else if Form::One.is(form) {
         one_count(moment, rule, amount)
-    } else if form == PER_RANK {
+    } else if Form::PerRank.is(form) {
         product(one_count(moment, rule, amount), u64::from(ranks(moment, rule)))
-    } else if form == COUNTS || is_typed_by_rank {
+    } else if Form::Counts.is(form) || is_typed_by_rank {
         let types = if is_typed_by_rank { datatype } else { 0 };
         sum(moment, rule, amount, types)
-    } else if form == OWN_COUNT {
+    } else if Form::OwnCount.is(form) {
         own_count(moment, rule, amount)
     } else {
         UNKNOWN_BYTES
@@ -100,9 +89,10 @@ fn is_in_place(moment: &Moment, rule: &MessageRule) -> bool {
     if rule.buffer == NO_ARGUMENT {
         return false;
     }
-    let in_place = match rule.layout {
-        IN_HANDLE => MessageRule::IN_PLACE_IN_HANDLE,
-        _ => MessageRule::IN_PLACE_AT_POINTER,
+    let in_place = if SizeLayout::InHandle.is(rule.layout) {
+        MessageRule::IN_PLACE_IN_HANDLE
+    } else {
+        MessageRule::IN_PLACE_AT_POINTER
     };
     argument_or(moment, u64::from(rule.buffer), 0) == in_place
 }
@@ -231,7 +221,7 @@ fn type_at(types: u64, rank: u32, layout: u8) -> u64 {
     let rank = u64::from(rank);
     // SAFETY: the helper checks the address.
     unsafe {
-        if layout == IN_HANDLE {
+        if SizeLayout::InHandle.is(layout) {
             bpf_probe_read_user(types.wrapping_add(4 * rank) as *const u32).map_or(0, u64::from)
         } else {
             bpf_probe_read_user(types.wrapping_add(8 * rank) as *const u64).unwrap_or_default()
@@ -244,15 +234,18 @@ fn type_at(types: u64, rank: u32, layout: u8) -> u64 {
 pub extern "C" fn size_of_type(process: u32, datatype: u64, layout: u32, offset: u32) -> u64 {
     /// The upper byte of the handle of a built-in type, in MPICH and its descendants.
     const BUILT_IN: u64 = 0x4c;
-    match layout as u8 {
-        IN_HANDLE if (datatype >> 24) & 0xff == BUILT_IN => (datatype >> 8) & 0xff,
-        IN_HANDLE => world::world_type_size(process, datatype),
-        AT_POINTER => {
-            let place = datatype.wrapping_add(u64::from(offset)) as *const u64;
-            // SAFETY: the helper checks the address; a bad one is an error, not a fault.
-            unsafe { bpf_probe_read_user(place) }.unwrap_or(UNKNOWN_BYTES)
+    let layout = layout as u8;
+    if SizeLayout::InHandle.is(layout) {
+        match (datatype >> 24) & 0xff {
+            BUILT_IN => (datatype >> 8) & 0xff,
+            _ => world::world_type_size(process, datatype),
         }
-        _ => UNKNOWN_BYTES,
+    } else if SizeLayout::AtPointer.is(layout) {
+        let place = datatype.wrapping_add(u64::from(offset)) as *const u64;
+        // SAFETY: the helper checks the address; a bad one is an error, not a fault.
+        unsafe { bpf_probe_read_user(place) }.unwrap_or(UNKNOWN_BYTES)
+    } else {
+        UNKNOWN_BYTES
     }
 }
 

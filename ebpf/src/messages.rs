@@ -45,13 +45,6 @@ const ANYBODY: i64 = -2;
 /// It cannot be told.
 const UNTOLD: i64 = -3;
 
-const START: u8 = Form::Start as u8;
-const STARTALL: u8 = Form::Startall as u8;
-const FREE: u8 = Form::Free as u8;
-const NO_FLOW: u8 = Flow::None as u8;
-const RECEIVED: u8 = Flow::Received as u8;
-const BOTH: u8 = Flow::Both as u8;
-
 /// An outermost call is entered. `pending` is where it is kept what its return has to tell; null where there is no room for that.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -68,10 +61,10 @@ pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) 
     }
     let (rule, process) = (&spec.message, moment.process);
     let form = rule.amount.form;
-    if form == START || form == STARTALL {
+    if Form::Start.is(form) || Form::Startall.is(form) {
         return message_started(moment);
     }
-    if form == FREE {
+    if Form::Free.is(form) {
         let request = request_at(process, argument(moment, rule.amount.count));
         let _ = REQUESTS.remove([u64::from(process), request]);
         return 1;
@@ -89,15 +82,15 @@ pub extern "C" fn message_entered(moment: *const Moment, pending: *mut Pending) 
     if spec.flags & SpecFlags::BYTES != 0 {
         message_counted(moment, carried, u32::from(end != NOBODY));
     }
-    if rule.flow == NO_FLOW {
+    if Flow::None.is(rule.flow) {
         return 1;
     }
-    if rule.flow != RECEIVED {
+    if !Flow::Received.is(rule.flow) {
         message_pass(process, comm, end, 0, carried);
     }
-    if rule.flow == BOTH {
+    if Flow::Both.is(rule.flow) {
         received_too(moment, rule, comm, pending);
-    } else if rule.flow == RECEIVED {
+    } else if Flow::Received.is(rule.flow) {
         received(moment, rule, (end, comm, carried), pending);
     }
     1
@@ -144,7 +137,7 @@ fn prepared(moment: &Moment, rule: &MessageRule, (end, comm): (i64, u64), pendin
         lost(Loss::RequestTable);
         return;
     };
-    let is_received = u64::from(rule.flow == RECEIVED);
+    let is_received = u64::from(Flow::Received.is(rule.flow));
     let template = Template {
         bytes: if end == NOBODY {
             0
@@ -405,7 +398,7 @@ pub extern "C" fn message_started(moment: *const Moment) -> u32 {
         return 0;
     };
     let amount = &spec.message.amount;
-    let (place, count) = if amount.form == START {
+    let (place, count) = if Form::Start.is(amount.form) {
         (argument(moment, amount.count), 1)
     } else {
         let count = argument_or(moment, u64::from(amount.count), 0) as i32;

@@ -54,13 +54,9 @@ fn a_program_without_symbols_is_counted_by_those_of_its_mpi() -> Outcome {
     Ok(())
 }
 
-#[test]
-fn a_function_of_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
-    require!(Root, Cc);
-    let _machine = machine();
-    let folder = tempfile::tempdir()?;
-    let program = programs::stripped(&programs::c("busywork")?, folder.path())?;
-    let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["5".into()]))?;
+/// Asks for a function of a program that has no symbols.
+fn assert_refused(program: &Path) -> Outcome {
+    let mut job = Job::alone(program, |folder| with_folder(folder, vec!["5".into()]))?;
     job.events("ready", 1, SOON)?;
     let pid = job.pid().to_string();
     let (code, text) = Agent::run(&["attach", &pid, "--rules", "none", "--probe", "step_outer"])?;
@@ -70,6 +66,35 @@ fn a_function_of_a_program_without_symbols_is_refused_with_the_reason() -> Outco
     job.open("go")?;
     job.open("end")?;
     job.finish(SOON)
+}
+
+#[test]
+fn a_function_of_a_program_without_symbols_is_refused_with_the_reason() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    assert_refused(&programs::stripped(&programs::c("busywork")?, folder.path())?)
+}
+
+#[test]
+fn functions_of_a_program_without_shared_libraries_are_counted_or_refused_with_the_reason() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    for how in ["-static", "-static-pie"] {
+        let program = programs::c_alone("busywork", how)?;
+        let mut job = Job::alone(&program, |folder| with_folder(folder, vec!["500".into()]))?;
+        job.events("ready", 1, SOON)?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "step_outer"])?;
+        let (tallies, report) = tallied(&mut job, &mut agent, 1)?;
+        let function = &report["processes"][0]["functions"][0];
+        assert_eq!(function["name"], "step_outer", "{how}: {report}");
+        assert_eq!(function["calls"], tallies[0]["step_outer"], "{how}: {report}");
+        assert_eq!(function["calls"], 500, "{how}: {report}");
+        assert_eq!(report["completeness"]["status"], "complete", "{how}: {report}");
+        assert_refused(&programs::stripped(&program, folder.path())?)?;
+    }
+    Ok(())
 }
 
 #[test]

@@ -1,15 +1,27 @@
 //! The live view as a person has it: on a terminal, with keys, and the terminal as it was afterwards.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::binary;
+use tuneagent_e2e::job::Waiting;
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::repairs::{self, Start};
 use tuneagent_e2e::screen::Screen;
-use tuneagent_e2e::{Outcome, family, require};
+use tuneagent_e2e::sight::{Ranks, Sight};
+use tuneagent_e2e::{Outcome, family, gromacs, require};
 
 use crate::expected::{SOON, start_workers};
+
+/// Numbers are to be seen two seconds after the start: of the optimised program, on a machine that does nothing else (`cargo xtask bench
+/// attach`). Here it is neither, and the terminal's group of processes gets no more of the CPUs than the busy ranks.
+fn seen_within(ranks: Ranks) -> Duration {
+    match ranks {
+        Ranks::Asleep => Duration::from_secs(8),
+        Ranks::Busy => Duration::from_secs(20),
+    }
+}
 
 /// Of `workers`.
 const SETTINGS: [&str; 3] = ["40000", "2000", "2"];
@@ -141,6 +153,72 @@ fn processes_without_mpi_show_cpus_and_their_finding_with_its_advice_on_the_firs
     screen.press("q")?;
     screen.see("ended with 0")?;
     crowd.finish().map(|_| ())
+}
+
+#[test]
+fn numbers_of_sixteen_ranks_are_seen_within_seconds_of_the_start_whether_they_sleep_or_spin() -> Outcome {
+    require!(Root, Mpich, Tmux);
+    let _machine = machine();
+    for ranks in Ranks::ALL {
+        let mut job = ranks.start(16)?;
+        let sight = Sight::of(&job)?;
+        println!("{}: {sight:?}", ranks.name());
+        for took in [sight.line, sight.screen] {
+            assert!(took < seen_within(ranks), "{}: {sight:?}", ranks.name());
+        }
+        job.open("end")?;
+        job.finish(10 * SOON)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_screen_of_gromacs_has_its_pace_its_efficiencies_its_functions_and_its_finding() -> Outcome {
+    require!(Root, OpenMpi, Gromacs, Tmux);
+    let _machine = machine();
+    let job = gromacs::start(Waiting::Spinning, 4)?;
+    job.lines.wait_for("steps of GROMACS", 4 * SOON, |lines| {
+        (gromacs::steps(lines).len() >= 2).then_some(())
+    })?;
+    let screen = Screen::start(120, 40)?;
+    screen.enter(&format!(
+        "{} attach {}; echo ended with $?",
+        binary()?.display(),
+        job.pid()
+    ))?;
+    let text = screen.wait_for("its pace and its finding", |text| {
+        text.contains("one step takes ") && text.contains(" 1  openmpi-busy-wait")
+    })?;
+    for part in [
+        "gmx_mpi: 4 ranks (pids ",
+        "Open MPI ",
+        " MPI calls/s, ",
+        "inside MPI",
+        "waiting for a CPU",
+        "parallel efficiency ",
+        "4 ranks share ",
+        "    now    ",
+        "    next   ",
+        " q quit",
+    ] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    let rows = text.lines().skip_while(|line| !line.starts_with(" function "));
+    let mut rows = rows.skip(1).map(str::trim).take_while(|line| !line.is_empty());
+    let is_row =
+        |line: &str| line.starts_with("MPI_") || line.starts_with("GOMP_") || line.starts_with("and ");
+    assert!(rows.clone().count() >= 2 && rows.all(is_row), "{text}");
+    // On a small screen what matters most stands first.
+    screen.resize(80, 24)?;
+    let small = screen.wait_for("the small screen", |text| {
+        text.lines().all(|line| line.chars().count() <= 80) && text.contains(" q quit")
+    })?;
+    for part in ["gmx_mpi: 4 ranks", "openmpi-busy-wait", "one step takes "] {
+        assert!(small.contains(part), "{part} is not in:\n{small}");
+    }
+    screen.press("q")?;
+    screen.see("ended with 0")?;
+    Ok(())
 }
 
 #[test]

@@ -341,21 +341,25 @@ int MPI_Finalize(void)
 
 /* ---- the wrappers: parameters, arguments, what is counted before the call, what after it ---- */
 
+/* Around the call of the function that a wrapper stands for. The entry has the name under which the agent counts it. */
+#define COUNTED(label, before, call, after) \
+    static struct entry entry = {.name = label}; \
+    struct entry *e = &entry; \
+    int counts = begin(e); \
+    if (counts) { \
+        before; \
+    } \
+    long since = now_ns(); \
+    call; \
+    end(e, counts, since); \
+    if (counts) { \
+        after; \
+    }
 #define WRAP(function, parameters, arguments, before, after) \
     int function parameters \
     { \
-        static struct entry entry = {.name = #function}; \
-        struct entry *e = &entry; \
-        int counts = begin(e); \
-        if (counts) { \
-            before; \
-        } \
-        long since = now_ns(); \
-        int result = P##function arguments; \
-        end(e, counts, since); \
-        if (counts) { \
-            after; \
-        } \
+        int result; \
+        COUNTED(#function, before, result = P##function arguments, after) \
         return result; \
     }
 #define NOTHING (void)e
@@ -544,23 +548,11 @@ static void call_nothing(void)
 #define COMM(fortran) PMPI_Comm_f2c(*(fortran))
 #define REQUEST(fortran) (uintptr_t)PMPI_Request_f2c(*(fortran))
 
-/* The name of the C function, under which the agent counts it. */
 #define FORTRAN(function, profiled, label, parameters, arguments, before, after) \
     void profiled parameters; \
     void function parameters \
     { \
-        static struct entry entry = {.name = label}; \
-        struct entry *e = &entry; \
-        int counts = begin(e); \
-        if (counts) { \
-            before; \
-        } \
-        long since = now_ns(); \
-        profiled arguments; \
-        end(e, counts, since); \
-        if (counts) { \
-            after; \
-        } \
+        COUNTED(label, before, profiled arguments, after) \
     }
 #define BOTH(function, label, parameters, arguments, before, after) \
     FORTRAN(function##_, p##function##_, label, parameters, arguments, before, after) \
@@ -636,18 +628,10 @@ static void *following(const char *name)
     void function parameters; \
     void function parameters \
     { \
-        static struct entry entry = {.name = label}; \
         static void(*profiled) parameters; \
-        struct entry *e = &entry; \
         if (!profiled) \
             profiled = following(#function); \
-        int counts = begin(e); \
-        if (counts) { \
-            before; \
-        } \
-        long since = now_ns(); \
-        profiled arguments; \
-        end(e, counts, since); \
+        COUNTED(label, before, profiled arguments, NOTHING) \
     }
 
 FORTRAN_08(mpi_start_f08_, "MPI_Start", (MPI_Request *request, int *error), (request, error), starts(e, (uintptr_t)*request))

@@ -58,6 +58,11 @@ pub fn c_with_math(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-pthread", "-lm"])
 }
 
+/// The same with everything linked in, `-static` or `-static-pie`: at run time there is no linker to ask what is where.
+pub fn c_alone(name: &str, how: &'static str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), "cc", &[how])
+}
+
 /// A C++ program.
 pub fn cxx(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.cc"), "c++", &[])

@@ -8,8 +8,8 @@
 //! happens in the kernel and in the target, not in the agent. `--long` runs them once more on the release
 //! build, each fuzz target for five minutes instead of seconds, the law of the rule language on many more streams, and the
 //! tests that change running programs with thousands of changes, at sync points too, and hundreds of crashes, of whole programs too; and
-//! whether the verifier of Linux 6.1 takes our programs, in a virtual machine; and every benchmark in its quick form, which fails where a
-//! figure is far off its target.
+//! whether Linux 6.1 takes our programs and what they count there, in a virtual machine; and every benchmark in its quick form, which fails
+//! where a figure is far off its target.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -117,7 +117,10 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
                 run(command.env("TUNEAGENT_LONG", "1"))
             }),
         ),
-        ("the verifier of Linux 6.1", Box::new(move || vm::oldest(root))),
+        (
+            "Linux 6.1, in a virtual machine",
+            Box::new(move || vm::oldest(root)),
+        ),
         (
             "whole programs, release",
             Box::new(move || twice::run(&|| whole_programs(root, "--release"))),

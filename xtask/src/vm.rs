@@ -1,5 +1,5 @@
-//! `cargo xtask vm KERNEL.deb`: the tests of sync points, and of what the verifier says of our programs, on another kernel, in a virtual
-//! machine of this one's files.
+//! `cargo xtask vm KERNEL.deb`: what depends on the kernel, on another one, in a virtual machine of this one's files: what the verifier says of
+//! our programs, what `doctor` says and whether calls are counted, and the tests of sync points.
 //!
 //! Which kernel is one package of Debian's (`apt-get download linux-image-6.1.0-56-amd64`; nothing is installed). The machine
 //! boots it with an initial file system of busybox and the few modules that it needs to mount this machine's root, read-only, and
@@ -15,7 +15,12 @@ use std::process::{Command, Stdio};
 use crate::process::{capture, find_program, run};
 use crate::{Result, ci, target_folder};
 
-const USAGE: &str = "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [TEST...]";
+const USAGE: &str =
+    "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [sync] [TEST...]";
+
+/// The programs of tests that run there, each in a machine of its own: all, or those that are named.
+const SUITES: [&str; 3] = ["verifier", "counting", SYNC];
+const SYNC: &str = "sync";
 
 /// What mounting the root takes; some kernels have some of these built in.
 const MODULES: [&str; 10] = [
@@ -31,8 +36,8 @@ const MODULES: [&str; 10] = [
     "9p",
 ];
 
-/// The programs that the tests of sync points start.
-const PROGRAMS: [&str; 2] = ["steps", "ranks"];
+/// The programs that the tests start.
+const PROGRAMS: [&str; 3] = ["steps", "ranks", "counted"];
 
 /// The bound on a hold where the processor is emulated.
 const EMULATED_ANSWER_US: &str = "300000";
@@ -50,8 +55,6 @@ $B mount -t 9p -o trans=virtio,version=9p2000.L,msize=1048576,cache=loose,ro roo
 $B mount -t proc proc /root/proc; $B mount -t sysfs sys /root/sys; $B mount -t devtmpfs dev /root/dev
 $B mount -t debugfs debug /root/sys/kernel/debug; $B mount -t tmpfs run /root/run
 $B cp /command /root/run/command
-# Debian's default is 3, at which kernels before 6.6 want CAP_SYS_ADMIN for each probe, which no session keeps.
-[ "$($B cat /proc/sys/kernel/perf_event_paranoid)" -le 2 ] || echo 2 > /proc/sys/kernel/perf_event_paranoid
 echo "kernel $($B uname -r), preemption: $($B cat /root/sys/kernel/debug/sched/preempt), lockdown: $($B cat /root/sys/kernel/security/lockdown 2>/dev/null)"
 $B chroot /root /bin/sh /run/command
 echo "TESTS-ENDED $?"
@@ -69,6 +72,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
             flag if flag.starts_with("--") => {
                 return Err(format!("cargo xtask vm does not know {flag}\n{USAGE}"));
             }
+            suite if SUITES.contains(&suite) => wanted.suites.push(suite.to_owned()),
             kernel if wanted.kernel.is_none() => wanted.kernel = Some(PathBuf::from(kernel)),
             test => wanted.tests.push(test.to_owned()),
         }
@@ -93,12 +97,14 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let runner = format!("{} vm-runner {}", this.display(), kernel.folder.display());
-    let mut command = ci::cargo(
-        &root,
-        "test --release --package tuneagent --test verifier --test sync --",
-    );
+    let mut command = ci::cargo(&root, "test --release --package tuneagent");
+    for suite in SUITES {
+        if wanted.suites.is_empty() || wanted.suites.iter().any(|word| word == suite) {
+            command.args(["--test", suite]);
+        }
+    }
     command
-        .args(["--nocapture", "--test-threads=1"])
+        .args(["--", "--nocapture", "--test-threads=1"])
         .args(&wanted.tests)
         .env(format!("CARGO_TARGET_{}_RUNNER", ci::host()?), runner)
         .env("TUNEAGENT_VM_PREEMPT", &wanted.preempt);
@@ -108,7 +114,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     run(&mut command)
 }
 
-/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must.
+/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must, and what they count there.
 pub(crate) fn oldest(root: &Path) -> Result<()> {
     let told = capture(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
     let name = told
@@ -131,12 +137,14 @@ pub(crate) fn oldest(root: &Path) -> Result<()> {
             .current_dir(&folder))?;
     }
     let package = downloaded()?.ok_or_else(|| format!("apt-get download {name} left no package"))?;
-    main(&[&package.to_string_lossy(), "verifier"])
+    main(&[&package.to_string_lossy(), "verifier", "counting"])
 }
 
 #[derive(Default)]
 struct Wanted {
     kernel: Option<PathBuf>,
+    /// All where there are none.
+    suites: Vec<String>,
     /// The kernel's own choice where it is empty.
     preempt: String,
     long: bool,
@@ -227,10 +235,21 @@ pub(crate) fn runner(words: &[&str]) -> Result<()> {
         let bound = variable("TUNEAGENT_SYNC_ANSWER_US").unwrap_or_else(|| EMULATED_ANSWER_US.to_owned());
         script += &format!("export TUNEAGENT_SYNC_ANSWER_US={bound}\n");
     }
+    // Debian's default is 3, at which kernels before 6.6 want CAP_SYS_ADMIN for each probe at a place, which no session keeps.
+    if command.first().is_some_and(|program| is_of(program, SYNC)) {
+        script += "[ \"$(cat /proc/sys/kernel/perf_event_paranoid)\" -le 2 ] || echo 2 > /proc/sys/kernel/perf_event_paranoid\n";
+    }
     // Neither paths of test binaries nor names of tests have blanks.
     script += &command.join(" ");
     let initial = kernel.initial(&script)?;
     boot(&kernel.image()?, &initial, has_kvm)
+}
+
+/// Cargo adds a number to the name of a suite.
+fn is_of(program: &str, suite: &str) -> bool {
+    let name = Path::new(program).file_name().and_then(|name| name.to_str());
+    name.and_then(|name| name.rsplit_once('-'))
+        .is_some_and(|(name, _)| name == suite)
 }
 
 /// Shows what the machine says, to the end of the tests in it.

@@ -29,6 +29,8 @@ const NICE: i32 = -15;
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: AttachArgs) -> Outcome {
+    // Beside ranks that keep every CPU busy finding them alone would take seconds. That it failed is told once there is a session.
+    let _ = raise_priority();
     let targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
     let typed = targets.join(" ");
     let reference = reference(&args.watch)?;

@@ -10,6 +10,7 @@ mod rank;
 mod still;
 mod table;
 mod target;
+mod variables;
 
 pub use job::{DiscoverError, Job, Member, Mpi, Scout, WatchedSite};
 pub use job_id::job_id;
@@ -17,6 +18,7 @@ pub use launcher::{above as launcher_above, is_launcher};
 pub use rank::Rank;
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};
+pub use variables::Variables;
 
 /// The name of this machine.
 pub fn host() -> String {

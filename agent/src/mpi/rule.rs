@@ -10,15 +10,7 @@ pub fn rule(function: &Function, is_large: bool, implementation: &Implementation
         layout: implementation.layout as u8,
         count_width: if is_large { 8 } else { 4 },
         size_offset: implementation.size_offset,
-        amount: abi::Amount::NONE,
-        other: abi::Amount::NONE,
-        flow: Flow::None as u8,
-        buffer: NO_ARGUMENT,
-        comm: NO_ARGUMENT,
-        status: NO_ARGUMENT,
-        template: NO_ARGUMENT,
-        found: NO_ARGUMENT,
-        row: MessageRule::NO_ROW,
+        ..MessageRule::default()
     };
     let Some(carries) = function.carries else {
         return rule;
@@ -81,6 +73,24 @@ mod tests {
             .map(|function| 1 + u32::from(function.has_large_count))
             .sum();
         assert!(rows <= abi::MAX_ROWS, "{rows} rows");
+    }
+
+    #[test]
+    fn a_rule_that_says_nothing_names_no_argument() {
+        let nothing = MessageRule::default();
+        let arguments = [
+            nothing.buffer,
+            nothing.comm,
+            nothing.status,
+            nothing.template,
+            nothing.found,
+        ];
+        assert_eq!(arguments, [NO_ARGUMENT; 5]);
+        assert_eq!(
+            (nothing.amount, nothing.other),
+            (abi::Amount::NONE, abi::Amount::NONE)
+        );
+        assert_eq!(nothing.row, MessageRule::NO_ROW);
     }
 
     #[test]

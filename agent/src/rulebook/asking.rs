@@ -213,14 +213,22 @@ fn what(source: &Source) -> String {
 
 /// What the roles of a process follow from; `symbols` are those that rules ask for.
 pub fn facts<'a>(member: &Member, symbols: impl IntoIterator<Item = &'a String>) -> ProcessFacts {
-    let symbols = symbols.into_iter().filter(|symbol| member.has_variable(symbol));
+    facts_by(member, symbols.into_iter(), |symbol| member.has_variable(symbol))
+}
+
+/// The same, where somebody else knows which variables there are.
+pub(super) fn facts_by<'a>(
+    member: &Member,
+    symbols: impl Iterator<Item = &'a String>,
+    mut has_variable: impl FnMut(&str) -> bool,
+) -> ProcessFacts {
     ProcessFacts {
         rank: member.rank.map(|rank| rank.number),
         size: member.rank.and_then(|rank| rank.size),
         exe: member.program(),
         mpi: member.mpi.as_ref().map(|mpi| mpi.implementation.name.to_owned()),
         libraries: member.libraries().collect(),
-        symbols: symbols.cloned().collect(),
+        symbols: symbols.filter(|symbol| has_variable(symbol)).cloned().collect(),
         host: Some(crate::discover::host()),
     }
 }

@@ -46,7 +46,7 @@ use self::{
 };
 use crate::{
     calls::Iterations,
-    discover::Member,
+    discover::{Member, Variables},
     evidence::{Busy, CpuShare},
     exit::Failure,
     session::{
@@ -136,6 +136,7 @@ pub struct RuleBook {
     /// What they ask to be probed, by the number of its [`Wanted`].
     asks: BTreeMap<usize, Ask>,
     reads: Reads,
+    variables: Variables,
     /// Processes that are there.
     slots: BTreeSet<u32>,
     texts: Waiting,
@@ -178,6 +179,7 @@ impl RuleBook {
             asks: asks.enumerate().collect(),
             reads: Reads::default(),
             engine,
+            variables: Variables::default(),
             slots: BTreeSet::new(),
             texts: Waiting::default(),
             pairs: Pairs::default(),
@@ -272,8 +274,8 @@ impl RuleBook {
     }
 
     fn facts_of(&self, member: &Member) -> ProcessFacts {
-        let plans: Vec<_> = self.engine.rules().map(|(_, rule, _)| rule.plan()).collect();
-        facts(member, plans.iter().flat_map(|plan| &plan.symbols))
+        let symbols = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().symbols);
+        asking::facts_by(member, symbols, |name| self.variables.has(member, name))
     }
 
     /// Takes note of probes that are switched.

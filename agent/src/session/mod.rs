@@ -52,7 +52,7 @@ pub use self::family::Started;
 use self::{
     added::Added,
     anticipate::{Anticipation, Due},
-    arming::{armed, asked_in},
+    arming::{armed, asked_in, not_watched},
     cost::Costs,
     cpus::Cpus,
     durations::Durations,
@@ -147,6 +147,8 @@ enum Wake {
     Keys(bool),
     /// Time for the next snapshot of a series.
     Snapshot,
+    /// Time for the first numbers.
+    First,
     /// A process of the command came or went, or it is time to look for some.
     Family,
     /// Somebody asks through the control socket.
@@ -357,6 +359,7 @@ impl Session {
         let ring = self.ring().map_err(Failure::no)?;
         self.greet();
         let mut keys = self.show_live();
+        let mut first = self.first_look();
         loop {
             let due = self.next_due();
             let has_calls = self.has_sequence() || self.family.is_some();
@@ -374,6 +377,10 @@ impl Session {
                 _ = ticker.tick() => Wake::Tick,
                 _ = calls.tick(), if has_calls => Wake::Calls,
                 () = next_tick(&mut series) => Wake::Snapshot,
+                () = until(first) => {
+                    first = None;
+                    Wake::First
+                }
                 () = at_once_if(self.hits_left) => Wake::Hits,
                 due = due => Wake::Due(due),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
@@ -415,6 +422,7 @@ impl Session {
                 let snapshot = self.snapshot();
                 self.outputs.add(&snapshot);
             }
+            Wake::First => self.show_first().map_err(kernel_failure)?,
             Wake::Ended(slot) => {
                 self.replaced.remove(&slot);
                 self.end_process(slot)?;
@@ -577,14 +585,6 @@ impl Session {
                 .collect(),
         }
     }
-}
-
-/// What belongs to a job and is not watched, in words.
-fn not_watched(job: &Job) -> Vec<String> {
-    let processes = job.unreachable.iter();
-    processes
-        .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
-        .collect()
 }
 
 fn kernel_failure(error: KernelError) -> Failure {

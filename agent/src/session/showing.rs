@@ -6,17 +6,22 @@ use std::{
     time::Duration,
 };
 
+use tokio::time::Instant;
+
 use super::{Session, TICK, meter};
 use crate::{
     clock::monotonic_ns,
     control::Answer,
     discover::Job,
-    kernel::{self, Kernel, LinkKind},
-    snapshot::{JobView, ProcessView},
+    kernel::{self, Kernel, KernelError, LinkKind},
+    snapshot::{JobView, ProcessView, Snapshot},
     view::{self, Keys, Wish},
 };
 
-/// Plain lines come this often, after the first. The live view has a new picture at every second tick at most.
+/// The first numbers are of so much time: enough for a hundred calls of a program that makes any, and nobody waits for them.
+const FIRST_LOOK: Duration = Duration::from_millis(300);
+
+/// Plain lines come this often, after those of the first second. The live view has a new picture at every second tick at most.
 const PLAIN_PERIOD: Duration = Duration::from_secs(10);
 
 impl Session {
@@ -91,13 +96,27 @@ impl Session {
         keys
     }
 
+    /// When the first numbers are due; none beside a command, which has the terminal.
+    pub(super) fn first_look(&self) -> Option<Instant> {
+        self.family.is_none().then(|| Instant::now() + FIRST_LOOK)
+    }
+
+    /// Shows people the first numbers, if there are any yet. The next ones come at their own time, as if these had not been: they are
+    /// of a whole second.
+    pub(super) fn show_first(&mut self) -> Result<(), KernelError> {
+        self.read()?;
+        let snapshot = self.snapshot();
+        if says_something(&snapshot) {
+            self.paint(snapshot);
+        }
+        Ok(())
+    }
+
     /// Shows the state now: to scrapes always, to people if it is time for it.
     pub(super) fn show(&mut self) {
         let now = monotonic_ns();
-        // The first numbers come as soon as they say something.
         let period = match (self.painter.is_live(), self.has_shown) {
-            (true, false) => TICK,
-            (true, true) | (false, false) => 2 * TICK,
+            (true, _) | (false, false) => 2 * TICK,
             (false, true) => PLAIN_PERIOD,
         };
         let since = now.saturating_sub(self.painted_ns) + TICK.as_nanos() as u64 / 2;
@@ -114,6 +133,10 @@ impl Session {
         }
         self.painted_ns = now;
         self.has_shown = true;
+        self.paint(snapshot);
+    }
+
+    fn paint(&mut self, snapshot: Snapshot) {
         if self.painter.is_live() {
             self.painter.show(snapshot);
         } else if self.family.is_none() {
@@ -156,6 +179,12 @@ impl Session {
         }
         None
     }
+}
+
+/// Whether numbers of so short a time are worth a look: some rank was in MPI, or there is none, and a look at CPUs needs no call.
+fn says_something(snapshot: &Snapshot) -> bool {
+    let mut rates = snapshot.running().filter_map(|process| process.rates);
+    rates.any(|rates| rates.mpi.is_none_or(|mpi| mpi > 0.0))
 }
 
 /// What a session has not where the kernel attaches probes by tracefs alone; `paranoia` is the level at which that is not enough.
@@ -214,6 +243,28 @@ pub fn job_view(job: &Job, watched: usize) -> JobView {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Rates;
+
+    #[test]
+    fn first_numbers_are_shown_where_a_rank_was_in_mpi_or_none_is_probed() {
+        let of = |shares: &[Option<f64>]| {
+            let process = |mpi: &Option<f64>| ProcessView {
+                rates: Some(Rates {
+                    mpi: *mpi,
+                    ..Rates::default()
+                }),
+                ..ProcessView::default()
+            };
+            says_something(&Snapshot {
+                processes: shares.iter().map(process).collect(),
+                ..Snapshot::default()
+            })
+        };
+        assert!(of(&[Some(0.0), Some(0.01)]));
+        assert!(!of(&[Some(0.0), Some(0.0)]));
+        assert!(of(&[None]));
+        assert!(!of(&[]), "nothing was measured");
+    }
 
     #[test]
     fn where_tracefs_is_all_there_is_what_is_missing_is_said_at_the_start() {

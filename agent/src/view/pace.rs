@@ -2,12 +2,14 @@
 
 use crate::{
     calls::{Split, efficiency::Scalability},
-    format::{count, duration, percent, plural},
+    format::{count, duration, percent, plural, times},
     snapshot::{CallSiteView, EfficienciesView, IterationView, SequenceView, Snapshot, Steps, TeamsView},
 };
 
 /// A change of the pace over the run that is worth a word.
 const CHANGE_TOLD: f64 = 0.05;
+/// From here on it is told how many times as long, for 99 and 100 % shorter are no longer told apart.
+const FACTOR_TOLD: f64 = 2.0;
 
 /// Call sites shown at the end; the report has more.
 const SITES_SHOWN: usize = 8;
@@ -62,6 +64,12 @@ fn step_line(iteration: &IterationView, time_ns: f64, sequence: &SequenceView) -
         calls => format!("{} {}s each", count(calls), sequence.steps.noun()),
     };
     let change = match iteration.change {
+        Some(change) if change >= FACTOR_TOLD => {
+            format!("; {} times as long as at first", times(change))
+        }
+        Some(change) if change * FACTOR_TOLD <= 1.0 => {
+            format!("; at first {} times as long", times(1.0 / change))
+        }
         Some(change) if change >= 1.0 + CHANGE_TOLD => {
             format!("; {} longer than at first", percent(change - 1.0))
         }
@@ -305,6 +313,25 @@ mod tests {
         MPI_Wait                   800     50 %  in LAMMPS_NS::CommBrick::forward_comm (comm_brick.cpp:471)
         3 calls are in no call site: they came quicker than they were read
         ");
+    }
+
+    #[test]
+    fn a_pace_that_is_another_one_altogether_is_told_in_times() {
+        let told = |change| {
+            let mut sequence = sequence();
+            if let Some(iteration) = &mut sequence.iteration {
+                iteration.change = Some(change);
+            }
+            now(&sequence).swap_remove(0)
+        };
+        for (change, words) in [
+            (1.2, "; 20 % longer than at first)"),
+            (3.5, "; 3.5 times as long as at first)"),
+            (0.6, "; 40 % shorter than at first)"),
+            (0.005, "; at first 200 times as long)"),
+        ] {
+            assert!(told(change).ends_with(words), "{}", told(change));
+        }
     }
 
     #[test]

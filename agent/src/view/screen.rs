@@ -77,7 +77,12 @@ pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
     time.extend(pace::now(&snapshot.sequence));
     time.extend(pace::regions(snapshot));
     time.extend(cost::now(snapshot));
-    let functions = snapshot.functions();
+    let mut functions = snapshot.functions();
+    // What was called once, at the start, takes room from what goes on; the tab of functions has all.
+    let goes_on = |function: &FunctionTotals| function.calls_per_s > 0.0 || function.share > 0.0;
+    if functions.iter().any(goes_on) {
+        functions.retain(goes_on);
+    }
     let functions = match functions.is_empty() {
         true => Vec::new(),
         false => function_lines(snapshot, &functions),
@@ -473,6 +478,23 @@ mod tests {
         );
         snapshot.rules = vec![rule("condition false")];
         assert!(finding_lines(&snapshot)[0].starts_with(" no finding: 1 rule looked"));
+    }
+
+    #[test]
+    fn functions_that_are_called_no_more_leave_their_rows_to_those_that_are() {
+        let mut snapshot = snapshot(2);
+        let gone = FunctionTotals {
+            name: "MPI_Bcast".into(),
+            calls: 7,
+            ..FunctionTotals::default()
+        };
+        snapshot.processes[0].functions.push(gone.clone());
+        assert!(!text(&snapshot).contains("MPI_Bcast"));
+        snapshot
+            .processes
+            .iter_mut()
+            .for_each(|process| process.functions = vec![gone.clone()]);
+        assert!(text(&snapshot).contains("MPI_Bcast"), "there is nothing else");
     }
 
     #[test]

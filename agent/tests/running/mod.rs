@@ -79,3 +79,20 @@ impl Drop for Running {
         let _ = self.child.wait();
     }
 }
+
+/// One of `tests/programs`, compiled.
+pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
+    // Machines without a compiler bring the programs along.
+    if let Some(programs) = std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
+        return Path::new(&programs).join(name);
+    }
+    let program = directory.join(name);
+    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let done = Command::new("cc")
+        .args(["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls", "-o"])
+        .arg(&program)
+        .arg(source)
+        .status();
+    assert!(done.unwrap().success());
+    program
+}

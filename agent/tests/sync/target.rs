@@ -2,7 +2,7 @@
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
     sync::{
         Arc,
@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub(crate) use crate::needs::is_root;
 use crate::running::Running;
+pub(crate) use crate::{needs::is_root, running::built};
 
 use tuner::{
     actuator::{ActuatorClient, ArmCommand, ClientError, Hello, SetCommand},
@@ -75,22 +75,6 @@ impl Target {
         let before = self.reads("iteration");
         wait_until("the program goes on", || self.reads("iteration") > before + 3);
     }
-}
-
-pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
-    // Machines without a compiler bring the programs along.
-    if let Some(programs) = std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
-        return Path::new(&programs).join(name);
-    }
-    let program = directory.join(name);
-    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    let done = Command::new("cc")
-        .args(["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls", "-o"])
-        .arg(&program)
-        .arg(source)
-        .status();
-    assert!(done.unwrap().success());
-    program
 }
 
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {

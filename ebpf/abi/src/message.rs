@@ -12,6 +12,14 @@ pub enum SizeLayout {
     InHandle = 2,
 }
 
+impl SizeLayout {
+    /// Whether a record says this.
+    #[inline(always)]
+    pub const fn is(self, in_record: u8) -> bool {
+        self as u8 == in_record
+    }
+}
+
 /// How an amount follows from the arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -38,6 +46,14 @@ pub enum Form {
     Free = 9,
     /// It cannot be told.
     Untold = 10,
+}
+
+impl Form {
+    /// Whether a record says this.
+    #[inline(always)]
+    pub const fn is(self, in_record: u8) -> bool {
+        self as u8 == in_record
+    }
 }
 
 /// How much a call carries one way, and the rank at its other end.
@@ -88,8 +104,16 @@ pub enum Flow {
     Both = 3,
 }
 
+impl Flow {
+    /// Whether a record says this.
+    #[inline(always)]
+    pub const fn is(self, in_record: u8) -> bool {
+        self as u8 == in_record
+    }
+}
+
 /// What a call carries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
 pub struct MessageRule {
@@ -127,6 +151,26 @@ impl MessageRule {
     pub const IN_PLACE_AT_POINTER: u64 = 1;
     /// The address that means "in place" with [`SizeLayout::InHandle`] (MPICH and its descendants).
     pub const IN_PLACE_IN_HANDLE: u64 = u64::MAX;
+}
+
+/// Nothing is carried, and no argument named: a rule of zeros would name the first one everywhere.
+impl Default for MessageRule {
+    fn default() -> MessageRule {
+        MessageRule {
+            layout: SizeLayout::Unknown as u8,
+            count_width: 4,
+            size_offset: 0,
+            amount: Amount::NONE,
+            other: Amount::NONE,
+            flow: Flow::None as u8,
+            buffer: NO_ARGUMENT,
+            comm: NO_ARGUMENT,
+            status: NO_ARGUMENT,
+            template: NO_ARGUMENT,
+            found: NO_ARGUMENT,
+            row: MessageRule::NO_ROW,
+        }
+    }
 }
 
 /// Objects that handles of one kind stand for, where those are integers. All zeros: it is not known where they lie.

@@ -1,7 +1,8 @@
 //! `cargo xtask bench attach`: how long attaching and leaving take with few and many probes, how soon there is something to see of few and many
-//! ranks, and what the agent takes of the machine meanwhile.
+//! ranks, in lines and on a terminal, and what the agent takes of the machine meanwhile.
 //!
-//! The ranks sleep their compute time and wait for nobody, so that 64 of them fit on two cores: what is measured is the agent.
+//! The ranks sleep their compute time and wait for nobody, so that 64 of them fit on two cores: what is measured is the agent. How soon
+//! there is something to see is measured beside ranks that keep every CPU busy too.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::sight::{Ranks, Sight};
 use tuneagent_e2e::{Outcome, programs};
 
 use crate::Result;
@@ -25,6 +27,8 @@ const SOON: Duration = Duration::from_secs(120);
 const EACH: usize = 250;
 const PROBES: [usize; 6] = [10, 30, 100, 300, 1000, 3000];
 const RANKS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Of which it is measured how soon they are seen.
+const SEEN: [usize; 3] = [1, 4, 16];
 
 /// Ranks make a call this often, in microseconds.
 const SLEEP_US: &str = "10000";
@@ -59,7 +63,10 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     super::release()?;
     let problem = |problem: tuneagent_e2e::Problem| problem.to_string();
     let mut figures = Vec::new();
-    let probes = of_probes(if quick { 1 } else { 5 }, &mut figures).map_err(problem)?;
+    let repeats = if quick { 1 } else { 5 };
+    let sight = of_sight(repeats, &mut figures).map_err(problem)?;
+    println!("\n{sight}");
+    let probes = of_probes(repeats, &mut figures).map_err(problem)?;
     println!("\n{probes}");
     let ranks = if quick { &RANKS[..3] } else { &RANKS[..] };
     let ranks = of_ranks(ranks, &mut figures).map_err(problem)?;
@@ -91,12 +98,42 @@ fn of_probes(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
                 return Err(format!("{count} probes: {}", report["completeness"]).into());
             }
         }
-        let ms = |values: &[f64]| {
-            let values: Vec<f64> = values.iter().map(|seconds| seconds * 1e3).collect();
-            Spread::of(&values).map_or_else(String::new, |spread| spread.to_string())
-        };
         table.row([count.to_string(), ms(&times.attach), ms(&times.leave)]);
         figures.push(json!({"probes": count, "attach_s": times.attach, "leave_s": times.leave}));
+    }
+    Ok(table)
+}
+
+/// Milliseconds of seconds.
+fn ms(values: &[f64]) -> String {
+    let values: Vec<f64> = values.iter().map(|seconds| seconds * 1e3).collect();
+    Spread::of(&values).map_or_else(String::new, |spread| spread.to_string())
+}
+
+fn of_sight(repeats: usize, figures: &mut Vec<Value>) -> Outcome<Table> {
+    let mut table = Table::new([
+        "ranks",
+        "start to armed, ms",
+        "to first numbers in lines, ms",
+        "on a terminal, ms",
+    ]);
+    for (ranks, count) in Ranks::ALL
+        .iter()
+        .flat_map(|ranks| SEEN.map(|count| (ranks, count)))
+    {
+        let mut job = ranks.start(count)?;
+        let (mut armed, mut line, mut screen) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..repeats {
+            let sight = Sight::of(&job)?;
+            armed.push(sight.armed.as_secs_f64());
+            line.push(sight.line.as_secs_f64());
+            screen.push(sight.screen.as_secs_f64());
+        }
+        job.open("end")?;
+        job.finish(SOON)?;
+        let who = format!("{count} {}", ranks.name());
+        figures.push(json!({"seen": who, "armed_s": armed, "line_s": line, "screen_s": screen}));
+        table.row([who, ms(&armed), ms(&line), ms(&screen)]);
     }
     Ok(table)
 }

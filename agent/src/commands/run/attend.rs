@@ -169,6 +169,8 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
     let process = Process::open(order.pid).map_err(Failure::not_there)?;
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     target::may_look(&process, &words.join(" "), false)?;
+    // That it failed is told once there is a session.
+    let _ = attach::raise_priority();
     let mut scout = Scout::default();
     let foreseen = foresee(&mut scout, &process, &order.files);
     let root = FamilyRoot {

@@ -1,0 +1,111 @@
+//! The program as its users start it, on a kernel of any age: what `doctor` says, and that calls are counted. `cargo xtask vm` runs this where
+//! it matters. Needs root; says so where it is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod needs;
+mod running;
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use needs::is_root;
+use running::{Running, built};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+const CALLS: u64 = 2000;
+
+/// The program, with everything that it writes in a folder.
+fn tuneagent(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
+    for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        command.env(variable, folder);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone_as_root() {
+    if !is_root() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut target = Running::start(&built(folder.path(), "counted"), &[]);
+    let said = tuneagent(folder.path())
+        .args(["doctor", &target.pid().to_string()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&said.stdout);
+    println!("{text}");
+    assert!(said.status.success(), "{text}");
+    let works = |name: &str| {
+        let line = format!("works  {name:<17} ");
+        assert!(
+            text.lines().any(|found| found.starts_with(&line)),
+            "{name}: {text}"
+        );
+    };
+    [
+        "ring buffer",
+        "probes",
+        "reading memory",
+        "writing memory",
+        "target",
+        "probing it",
+    ]
+    .map(works);
+    assert_eq!(counts(&target.answers("1")), (1, None));
+}
+
+/// What the program says: calls, and nanoseconds where they were asked for.
+fn counts(answer: &str) -> (u64, Option<u64>) {
+    let mut numbers = answer.split(' ').map(|number| number.parse().unwrap());
+    let (calls, ns) = (numbers.next().unwrap(), numbers.next());
+    (calls, ns.filter(|_| calls > 1))
+}
+
+#[test]
+fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached_as_root() {
+    if !is_root() {
+        return;
+    }
+    for way in [&[][..], &["--tracefs"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut target = Running::start(&built(folder.path(), "counted"), &[]);
+        let report = folder.path().join("report.json");
+        let mut agent = tuneagent(folder.path())
+            .args(["attach", &target.pid().to_string(), "--plain", "--rules", "none"])
+            .args(["--probe", "work", "--json"])
+            .arg(&report)
+            .args(way)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(agent.stdout.take().unwrap())
+            .lines()
+            .map(Result::unwrap);
+        let armed = lines.by_ref().find(|line| line.starts_with("armed"));
+        println!("{}", armed.expect("the agent ended before it was armed"));
+        let (calls, took_ns) = counts(&target.answers(&CALLS.to_string()));
+        kill_process(Pid::from_child(&agent), Signal::INT).unwrap();
+        lines.for_each(|line| println!("{line}"));
+        assert!(agent.wait().unwrap().success());
+        let report: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+        assert_eq!(report["completeness"]["status"], "complete", "{report}");
+        let work = &report["processes"][0]["functions"][0];
+        assert_eq!(
+            (work["name"].as_str(), work["calls"].as_u64()),
+            (Some("work"), Some(calls))
+        );
+        assert_eq!(work["untimed_calls"], 0, "{report}");
+        let seen_ns = work["time_s"].as_f64().unwrap() * 1e9;
+        let took_ns = took_ns.unwrap() as f64;
+        assert!(seen_ns > 0.0 && seen_ns < took_ns, "{seen_ns} of {took_ns} ns");
+        let durations = work["durations"]["calls"].as_u64();
+        assert_eq!(durations, Some(calls), "{report}");
+    }
+}
