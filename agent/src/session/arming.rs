@@ -53,6 +53,14 @@ pub(super) fn asked_in(rules: &RuleBook, plain: &Range<usize>, member: &Member) 
     asked
 }
 
+/// What belongs to a job and is not watched, in words.
+pub(super) fn not_watched(job: &Job) -> Vec<String> {
+    let processes = job.unreachable.iter();
+    processes
+        .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
+        .collect()
+}
+
 fn nothing_to_probe(probes: &Probes) -> Failure {
     let missing = probes.missing().join("\n");
     Failure::not_there(format!("there is nothing to probe\n{missing}"))

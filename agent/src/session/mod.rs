@@ -27,6 +27,7 @@ mod newcomers;
 mod orders;
 pub mod regions;
 mod requests;
+mod sampling;
 mod showing;
 mod together;
 mod told;
@@ -50,7 +51,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use self::family::Started;
 use self::{
     anticipate::{Anticipation, Due},
-    arming::{armed, asked_in},
+    arming::{armed, asked_in, not_watched},
     cost::Costs,
     cpus::Cpus,
     durations::Durations,
@@ -64,6 +65,7 @@ use self::{
     outputs::Outputs,
     probes::{Probes, Wanted},
     regions::Regions,
+    sampling::Sampling,
     signals::Signals,
     waits::{at_once_if, next_receipt, next_tick, readable, ticker, until},
 };
@@ -72,6 +74,7 @@ use crate::{
     calls::Collectives,
     clock::monotonic_ns,
     control::{self, Answer, Asked, Control, Request},
+    cost::Budget,
     discover::{Job, Scout, host, job_id},
     evidence,
     exit::{Failure, Outcome},
@@ -118,6 +121,8 @@ pub struct Options {
     pub probe: Vec<String>,
     /// Attach with tracefs.
     pub force_tracefs: bool,
+    /// What watching may cost.
+    pub budget: Budget,
     /// Why this session may not probe; it then has what /proc tells, and nothing else.
     pub cannot_probe: Option<String>,
     /// To be said at the start.
@@ -135,7 +140,7 @@ enum Wake {
     Hits,
     /// A decision is about to fall due.
     Due(Due),
-    /// Time to read the rings of calls.
+    /// Time to read the rings of calls, or for a window to begin or end.
     Calls,
     /// The actuator has answered.
     Receipt(Receipt),
@@ -214,6 +219,8 @@ pub struct Session {
     has_idle_cpu: bool,
     anticipation: Anticipation,
     costs: Costs,
+    /// What is watched in windows.
+    sampling: Sampling,
 }
 
 impl Session {
@@ -244,6 +251,7 @@ impl Session {
             painter,
             shared: outputs.metrics.is_some().then(Shared::default),
             missing: not_watched(&job),
+            sampling: Sampling::new(options.budget),
             options,
             scout,
             rules,
@@ -354,7 +362,7 @@ impl Session {
         self.greet();
         let mut keys = self.show_live();
         loop {
-            let due = self.next_due();
+            let (due, turn) = (self.next_due(), self.sampling.next());
             let has_calls = self.has_sequence() || self.family.is_some();
             let wake = tokio::select! {
                 biased;
@@ -368,6 +376,7 @@ impl Session {
                 pressed = showing::next_key(&mut keys) => Wake::Keys(pressed),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 _ = ticker.tick() => Wake::Tick,
+                () = until(turn) => Wake::Calls,
                 _ = calls.tick(), if has_calls => Wake::Calls,
                 () = next_tick(&mut series) => Wake::Snapshot,
                 () = at_once_if(self.hits_left) => Wake::Hits,
@@ -405,6 +414,7 @@ impl Session {
             Wake::Calls => {
                 self.take_calls().map_err(kernel_failure)?;
                 self.mind_regions().map_err(kernel_failure)?;
+                self.take_turns().map_err(kernel_failure)?;
             }
             Wake::Snapshot => {
                 self.read().map_err(kernel_failure)?;
@@ -424,6 +434,7 @@ impl Session {
                     .go_on(&mut self.probes, &self.regions.before(&self.own))
                     .map_err(kernel_failure)?;
                 self.read().map_err(kernel_failure)?;
+                self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate();
                 if self.family.is_none() {
@@ -476,7 +487,8 @@ impl Session {
         let share = share.map(|(share, reach)| (share, reach.clone()));
         for process in &mut self.processes {
             let cpus = self.shares.of(process.pid).filter(|_| !process.ended);
-            process.read(&self.probes, &threads, self.regions.since_ns(), cpus, now);
+            let watching = (self.regions.since_ns(), &self.sampling.sampled);
+            process.read(&self.probes, &threads, watching, cpus, now);
         }
         let running = || self.processes.iter().filter(|process| !process.ended);
         if let Some((share, reach)) = share {
@@ -568,18 +580,11 @@ impl Session {
                 .chain(&self.missing)
                 .cloned()
                 .chain(self.family_missing())
+                .chain(self.sampling.missing())
                 .chain(not_shown)
                 .collect(),
         }
     }
-}
-
-/// What belongs to a job and is not watched, in words.
-fn not_watched(job: &Job) -> Vec<String> {
-    let processes = job.unreachable.iter();
-    processes
-        .map(|(pid, why)| format!("process {pid} is not watched: {why}"))
-        .collect()
 }
 
 fn kernel_failure(error: KernelError) -> Failure {

@@ -241,6 +241,7 @@ impl Numbers {
             mark: None,
             wanted: Vec::new(),
             is_quiet: false,
+            is_sampled: false,
         });
         self.probes.len() - 1
     }
