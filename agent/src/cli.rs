@@ -9,6 +9,7 @@ use tuner::sync::SyncPlace;
 
 pub use self::values::Cpus;
 use self::values::{assignment, cpus, duration, period, size};
+use crate::cost::Budget;
 
 /// Attach to a running parallel program, see where its time goes, and make it faster while it runs.
 #[derive(Debug, Parser)]
@@ -177,6 +178,10 @@ pub struct WatchArgs {
     /// What else is written
     #[command(flatten)]
     pub exports: ExportArgs,
+    /// What watching may cost, probes and agent together, of the job's CPU time: MPI functions that cost more are watched in windows, and
+    /// what is told of them is estimated. `none` for no bound
+    #[arg(long, value_name = "SHARE", default_value_t = Budget::default())]
+    pub budget: Budget,
     /// CPUs that tuneagent itself runs on
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub agent_cpus: Option<Cpus>,

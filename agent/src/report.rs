@@ -115,6 +115,8 @@ struct Process<'a> {
 struct Function<'a> {
     name: &'a str,
     calls: u64,
+    estimated: bool,
+    counted: Option<Counted>,
     nested_calls: u64,
     untimed_calls: u64,
     time_s: Option<f64>,
@@ -123,6 +125,14 @@ struct Function<'a> {
     bytes_unknown_calls: u64,
     durations: Option<Durations>,
     sizes: Option<Vec<matrix::Size>>,
+}
+
+#[derive(Serialize)]
+struct Counted {
+    calls: u64,
+    watched_share: f64,
+    calls_from: u64,
+    calls_to: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -305,6 +315,13 @@ fn function(view: &FunctionTotals) -> Function<'_> {
     Function {
         name: &view.name,
         calls: view.calls,
+        estimated: view.estimate.is_some(),
+        counted: view.estimate.map(|estimate| Counted {
+            calls: estimate.counted,
+            watched_share: estimate.watched,
+            calls_from: estimate.from,
+            calls_to: estimate.to,
+        }),
         nested_calls: view.nested,
         untimed_calls: view.untimed,
         time_s: view.time_ns.map(seconds),

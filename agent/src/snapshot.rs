@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use crate::{
     calls::{
-        SiteTotals, Split, TeamTotals,
+        SiteTotals, Split,
         efficiency::{Efficiencies, Scalability},
         place::Place,
     },
-    cost::CostView,
+    cost::{CostView, Estimate},
     evidence::{Counters, Frequency},
 };
 
@@ -298,6 +298,8 @@ pub struct FunctionTotals {
     pub mean_ns: Option<f64>,
     /// How long calls took, one by one; `None` where nobody asked.
     pub durations: Option<Histogram>,
+    /// It was watched in windows: calls, time and bytes are told for all the time, and this is known of them. `None` where all was counted.
+    pub estimate: Option<Estimate>,
 }
 
 /// How many calls took how long, by powers of two.
@@ -487,26 +489,6 @@ impl GuardView {
     }
 }
 
-impl From<TeamTotals> for TeamsView {
-    fn from(totals: TeamTotals) -> TeamsView {
-        TeamsView {
-            of: totals,
-            working: totals.share(totals.working_ns),
-            starting: totals.share(totals.starting_ns),
-            waiting: totals.share(totals.waiting_ns),
-            ending: totals.share(totals.ending_ns),
-            load_balance: totals.load_balance(),
-        }
-    }
-}
-
-impl RegionsView {
-    /// Share of the time in which they were probed that was inside them.
-    pub fn inside(&self) -> Option<f64> {
-        Some(self.inside_ns? as f64 / self.watched_ns.max(1) as f64)
-    }
-}
-
 impl Snapshot {
     /// Parallel regions over all processes.
     pub fn regions(&self) -> Option<RegionsView> {
@@ -559,6 +541,12 @@ impl FunctionTotals {
         };
         let (sum, weight) = (weighted(self) + weighted(other), rate(self) + rate(other));
         self.mean_ns = (weight > 0.0).then(|| sum / weight);
+        let exact = |of: &FunctionTotals| {
+            let all = || Estimate::exact(of.calls, of.bytes.unwrap_or_default());
+            of.estimate.unwrap_or_else(all)
+        };
+        let is_estimated = self.estimate.or(other.estimate).is_some();
+        self.estimate = is_estimated.then(|| exact(self).and(exact(other)));
         self.calls += other.calls;
         self.nested += other.nested;
         self.time_ns = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);

@@ -78,6 +78,9 @@ mod live;
 // What rules cost the program.
 mod cost;
 
+// What watching may cost, and that it is kept to.
+mod budget;
+
 // What the agent takes of the machine while nothing happens.
 mod idle;
 

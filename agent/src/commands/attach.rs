@@ -120,6 +120,7 @@ impl Watched {
         options.applies = args.apply.is_some();
         options.keep = args.keep;
         options.duration = args.duration;
+        options.budget = args.budget;
         options.probe = args.probe;
         let host = crate::discover::host();
         let outputs = Outputs::open(args.json.as_deref(), &args.exports, args.metrics, &host)?;

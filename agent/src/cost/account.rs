@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::price::Prices;
+use super::{Budget, price::Prices};
 
 /// Above this share of the job's CPU time it is said what costs most.
 pub const TOO_MUCH: f64 = 0.01;
@@ -55,6 +55,32 @@ pub struct OfLate {
     pub together: Option<f64>,
 }
 
+/// Which functions are watched in windows, and how much of the time that is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WindowsView {
+    /// Their names.
+    pub functions: Vec<String>,
+    /// The part of the time that the windows are.
+    pub part: f64,
+    /// What they keep to.
+    pub budget: Budget,
+    /// Some of them are in the sequence of calls.
+    pub cuts_sequence: bool,
+}
+
+impl WindowsView {
+    /// So many of them at most, with the verb.
+    pub fn names(&self, most: usize) -> String {
+        let (named, others) = self.functions.split_at(self.functions.len().min(most));
+        match (named, others.len()) {
+            ([one], 0) => format!("{one} is"),
+            ([first @ .., last], 0) => format!("{} and {last} are", first.join(", ")),
+            (_, 1) => format!("{} and 1 more function are", named.join(", ")),
+            (_, more) => format!("{} and {more} more functions are", named.join(", ")),
+        }
+    }
+}
+
 /// All of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CostView {
@@ -74,6 +100,8 @@ pub struct CostView {
     pub of_late: OfLate,
     /// The longest that a hit lay in the ring of late until it was read, and in the whole session, in nanoseconds.
     pub unread_ns: Option<(u64, u64)>,
+    /// What is watched in windows now; `None` where all is watched all the time.
+    pub windows: Option<WindowsView>,
 }
 
 impl CostView {

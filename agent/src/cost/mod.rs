@@ -5,7 +5,11 @@
 //! one costs times how often it occurred.
 
 mod account;
+mod budget;
 mod price;
+mod unwatched;
 
-pub use account::{Account, AgentCost, CostView, Held, OfLate, ProbeCost, TOO_MUCH};
+pub use account::{Account, AgentCost, CostView, Held, OfLate, ProbeCost, TOO_MUCH, WindowsView};
+pub use budget::{Budget, Function, Load, Turn, Windows};
 pub use price::{Measured, Prices, Probed, Returns, Source};
+pub use unwatched::{Estimate, Moment, Unwatched, Window};

@@ -252,6 +252,16 @@ pub const METRICS: &[Metric] = &[
         FUNCTION_OR_RANK,
         "Outermost MPI calls since the probes were armed.",
     ),
+    gauge(
+        "tuneagent_watched_ratio",
+        FUNCTION,
+        "Of a function that is watched in windows (`--budget`): the part of the time in which its calls were counted.",
+    ),
+    counter(
+        "tuneagent_counted_calls_total",
+        FUNCTION,
+        "Of a function that is watched in windows: those of its calls that were counted; what is told of all of them is estimated.",
+    ),
     counter(
         "tuneagent_mpi_seconds_total",
         FUNCTION_OR_RANK,

@@ -150,6 +150,10 @@ impl Filling {
                 )
             };
             self.add(calls, &[of], function.calls as f64);
+            if let Some(estimate) = function.estimate {
+                self.add("tuneagent_watched_ratio", &[of], estimate.watched);
+                self.add("tuneagent_counted_calls_total", &[of], estimate.counted as f64);
+            }
             if let Some(ns) = function.time_ns {
                 self.add(seconds, &[of], ns as f64 / 1e9);
                 self.add("tuneagent_untimed_calls_total", &[of], function.untimed as f64);
@@ -157,7 +161,8 @@ impl Filling {
             if let (Some(bytes), Some(direction)) = (function.bytes, function.bytes_kind) {
                 let labels = [of, ("direction", direction)];
                 self.add("tuneagent_mpi_bytes_total", &labels, bytes as f64);
-                self.fill_sizes(&function, bytes);
+                let counted = function.estimate.map_or(bytes, |estimate| estimate.counted_bytes);
+                self.fill_sizes(&function, counted);
             }
         }
     }

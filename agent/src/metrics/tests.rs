@@ -274,6 +274,7 @@ fn absurd() -> Snapshot {
         bytes: Some(1),
         bytes_kind: Some(["sent", "posted", "written", "read"][number % 4]),
         sizes: vec![1; abi::Sizes::BUCKETS],
+        estimate: Some(crate::cost::Estimate::exact(1, 1)),
         ..FunctionTotals::default()
     };
     let processes = (0..5000).map(|number| ProcessView {
@@ -339,6 +340,7 @@ fn absurd() -> Snapshot {
             ..OfLate::default()
         },
         unread_ns: Some((1, 2)),
+        windows: None,
     };
     Snapshot {
         cost: Some(cost),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::cost::{CostView, Held, Prices, ProbeCost, Source};
+use crate::cost::{CostView, Held, Prices, ProbeCost, Source, WindowsView};
 
 #[derive(Serialize)]
 pub(super) struct Cost<'a> {
@@ -21,6 +21,14 @@ pub(super) struct Cost<'a> {
     share: Option<f64>,
     event_unread_s_most: Option<f64>,
     of_late: OfLate,
+    windows: Option<Windows<'a>>,
+}
+
+#[derive(Serialize)]
+struct Windows<'a> {
+    functions: &'a [String],
+    share_of_time: f64,
+    budget_share: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -82,6 +90,15 @@ pub(super) fn cost(view: &CostView) -> Cost<'_> {
             share: view.of_late.together,
             event_unread_s: view.unread_ns.map(|(late, _)| super::seconds(late)),
         },
+        windows: view.windows.as_ref().map(windows),
+    }
+}
+
+fn windows(view: &WindowsView) -> Windows<'_> {
+    Windows {
+        functions: &view.functions,
+        share_of_time: view.part,
+        budget_share: view.budget.0,
     }
 }
 

@@ -337,6 +337,7 @@ impl Functions {
                 wanted: sought.iter().filter(means).map(|(number, _)| *number).collect(),
                 captures: Vec::new(),
                 is_quiet: false,
+                is_sampled: false,
             });
             self.probes.len() - 1
         });

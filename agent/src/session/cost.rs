@@ -99,8 +99,13 @@ impl Costs {
         }
     }
 
-    fn agent(&self) -> AgentCost {
+    pub(super) fn agent(&self) -> AgentCost {
         self.looks.back().map(|(_, last)| *last).unwrap_or_default()
+    }
+
+    /// How each function is probed, or was.
+    pub(super) fn probed(&self) -> &BTreeMap<u32, Probed> {
+        &self.probed.1
     }
 
     /// Time on a CPU and time, of late.
@@ -137,7 +142,9 @@ impl Session {
         self.costs.look(now_ns);
         let of = (self.probes.site_count(), self.probes.wanted_count());
         if self.costs.probed.0 != of {
-            self.costs.probed = (of, self.probes.probed());
+            // What was taken off for a while is known all the same.
+            self.costs.probed.0 = of;
+            self.costs.probed.1.extend(self.probes.probed());
         }
     }
 
@@ -163,13 +170,20 @@ impl Session {
             ))
         };
         let (probes, of_late) = (whole.costs(price), late.costs(price));
+        let mut of_late = late.of_late(&of_late, self.costs.agent_of_late());
+        // The last second may be all of a window, or none.
+        if let Some(shares) = self.sampling.of_late() {
+            (of_late.probes, of_late.together) = shares.unzip();
+            of_late.dearest = None;
+        }
         Some(CostView {
             arming_ns: self.costs.arming_ns,
             job_ns: whole.job_ns(),
             held: self.ledger.held(),
             agent: self.costs.agent(),
-            of_late: late.of_late(&of_late, self.costs.agent_of_late()),
+            of_late,
             unread_ns: self.costs.unread.view(),
+            windows: self.windows_view(),
             probes,
             prices,
         })
@@ -204,10 +218,10 @@ impl Metered {
         let cpu_ns = |reading: &super::meter::Reading| Some(reading.counters?.cpu_ns);
         let cpu_ns = cpu_ns(last)?.saturating_sub(cpu_ns(first)?);
         let hits = |reading: &super::meter::Reading, probe: usize| {
-            let totals = reading.totals.get(probe);
+            let totals = reading.counted.get(probe);
             totals.map_or(0, |totals| totals.calls + totals.nested)
         };
-        let probes = 0..last.totals.len();
+        let probes = 0..last.counted.len();
         let calls = probes.map(|probe| (probe, hits(last, probe).saturating_sub(hits(first, probe))));
         Some((calls.collect(), cpu_ns))
     }

@@ -2,14 +2,16 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use abi::{Thread, Totals};
+use abi::{Frame, Thread, Totals};
 
 use super::{
     probes::{Probe, Probes},
     regions::{Watched, has_bodies},
+    sampling::Sampled,
 };
 use crate::{
     calls::{Iterations, Sequence},
+    cost::{Moment, Unwatched},
     evidence::{Counters, Sampler},
     kernel::KernelError,
     snapshot::{FunctionTotals, ProcessView, Rates},
@@ -24,14 +26,20 @@ const RATE_PERIOD: Duration = Duration::from_secs(1);
 pub struct Reading {
     /// When, in nanoseconds of CLOCK_MONOTONIC.
     pub at_ns: u64,
-    /// By probe. Where nothing was counted it is that of the reading before.
+    /// By probe, as they are told: what was counted, and what is told of gaps in which a function was not watched.
     pub totals: Arc<[Totals]>,
+    /// Of them, what was counted. Where that was nothing it is that of the reading before.
+    pub counted: Arc<[Totals]>,
     /// Time of calls that are still open, by probe.
     pub open: Vec<(u32, u64)>,
     /// Time inside MPI, open calls included.
     pub mpi_ns: u64,
     /// Of it, time ready to run but waiting for a CPU, open calls left out; none where the kernel does not tell.
     pub mpi_waited_ns: Option<u64>,
+    /// Both as far as they were seen.
+    pub(super) seen_ns: (u64, u64),
+    /// Threads that have called MPI.
+    pub(super) callers: u64,
     /// `None` when /proc no longer shows the process.
     pub counters: Option<Counters>,
     /// CPUs that the process may use.
@@ -59,6 +67,8 @@ pub struct Metered {
     pub sequence: Sequence,
     /// Its parallel regions.
     pub regions: Watched,
+    /// What is told of functions while they are not watched.
+    pub(super) unwatched: Unwatched,
     sampler: Option<Sampler>,
     /// What the kernel side has counted, by probe, and whether it was more than at the look before.
     counted: (Arc<[Totals]>, bool),
@@ -83,6 +93,7 @@ impl Metered {
             is_known: true,
             sequence: Sequence::default(),
             regions: Watched::default(),
+            unwatched: Unwatched::default(),
             sampler: Sampler::open(pid).ok(),
             counted: (Arc::default(), false),
             first: None,
@@ -139,12 +150,12 @@ impl Metered {
     }
 
     /// Takes a reading now of what was just counted. `threads` is the kernel side's table; `regions_since_ns` says since when parallel
-    /// regions are probed, `cpus` how many the process may use.
-    pub fn read(
+    /// regions are probed, `sampled` which functions are watched in windows, `cpus` how many the process may use.
+    pub(super) fn read(
         &mut self,
         probes: &Probes,
         threads: &[(u64, Thread)],
-        regions_since_ns: Option<u64>,
+        (regions_since_ns, sampled): (Option<u64>, &Sampled),
         cpus: Option<f64>,
         now_ns: u64,
     ) {
@@ -152,45 +163,21 @@ impl Metered {
             Some(sampler) if !self.ended => sampler.sample().ok(),
             _ => None,
         };
-        let (totals, has_moved) = (Arc::clone(&self.counted.0), self.counted.1);
+        let has_moved = self.counted.1;
         let mut reading = Reading {
             at_ns: now_ns,
-            totals,
             counters,
             cpus,
-            mpi_ns: self.retired_ns,
-            mpi_waited_ns: probes
-                .kernel()
-                .filter(|kernel| kernel.tells_waits())
-                .map(|_| self.retired_waited_ns),
             ..Reading::default()
         };
-        for (key, thread) in threads.iter().filter(|(_, thread)| thread.process == self.slot) {
-            reading.mpi_ns += thread.closed_ns;
-            if let Some(waited_ns) = &mut reading.mpi_waited_ns {
-                *waited_ns += thread.waited_ns;
-            }
-            if self.ended || !self.thread_lives(*key, thread, counters.is_some()) {
-                continue;
-            }
-            if thread.open_since_ns != 0 {
-                reading.mpi_ns += now_ns.saturating_sub(thread.open_since_ns);
-            }
-            let open = thread
-                .frames
-                .iter()
-                .take(thread.depth as usize)
-                .filter(|frame| frame.outermost != 0);
-            reading
-                .open
-                .extend(open.map(|frame| (frame.probe, now_ns.saturating_sub(frame.entered_ns))));
-        }
+        self.read_threads(&mut reading, threads, sampled);
         // What was last seen of a process stays its total.
         reading.counters = reading
             .counters
             .or_else(|| self.last().and_then(|last| last.counters));
+        self.tell(&mut reading, probes);
         reading.mpi_ns = reading.mpi_ns.max(self.last().map_or(0, |last| last.mpi_ns));
-        if has_moved || !reading.open.is_empty() {
+        if has_moved || !reading.open.is_empty() || self.unwatched.has_gaps() {
             keep_growing(&mut self.shown_ns, &reading);
         }
         if !self.ended {
@@ -211,6 +198,53 @@ impl Metered {
         }
     }
 
+    /// Time inside MPI, and calls that have not returned. Of one that was under way when its function was no longer watched nothing is known.
+    fn read_threads(&self, reading: &mut Reading, threads: &[(u64, Thread)], sampled: &Sampled) {
+        let now_ns = reading.at_ns;
+        let (mut inside_ns, mut waited_ns) = (self.retired_ns, self.retired_waited_ns);
+        for (key, thread) in threads.iter().filter(|(_, thread)| thread.process == self.slot) {
+            inside_ns += thread.closed_ns;
+            waited_ns += thread.waited_ns;
+            reading.callers += u64::from(thread.closed_ns > 0 || thread.inside > 0);
+            if self.ended || !self.thread_lives(*key, thread, reading.counters.is_some()) {
+                continue;
+            }
+            let open = thread.frames.iter().take(thread.depth as usize);
+            let open: Vec<&Frame> = open.filter(|frame| !sampled.is_stale(frame)).collect();
+            let is_inside = open.iter().any(|frame| frame.entered_ns == thread.open_since_ns);
+            if thread.open_since_ns != 0 && is_inside {
+                inside_ns += now_ns.saturating_sub(thread.open_since_ns);
+            }
+            let open = open.iter().filter(|frame| frame.outermost != 0);
+            reading
+                .open
+                .extend(open.map(|frame| (frame.probe, now_ns.saturating_sub(frame.entered_ns))));
+        }
+        reading.seen_ns = (inside_ns, waited_ns);
+    }
+
+    /// What was counted, and what is told of the time in which it was not.
+    fn tell(&self, reading: &mut Reading, probes: &Probes) {
+        reading.counted = Arc::clone(&self.counted.0);
+        // Of a process that has ended no gap goes on.
+        let last = self.last().filter(|_| self.ended);
+        let at = last.unwrap_or(reading).moment();
+        let (more_ns, more_waited_ns) = match self.unwatched.has_gaps() {
+            true => self.unwatched.inside_ns(at, &reading.counted),
+            false => (0, 0),
+        };
+        reading.totals = match self.unwatched.has_gaps() {
+            true => self.unwatched.told(at, &reading.counted).into(),
+            false => Arc::clone(&reading.counted),
+        };
+        let (inside_ns, waited_ns) = reading.seen_ns;
+        reading.mpi_ns = inside_ns + more_ns;
+        reading.mpi_waited_ns = probes
+            .kernel()
+            .filter(|kernel| kernel.tells_waits())
+            .map(|_| waited_ns + more_waited_ns);
+    }
+
     /// How fast and how usefully it went of late.
     fn read_pace(&self, reading: &mut Reading, probes: &[Probe]) {
         let current = self.sequence.current();
@@ -218,7 +252,8 @@ impl Metered {
         if !has_mpi(probes) {
             return;
         }
-        reading.useful = match current.and_then(Iterations::useful_of_late) {
+        let whole = current.filter(|_| !self.unwatched.has_gaps());
+        reading.useful = match whole.and_then(Iterations::useful_of_late) {
             None => self
                 .readings
                 .front()
@@ -273,6 +308,13 @@ impl Metered {
         let functions = shown.filter_map(|(index, probe)| {
             let shown = self.shown_ns.get(index).copied().unwrap_or_default();
             let mut function = function(index, probe, since, last, shown)?;
+            let of_ns = self
+                .first
+                .as_ref()
+                .map_or(0, |first| last.at_ns.saturating_sub(first.at_ns));
+            function.estimate = self
+                .unwatched
+                .estimate(index as u32, last.moment(), of_ns, &last.counted);
             if let (Some(kernel), Some(_)) = (armed.kernel(), probe.bytes_kind()) {
                 let sizes = kernel.sizes(self.slot, probe.spec.message.row);
                 function.sizes = sizes.map(|sizes| sizes.counts.to_vec()).unwrap_or_default();
@@ -293,7 +335,6 @@ impl Metered {
             mpi_ns: has_mpi(probes).then_some(last.mpi_ns),
             mpi_waited_ns: last.mpi_waited_ns.filter(|_| has_mpi(probes)),
             useful: self
-                .sequence
                 .iterations()
                 .and_then(Iterations::useful)
                 .filter(|_| has_mpi(probes)),
@@ -303,9 +344,14 @@ impl Metered {
         }
     }
 
+    /// Its iterations, where the time inside MPI is known of all of them.
+    pub(super) fn iterations(&self) -> Option<&Iterations> {
+        self.sequence.iterations().filter(|_| !self.unwatched.has_gaps())
+    }
+
     /// The share of its time that a rank is outside MPI since the probes were armed, and whether it is of whole iterations.
     pub fn useful(&self) -> Option<(f64, bool)> {
-        let whole = self.sequence.iterations().and_then(Iterations::useful);
+        let whole = self.iterations().and_then(Iterations::useful);
         let of_all = || outside_mpi(self.first.as_ref()?, self.last()?);
         whole
             .map(|useful| (useful, true))
@@ -315,11 +361,8 @@ impl Metered {
     /// The same of late; none of a process that has ended.
     pub fn useful_of_late(&self) -> Option<(f64, bool)> {
         let useful = self.last()?.useful.filter(|_| !self.ended)?;
-        let is_whole = self
-            .sequence
-            .current()
-            .and_then(Iterations::useful_of_late)
-            .is_some();
+        let current = self.sequence.current().filter(|_| !self.unwatched.has_gaps());
+        let is_whole = current.and_then(Iterations::useful_of_late).is_some();
         Some((useful, is_whole))
     }
 
@@ -341,6 +384,14 @@ impl Metered {
 }
 
 impl Reading {
+    /// When it was taken; where /proc does not tell CPU time, the time stands for it.
+    pub(super) fn moment(&self) -> Moment {
+        Moment {
+            at_ns: self.at_ns,
+            cpu_ns: self.counters.map_or(self.at_ns, |counters| counters.cpu_ns),
+        }
+    }
+
     /// Time in a function, open calls included.
     pub fn time_ns(&self, probe: u32) -> u64 {
         let closed = self.totals.get(probe as usize).map_or(0, |totals| totals.time_ns);
@@ -405,6 +456,7 @@ fn function(
         bytes_kind: probe.bytes_kind().map(|kind| kind.name()),
         bytes_unknown: totals.bytes_unknown,
         sizes: Vec::new(),
+        estimate: None,
         untimed: totals.too_deep + totals.unpaired,
         calls_per_s: per(
             (totals.calls - earlier.calls.min(totals.calls)) as f64 * 1e9,

@@ -28,6 +28,7 @@ mod newcomers;
 mod orders;
 pub mod regions;
 mod requests;
+mod sampling;
 mod showing;
 mod together;
 mod told;
@@ -66,6 +67,7 @@ use self::{
     outputs::Outputs,
     probes::{Probes, Wanted},
     regions::Regions,
+    sampling::Sampling,
     signals::Signals,
     waits::{at_once_if, next_receipt, next_tick, readable, ticker, until},
 };
@@ -74,6 +76,7 @@ use crate::{
     calls::Collectives,
     clock::monotonic_ns,
     control::{self, Answer, Asked, Control, Request},
+    cost::Budget,
     discover::{Job, Scout, host, job_id},
     evidence,
     exit::{Failure, Outcome},
@@ -120,6 +123,8 @@ pub struct Options {
     pub probe: Vec<String>,
     /// Attach with tracefs.
     pub force_tracefs: bool,
+    /// What watching may cost.
+    pub budget: Budget,
     /// Why this session may not probe; it then has what /proc tells, and nothing else.
     pub cannot_probe: Option<String>,
     /// To be said at the start.
@@ -137,7 +142,7 @@ enum Wake {
     Hits,
     /// A decision is about to fall due.
     Due(Due),
-    /// Time to read the rings of calls.
+    /// Time to read the rings of calls, or for a window to begin or end.
     Calls,
     /// The actuator has answered.
     Receipt(Receipt),
@@ -219,6 +224,8 @@ pub struct Session {
     anticipation: Anticipation,
     added: Added,
     costs: Costs,
+    /// What is watched in windows.
+    sampling: Sampling,
 }
 
 impl Session {
@@ -249,6 +256,7 @@ impl Session {
             painter,
             shared: outputs.metrics.is_some().then(Shared::default),
             missing: not_watched(&job),
+            sampling: Sampling::new(options.budget),
             options,
             scout,
             rules,
@@ -361,7 +369,7 @@ impl Session {
         let mut keys = self.show_live();
         let mut first = self.first_look();
         loop {
-            let due = self.next_due();
+            let (due, turn) = (self.next_due(), self.sampling.next());
             let has_calls = self.has_sequence() || self.family.is_some();
             let wake = tokio::select! {
                 biased;
@@ -375,6 +383,7 @@ impl Session {
                 pressed = showing::next_key(&mut keys) => Wake::Keys(pressed),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 _ = ticker.tick() => Wake::Tick,
+                () = until(turn) => Wake::Calls,
                 _ = calls.tick(), if has_calls => Wake::Calls,
                 () = next_tick(&mut series) => Wake::Snapshot,
                 () = until(first) => {
@@ -416,6 +425,7 @@ impl Session {
             Wake::Calls => {
                 self.take_calls().map_err(kernel_failure)?;
                 self.mind_regions().map_err(kernel_failure)?;
+                self.take_turns().map_err(kernel_failure)?;
             }
             Wake::Snapshot => {
                 self.read().map_err(kernel_failure)?;
@@ -436,6 +446,7 @@ impl Session {
                     .go_on(&mut self.probes, &self.regions.before(&self.own))
                     .map_err(kernel_failure)?;
                 self.read().map_err(kernel_failure)?;
+                self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate();
                 if self.family.is_none() {
@@ -488,7 +499,8 @@ impl Session {
         let share = share.map(|(share, reach)| (share, reach.clone()));
         for process in &mut self.processes {
             let cpus = self.shares.of(process.pid).filter(|_| !process.ended);
-            process.read(&self.probes, &threads, self.regions.since_ns(), cpus, now);
+            let watching = (self.regions.since_ns(), &self.sampling.sampled);
+            process.read(&self.probes, &threads, watching, cpus, now);
         }
         let running = || self.processes.iter().filter(|process| !process.ended);
         if let Some((share, reach)) = share {
@@ -581,6 +593,7 @@ impl Session {
                 .chain(&self.missing)
                 .cloned()
                 .chain(self.family_missing())
+                .chain(self.sampling.missing())
                 .chain(not_shown)
                 .collect(),
         }

@@ -124,8 +124,9 @@ impl Session {
                 return Ok(());
             };
             let rank = member.rank.map(|rank| rank.number);
-            self.processes
-                .push(Metered::new(member.process.pid.number, rank, slot));
+            let mut process = Metered::new(member.process.pid.number, rank, slot);
+            self.take_in(&mut process, now);
+            self.processes.push(process);
             self.others.forget();
             self.rules.join(slot, &member, now);
             self.probes

@@ -1,7 +1,7 @@
 //! Parallel regions of OpenMP, probed without a rule: all the time where that costs the program little, else now and then. What they tell is
 //! kept with each process ([`Watched`]).
 
-use std::ops::Range;
+use std::{collections::BTreeSet, ops::Range};
 
 use abi::Thread;
 
@@ -275,7 +275,10 @@ impl Session {
 
     fn go_on(&mut self) -> Result<(), KernelError> {
         self.take_calls()?;
-        self.forget_open_regions()?;
+        let probes = self.probes.list();
+        let parts = probes.iter().zip(0..).filter(|(probe, _)| probe.part().is_some());
+        let parts: BTreeSet<u32> = parts.map(|(_, number)| number).collect();
+        self.forget_open(|probe| parts.contains(&probe), |thread| thread.inside == 0)?;
         for process in &mut self.processes {
             process.regions.teams.gap();
             if self.job.members.iter().all(|member| member.mpi.is_none()) {
@@ -299,26 +302,24 @@ impl Session {
         Ok(())
     }
 
-    /// Calls that were open when the probes were taken off would be open for ever: records of threads that have one go.
-    fn forget_open_regions(&mut self) -> Result<(), KernelError> {
+    /// Calls that were open when their probes were taken off would be open for ever: records of threads that have one go, where they may.
+    pub(super) fn forget_open(
+        &mut self,
+        is_off: impl Fn(u32) -> bool,
+        may_go: impl Fn(&Thread) -> bool,
+    ) -> Result<(), KernelError> {
         let Some(kernel) = self.probes.kernel() else {
             return Ok(());
         };
         let threads: Vec<(u64, Thread)> = kernel.threads()?;
         self.threads = None;
-        let probes = self.probes.list();
-        let is_part = |probe: u32| {
-            probes
-                .get(probe as usize)
-                .is_some_and(|probe| probe.part().is_some())
-        };
         let has_open = |thread: &Thread| {
             let open = thread.frames.iter().take(thread.depth as usize);
-            open.into_iter().any(|frame| is_part(frame.probe))
+            open.into_iter().any(|frame| is_off(frame.probe))
         };
         let gone: Vec<(u64, Thread)> = threads
             .into_iter()
-            .filter(|(_, thread)| has_open(thread) && thread.inside == 0)
+            .filter(|(_, thread)| has_open(thread) && may_go(thread))
             .collect();
         self.take_out(&gone, |process, _, thread| {
             process.take_over(thread);

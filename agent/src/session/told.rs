@@ -26,6 +26,9 @@ const CALLS_LEAST: u64 = 12;
 impl Session {
     /// Takes the newest calls out of the rings, before they are overwritten.
     pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
+        if self.sampling.cuts_sequence() {
+            return self.pass_calls();
+        }
         let Some(kernel) = self.probes.kernel() else {
             return Ok(());
         };
@@ -89,7 +92,7 @@ impl Session {
     pub(super) fn summarise_recording(&mut self) {
         let now = monotonic_ns();
         for process in &self.processes {
-            if let Some(iterations) = process.sequence.iterations() {
+            if let Some(iterations) = process.iterations() {
                 self.rules.summarise(process.slot, iterations, now);
             }
         }
@@ -149,7 +152,7 @@ impl Session {
         let useful = of_mpi
             .filter(|(_, member)| member.mpi.is_some())
             .map(|(process, _)| {
-                let iterations = process.sequence.iterations()?;
+                let iterations = process.iterations()?;
                 Some(iterations.useful()? * iterations.whole().mean_ns())
                     .filter(|_| iterations.whole().count > 0)
             });
@@ -172,6 +175,10 @@ impl Session {
 
     /// Communication efficiency in parts, or why it is not.
     fn add_split(&self, view: &mut SequenceView) {
+        if self.sampling.has_gaps() {
+            view.without_split = Some("MPI calls are watched in windows (--budget)".to_owned());
+            return;
+        }
         if let Some(of_late) = &mut view.efficiencies_of_late {
             of_late.split = self.collectives.split_of_late().ok();
         }

@@ -33,3 +33,23 @@ pub struct TeamsView {
     /// The mean work of a thread to that of the one that works longest.
     pub load_balance: Option<f64>,
 }
+
+impl From<TeamTotals> for TeamsView {
+    fn from(totals: TeamTotals) -> TeamsView {
+        TeamsView {
+            of: totals,
+            working: totals.share(totals.working_ns),
+            starting: totals.share(totals.starting_ns),
+            waiting: totals.share(totals.waiting_ns),
+            ending: totals.share(totals.ending_ns),
+            load_balance: totals.load_balance(),
+        }
+    }
+}
+
+impl RegionsView {
+    /// Share of the time in which they were probed that was inside them.
+    pub fn inside(&self) -> Option<f64> {
+        Some(self.inside_ns? as f64 / self.watched_ns.max(1) as f64)
+    }
+}

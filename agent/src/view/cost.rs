@@ -1,7 +1,7 @@
 //! What watching costs, in one line.
 
 use crate::{
-    cost::{CostView, TOO_MUCH},
+    cost::{CostView, TOO_MUCH, WindowsView},
     format::{bytes, percent},
     snapshot::Snapshot,
 };
@@ -56,16 +56,31 @@ fn line(mut parts: Vec<String>, cost: &CostView, probes: Option<f64>) -> Vec<Str
         parts.push(bytes(cost.agent.resident_bytes as f64));
     }
     let mut lines = vec![format!(" cost: {}", parts.join(", "))];
-    if probes.is_some_and(|share| share > TOO_MUCH) {
+    lines.extend(cost.windows.as_ref().map(windows));
+    if probes.is_some_and(|share| share > TOO_MUCH) && cost.windows.is_none() {
         lines.push("    that is much: docs/performance.md says what makes it less".to_owned());
     }
     lines
 }
 
+fn windows(view: &WindowsView) -> String {
+    let what = if view.cuts_sequence {
+        "calls, iterations and call sites"
+    } else {
+        "calls"
+    };
+    format!(
+        "    {} watched {} of the time (--budget {}): {what} of the rest are not seen, ~ is estimated",
+        view.names(2),
+        percent(view.part),
+        view.budget,
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cost::{AgentCost, OfLate, Prices, ProbeCost};
+    use crate::cost::{AgentCost, Budget, OfLate, Prices, ProbeCost};
     use std::{collections::BTreeMap, time::Duration};
 
     fn snapshot(share: f64) -> Snapshot {
@@ -97,6 +112,7 @@ mod tests {
                     together: Some(share + 0.002),
                 },
                 unread_ns: None,
+                windows: None,
             }),
             ..Snapshot::default()
         }
@@ -111,6 +127,20 @@ mod tests {
             that is much: docs/performance.md says what makes it less
         ");
         assert!(now(&Snapshot::default()).is_empty() && over_all(&Snapshot::default()).is_empty());
+    }
+
+    #[test]
+    fn what_is_watched_in_windows_is_said_with_what_is_not_seen() {
+        let mut snapshot = snapshot(0.009);
+        let Some(cost) = &mut snapshot.cost else { panic!() };
+        let functions = ["MPI_Iprobe", "MPI_Recv", "MPI_Send"].map(str::to_owned);
+        cost.windows = Some(WindowsView {
+            functions: functions.to_vec(),
+            part: 0.051,
+            budget: Budget::default(),
+            cuts_sequence: true,
+        });
+        insta::assert_snapshot!(now(&snapshot)[1], @"    MPI_Iprobe, MPI_Recv and 1 more function are watched 5.1 % of the time (--budget 1%): calls, iterations and call sites of the rest are not seen, ~ is estimated");
     }
 
     #[test]

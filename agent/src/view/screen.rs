@@ -122,6 +122,7 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
         let row = |function: &FunctionTotals| Row {
             name: function.name.clone(),
             calls: function.calls as f64,
+            is_estimated: function.estimate.is_some(),
             mean_ns: function
                 .time_ns
                 .filter(|_| function.calls > 0)
@@ -199,6 +200,7 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
     let row = |function: &FunctionTotals| Row {
         name: function.name.clone(),
         calls: function.calls_per_s,
+        is_estimated: function.estimate.is_some(),
         mean_ns: function.mean_ns,
         share: function.time_ns.map(|_| function.share / running),
     };
@@ -210,6 +212,7 @@ fn function_lines(snapshot: &Snapshot, functions: &[FunctionTotals]) -> Vec<Stri
 struct Row {
     name: String,
     calls: f64,
+    is_estimated: bool,
     mean_ns: Option<f64>,
     share: Option<f64>,
 }
@@ -230,12 +233,21 @@ fn line(row: &Row) -> String {
     let line = format!(
         " {:<20} {:>9}  {:>8}   {:>6}  {}",
         row.name,
-        count(row.calls.round()),
+        estimated(row.is_estimated, count(row.calls.round())),
         row.mean_ns.map_or_else(|| "-".to_owned(), duration),
         row.share.map_or_else(|| "-".to_owned(), percent),
         "#".repeat(columns as usize),
     );
     line.trim_end().to_owned()
+}
+
+/// A number, marked where it is estimated.
+pub(super) fn estimated(is_estimated: bool, number: String) -> String {
+    if is_estimated {
+        format!("~{number}")
+    } else {
+        number
+    }
 }
 
 /// What the rules found, or why they are silent.

@@ -2,8 +2,8 @@
 //! beside what a preloaded profiler costs them and beside what the agent says that it costs.
 //!
 //! Two jobs of the same program take turns, whoever has none is stopped: one as it comes, with and without `tuneagent attach` (the profile
-//! alone), and one under a small PMPI library that counts calls and their time. A round goes through the three states, the next one
-//! backwards, so that what disturbs the machine disturbs all of them; a ratio is always of two turns of one round. Measures no
+//! alone, and all of it: without a budget), and one under a small PMPI library that counts calls and their time. A round goes through the three states,
+//! the next one backwards, so that what disturbs the machine disturbs all of them; a ratio is always of two turns of one round. Measures no
 //! start: a job is attached to before its turn begins.
 
 use std::time::Duration;
@@ -196,7 +196,7 @@ fn watched(crowd: &Crowd, settings: &Settings) -> Outcome<(f64, Said)> {
     let folder = tempfile::tempdir()?;
     let report = folder.path().join("report.json");
     let report_name = report.to_string_lossy().into_owned();
-    let agent = crowd.attach(&["--rules", "none", "--json", &report_name])?;
+    let agent = crowd.attach(&["--rules", "none", "--budget", "none", "--json", &report_name])?;
     agent.armed()?;
     let pace = crowd.pace(settings.seconds)?;
     leave(agent)?;

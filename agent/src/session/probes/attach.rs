@@ -151,7 +151,7 @@ impl Probes {
                         at,
                         pid,
                     };
-                    let linked = |(probes, link)| Linked { probes, to, link };
+                    let linked = |(probes, link)| Linked { probes, at, to, link };
                     match kernel.attach(&request) {
                         Ok(link) => self.links.push(linked((probes, link))),
                         // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without all others.

@@ -14,9 +14,13 @@ mod priced;
 pub(super) mod sought;
 mod tallies;
 mod ways;
+mod windows;
 mod worlds;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread::JoinHandle,
+};
 
 use abi::{ProbeSpec, SpecFlags};
 use tuner::intact::Text;
@@ -30,7 +34,7 @@ pub use self::tallies::{WantedTally, rule as tally_rule};
 use crate::{
     calls::Part,
     discover::{Job, Member},
-    kernel::{self, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, tells_number_of},
+    kernel::{self, At, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, tells_number_of},
     mpi::{self, BytesKind},
 };
 
@@ -135,6 +139,8 @@ pub struct Probe {
     pub wanted: Vec<usize>,
     /// It is probed for the profile alone, which has no row for it.
     pub is_quiet: bool,
+    /// It is watched in windows, unless somebody asks for it.
+    pub is_sampled: bool,
 }
 
 impl Probe {
@@ -170,6 +176,10 @@ impl Probe {
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
     links: Vec<Linked>,
+    /// Threads that close links.
+    closing: Vec<JoinHandle<()>>,
+    /// Functions that are watched in windows are not watched now.
+    is_shut: bool,
     /// What hits cost; none where nothing is probed.
     gauge: Option<Gauge>,
     /// None in a session that may not probe.
@@ -198,13 +208,14 @@ pub struct Probes {
 /// A file (device, inode), and the process that has a link of its own to it.
 type Target = (u64, u64, Option<u32>);
 
-/// What is attached and detached together: a function that is asked for by its name goes alone, those of patterns go by who
-/// asks for them, and MPI's by nobody, for they stay.
+/// What is attached and detached together: a function that is asked for by its name goes alone, those of patterns and of MPI go by who
+/// asks for them, and of MPI's that nobody asks for those that are asked again and again go apart.
 type Group = (Vec<usize>, Option<u32>);
 
 /// A link, and the probes that it serves.
 struct Linked {
     probes: BTreeSet<u32>,
+    at: At,
     to: Target,
     link: Link,
 }
@@ -284,6 +295,8 @@ impl Probes {
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
         let mut loaded = Probes {
             links: Vec::new(),
+            closing: Vec::new(),
+            is_shut: false,
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
             gauge,
             kernel: Some(kernel),
@@ -314,6 +327,8 @@ impl Probes {
     pub fn none(job: &Job, why: Vec<String>) -> Probes {
         Probes {
             links: Vec::new(),
+            closing: Vec::new(),
+            is_shut: false,
             gauge: None,
             kernel: None,
             numbers: Numbers::default(),
@@ -429,16 +444,20 @@ impl Probes {
         Ok(())
     }
 
-    /// MPI is watched whatever the rules ask for; another function where somebody asks for it and has it switched on.
+    /// MPI is watched whatever the rules ask for, but in windows where that is too dear; another function where somebody asks for it and has it switched on.
     fn is_needed(&self, probe: &Probe, asked: &[bool]) -> bool {
         let is_asked = |want: &usize| self.on[*want] && asked.get(*want) == Some(&true);
-        probe.mpi.is_some() || probe.wanted.iter().any(is_asked)
+        self.is_watched_mpi(probe) || probe.wanted.iter().any(is_asked)
+    }
+
+    fn is_watched_mpi(&self, probe: &Probe) -> bool {
+        probe.mpi.is_some() && (!self.is_shut || probe.stays_shut())
     }
 
     fn group(&self, probe: u32) -> Group {
         let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
         match self.numbers.probes.get(probe as usize) {
-            Some(of) if of.mpi.is_some() => (Vec::new(), None),
+            Some(of) if of.mpi.is_some() => of.group_of_mpi(),
             Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
             Some(of) => (of.wanted.clone(), None),
             None => (Vec::new(), Some(places::SHARED)),
@@ -496,25 +515,20 @@ impl Probes {
 
     /// Detaches what nobody asks for who has it switched on.
     fn detach_unneeded(&mut self) {
-        let is_needed = |probe: &u32| {
-            let probe = self.numbers.probes.get(*probe as usize);
-            probe.is_some_and(|probe| probe.mpi.is_some() || probe.wanted.iter().any(|want| self.on[*want]))
-        };
-        let needed: BTreeSet<u32> = (0..self.numbers.probes.len() as u32).filter(is_needed).collect();
-        let (left, over): (Vec<_>, Vec<_>) = std::mem::take(&mut self.links)
-            .into_iter()
-            .partition(|linked| !linked.probes.is_disjoint(&needed));
-        self.links = left;
-        for linked in &over {
-            let served = |place: &Place| match place.site.probe {
-                places::SHARED => linked.probes.len() > 1,
-                probe => linked.probes.contains(&probe),
-            };
-            if let Some(places) = self.attached.get_mut(&linked.to) {
-                places.retain(|place| !served(place));
-            }
-        }
-        close(over.into_iter().map(|linked| linked.link));
+        let needed = self.needed();
+        let over = self.take_off(|linked| linked.probes.is_disjoint(&needed));
+        close_in_order(over);
+    }
+
+    /// What is watched now, in some process.
+    fn needed(&self) -> BTreeSet<u32> {
+        let probes = self.numbers.probes.iter().zip(0..);
+        let is_needed =
+            |probe: &Probe| self.is_watched_mpi(probe) || probe.wanted.iter().any(|want| self.on[*want]);
+        probes
+            .filter(|(probe, _)| is_needed(probe))
+            .map(|(_, number)| number)
+            .collect()
     }
 
     /// Stops counting a process. Its cells stay readable.
@@ -577,6 +591,15 @@ impl Probes {
     }
 }
 
+/// Entries first: calls that are under way are then seen to return, and none is entered whose return is not seen.
+fn close_in_order(over: Vec<Linked>) {
+    let (entries, returns): (Vec<Linked>, Vec<Linked>) =
+        over.into_iter().partition(|linked| linked.at == At::Entry);
+    for links in [entries, returns] {
+        close(links.into_iter().map(|linked| linked.link));
+    }
+}
+
 /// Closing a link waits for the kernel to be sure that no hit is under way. Closed side by side, all wait at once.
 fn close(links: impl Iterator<Item = Link>) {
     std::thread::scope(|scope| {
@@ -589,6 +612,7 @@ fn close(links: impl Iterator<Item = Link>) {
 impl Drop for Probes {
     fn drop(&mut self) {
         let links = std::mem::take(&mut self.links).into_iter();
+        self.finish_closing();
         let gauge = self.gauge.take().into_iter().flat_map(|gauge| gauge.links);
         close(links.map(|linked| linked.link).chain(gauge));
     }

@@ -250,6 +250,7 @@ impl Numbers {
             mark: None,
             wanted: Vec::new(),
             is_quiet: false,
+            is_sampled: false,
         });
         self.probes.len() - 1
     }

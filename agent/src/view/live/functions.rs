@@ -13,7 +13,7 @@ use super::{
 use crate::{
     format::{bytes, count, duration},
     snapshot::{FunctionTotals, Snapshot},
-    view::durations,
+    view::{durations, screen::estimated},
 };
 
 /// Columns that everything but the name and the bar takes.
@@ -76,14 +76,14 @@ fn row(
     let mut spans = vec![
         Span::raw(format!(
             " {short:<name$} {:>9} {:>9}  ",
-            count(function.calls_per_s.round()),
+            estimated(function.estimate.is_some(), count(function.calls_per_s.round())),
             function.mean_ns.map_or_else(none, duration),
         )),
         Span::styled(glyphs.bar(share.unwrap_or_default(), bar), Color::Blue),
         Span::raw(format!(
             " {:>7} {:>11} {:>9}",
             share.map_or_else(none, short_percent),
-            count(function.calls as f64),
+            estimated(function.estimate.is_some(), count(function.calls as f64)),
             function.time_ns.map_or_else(none, |ns| duration(ns as f64)),
         )),
     ];

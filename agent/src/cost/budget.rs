@@ -1,0 +1,524 @@
+//! What watching may cost, and how it is kept to: which functions are watched in windows, how long these are and how far apart. Time, costs
+//! and the seed of chance are handed in; attaches nothing and measures nothing.
+//!
+//! A hit costs what the exception costs, so only a probe that is not there is cheaper. Windows and the gaps between them have random lengths:
+//! a program whose phases come in a row is met in all of them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+};
+
+use super::unwatched::PRICE_ERROR;
+
+/// Looks in a row, a second apart, that find the costs too high before anything is done, and windows that find them low before all is
+/// watched again.
+const IN_A_ROW: u32 = 3;
+
+/// From the begin of a window to that of the next, on average, in nanoseconds.
+const CYCLE_NS: f64 = 8e9;
+
+/// Probes are never attached for less, on average.
+const ATTACHED_LEAST_NS: f64 = 60e6;
+
+/// Nor for less than so many times what it takes to attach them, in which they cost and tell nothing: some milliseconds for each process.
+const TIMES_ATTACHING: f64 = 4.0;
+
+/// And about as long until they are off.
+const CLOSING_NS: f64 = 10e6;
+
+/// No gap is longer than this.
+const GAP_MOST_NS: f64 = 300e9;
+
+/// Where the agent and what was asked for take the whole budget, the windows have this part of it all the same.
+const LEAST_PART: f64 = 0.25;
+
+/// All is watched again where that would cost less than this part of what it may.
+const BACK: f64 = 0.7;
+
+/// Windows are never a greater part of the time.
+const WINDOWS_MOST: f64 = 0.8;
+
+/// A window that has cost so many times as much as it was to is over.
+const OVERSPENT: f64 = 4.0;
+
+/// The part of the job's CPU time that probes and agent may cost together; none for no bound.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget(pub Option<f64>);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(Some(0.01))
+    }
+}
+
+impl fmt::Display for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(share) => write!(f, "{}%", (share * 1e6).round() / 1e4),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+impl FromStr for Budget {
+    type Err = String;
+
+    /// `1%`, `0.5 %`, `none`.
+    fn from_str(text: &str) -> Result<Budget, String> {
+        if text == "none" {
+            return Ok(Budget(None));
+        }
+        let number = text.strip_suffix('%').map(str::trim);
+        let percent: Option<f64> = number.and_then(|number| number.parse().ok());
+        match percent.filter(|percent| *percent > 0.0 && *percent <= 100.0) {
+            Some(percent) => Ok(Budget(Some(percent / 100.0))),
+            None => Err(format!(
+                "`{text}` is no part of the job's CPU time such as 1% or 0.5%, nor none"
+            )),
+        }
+    }
+}
+
+/// A function that nobody asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Function {
+    /// Its number.
+    pub probe: u32,
+    /// CPUs that its hits take while it is watched.
+    pub cost: f64,
+    /// It is asked again and again, and in no sequence of calls.
+    pub is_polling: bool,
+}
+
+/// What all costs now, in CPUs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load {
+    /// What the job takes, our probes included.
+    pub job: f64,
+    /// What the agent takes.
+    pub agent: f64,
+    /// Hits of functions that somebody asked for: they are never left out.
+    pub asked: f64,
+    /// Those that nobody asked for.
+    pub functions: Vec<Function>,
+}
+
+impl Load {
+    /// Those that nobody asked for, together.
+    pub fn of_functions(&self) -> f64 {
+        self.functions.iter().map(|function| function.cost).sum()
+    }
+
+    /// What the functions that nobody asked for may take.
+    fn left(&self, share: f64) -> f64 {
+        let allowed = share * self.job;
+        (allowed - self.agent - self.asked).max(LEAST_PART * allowed)
+    }
+}
+
+/// Which are watched in windows, and how much of the time.
+#[derive(Clone, Debug, PartialEq)]
+struct Plan {
+    functions: BTreeSet<u32>,
+    part: f64,
+}
+
+/// Those that are asked again and again, where that is enough: they are in no sequence of calls. Else all, for a sequence that lacks one of its
+/// functions is none.
+fn plan(load: &Load, share: f64) -> Plan {
+    let left = load.left(share);
+    let all = load.of_functions();
+    let polling = load.functions.iter().filter(|function| function.is_polling);
+    let polling: f64 = polling.map(|function| function.cost).sum();
+    let is_enough = all - polling <= left / 2.0;
+    let chosen = load
+        .functions
+        .iter()
+        .filter(|function| function.is_polling || !is_enough);
+    let sampled = if is_enough { polling } else { all };
+    let part = (left - (all - sampled)) / (sampled * (1.0 + PRICE_ERROR));
+    Plan {
+        functions: chosen.map(|function| function.probe).collect(),
+        part: if sampled > 0.0 {
+            part.clamp(1e-4, WINDOWS_MOST)
+        } else {
+            WINDOWS_MOST
+        },
+    }
+}
+
+/// What is to be done now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Turn {
+    /// Nothing.
+    Stay,
+    /// These are watched in windows from now on, and a gap begins.
+    Sample(BTreeSet<u32>),
+    /// A window begins.
+    Open,
+    /// A gap begins.
+    Shut,
+    /// All are watched all the time again.
+    Watch,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Phase {
+    #[default]
+    Always,
+    Open {
+        since_ns: u64,
+        until_ns: u64,
+        /// CPU time that its hits take when it has cost far too much.
+        most_ns: f64,
+    },
+    Shut {
+        until_ns: u64,
+        then_ns: u64,
+    },
+}
+
+/// Windows and gaps.
+#[derive(Clone, Debug)]
+pub struct Windows {
+    budget: Budget,
+    chance: Chance,
+    phase: Phase,
+    functions: BTreeSet<u32>,
+    /// What each function takes while it is watched, over the last windows.
+    costs: BTreeMap<u32, f64>,
+    in_a_row: u32,
+    part: f64,
+    /// What it took to attach the probes of the last window.
+    attaching_ns: f64,
+}
+
+impl Windows {
+    /// None yet.
+    pub fn new(budget: Budget, seed: u64) -> Windows {
+        Windows {
+            budget,
+            chance: Chance(seed | 1),
+            phase: Phase::Always,
+            functions: BTreeSet::new(),
+            costs: BTreeMap::new(),
+            in_a_row: 0,
+            part: 1.0,
+            attaching_ns: 0.0,
+        }
+    }
+
+    /// What they keep to.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Those that are watched in windows; none while all are watched all the time.
+    pub fn functions(&self) -> &BTreeSet<u32> {
+        &self.functions
+    }
+
+    /// A window is open: how much CPU time its hits may take until it is over early.
+    pub fn most_ns(&self) -> Option<f64> {
+        match self.phase {
+            Phase::Open { most_ns, .. } => Some(most_ns),
+            _ => None,
+        }
+    }
+
+    /// When the next turn is due; none while all are watched all the time.
+    pub fn next_ns(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Always => None,
+            Phase::Open { until_ns, .. } | Phase::Shut { until_ns, .. } => Some(until_ns),
+        }
+    }
+
+    /// The part of the time that windows are, as planned.
+    pub fn part(&self) -> f64 {
+        self.part
+    }
+
+    /// Whether all together costs too much.
+    pub fn is_over(&self, load: &Load) -> bool {
+        let all = load.of_functions() + load.asked + load.agent;
+        self.budget.0.is_some_and(|share| all > share * load.job)
+    }
+
+    /// Once a second, while all are watched all the time.
+    pub fn look(&mut self, load: &Load, now_ns: u64) -> Turn {
+        let Some(share) = self.budget.0.filter(|_| self.phase == Phase::Always) else {
+            return Turn::Stay;
+        };
+        let is_over = load.job > 0.0 && load.of_functions() > load.left(share);
+        self.in_a_row = if is_over { self.in_a_row + 1 } else { 0 };
+        if self.in_a_row < IN_A_ROW {
+            return Turn::Stay;
+        }
+        self.costs = load
+            .functions
+            .iter()
+            .map(|function| (function.probe, function.cost))
+            .collect();
+        self.sample(load, share, now_ns)
+    }
+
+    /// A gap is over: probes begin to be attached.
+    pub fn open(&mut self, now_ns: u64) -> Turn {
+        let Phase::Shut { then_ns, .. } = self.phase else {
+            return Turn::Stay;
+        };
+        let expected: f64 = self
+            .functions
+            .iter()
+            .filter_map(|probe| self.costs.get(probe))
+            .sum();
+        self.phase = Phase::Open {
+            since_ns: now_ns,
+            until_ns: now_ns + then_ns,
+            most_ns: OVERSPENT * expected * then_ns as f64,
+        };
+        Turn::Open
+    }
+
+    /// The probes of the window that has begun are attached.
+    pub fn attached(&mut self, now_ns: u64) {
+        let Phase::Open {
+            since_ns,
+            until_ns,
+            most_ns,
+        } = &mut self.phase
+        else {
+            return;
+        };
+        let planned_ns = (*until_ns - *since_ns).max(1) as f64;
+        self.attaching_ns = now_ns.saturating_sub(*since_ns) as f64;
+        *until_ns = (*until_ns).max(now_ns + ((TIMES_ATTACHING - 1.0) * self.attaching_ns) as u64);
+        *most_ns *= (*until_ns - *since_ns) as f64 / planned_ns;
+    }
+
+    /// A window is over; what was watched in it is told as it was in the window, all else over window and gap.
+    pub fn shut(&mut self, load: &Load, now_ns: u64) -> Turn {
+        let Some(share) = self.budget.0 else {
+            return Turn::Stay;
+        };
+        // Somebody may have asked for one of them meanwhile.
+        let is_there = |probe: &u32| load.functions.iter().any(|function| function.probe == *probe);
+        self.functions.retain(is_there);
+        let mut smooth = load.clone();
+        for function in &mut smooth.functions {
+            // What rises is believed at once, what falls by and by: windows are short, and one may have met a pause.
+            let before = self.costs.get(&function.probe).copied().unwrap_or(function.cost);
+            let weight = if function.cost > 2.0 * before { 1.0 } else { 0.25 };
+            function.cost = before + weight * (function.cost - before);
+            self.costs.insert(function.probe, function.cost);
+        }
+        let is_under = smooth.of_functions() <= BACK * smooth.left(share);
+        self.in_a_row = if is_under { self.in_a_row + 1 } else { 0 };
+        if self.in_a_row >= IN_A_ROW {
+            (self.phase, self.in_a_row, self.part) = (Phase::Always, 0, 1.0);
+            self.functions.clear();
+            return Turn::Watch;
+        }
+        self.sample(&smooth, share, now_ns)
+    }
+
+    /// Plans anew, and begins a gap. Functions that are watched in windows stay so until all are watched again.
+    fn sample(&mut self, load: &Load, share: f64, now_ns: u64) -> Turn {
+        let mut plan = plan(load, share);
+        let is_new = !plan.functions.is_subset(&self.functions);
+        if self.phase == Phase::Always {
+            self.in_a_row = 0;
+        }
+        self.functions.append(&mut plan.functions);
+        self.part = plan.part;
+        let (window_ns, gap_ns) = self.lengths();
+        // Where attaching took longer than was thought the gap makes up for it.
+        let attached_ns = match self.phase {
+            Phase::Open { since_ns, .. } => now_ns.saturating_sub(since_ns) as f64 + CLOSING_NS,
+            _ => 0.0,
+        };
+        let gap_ns = gap_ns.max((attached_ns / self.part - attached_ns).min(GAP_MOST_NS));
+        self.phase = Phase::Shut {
+            until_ns: now_ns + gap_ns as u64,
+            then_ns: window_ns,
+        };
+        if is_new {
+            Turn::Sample(self.functions.clone())
+        } else {
+            Turn::Shut
+        }
+    }
+
+    /// Of the next window and of the gap before it.
+    fn lengths(&mut self) -> (u64, f64) {
+        let cycle = CYCLE_NS * self.chance.between(0.5, 1.5);
+        let least = ATTACHED_LEAST_NS.max(TIMES_ATTACHING * self.attaching_ns);
+        let least = least * self.chance.between(0.75, 1.25);
+        let attached = (self.part * cycle).max(least);
+        let gap = (attached / self.part - attached).min(GAP_MOST_NS);
+        ((attached - CLOSING_NS) as u64, gap + CLOSING_NS)
+    }
+}
+
+/// Numbers that no program goes by (xorshift64*, Marsaglia 2003 and Vigna 2016): nothing depends on their quality but that they differ.
+#[derive(Clone, Debug)]
+struct Chance(u64);
+
+impl Chance {
+    fn between(&mut self, least: f64, most: f64) -> f64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11;
+        least + (most - least) * number as f64 / (1_u64 << 53) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn function(probe: u32, cost: f64, is_polling: bool) -> Function {
+        Function {
+            probe,
+            cost,
+            is_polling,
+        }
+    }
+
+    fn loads() -> impl Strategy<Value = Load> {
+        let functions = prop::collection::vec((0.0..2.0_f64, any::<bool>()), 1..8);
+        (functions, 0.1..16.0_f64, 0.0..0.5_f64, 0.0..0.5_f64).prop_map(|(functions, job, agent, asked)| {
+            Load {
+                job,
+                agent,
+                asked,
+                functions: (0..)
+                    .zip(functions)
+                    .map(|(probe, (cost, is_polling))| Function {
+                        probe,
+                        cost,
+                        is_polling,
+                    })
+                    .collect(),
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_planned_costs_no_more_than_there_is_left(load in loads(), share in 0.001..0.2_f64) {
+            let plan = plan(&load, share);
+            let of = |is_chosen: bool| -> f64 {
+                let functions = load.functions.iter();
+                functions.filter(|function| plan.functions.contains(&function.probe) == is_chosen).map(|function| function.cost).sum()
+            };
+            let costs = of(false) + plan.part * of(true);
+            // The shortest part of the time is a bound of its own.
+            prop_assert!(costs <= load.left(share).max(of(false) + 1e-4 * of(true)) + 1e-9, "{plan:?}: {costs}");
+        }
+
+        /// The whole machine over an hour: a program whose costs do not change is held within the budget, and probes come and go a bounded number
+        /// of times a minute.
+        #[test]
+        fn a_steady_program_costs_what_it_may_and_probes_change_rarely(
+            (cost, share, seed) in (0.05..1.8_f64, 0.005..0.1_f64, any::<u64>()),
+        ) {
+            const HOUR_NS: u64 = 3_600_000_000_000;
+            let load = Load { job: 2.0, agent: 0.0, asked: 0.0, functions: vec![function(0, cost, false)] };
+            let mut windows = Windows::new(Budget(Some(share)), seed);
+            let (mut now, mut watched, mut changes, mut began) = (0, 0, 0_u64, None);
+            while now < HOUR_NS {
+                now = windows.next_ns().unwrap_or(now + 1_000_000_000);
+                let turn = match (windows.next_ns(), windows.most_ns()) {
+                    (None, _) => windows.look(&load, now),
+                    (Some(_), None) => windows.open(now),
+                    (Some(_), Some(_)) => windows.shut(&load, now),
+                };
+                match turn {
+                    Turn::Open => began = Some(now),
+                    Turn::Shut => watched += now - began.take().unwrap_or(now),
+                    _ => {}
+                }
+                changes += u64::from(turn != Turn::Stay);
+            }
+            if cost > 2.0 * share {
+                let told = watched as f64 / HOUR_NS as f64 * cost / 2.0;
+                // A gap has a longest length, beyond which the shortest window costs what it costs.
+                prop_assert!(told <= share, "{told} of {share}");
+                prop_assert!(told > 0.4 * share, "{told} of {share}: more could have been watched");
+                prop_assert!(changes <= 60 * 31, "{changes} in an hour");
+            } else {
+                prop_assert_eq!(changes, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn functions_that_are_asked_again_and_again_go_first() {
+        let load = |polling, sending| Load {
+            job: 1.0,
+            functions: vec![function(0, sending, false), function(1, polling, true)],
+            ..Load::default()
+        };
+        assert_eq!(plan(&load(0.1, 0.004), 0.01).functions, BTreeSet::from([1]));
+        assert_eq!(plan(&load(0.1, 0.4), 0.01).functions, BTreeSet::from([0, 1]));
+        assert_eq!(plan(&load(0.002, 0.4), 0.01).functions, BTreeSet::from([0, 1]));
+    }
+
+    #[test]
+    fn one_dear_second_changes_nothing_and_three_in_a_row_do() {
+        let load = |cost| Load {
+            job: 1.0,
+            functions: vec![function(7, cost, false)],
+            ..Load::default()
+        };
+        let mut windows = Windows::new(Budget::default(), 1);
+        let costs = [0.5, 0.5, 0.001, 0.5, 0.5, 0.5];
+        let turns = costs.map(|cost| windows.look(&load(cost), 0));
+        assert_eq!(turns[..5], [const { Turn::Stay }; 5]);
+        assert_eq!(turns[5], Turn::Sample(BTreeSet::from([7])));
+        // And it takes three cheap windows before all is watched again, for a pause is no end.
+        let mut turn = Turn::Stay;
+        let mut cheap = 0;
+        while turn != Turn::Watch && cheap < 50 {
+            windows.open(0);
+            turn = windows.shut(&load(0.0), 0);
+            cheap += 1;
+        }
+        assert!((IN_A_ROW..50).contains(&cheap), "{cheap} cheap windows");
+        assert!(windows.functions().is_empty() && windows.next_ns().is_none());
+    }
+
+    #[test]
+    fn without_a_budget_nothing_is_left_out() {
+        let load = Load {
+            job: 1.0,
+            functions: vec![function(0, 0.9, true)],
+            ..Load::default()
+        };
+        let mut windows = Windows::new(Budget(None), 1);
+        assert!((0..9).all(|_| windows.look(&load, 0) == Turn::Stay) && !windows.is_over(&load));
+    }
+
+    #[test]
+    fn a_budget_is_a_percentage_or_none() {
+        assert_eq!("1%".parse(), Ok(Budget::default()));
+        assert_eq!("0.5 %".parse(), Ok(Budget(Some(0.005))));
+        assert_eq!("none".parse(), Ok(Budget(None)));
+        for text in ["", "1", "0%", "-1%", "101%", "%", "NaN%"] {
+            assert!(text.parse::<Budget>().is_err(), "{text}");
+        }
+        for text in ["1%", "0.25%", "none"] {
+            assert_eq!(
+                text.parse::<Budget>().map(|budget| budget.to_string()).as_deref(),
+                Ok(text)
+            );
+        }
+    }
+}

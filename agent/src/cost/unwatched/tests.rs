@@ -1,0 +1,311 @@
+//! Programs on a simulated clock, watched in windows: what is told of them beside what they did.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One thread that calls function 0.
+struct Program {
+    now_ns: f64,
+    calls: u64,
+    /// What it does between two calls, in nanoseconds; a call itself takes nothing.
+    between: fn(f64) -> f64,
+    /// The price takes no time of its own: the program would wait anyway.
+    absorbs: bool,
+}
+
+impl Program {
+    /// Runs up to then, and says how often it called.
+    fn run(&mut self, until_ns: f64, price_ns: f64) -> u64 {
+        let before = self.calls;
+        while self.now_ns < until_ns {
+            let price = if self.absorbs { 0.0 } else { price_ns };
+            self.now_ns += (self.between)(self.now_ns) + price;
+            self.calls += 1;
+        }
+        self.calls - before
+    }
+}
+
+/// A program that never waits.
+fn at(ns: u64) -> Moment {
+    Moment {
+        at_ns: ns,
+        cpu_ns: ns,
+    }
+}
+
+fn totals(calls: u64) -> Vec<Totals> {
+    vec![Totals {
+        calls,
+        timed: calls,
+        ..Totals::default()
+    }]
+}
+
+/// Watched in windows of so long, with so long between them, told prices that are so many times the true ones. Told calls, what is known of them,
+/// and what was counted.
+fn watched(program: &mut Program, windows: &[(f64, f64)], price_ns: f64, told: f64) -> (u64, Estimate) {
+    let mut unwatched = Unwatched::default();
+    let functions = BTreeSet::from([0]);
+    let mut counted = 0;
+    unwatched.open(at(program.now_ns as u64), &totals(0));
+    for (window_ns, gap_ns) in windows {
+        let (began, before) = (program.now_ns, counted);
+        counted += program.run(began + window_ns, price_ns);
+        let window = Window {
+            length: at((program.now_ns - began) as u64),
+            threads: 1,
+            cost_ns: (counted - before) as f64 * price_ns * told,
+            ..Window::default()
+        };
+        unwatched.shut(
+            at(program.now_ns as u64),
+            &totals(counted),
+            &[],
+            &functions,
+            window,
+        );
+        let until = program.now_ns + gap_ns;
+        program.run(until, 0.0);
+        unwatched.open(at(program.now_ns as u64), &totals(counted));
+    }
+    let now = program.now_ns as u64;
+    let told = unwatched.told(at(now), &totals(counted))[0].calls;
+    (
+        told,
+        unwatched
+            .estimate(0, at(now), now, &totals(counted))
+            .unwrap_or_default(),
+    )
+}
+
+fn program(between: fn(f64) -> f64) -> Program {
+    Program {
+        now_ns: 0.0,
+        calls: 0,
+        between,
+        absorbs: false,
+    }
+}
+
+/// Lengths of windows and gaps, in nanoseconds.
+fn lengths() -> impl Strategy<Value = Vec<(f64, f64)>> {
+    prop::collection::vec((1e6..4e6_f64, 10e6..40e6_f64), 12..30)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_loop_that_polls_is_told_within_two_percent_and_within_its_range(windows in lengths(), price in 100.0..700.0_f64) {
+        let mut polling = program(|_| 4_000.0);
+        let (told, estimate) = watched(&mut polling, &windows, price, 1.0);
+        let truth = polling.calls as f64;
+        prop_assert!((told as f64 / truth - 1.0).abs() < 0.02, "{told} of {truth}");
+        prop_assert!(estimate.from as f64 <= truth && estimate.to.is_some_and(|to| to as f64 >= truth), "{estimate:?} of {truth}");
+        // As often as in the windows would be too few, and that is what the range begins with.
+        prop_assert!(estimate.from <= told);
+    }
+
+    #[test]
+    fn a_price_that_is_off_by_a_fifth_leaves_the_truth_within_the_range(
+        windows in lengths(), price in 100.0..1_000.0_f64, off in 0.8..1.2_f64,
+    ) {
+        let mut polling = program(|_| 4_000.0);
+        let (_, estimate) = watched(&mut polling, &windows, price, off);
+        let truth = polling.calls as f64;
+        prop_assert!(estimate.from as f64 <= truth * 1.01, "{estimate:?} of {truth}");
+        prop_assert!(estimate.to.is_none_or(|to| to as f64 >= truth * 0.99), "{estimate:?} of {truth}");
+    }
+
+    #[test]
+    fn a_loop_that_waits_anyway_is_within_its_range(windows in lengths(), price in 100.0..700.0_f64) {
+        let mut paced = program(|_| 5_000.0);
+        paced.absorbs = true;
+        let (_, estimate) = watched(&mut paced, &windows, price, 1.0);
+        let truth = paced.calls as f64;
+        prop_assert!((estimate.from as f64 / truth - 1.0).abs() < 0.02, "{estimate:?} of {truth}");
+        prop_assert!(estimate.to.is_some_and(|to| to as f64 >= truth * 0.99), "{estimate:?} of {truth}");
+    }
+
+    #[test]
+    fn what_is_told_never_shrinks_and_is_never_less_than_was_counted(
+        steps in prop::collection::vec((0_u64..5_000_000, 0_u64..2_000, 0_u64..50), 1..30),
+    ) {
+        let functions = BTreeSet::from([0]);
+        let mut unwatched = Unwatched::default();
+        let (mut now, mut counted, mut before) = (0, 0, 0);
+        unwatched.open(at(now), &totals(counted));
+        for (ns, calls, late) in steps {
+            (now, counted) = (now + ns, counted + calls);
+            let window = Window { length: at(ns), threads: 1, cost_ns: calls as f64 * 500.0, ..Window::default() };
+            unwatched.shut(at(now), &totals(counted), &[], &functions, window);
+            // Probes come off a moment later, and are on a moment before a window begins.
+            for part in [1, 2, 1] {
+                (now, counted) = (now + part * ns / 2, counted + late);
+                let told = unwatched.told(at(now), &totals(counted))[0].calls;
+                prop_assert!(told >= before && told >= counted, "{told} after {before}, counted {counted}");
+                before = told;
+            }
+            unwatched.open(at(now), &totals(counted));
+            let told = unwatched.told(at(now), &totals(counted))[0].calls;
+            prop_assert!(told >= before, "{told} after {before}");
+            before = told;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+
+    #[test]
+    fn phases_are_met_as_often_as_they_come(
+        windows in prop::collection::vec((1e6..4e6_f64, 10e6..40e6_f64), 1_500..1_501),
+    ) {
+        // Three milliseconds in ten it calls ten times as often.
+        let mut program = program(|now| if now % 1e7 < 3e6 { 2_000.0 } else { 20_000.0 });
+        let (told, _) = watched(&mut program, &windows, 200.0, 1.0);
+        let truth = program.calls as f64;
+        prop_assert!((told as f64 / truth - 1.0).abs() < 0.1, "{told} of {truth}");
+    }
+}
+
+#[test]
+fn a_pace_that_the_probe_sets_is_not_told_but_that_it_was_at_least_so_often() {
+    // 50 ns of its own and 800 of ours: whether it is 30 or 80 ns nobody can tell.
+    let mut tight = program(|_| 50.0);
+    let (told, estimate) = watched(&mut tight, &[(1e6, 1e6); 5], 800.0, 1.0);
+    assert_eq!((estimate.to, told), (None, estimate.from));
+    assert!(told < tight.calls / 2, "{told} of {}", tight.calls);
+}
+
+#[test]
+fn ranks_that_may_wait_for_each_other_have_the_price_of_all_in_their_range() {
+    let alone = Window {
+        length: at(1_000_000),
+        threads: 1,
+        cost_ns: 50_000.0,
+        inside_ns: 900_000,
+        ..Window::default()
+    };
+    let with = |window: Window| Pace::of([window].into_iter());
+    let of_three = with(Window {
+        others_ns: 100_000.0,
+        ..alone
+    });
+    assert_eq!(with(alone).told, of_three.told);
+    assert!(of_three.most > with(alone).most, "{of_three:?}");
+    // One that is hardly ever inside waits for nobody.
+    let computing = with(Window {
+        others_ns: 100_000.0,
+        inside_ns: 1_000,
+        ..alone
+    });
+    assert!(computing.most < of_three.most, "{computing:?}");
+    assert_eq!(
+        with(Window {
+            others_ns: 900_000.0,
+            ..alone
+        }),
+        Pace {
+            told: 1.0,
+            most: None
+        }
+    );
+}
+
+#[test]
+fn who_was_kept_from_its_cpu_in_the_gap_is_not_told_to_have_called_there() {
+    let mut unwatched = Unwatched::default();
+    unwatched.open(at(0), &totals(0));
+    let window = Window {
+        length: at(1_000_000),
+        threads: 1,
+        cost_ns: 100_000.0,
+        ..Window::default()
+    };
+    unwatched.shut(at(1_000_000), &totals(900), &[], &BTreeSet::from([0]), window);
+    let later = Moment {
+        at_ns: 11_000_000,
+        cpu_ns: 2_000_000,
+    };
+    assert_eq!(unwatched.told(later, &totals(900))[0].calls, 900 + 1_000);
+}
+
+#[test]
+fn returns_without_entries_at_the_ends_of_windows_are_no_loss_and_others_are() {
+    let counted = |unpaired| {
+        [Totals {
+            unpaired,
+            ..Totals::default()
+        }]
+    };
+    let mut unwatched = Unwatched::default();
+    let told = |unwatched: &Unwatched, counted: &[Totals]| unwatched.told(at(9), counted)[0].unpaired;
+    unwatched.open(at(0), &counted(0));
+    unwatched.shut(
+        at(1_000),
+        &counted(2),
+        &[],
+        &BTreeSet::from([0]),
+        Window::default(),
+    );
+    assert_eq!(told(&unwatched, &counted(40)), 2);
+    unwatched.open(at(2_000), &counted(50));
+    assert_eq!(told(&unwatched, &counted(50)), 2);
+    assert_eq!(told(&unwatched, &counted(53)), 5);
+}
+
+#[test]
+fn of_one_that_came_between_windows_it_is_said_that_nothing_bounds_it() {
+    let mut unwatched = Unwatched::default();
+    unwatched.shut(at(1_000), &[], &[], &BTreeSet::from([0]), Window::default());
+    unwatched.open(at(3_000), &totals(0));
+    let estimate = unwatched.estimate(0, at(5_000), 4_000, &totals(7)).unwrap();
+    assert_eq!(
+        (estimate.counted, estimate.from, estimate.to, estimate.watched),
+        (7, 7, None, 0.5)
+    );
+    assert_eq!(unwatched.told(at(5_000), &totals(7)), totals(7));
+}
+
+#[test]
+fn time_inside_keeps_its_share_and_calls_that_were_open_count_up_to_the_gap() {
+    let functions = BTreeSet::from([1]);
+    let mut unwatched = Unwatched::default();
+    let counted = |calls, time_ns| {
+        let of = Totals {
+            calls,
+            timed: calls,
+            time_ns,
+            ..Totals::default()
+        };
+        [Totals::default(), of]
+    };
+    unwatched.open(at(0), &counted(0, 0));
+    let window = Window {
+        length: at(1_000),
+        threads: 1,
+        inside_ns: 400,
+        waited_ns: 100,
+        ..Window::default()
+    };
+    unwatched.shut(
+        at(1_000),
+        &counted(10, 300),
+        &[(1, 100), (0, 7)],
+        &functions,
+        window,
+    );
+    assert_eq!(unwatched.inside_ns(at(1_000), &counted(10, 300)), (100, 0));
+    let told = unwatched.told(at(3_000), &counted(10, 300));
+    assert_eq!((told[1].calls, told[1].time_ns), (30, 300 + 100 + 800));
+    assert_eq!(told[0], Totals::default());
+    assert_eq!(unwatched.inside_ns(at(3_000), &counted(10, 300)), (900, 200));
+    let estimate = unwatched
+        .estimate(1, at(4_000), 4_000, &counted(10, 300))
+        .unwrap();
+    assert_eq!((estimate.counted, estimate.watched), (10, 0.25));
+    assert_eq!(unwatched.estimate(0, at(4_000), 4_000, &counted(10, 300)), None);
+}

@@ -1,0 +1,523 @@
+//! Keeps what watching costs to the budget: adds up what functions cost, has dear ones watched in windows, and keeps with each process what was
+//! counted in them. When a window begins and ends is decided in [`crate::cost`]; which links that is, in `probes`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use abi::{Frame, Totals};
+use tokio::time::Instant;
+
+use super::{Session, meter::Metered, probes::Probe};
+use crate::{
+    clock::{CpuClock, monotonic_ns},
+    cost::{Budget, Function, Load, Moment, Turn, Window, Windows, WindowsView},
+    discover::Member,
+    format::percent,
+    kernel::KernelError,
+    mpi,
+};
+
+/// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every second reading.
+const LOOK_NS: u64 = 900_000_000;
+
+/// Functions that are named in a message.
+const NAMED_MAX: usize = 3;
+
+/// Looks in a row that find the costs too high, where nothing can be done about it, before that is said.
+const OVER_MAX: u32 = 3;
+
+/// Which functions are watched in windows now.
+#[derive(Debug, Default)]
+pub(super) struct Sampled {
+    functions: BTreeSet<u32>,
+    is_shut: bool,
+    /// When the last window began.
+    opened_ns: u64,
+}
+
+impl Sampled {
+    /// A call that was under way when its function was no longer watched: nobody sees its end.
+    pub(super) fn is_stale(&self, frame: &Frame) -> bool {
+        self.functions.contains(&frame.probe) && (self.is_shut || frame.entered_ns < self.opened_ns)
+    }
+}
+
+/// What was spent up to a moment.
+#[derive(Clone, Debug, Default)]
+struct Spent {
+    at_ns: u64,
+    job_ns: u64,
+    agent_ns: u64,
+    /// CPU time of its hits, by function.
+    costs: BTreeMap<u32, f64>,
+}
+
+impl Spent {
+    fn of(&self, probe: u32) -> f64 {
+        self.costs.get(&probe).copied().unwrap_or_default()
+    }
+
+    fn all(&self) -> f64 {
+        self.costs.values().sum()
+    }
+
+    /// What part of the job's CPU time the hits took since then, and hits and agent together.
+    fn shares_since(&self, before: &Spent) -> Option<(f64, f64)> {
+        let job_ns = self.job_ns.checked_sub(before.job_ns).filter(|ns| *ns > 0)? as f64;
+        let hits = self.all() - before.all();
+        let agent = self.agent_ns.saturating_sub(before.agent_ns) as f64;
+        Some((hits / job_ns, (hits + agent) / job_ns))
+    }
+}
+
+/// When functions are watched, and what they cost.
+#[derive(Debug)]
+pub(super) struct Sampling {
+    windows: Windows,
+    pub(super) sampled: Sampled,
+    has_gaps: bool,
+    cuts_sequence: bool,
+    has_cut: bool,
+    /// At the last look, or when the last window was over.
+    before: Option<Spent>,
+    /// When the window began that is open.
+    opened: Option<Spent>,
+    /// Shares over the last window and gap.
+    of_late: Option<(f64, f64)>,
+    over: u32,
+}
+
+impl Sampling {
+    /// All are watched, as long as that costs no more than this.
+    pub(super) fn new(budget: Budget) -> Sampling {
+        Sampling {
+            windows: Windows::new(budget, monotonic_ns()),
+            sampled: Sampled::default(),
+            has_gaps: false,
+            cuts_sequence: false,
+            has_cut: false,
+            before: None,
+            opened: None,
+            of_late: None,
+            over: 0,
+        }
+    }
+
+    /// Whether some function was not watched at some time.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.has_gaps
+    }
+
+    /// Whether functions are not watched now without which no sequence of calls is whole.
+    pub(super) fn cuts_sequence(&self) -> bool {
+        self.cuts_sequence && self.sampled.is_shut
+    }
+
+    /// What is of the windows alone, in words.
+    pub(super) fn missing(&self) -> Option<String> {
+        self.has_cut.then(|| {
+            "MPI was watched in windows (--budget): call sites, sizes of messages, who sends to whom and iterations are those of the windows"
+                .to_owned()
+        })
+    }
+
+    /// When a window begins or ends.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let next_ns = self.windows.next_ns()?;
+        Some(Instant::now() + Duration::from_nanos(next_ns.saturating_sub(monotonic_ns())))
+    }
+
+    /// What part of the job's CPU time hits took over the last window and gap, and hits and agent together: none before the first window. None
+    /// of it where all is watched all the time.
+    pub(super) fn of_late(&self) -> Option<Option<(f64, f64)>> {
+        (!self.windows.functions().is_empty()).then_some(self.of_late)
+    }
+}
+
+impl Session {
+    /// Opens and shuts windows, where it is time to.
+    pub(super) fn take_turns(&mut self) -> Result<(), KernelError> {
+        let Some(next_ns) = self.sampling.windows.next_ns() else {
+            return Ok(());
+        };
+        let is_due = monotonic_ns() >= next_ns;
+        match self.sampling.windows.most_ns() {
+            None if is_due => self.open_window(),
+            Some(_) if is_due || self.is_overspent() => self.shut_window(),
+            _ => Ok(()),
+        }
+    }
+
+    /// One that has just joined: what it does until the next window is not seen.
+    pub(super) fn take_in(&self, process: &mut Metered, now_ns: u64) {
+        let sampled = &self.sampling.sampled;
+        let at = Moment {
+            at_ns: now_ns,
+            cpu_ns: CpuClock::of(process.pid).and_then(CpuClock::ns).unwrap_or(now_ns),
+        };
+        match sampled.is_shut {
+            true => process
+                .unwatched
+                .shut(at, &[], &[], &sampled.functions, Window::default()),
+            false => process.unwatched.open(at, &[]),
+        }
+    }
+
+    /// What the windows are, for those who look.
+    pub(super) fn windows_view(&self) -> Option<WindowsView> {
+        let windows = &self.sampling.windows;
+        let functions = windows.functions();
+        (!functions.is_empty()).then(|| WindowsView {
+            functions: self.named(functions),
+            part: windows.part(),
+            budget: windows.budget(),
+            cuts_sequence: self.sampling.cuts_sequence,
+        })
+    }
+
+    /// Those that were called, the dearest first.
+    fn named(&self, functions: &BTreeSet<u32>) -> Vec<String> {
+        let spent = self.sampling.before.as_ref();
+        let cost = |probe: &u32| spent.map_or(0.0, |spent| spent.of(*probe));
+        let mut called: Vec<u32> = functions
+            .iter()
+            .copied()
+            .filter(|probe| cost(probe) > 0.0)
+            .collect();
+        called.sort_by(|one, other| cost(other).total_cmp(&cost(one)));
+        let probes = called
+            .iter()
+            .filter_map(|probe| self.probes.list().get(*probe as usize));
+        probes.map(|probe| probe.name.clone()).collect()
+    }
+
+    /// Looks at what was just read, while all functions are watched all the time.
+    pub(super) fn look_at_cost(&mut self) -> Result<(), KernelError> {
+        let is_new = |before: &Spent| self.read_ns.saturating_sub(before.at_ns) < LOOK_NS;
+        let is_early = self.sampling.before.as_ref().is_some_and(is_new);
+        let windows = &self.sampling.windows;
+        if windows.budget().0.is_none() || windows.next_ns().is_some() || is_early {
+            return Ok(());
+        }
+        let spent = self.spent();
+        let before = self.sampling.before.replace(spent.clone());
+        let Some(before) = before.filter(|before| spent.at_ns > before.at_ns) else {
+            return Ok(());
+        };
+        let load = self.load(&before, None, &spent);
+        self.advise(&load);
+        // While a change is being judged what is compared is to be counted in one way.
+        if !self.probes.can_take_turns() || !self.rules.on_trial().is_empty() {
+            return Ok(());
+        }
+        if let Turn::Sample(functions) = self.sampling.windows.look(&load, spent.at_ns) {
+            for process in self.processes.iter_mut().filter(|process| !process.ended) {
+                if let Some(first) = process
+                    .oldest()
+                    .map(|first| (first.moment(), first.counted.clone()))
+                {
+                    process.unwatched.open(first.0, &first.1);
+                }
+            }
+            let share = spent.shares_since(&before).map_or(0.0, |(hits, _)| hits);
+            self.sampling.of_late = None;
+            self.begin_gap(functions)?;
+            self.tell_of_windows(share);
+        }
+        Ok(())
+    }
+
+    /// A window begins.
+    fn open_window(&mut self) -> Result<(), KernelError> {
+        self.take_calls()?;
+        let functions = self.sampling.sampled.functions.clone();
+        let is_off = |probe: u32| functions.contains(&probe);
+        self.forget_open(is_off, |thread| {
+            let open = thread.frames.iter().take(thread.depth as usize);
+            open.into_iter().all(|frame| is_off(frame.probe))
+        })?;
+        let members = living(&self.processes, &self.job.members);
+        // What they cost while they are being attached is a part of the window.
+        self.sampling.windows.open(monotonic_ns());
+        self.probes.open(&members)?;
+        let now = monotonic_ns();
+        self.sampling.windows.attached(now);
+        (self.sampling.sampled.is_shut, self.sampling.sampled.opened_ns) = (false, now);
+        self.threads = None;
+        self.read()?;
+        for process in self.processes.iter_mut().filter(|process| !process.ended) {
+            if self.sampling.cuts_sequence {
+                process.sequence.gap();
+            }
+            if let Some(last) = process.last().map(|last| (last.moment(), last.counted.clone())) {
+                process.unwatched.open(last.0, &last.1);
+            }
+        }
+        self.sampling.opened = Some(self.spent());
+        Ok(())
+    }
+
+    /// A window is over.
+    fn shut_window(&mut self) -> Result<(), KernelError> {
+        self.read()?;
+        let spent = self.spent();
+        let opened = self.sampling.opened.take().unwrap_or_default();
+        let before = self.sampling.before.replace(spent.clone()).unwrap_or_default();
+        self.sampling.of_late = spent.shares_since(&before);
+        let load = self.load(&before, Some(&opened), &spent);
+        self.advise(&load);
+        match self.sampling.windows.shut(&load, spent.at_ns) {
+            Turn::Sample(functions) => {
+                self.begin_gap(functions)?;
+                self.tell_of_windows(self.sampling.of_late.map_or(0.0, |(hits, _)| hits));
+            }
+            Turn::Shut => self.begin_gap(self.sampling.windows.functions().clone())?,
+            _ => self
+                .painter
+                .say("note: all functions are watched all the time again"),
+        }
+        Ok(())
+    }
+
+    /// These functions are not watched from now on; what was counted up to now was just read.
+    fn begin_gap(&mut self, functions: BTreeSet<u32>) -> Result<(), KernelError> {
+        let windows = self.windows_of_processes();
+        let since = monotonic_ns();
+        let members = living(&self.processes, &self.job.members);
+        if self.probes.shut(&functions, &members)? {
+            let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
+            self.rules.lost(slots.into_iter(), since, monotonic_ns());
+        }
+        let cuts_sequence = functions.iter().any(|probe| !self.is_polling(*probe));
+        self.sampling.cuts_sequence = cuts_sequence;
+        self.sampling.has_cut |= cuts_sequence;
+        for (process, window) in self.processes.iter_mut().zip(windows) {
+            let last = process.last().filter(|_| !process.ended);
+            let last = last.map(|last| (last.moment(), last.counted.clone(), last.open.clone()));
+            if let Some((at, counted, open)) = last {
+                process.unwatched.shut(at, &counted, &open, &functions, window);
+            }
+        }
+        self.sampling.sampled.functions = functions;
+        self.sampling.sampled.is_shut = true;
+        self.sampling.has_gaps = true;
+        self.threads = None;
+        Ok(())
+    }
+
+    fn is_polling(&self, probe: u32) -> bool {
+        let mpi = self.probes.list().get(probe as usize).and_then(|probe| probe.mpi);
+        mpi.is_some_and(mpi::Function::is_asked_again)
+    }
+
+    /// What each process did in the window that is open.
+    fn windows_of_processes(&self) -> Vec<Window> {
+        let prices = self.call_prices();
+        let of_mpi: Vec<bool> = self
+            .probes
+            .list()
+            .iter()
+            .map(|probe| probe.mpi.is_some())
+            .collect();
+        let window = |process: &Metered| {
+            let (last, (since, before)) = process.last().zip(process.unwatched.opened())?;
+            let hits = |totals: &Totals| totals.calls + totals.nested;
+            let nothing = Totals::default();
+            let mut window = Window {
+                length: last.moment().since(since),
+                threads: last.callers.max(1),
+                ..Window::default()
+            };
+            for (probe, totals) in last.counted.iter().enumerate() {
+                let before = before.get(probe).unwrap_or(&nothing);
+                let price = prices.get(&(probe as u32)).copied().unwrap_or_default();
+                window.cost_ns += hits(totals).saturating_sub(hits(before)) as f64 * price;
+                if of_mpi.get(probe) == Some(&true) {
+                    window.inside_ns += totals.time_ns.saturating_sub(before.time_ns);
+                }
+            }
+            let inside = last.mpi_ns.max(1) as f64;
+            let waited = last.mpi_waited_ns.unwrap_or_default() as f64 / inside;
+            window.waited_ns = (window.inside_ns as f64 * waited.min(1.0)) as u64;
+            Some(window)
+        };
+        let windows = self
+            .processes
+            .iter()
+            .map(|process| window(process).unwrap_or_default());
+        let mut windows: Vec<Window> = windows.collect();
+        let of_a_thread = |window: &Window| window.cost_ns / window.threads.max(1) as f64;
+        let all: f64 = windows.iter().map(of_a_thread).sum();
+        for window in &mut windows {
+            window.others_ns = all - of_a_thread(window);
+        }
+        windows
+    }
+
+    /// What a call of each function costs that is probed.
+    fn call_prices(&self) -> BTreeMap<u32, f64> {
+        let Some(prices) = self.probes.prices() else {
+            return BTreeMap::new();
+        };
+        let probed = self.costs.probed().iter();
+        probed
+            .map(|(probe, probed)| (*probe, prices.call_ns(probed)))
+            .collect()
+    }
+
+    /// Up to the last reading.
+    fn spent(&self) -> Spent {
+        let mut spent = Spent {
+            at_ns: self.read_ns,
+            agent_ns: self.costs.agent().cpu_ns,
+            ..Spent::default()
+        };
+        let prices = self.call_prices();
+        for process in &self.processes {
+            let Some(last) = process.last() else { continue };
+            let first = process.first().and_then(|first| first.counters);
+            let first_ns = first.map_or(0, |counters| counters.cpu_ns);
+            spent.job_ns += last
+                .counters
+                .map_or(0, |counters| counters.cpu_ns.saturating_sub(first_ns));
+            for (probe, price) in &prices {
+                let totals = last.counted.get(*probe as usize);
+                let hits = totals.map_or(0, |totals| totals.calls + totals.nested);
+                *spent.costs.entry(*probe).or_default() += hits as f64 * price;
+            }
+        }
+        spent
+    }
+
+    /// What all costs: functions that are watched in windows as in the one since `opened`, everything else since `before`.
+    fn load(&self, before: &Spent, opened: Option<&Spent>, now: &Spent) -> Load {
+        let ns = now.at_ns.saturating_sub(before.at_ns).max(1) as f64;
+        let mut load = Load {
+            job: now.job_ns.saturating_sub(before.job_ns) as f64 / ns,
+            agent: now.agent_ns.saturating_sub(before.agent_ns) as f64 / ns,
+            ..Load::default()
+        };
+        for probe in now.costs.keys().copied() {
+            let is_sampled = self.sampling.sampled.functions.contains(&probe);
+            let since = opened.filter(|_| is_sampled).unwrap_or(before);
+            let ns = now.at_ns.saturating_sub(since.at_ns).max(1) as f64;
+            let cost = (now.of(probe) - since.of(probe)).max(0.0) / ns;
+            if !self.probes.is_of_profile(probe) {
+                load.asked += cost;
+                continue;
+            }
+            load.functions.push(Function {
+                probe,
+                cost,
+                is_polling: self.is_polling(probe),
+            });
+        }
+        load
+    }
+
+    /// The window that is open has cost far more than it was to.
+    fn is_overspent(&self) -> bool {
+        let (Some(most_ns), Some(kernel)) = (self.sampling.windows.most_ns(), self.probes.kernel()) else {
+            return false;
+        };
+        let prices = self.call_prices();
+        let functions = &self.sampling.sampled.functions;
+        let cost = |process: &Metered| {
+            let (_, before) = process.unwatched.opened()?;
+            let of = functions.iter().map(|probe| {
+                let before = before.get(*probe as usize).map_or(0, |totals| totals.calls);
+                let calls = kernel.calls_of(process.slot, *probe).saturating_sub(before);
+                calls as f64 * prices.get(probe).copied().unwrap_or_default()
+            });
+            Some(of.sum::<f64>())
+        };
+        let living = self.processes.iter().filter(|process| !process.ended);
+        living.filter_map(cost).sum::<f64>() > most_ns
+    }
+
+    /// Calls that were recorded while others were not: no sequence is made of them.
+    pub(super) fn pass_calls(&mut self) -> Result<(), KernelError> {
+        let Some(kernel) = self.probes.kernel() else {
+            return Ok(());
+        };
+        for (place, process) in self.processes.iter_mut().enumerate() {
+            let Some(next) = kernel
+                .calls_so_far(process.slot)
+                .filter(|next| *next > process.sequence.next())
+            else {
+                continue;
+            };
+            if let Some(trace) = &mut self.outputs.trace {
+                let (_, calls) = kernel.calls(process.slot, process.sequence.next())?;
+                trace.calls(process.whose(), &calls, self.probes.list());
+            }
+            self.collectives.take(place, &[], 1, |_| false);
+            process.sequence.pass(next);
+        }
+        Ok(())
+    }
+
+    fn tell_of_windows(&mut self, share: f64) {
+        let Some(view) = self.windows_view() else { return };
+        let what = if view.cuts_sequence {
+            "Call sites, sizes of messages, who sends to whom and iterations are those of the windows"
+        } else {
+            "All else is told as before, but the parts of the communication efficiency"
+        };
+        let (names, budget) = (view.names(NAMED_MAX), view.budget);
+        self.painter.say(&format!(
+            "note: {names} from now on watched in windows, {} of the time (--budget {budget}; watching cost {} of the job's CPU time): their \
+             calls, times and bytes are estimated (~). {what}",
+            percent(view.part),
+            percent(share),
+        ));
+    }
+
+    /// Says once what makes it less, where that is not ours to decide.
+    fn advise(&mut self, load: &Load) {
+        let windows = &self.sampling.windows;
+        let share = windows.budget().0.unwrap_or(f64::INFINITY);
+        let rest = match self.probes.can_take_turns() {
+            true => load.asked,
+            false => load.asked + load.of_functions(),
+        };
+        self.sampling.over = match windows.is_over(load) && rest > share * load.job {
+            true => self.sampling.over.saturating_add(1),
+            false if self.sampling.over >= OVER_MAX => return,
+            false => 0,
+        };
+        if self.sampling.over != OVER_MAX {
+            return;
+        }
+        let budget = windows.budget();
+        let spent = self.sampling.before.as_ref();
+        let costs = spent.iter().flat_map(|spent| &spent.costs);
+        let asked =
+            costs.filter(|(probe, _)| !self.probes.can_take_turns() || !self.probes.is_of_profile(**probe));
+        let dearest = asked.max_by(|one, other| one.1.total_cmp(other.1));
+        let dearest = dearest.and_then(|(probe, _)| self.probes.list().get(*probe as usize));
+        let name = dearest.map_or("a function", |probe: &Probe| &probe.name);
+        let why = match self.probes.can_take_turns() {
+            true => format!(
+                "{name} is asked for by a rule or by --probe, and such functions are watched all the time: do without it"
+            ),
+            false => format!(
+                "{name} costs most, and in this session probes cannot be taken off: attach to less of the program"
+            ),
+        };
+        self.painter.say(&format!(
+            "note: watching costs {} of the job's CPU time, more than it should (--budget {budget}): {why}, or allow more",
+            percent((rest + load.agent) / load.job.max(f64::MIN_POSITIVE)),
+        ));
+    }
+}
+
+/// Processes that have not ended, with their slots.
+fn living<'a>(processes: &[Metered], members: &'a [Member]) -> Vec<(u32, &'a Member)> {
+    let living = processes.iter().filter(|process| !process.ended);
+    living
+        .filter_map(|process| Some((process.slot, members.get(process.slot as usize)?)))
+        .collect()
+}

@@ -1,0 +1,227 @@
+//! What watching may cost (`--budget`): programs whose calls cost too much are watched in windows, lose no more than was allowed, and what is
+//! told of their calls is what they counted themselves, within the range that is told with it.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, lammps, programs, require};
+
+use crate::expected::{SOON, with_folder};
+use crate::iterations::{number, wait_for};
+
+/// A window and the gap before it, twice, at the longest that is usual.
+const CYCLES: Duration = Duration::from_secs(24);
+
+fn function<'a>(report: &'a Value, name: &str) -> Outcome<&'a Value> {
+    let functions = report["processes"][0]["functions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let mut found = functions.filter(|function| function["name"] == name);
+    Ok(found
+        .next()
+        .ok_or_else(|| format!("nothing of {name} in {report}"))?)
+}
+
+/// One rank that asks every so many nanoseconds.
+fn start_polls(nanoseconds: u32) -> Outcome<Job> {
+    let program = programs::mpi("polls", Mpi::OpenMpi)?;
+    let job = Job::mpi(Mpi::OpenMpi, Waiting::Spinning, 1, &program, |folder| {
+        with_folder(folder, vec![nanoseconds.to_string()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    Ok(job)
+}
+
+/// Watches what asks every so many nanoseconds until there were several windows: how often it did, and the report.
+fn polls_watched(nanoseconds: u32, flags: &[&str]) -> Outcome<(u64, Value, String)> {
+    let mut job = start_polls(nanoseconds)?;
+    let pid = job.events("ready", 1, SOON)?[0]["pid"].as_u64().ok_or("no pid")?;
+    let words = [&["--rules", "none"], flags].concat();
+    let mut agent = Agent::attach(u32::try_from(pid).map_err(|error| error.to_string())?, &words)?;
+    agent.armed()?;
+    job.open("go")?;
+    agent.lines.wait_for_line("watched in windows", SOON)?;
+    let began = Instant::now();
+    wait_for(&agent, |_| began.elapsed() > CYCLES)?;
+    job.open("tally")?;
+    let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok((asked.ok_or("no count of its own")?, report, agent.lines.text()))
+}
+
+#[test]
+fn calls_of_a_program_that_asks_and_asks_are_told_as_it_counted_them_itself_within_their_range_as_root()
+-> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let (asked, report, text) = polls_watched(12_000, &["--budget", "1%"])?;
+    let of = function(&report, "MPI_Iprobe")?;
+    println!("asked {asked} times; told {of}");
+    assert_eq!(of["estimated"], true, "{of}");
+    let (told, counted) = (number(&of["calls"]), &of["counted"]);
+    assert!(
+        number(&counted["calls"]) < 0.7 * told,
+        "most of the time it was not watched: {of}"
+    );
+    assert!((0.0..0.7).contains(&number(&counted["watched_share"])), "{of}");
+    // A quarter for a price that is off; the range says what it is here.
+    let ratio = told / asked as f64;
+    assert!(
+        (0.8..=1.25).contains(&ratio),
+        "asked {asked} times, told {told}: {ratio:.3}"
+    );
+    assert!(
+        number(&counted["calls_from"]) <= 1.05 * asked as f64
+            && number(&counted["calls_to"]) >= 0.95 * asked as f64,
+        "asked {asked} times: {of}"
+    );
+    assert!(
+        number(&report["cost"]["windows"]["budget_share"]) > 0.0,
+        "{}",
+        report["cost"]
+    );
+    assert!(
+        text.contains("MPI_Iprobe is from now on watched in windows"),
+        "{text}"
+    );
+    assert!(text.contains(" ~"), "estimates are marked:\n{text}");
+    Ok(())
+}
+
+#[test]
+fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls_as_root() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let (asked, report, _) = polls_watched(0, &["--budget", "2%"])?;
+    let of = function(&report, "MPI_Iprobe")?;
+    println!("asked {asked} times; told {of}");
+    assert_eq!(of["counted"]["calls_to"], Value::Null, "{of}");
+    assert!(
+        number(&of["counted"]["calls_from"]) <= asked as f64,
+        "asked {asked} times: {of}"
+    );
+    Ok(())
+}
+
+#[test]
+fn what_is_asked_for_is_watched_all_the_time_and_it_is_said_what_would_cost_less_as_root() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let mut job = start_polls(2_000)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "MPI_Iprobe"])?;
+    agent.armed()?;
+    job.open("go")?;
+    agent
+        .lines
+        .wait_for_line("MPI_Iprobe is asked for by a rule or by --probe", SOON)?;
+    job.open("tally")?;
+    let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
+    let report = agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    let of = function(&report, "MPI_Iprobe")?;
+    assert_eq!(
+        (of["calls"].as_u64(), &of["estimated"]),
+        (asked, &Value::Bool(false)),
+        "{of}"
+    );
+    Ok(())
+}
+
+/// Round trips in a time, by the program's own clock.
+fn trips_per_s(job: &Job, within: Duration) -> Outcome<f64> {
+    let pace = |event: &Value| Some((event["seconds"].as_f64()?, event["count"].as_f64()?));
+    let seen = job.events("pace", 1, SOON)?.len();
+    let first = job
+        .events("pace", seen + 1, SOON)?
+        .last()
+        .and_then(pace)
+        .ok_or("no pace")?;
+    let mut last = first;
+    let mut count = seen + 1;
+    while last.0 - first.0 < within.as_secs_f64() {
+        count += 1;
+        last = job
+            .events("pace", count, SOON)?
+            .last()
+            .and_then(pace)
+            .ok_or("no pace")?;
+    }
+    Ok((last.1 - first.1) / (last.0 - first.0))
+}
+
+#[test]
+fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outcome {
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let program = programs::mpi("bounce", Mpi::OpenMpi)?;
+    let mut job = Job::mpi(Mpi::OpenMpi, Waiting::Spinning, 2, &program, |folder| {
+        with_folder(folder, Vec::new())
+    })?;
+    job.events("ready", 2, SOON)?;
+    job.open("go")?;
+    let mut ratios = Vec::new();
+    // Alone before and after, on a machine that others use too.
+    for _ in 0..3 {
+        let before = trips_per_s(&job, Duration::from_secs(6))?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--budget", "5%"])?;
+        agent.armed()?;
+        agent.lines.wait_for_line("watched in windows", SOON)?;
+        let watched = trips_per_s(&job, CYCLES)?;
+        let report = agent.stop()?;
+        let after = trips_per_s(&job, Duration::from_secs(6))?;
+        let slowdown = 1.0 - watched / ((before + after) / 2.0);
+        println!(
+            "{before:.0} and {after:.0} trips/s alone, {watched:.0} watched: {:.1} % less; told {}",
+            100.0 * slowdown,
+            report["cost"]["of_late"]
+        );
+        let of = function(&report, "MPI_Recv")?;
+        assert_eq!(of["estimated"], true, "{of}");
+        // How much of the time that is follows from how fast the machine lets it call.
+        assert!(number(&of["counted"]["watched_share"]) < 0.9, "{of}");
+        ratios.push(slowdown);
+        // Five are allowed; as much again is what two measurements on a busy machine differ by.
+        if slowdown < 0.10 {
+            break;
+        }
+    }
+    job.open("end")?;
+    job.finish(SOON)?;
+    assert!(ratios.iter().any(|slowdown| *slowdown < 0.10), "{ratios:?}");
+    Ok(())
+}
+
+#[test]
+fn a_rate_of_calls_that_a_repair_multiplies_is_brought_back_within_the_budget_as_root() -> Outcome {
+    require!(Root, OpenMpi, Lammps);
+    let _machine = machine();
+    let job = lammps::start(Waiting::Spinning, 6, 10_000_000)?;
+    job.lines.wait_for("LAMMPS's first steps", 2 * SOON, |lines| {
+        (lammps::thermo(lines).len() >= 4).then_some(())
+    })?;
+    let mut agent = Agent::attach(job.pid(), &["--apply", "--budget", "0.5%"])?;
+    agent.lines.wait_for_line("openmpi-busy-wait", SOON)?;
+    let slow = agent.snapshot()?;
+    agent.lines.wait_for_line("  guard    ", SOON)?;
+    agent.lines.wait_for_line("watched in windows", SOON)?;
+    wait_for(&agent, |now| {
+        let cost = &now["cost"];
+        cost["windows"]["budget_share"].is_number() && number(&cost["of_late"]["probes_share"]) <= 0.006
+    })?;
+    let report = agent.stop()?;
+    println!(
+        "before {}, after {}",
+        slow["cost"]["of_late"], report["cost"]["of_late"]
+    );
+    let changes = report["changes"].as_array().into_iter().flatten();
+    let kept = changes.filter(|change| change["guard"]["verdict"] == "kept");
+    assert!(kept.count() > 0, "{}", report["changes"]);
+    Ok(())
+}

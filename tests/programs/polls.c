@@ -1,0 +1,77 @@
+/* A rank that asks for messages that never come, with a little work between two questions, and counts how often it asked.
+ *
+ *   mpirun -n 1 polls DIRECTORY NANOSECONDS
+ *
+ * Prints {"event":"ready",...}, waits for DIRECTORY/go, then asks until DIRECTORY/tally exists, with about NANOSECONDS of work between two
+ * questions; prints {"event":"tally",...} with its own count, and ends when DIRECTORY/end exists. */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BATCH 2000
+
+static volatile unsigned long work;
+
+static int exists(const char *directory, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return access(path, F_OK) == 0;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static void spin(long rounds)
+{
+    for (long round = 0; round < rounds; round++)
+        work += (unsigned long)round;
+}
+
+/* How many rounds of work take that long: the shortest of several tries, for others may be using the CPU. */
+static long rounds_of(double nanoseconds)
+{
+    double least = 1e9;
+    for (int try = 0; try < 20; try++) {
+        double began = seconds();
+        spin(1000000);
+        double took = seconds() - began;
+        least = took < least ? took : least;
+    }
+    return (long)(nanoseconds / (least * 1e9 / 1000000));
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    if (argc != 3) {
+        fprintf(stderr, "usage: mpirun -n 1 polls DIRECTORY NANOSECONDS\n");
+        return 2;
+    }
+    long rounds = rounds_of(atof(argv[2]));
+    printf("{\"event\":\"ready\",\"rank\":0,\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    while (!exists(argv[1], "go"))
+        usleep(1000);
+    unsigned long asked = 0;
+    while (!exists(argv[1], "tally")) {
+        for (int batch = 0; batch < BATCH; batch++) {
+            int flag;
+            MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+            spin(rounds);
+        }
+        asked += BATCH;
+    }
+    printf("{\"event\":\"tally\",\"rank\":0,\"asked\":%lu}\n", asked);
+    fflush(stdout);
+    while (!exists(argv[1], "end"))
+        usleep(1000);
+    MPI_Finalize();
+    return 0;
+}
