@@ -121,10 +121,8 @@ fn main() {
     let cases = cases(&image);
     let mut target = Target::start(Path::new(program));
     let mut kernel = Kernel::load(LoadOptions {
-        probes: 1,
         rows: 1,
-        processes: 1,
-        force_tracefs: false,
+        ..LoadOptions::ONE_PROBE
     })
     .unwrap();
     for round in 0..rounds {

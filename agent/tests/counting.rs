@@ -57,7 +57,8 @@ fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone_as_root() {
         "target",
         "probing it",
     ]
-    .map(works);
+    .into_iter()
+    .for_each(works);
     assert_eq!(counts(&target.answers("1")), (1, None));
 }
 
