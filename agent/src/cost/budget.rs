@@ -111,9 +111,15 @@ impl Load {
         self.functions.iter().map(|function| function.cost).sum()
     }
 
+    /// What all of it may take. A job that waits more than it computes may spend that part of a CPU: what it is kept from is time then, not CPU
+    /// time.
+    fn allowed(&self, share: f64) -> f64 {
+        share * self.job.max(1.0)
+    }
+
     /// What the functions that nobody asked for may take.
     fn left(&self, share: f64) -> f64 {
-        let allowed = share * self.job;
+        let allowed = self.allowed(share);
         (allowed - self.agent - self.asked).max(LEAST_PART * allowed)
     }
 }
@@ -244,7 +250,7 @@ impl Windows {
     /// Whether all together costs too much.
     pub fn is_over(&self, load: &Load) -> bool {
         let all = load.of_functions() + load.asked + load.agent;
-        self.budget.0.is_some_and(|share| all > share * load.job)
+        self.budget.0.is_some_and(|share| all > load.allowed(share))
     }
 
     /// Once a second, while all are watched all the time.
