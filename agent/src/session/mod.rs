@@ -8,6 +8,7 @@ pub mod meter;
 pub mod outputs;
 pub mod probes;
 pub mod signals;
+mod state;
 
 mod act;
 mod added;
@@ -85,7 +86,7 @@ use crate::{
     readable::Readable,
     report::reference::Reference,
     rulebook::RuleBook,
-    snapshot::{GuardView, JobView, Snapshot},
+    snapshot::GuardView,
     view::Painter,
 };
 
@@ -247,13 +248,9 @@ impl Session {
         let hits = probes.kernel_mut().map(Kernel::take_hits);
         let hits = hits.transpose().map_err(kernel_failure)?;
         let now = monotonic_ns();
-        let painter = match options.started {
-            None => Painter::new(options.plain || outputs.report_is_stdout()),
-            Some(_) => Painter::beside(),
-        };
         let family = Family::of(&options, &mut probes).map_err(kernel_failure)?;
         let mut session = Session {
-            painter,
+            painter: painter(&options, &outputs),
             shared: outputs.metrics.is_some().then(Shared::default),
             missing: not_watched(&job),
             sampling: Sampling::new(options.budget),
@@ -545,58 +542,12 @@ impl Session {
         self.rules.leave(slot, monotonic_ns());
         Ok(())
     }
+}
 
-    /// The state now.
-    fn snapshot(&self) -> Snapshot {
-        let kernel = self.probes.kernel();
-        let not_shown = match self.ledger.not_shown() {
-            0 => None,
-            old => Some(format!(
-                "the {} before these (tuneagent journal)",
-                crate::format::plural(old, "change")
-            )),
-        };
-        Snapshot {
-            job: JobView {
-                host: self.host.clone(),
-                id: self.job_id.clone(),
-                ..job_view(&self.job, self.probes.watched())
-            },
-            taken_at: tuner::clock::now().wall,
-            elapsed: Duration::from_nanos(monotonic_ns().saturating_sub(self.armed_ns)),
-            period: self
-                .processes
-                .iter()
-                .map(Metered::period)
-                .max()
-                .unwrap_or_default(),
-            processes: self.process_views(),
-            cpus: self.cpus.view(),
-            rules: self.rules.views(),
-            rule_values: self.rules.values(),
-            findings: self.ledger.findings(),
-            changes: self.ledger.changes(&self.trials()),
-            sequence: self.sequence(),
-            frequency: self.frequency.and_then(|(_, frequency)| frequency),
-            cost: self.cost(),
-            trace: None,
-            matrix: self.matrix(),
-            lost: self.lost_by_kind(),
-            events: self.events_told(),
-            under_way: kernel
-                .and_then(|kernel| kernel.under_way().ok())
-                .unwrap_or_default(),
-            missing: self
-                .probes
-                .missing()
-                .iter()
-                .chain(&self.missing)
-                .cloned()
-                .chain(self.family_missing())
-                .chain(self.sampling.missing())
-                .chain(not_shown)
-                .collect(),
-        }
+fn painter(options: &Options, outputs: &Outputs) -> Painter {
+    match options.started {
+        None => Painter::new(options.plain || outputs.report_is_stdout()),
+        Some(_) => Painter::beside(),
     }
 }
 
