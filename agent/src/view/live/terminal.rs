@@ -22,6 +22,7 @@ use ratatui::{
         terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
     },
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{
@@ -47,6 +48,16 @@ pub(in crate::view) fn can_be_taken() -> bool {
     let in_front =
         rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp());
     knows_cursor && in_front && io::stdin().is_terminal() && io::stdout().is_terminal()
+}
+
+/// Whether the terminal has gone away: a window that was closed, a connection that broke. Whoever asks one for keys or for its size then is
+/// given no answer by the libraries below and no error either, but kept for ever.
+fn is_gone() -> bool {
+    let input = io::stdin();
+    let mut input = [PollFd::new(&input, PollFlags::IN)];
+    let is_asked = poll(&mut input, Some(&Timespec::default()));
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    is_asked.is_ok() && input[0].revents().intersects(gone)
 }
 
 /// Gives the terminal back, once.
@@ -103,9 +114,8 @@ impl Live {
         self.draw();
     }
 
-    /// A terminal that went away is no reason to stop watching: a signal says so.
     fn draw(&mut self) {
-        if self.is_over() {
+        if self.is_over() || is_gone() {
             return;
         }
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,10 +139,15 @@ impl Live {
         self.draw();
     }
 
-    /// Takes the keys that were pressed; what they ask, in order.
+    /// Takes the keys that were pressed; what they ask, in order. That the terminal has gone away asks to end, as SIGHUP does.
     pub(in crate::view) fn take_keys(&mut self) -> Vec<Wish> {
         let mut wishes = Vec::new();
-        while let Some(event) = next_event() {
+        loop {
+            if is_gone() {
+                wishes.push(Wish::End("the terminal has gone away"));
+                return wishes;
+            }
+            let Some(event) = next_event() else { break };
             let key = event.as_key_event();
             wishes.extend(key.and_then(|key| self.state.press(key, &self.shown)));
         }
@@ -211,6 +226,51 @@ mod tests {
     const CHILD: &str = "TUNEAGENT_TEST_PANICS_ON_THE_SCREEN";
     const NAME: &str =
         "view::live::terminal::tests::a_panic_gives_the_terminal_back_before_it_says_what_happened";
+
+    const LEFT: &str = "TUNEAGENT_TEST_ITS_TERMINAL_GOES_AWAY";
+    const NAME_OF_LEFT: &str =
+        "view::live::terminal::tests::a_terminal_that_has_gone_away_ends_the_session_and_keeps_nobody";
+
+    /// The test starts itself on a terminal of its own, which it is told to lose; it has no signal to be told by.
+    #[test]
+    fn a_terminal_that_has_gone_away_ends_the_session_and_keeps_nobody() {
+        if let Some(way) = std::env::var_os(LEFT) {
+            let mut way = std::fs::OpenOptions::new().write(true).open(way).expect("it is there");
+            let mut live = Live::begin(Snapshot::default()).expect("there is a terminal");
+            way.write_all(b"shown\n").expect("somebody reads");
+            while live.take_keys().is_empty() {}
+            way.write_all(b"ended\n").expect("somebody reads");
+            std::process::exit(0);
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let way = folder.path().join("way");
+        let made = Command::new("mkfifo").arg(&way).status();
+        assert!(made.expect("mkfifo is part of every Debian").success());
+        let this = std::env::current_exe().expect("a test has a file");
+        let command = format!(
+            "stty sane rows 24 columns 80; trap '' HUP; env {LEFT}={} timeout --foreground 60 {} --exact {NAME_OF_LEFT} --nocapture",
+            way.display(),
+            this.display()
+        );
+        let mut terminal = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .stdin(std::process::Stdio::null())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("script is part of every Debian");
+        let mut said = io::BufReader::new(std::fs::File::open(&way).expect("it is there"));
+        let mut line = String::new();
+        io::BufRead::read_line(&mut said, &mut line).expect("it says so");
+        assert_eq!(line, "shown\n");
+        terminal.kill().expect("it runs");
+        terminal.wait().expect("it has ended");
+        line.clear();
+        // `timeout` ends who is kept, and nothing more is said then.
+        io::BufRead::read_line(&mut said, &mut line).expect("it says so");
+        assert_eq!(line, "ended\n");
+    }
 
     /// The test starts itself on a terminal of its own (`script`), where it panics while the view is up.
     #[test]
