@@ -126,7 +126,7 @@ fn failure(error: ClientError) -> Failure {
     let is_refused = match &error {
         ClientError::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
         ClientError::Refused { kind, .. } => *kind == RefusalKind::NotPermitted,
-        ClientError::OutOfStep { .. } => false,
+        ClientError::Silent { .. } | ClientError::OutOfStep { .. } => false,
     };
     match &error {
         _ if is_refused => Failure::not_permitted(error),

@@ -27,6 +27,16 @@ pub enum ClientError {
         /// What went wrong.
         source: io::Error,
     },
+    /// It takes too long.
+    #[error(
+        "{}: the session has not answered for {} s: it is stopped (kill -CONT), or far too busy; its program runs on meanwhile. Ask again",
+        path.display(),
+        ANSWER_TIMEOUT.as_secs()
+    )]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+    },
     /// It answered something else than was asked.
     #[error("{}: the session answered something else than was asked", path.display())]
     OutOfStep {
@@ -168,7 +178,11 @@ impl Session {
             self.reader.read(&mut [0])
         });
         match ended {
-            Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(self.io_error(error)),
+            // It was given more time to end than to answer.
+            Err(source) if source.kind() != io::ErrorKind::ConnectionReset => Err(ClientError::Io {
+                path: self.path,
+                source,
+            }),
             _ => Ok(()),
         }
     }
@@ -198,9 +212,11 @@ impl Session {
     }
 
     fn io_error(&self, source: io::Error) -> ClientError {
-        ClientError::Io {
-            path: self.path.clone(),
-            source,
+        let path = self.path.clone();
+        // What a socket says when its time is over.
+        match source.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => ClientError::Silent { path },
+            _ => ClientError::Io { path, source },
         }
     }
 
