@@ -1,5 +1,5 @@
 //! A session: from attaching to leaving. One loop wakes on one closed set of events (`Wake`); everything it shows it
-//! shows through a [`Snapshot`].
+//! shows through a [`crate::snapshot::Snapshot`].
 
 pub mod ends;
 pub mod hands;
