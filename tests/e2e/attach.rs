@@ -23,7 +23,7 @@ const UNTALLIED: [&str; 7] = [
 
 /// Attaches to a waiting `count`, lets it run to its tally, and returns both truths.
 fn observed(job: &mut Job, target: u32, ranks: usize) -> Outcome<(Vec<Value>, Value)> {
-    tallied(job, &mut Agent::attach(target, &["--budget", "none"])?, ranks)
+    tallied(job, &mut Agent::attach(target, &[])?, ranks)
 }
 
 fn assert_same(tallies: &[Value], report: &Value) -> Outcome {
@@ -106,7 +106,7 @@ fn the_report_is_written_when_the_program_ends_first() -> Outcome {
     require!(Root, Mpich);
     let _machine = machine();
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "3"])?;
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     job.open("go")?;
     job.open("end")?;
@@ -132,7 +132,7 @@ fn looking_changes_nothing_and_says_so_even_where_a_rule_would_apply() -> Outcom
     let _machine = machine();
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Spinning, 6, 0)?;
     job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &["--duration", "5s", "--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &["--duration", "5s"])?;
     let report = agent.finish(SOON)?;
     assert_eq!(
         report["changes"].as_array().map(Vec::len),
@@ -156,7 +156,7 @@ fn results_are_the_same_with_and_without_us() -> Outcome {
     require!(Root, Mpich);
     let _machine = machine();
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 200_000)?;
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     job.open("go")?;
     // The model computes what an untouched run prints (see baseline).

@@ -114,7 +114,10 @@ fn what_is_asked_for_is_watched_all_the_time_and_it_is_said_what_would_cost_less
     require!(Root, OpenMpi);
     let _machine = machine();
     let mut job = start_polls(2_000)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--probe", "MPI_Iprobe"])?;
+    let mut agent = Agent::attach(
+        job.pid(),
+        &["--rules", "none", "--probe", "MPI_Iprobe", "--budget", "1%"],
+    )?;
     agent.armed()?;
     job.open("go")?;
     agent

@@ -35,7 +35,7 @@ fn counted_once(mpi: Mpi, copies: &[u32]) -> Outcome {
         with_folder(folder, ["--iterations", "20"].map(String::from).to_vec())
     })?;
     job.events("ready", 3, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     let (tallies, report) = tallied(&mut job, &mut agent, 3)?;
     let others = job.events("preload", 3 * copies.len(), SOON)?;
     assert_eq!(report["job"]["mpi"]["implementation"], mpi.name(), "{report}");
@@ -93,7 +93,7 @@ fn the_first_lines_have_the_calls_of_all_of_sixteen_ranks() -> Outcome {
         with_folder(folder, vec!["20000".into()])
     })?;
     job.events("ready", 16, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     agent.lines.wait_for_line(" after ", SOON)?;
     let report = agent.snapshot()?;

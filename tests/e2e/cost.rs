@@ -180,7 +180,7 @@ fn the_cost_of_a_job_is_its_calls_times_their_prices_and_none_of_our_own_as_root
     require!(Root, Mpich);
     let _machine = machine();
     let mut job = start_count(Mpi::Mpich, 2, &["--iterations", "200"])?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
     agent.armed()?;
     job.open("go")?;
     job.events("tally", 2, SOON)?;

@@ -31,7 +31,7 @@ fn assert_counted(tallies: &[Value], report: &Value) -> Outcome {
 /// Attaches to a job of `count` that waits at its first gate, and lets it run to its end.
 fn counted(mut job: Job, target: u32) -> Outcome<Value> {
     job.events("ready", 2, SOON)?;
-    let mut agent = Agent::attach(target, &["--budget", "none"])?;
+    let mut agent = Agent::attach(target, &[])?;
     let (tallies, report) = tallied(&mut job, &mut agent, 2)?;
     assert_counted(&tallies, &report)?;
     assert_eq!(report["completeness"]["status"], "complete", "{report}");
@@ -221,7 +221,7 @@ fn ranks_that_all_go_on_as_another_program_are_counted_in_it() -> Outcome {
             words
         })?;
         job.events("ready", 2, SOON)?;
-        let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+        let mut agent = Agent::attach(job.pid(), &[])?;
         agent.armed()?;
         job.open("become")?;
         for rank in 0..2 {
@@ -338,7 +338,7 @@ fn a_program_that_nothing_launched_and_that_becomes_another_one_is_watched_on() 
             .chain(given)
             .collect()
     })?;
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     job.open("become")?;
     agent.lines.wait_for_line("went on as another program", SOON)?;

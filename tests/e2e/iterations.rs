@@ -23,7 +23,7 @@ fn start(mpi: Mpi, ranks: usize, words: &str) -> Outcome<Job> {
 
 /// Watches until the session knows what is asked for, then ends session and program; the report, and what the ranks say of themselves.
 fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcome<(Value, Vec<Value>)> {
-    let mut agent = Agent::attach(job.pid(), &["--rules", "load-imbalance", "--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "load-imbalance"])?;
     agent.armed()?;
     wait_for(&agent, is_seen)?;
     let report = agent.stop()?;
@@ -35,7 +35,7 @@ fn watch(mut job: Job, ranks: usize, is_seen: impl Fn(&Value) -> bool) -> Outcom
 
 /// Watches a program for many more iterations than pass before its loop is found.
 fn watch_two_thousand(job: &Job) -> Outcome<Value> {
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
     agent.armed()?;
     wait_for(&agent, |now| now["iteration"]["count"].as_u64() > Some(2_000))?;
     agent.stop()
@@ -292,7 +292,7 @@ fn time_inside_mpi_is_told_apart_from_waiting_for_a_cpu_there() -> Outcome {
     let _machine = machine();
     let ranks = 2 * std::thread::available_parallelism().map_or(2, usize::from);
     let job = start_pingpong(Mpi::OpenMpi, Waiting::Yielding, ranks, 0)?;
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
     agent.armed()?;
     job.open("go")?;
     let waited = |report: &Value, name: &str| -> f64 {

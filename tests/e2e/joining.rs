@@ -37,7 +37,7 @@ fn ranks_that_load_their_mpi_after_the_attach_join_with_it() -> Outcome {
             .to_vec()
     })?;
     job.events("started", 2, SOON)?;
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     job.open("load")?;
     for rank in [0, 1] {
@@ -87,7 +87,7 @@ fn a_rank_that_starts_later_joins_and_is_counted() -> Outcome {
     {
         assert!(std::time::Instant::now() < deadline, "{}", job.lines.text());
     }
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     job.open("late")?;
     agent.lines.wait_for_line("joined", SOON)?;
@@ -238,7 +238,7 @@ fn a_rank_that_crashes_ends_the_session_with_a_report() -> Outcome {
     let _machine = machine();
     let job = start_pingpong(Mpi::Mpich, Waiting::Yielding, 2, 0)?;
     job.open("go")?;
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     let ready = job.events("ready", 2, SOON)?;
     let victim = ready[0]["pid"]

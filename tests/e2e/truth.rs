@@ -195,7 +195,7 @@ fn start_behind(
 
 /// Attaches, lets the program run to its end, and says what truth and agent saw of it.
 fn watch(job: &mut Job, ranks: usize) -> Outcome<(Told, Told)> {
-    let mut agent = Agent::attach(job.pid(), &["--budget", "none"])?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
     agent.armed()?;
     job.open("go")?;
     job.finish(5 * SOON)?;

@@ -235,7 +235,10 @@ mod tests {
     #[test]
     fn a_terminal_that_has_gone_away_ends_the_session_and_keeps_nobody() {
         if let Some(way) = std::env::var_os(LEFT) {
-            let mut way = std::fs::OpenOptions::new().write(true).open(way).expect("it is there");
+            let mut way = std::fs::OpenOptions::new()
+                .write(true)
+                .open(way)
+                .expect("it is there");
             let mut live = Live::begin(Snapshot::default()).expect("there is a terminal");
             way.write_all(b"shown\n").expect("somebody reads");
             while live.take_keys().is_empty() {}
