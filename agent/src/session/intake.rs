@@ -22,9 +22,6 @@ const CLOCK_OF_LOOP: Duration = Duration::from_micros(1_800);
 /// So much earlier than a decision is likely it is practised, in nanoseconds: it takes about as long from a cold start as the decision does.
 const PRACTICE_NS: u64 = 400_000;
 
-/// What is done at a tick takes up to about so long, in nanoseconds.
-const LONG_WORK_NS: u64 = 3_000_000;
-
 /// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
 const DECISION: Duration = Duration::from_micros(300);
 
@@ -93,8 +90,9 @@ impl Session {
     /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
     /// nothing can be changed, or where every CPU is wanted by others.
     pub(super) fn next_due(&self) -> impl Future<Output = Due> + use<> {
+        let may = self.hands.is_some() && self.has_idle_cpu;
         let now = monotonic_ns();
-        let due = self.anticipated(now);
+        let due = may.then(|| self.anticipation.next(now)).flatten();
         let before = due.map(|due| Duration::from_nanos(due.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
         async move {
             match (due, before) {
@@ -107,21 +105,6 @@ impl Session {
                 }
                 _ => std::future::pending().await,
             }
-        }
-    }
-
-    fn anticipated(&self, now_ns: u64) -> Option<Due> {
-        let may = self.hands.is_some() && self.has_idle_cpu;
-        may.then(|| self.anticipation.next(now_ns)).flatten()
-    }
-
-    /// Before work that takes its time: a decision that falls due meanwhile would have to wait for it, and is waited for first.
-    pub(super) fn decide_first(&mut self) -> Result<(), KernelError> {
-        let now = monotonic_ns();
-        let due = self.anticipated(now);
-        match due.filter(|due| due.from_ns - now <= LONG_WORK_NS) {
-            Some(due) => self.look_out(due),
-            None => Ok(()),
         }
     }
 

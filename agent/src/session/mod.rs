@@ -404,9 +404,6 @@ impl Session {
 
     /// Handles one event; gives the reason when the session is over.
     fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
-        if matches!(wake, Wake::Tick | Wake::Calls | Wake::Snapshot) {
-            self.decide_first().map_err(kernel_failure)?;
-        }
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
