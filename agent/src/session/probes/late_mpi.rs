@@ -10,19 +10,21 @@ use crate::{
 impl Probes {
     /// Attaches to a process that came after the start, its MPI included.
     pub(super) fn attach_late(&mut self, member: &Member, slot: u32, job: &Job) -> Result<(), KernelError> {
-        if self.is_of_another_mpi(member) {
+        let without;
+        let member = if self.is_of_another_mpi(member) {
             let pid = member.process.pid;
             self.missing.tell(format!("MPI of {pid}"), || {
                 format!("MPI of process {pid} is not probed: it is another one than that of the others")
             });
-            let without = Member {
+            without = Member {
                 mpi: None,
                 ..member.clone()
             };
-            self.tell_of_unnumbered(&without, slot);
-            return self.attach_to(&without, slot);
-        }
-        self.number_mpi(member, job)?;
+            &without
+        } else {
+            self.number_mpi(member, job)?;
+            member
+        };
         self.tell_of_unnumbered(member, slot);
         self.attach_to(member, slot)
     }

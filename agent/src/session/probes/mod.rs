@@ -378,11 +378,10 @@ impl Probes {
                 )
             });
         }
+        self.asked.push(asked);
         if self.kernel.is_none() || !is_heard {
-            self.asked.push(asked);
             return Ok(Some(slot));
         }
-        self.asked.push(asked);
         match self.is_armed {
             true => self.attach_late(member, slot, job)?,
             false => self.attach_to(member, slot)?,
