@@ -3,7 +3,7 @@
 //! `runtime` measures. LAMMPS has its tests in `lammps`.
 
 use tuneagent_e2e::needs::{lacks, machine};
-use tuneagent_e2e::repairs::{self, HEALTHY};
+use tuneagent_e2e::repairs::{self, HEALTHY, Healthy};
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -75,7 +75,10 @@ fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outc
 fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
     require!(Root);
     let _machine = machine();
-    for (name, needs, start) in HEALTHY {
+    for Healthy {
+        name, needs, start, ..
+    } in &HEALTHY
+    {
         if lacks(name, needs)? {
             continue;
         }

@@ -58,9 +58,10 @@ pub fn start(waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
     started(&[], (waiting, ranks), input(steps, 10, CELLS)?)
 }
 
-/// The same with eight times as many atoms, and more in its environment (`NAME=VALUE`).
+/// The same with eight times as many atoms, and more in its environment (`NAME=VALUE`). A line is of 20 steps: each 20th finds its
+/// neighbours anew, so that every line has as much to do.
 pub fn start_large(environment: &[String], waiting: Waiting, ranks: usize, steps: u64) -> Outcome<Job> {
-    started(environment, (waiting, ranks), input(steps, 10, 2 * CELLS)?)
+    started(environment, (waiting, ranks), input(steps, 20, 2 * CELLS)?)
 }
 
 fn started(environment: &[String], (waiting, ranks): (Waiting, usize), input: String) -> Outcome<Job> {

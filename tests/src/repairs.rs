@@ -171,28 +171,51 @@ pub static CASES: [Case; 7] = [
     },
 ];
 
-/// Programs that no rule repairs: what they are, what they need, and how they are started.
-pub type Healthy = (&'static str, &'static [Need], fn() -> Outcome<Crowd>);
+/// A program that no rule repairs.
+pub struct Healthy {
+    /// What it is.
+    pub name: &'static str,
+    /// What it cannot run without.
+    pub needs: &'static [Need],
+    /// Starts one.
+    pub start: fn() -> Outcome<Crowd>,
+    /// How long a turn is to be in which its pace is measured, in seconds.
+    pub turn_s: f64,
+}
+
+/// A short turn, so that what the machine does meets both of a pair.
+const TURN_S: f64 = 0.5;
 
 /// One of each kind, started right and alone.
 pub static HEALTHY: [Healthy; 4] = [
-    (
-        "LAMMPS, 32 000 atoms, 2 ranks",
-        &[Need::Root, Need::OpenMpi, Need::Lammps],
-        || {
+    Healthy {
+        name: "LAMMPS, 32 000 atoms, 2 ranks",
+        needs: &[Need::Root, Need::OpenMpi, Need::Lammps],
+        start: || {
             let job = lammps::start_large(&[], Waiting::Yielding, 2, ENDLESS)?;
             Ok(Crowd::of_others(job, LAMMPS))
         },
-    ),
-    ("NumPy, one thread", &[Need::Root, Need::NumPy], || {
-        products(1, Start::Right, 160)
-    }),
-    ("OpenMP, one thread", &[Need::Root, Need::Cc], || {
-        teams(1, Start::Right)
-    }),
-    ("blocks that are kept", &[Need::Root, Need::Cc], || {
-        churn(Start::Right)
-    }),
+        // It says how far it is eight times a second.
+        turn_s: 2.0,
+    },
+    Healthy {
+        name: "NumPy, one thread",
+        needs: &[Need::Root, Need::NumPy],
+        start: || products(1, Start::Right, 160),
+        turn_s: TURN_S,
+    },
+    Healthy {
+        name: "OpenMP, one thread",
+        needs: &[Need::Root, Need::Cc],
+        start: || teams(1, Start::Right),
+        turn_s: TURN_S,
+    },
+    Healthy {
+        name: "blocks that are kept",
+        needs: &[Need::Root, Need::Cc],
+        start: || churn(Start::Right),
+        turn_s: TURN_S,
+    },
 ];
 
 /// The case that is about these programs.

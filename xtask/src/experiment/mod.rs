@@ -1,5 +1,6 @@
 //! `cargo xtask experiment`: the published experiments repeated on real MPI, each with a table, a picture and the published figures
-//! beside ours; and, of our own, what the run-time rules do for programs that nobody prepared.
+//! beside ours; and, of our own, what the run-time rules do for programs that nobody prepared, and what
+//! they cost those that need none.
 //!
 //! `scenario` runs one program once, alone or with the agent; `rounds` repeats scenarios in turns, so that what disturbs the
 //! machine disturbs all of them; `stats`, `table` and `chart` are what is made of the times; every experiment is a file. The
@@ -16,6 +17,7 @@ mod runtime;
 mod scenario;
 pub(crate) mod stats;
 pub(crate) mod table;
+mod untouched;
 mod wildfire;
 mod workers;
 
@@ -65,6 +67,11 @@ const EXPERIMENTS: &[Experiment] = &[
         "runtime",
         "programs that nobody prepared: repaired while they run, against started right",
         runtime::run,
+    ),
+    (
+        "untouched",
+        "programs that need nothing: what it costs that every rule looks",
+        untouched::run,
     ),
 ];
 

@@ -1,18 +1,17 @@
-//! What the run-time rules do for programs that nobody prepared, and what they cost those that need none.
+//! What the run-time rules do for programs that nobody prepared. What they cost those that need none: `untouched`.
 //!
 //! Every pace is by the program's own clock: as it was started; then, once the rule has acted and the agent is gone, in turns with
-//! another that was started right. What looking costs is measured on two of the same program in short turns, one of them attached.
+//! another that was started right.
 
 use std::process::Command;
 
-use tuneagent_e2e::crowd::Crowd;
 use tuneagent_e2e::needs::lacks;
-use tuneagent_e2e::repairs::{CASES, Case, HEALTHY, Healthy, Tried, wheels, wheels_folder};
+use tuneagent_e2e::repairs::{CASES, Case, Tried, wheels, wheels_folder};
 
 use super::chart::{Line, Panel, Picture};
 use super::rounds::{self, Rounds};
 use super::scenario;
-use super::stats::{Spread, figure, less, median_between, quantile};
+use super::stats::{Spread, figure};
 use super::table::Table;
 use super::{Claim, Outcome, Section, Settings};
 use crate::{Result, process};
@@ -20,37 +19,21 @@ use crate::{Result, process};
 /// Seconds over which a pace is taken.
 const OVER: f64 = 2.0;
 const OVER_QUICK: f64 = 0.5;
-/// What looking costs is measured in turns of so many seconds: short ones, so that what the machine does meets both of a pair.
-const TURN: f64 = 0.5;
-/// Pairs of turns of each healthy program, over all rounds, and in the quick form.
-const PAIRS: usize = 90;
-const PAIRS_QUICK: usize = 8;
 /// Percent of the pace when started right that is asked for.
 const OF_RIGHT: f64 = 80.0;
 /// How often two OpenMP programs are tried in all: how much they lose differs from run to run.
 const TEAMS: usize = 10;
-/// Percent of its pace that a program may lose to rules that do not fit it.
-const COST_MAX: f64 = 1.0;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     scenario::build_agent(&crate::root())?;
-    // One of each is enough to see that it works.
-    let most = if settings.quick { 1 } else { usize::MAX };
     let over = if settings.quick { OVER_QUICK } else { OVER };
     let repeats = settings.repeats.div_ceil(3);
-    let pairs = if settings.quick {
-        PAIRS_QUICK
-    } else {
-        PAIRS.div_ceil(repeats)
-    };
     if !settings.quick && wheels().is_none() {
         bring_wheels()?;
     }
-    // What a machine lacks is waited for and said only of what is to run.
+    // One is enough to see that it works; what a machine lacks is said only of what is to run.
     let fits = |case: &&Case| !settings.quick || case.rule == "memory-given-back";
     let cases = here(CASES.iter().filter(fits), |case| (case.name, case.needs))?;
-    let some = HEALTHY.iter().rev().take(most);
-    let healthy: Vec<&Healthy> = here(some, |(name, needs, _)| (*name, *needs))?;
     let names: Vec<String> = cases.iter().map(|case| case.name.to_owned()).collect();
     let tried = rounds::interleaved(&names, repeats, |name| {
         let case = cases.iter().find(|case| case.name == name);
@@ -64,19 +47,9 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             .collect::<tuneagent_e2e::Outcome<Vec<Tried>>>()
             .map_err(|problem| problem.to_string())
     })?;
-    let names: Vec<String> = healthy.iter().map(|(name, ..)| (*name).to_owned()).collect();
-    let costs = rounds::interleaved(&names, repeats, |name| {
-        let found = healthy.iter().find(|(known, ..)| *known == name);
-        cost(found.ok_or_else(|| format!("no program {name}"))?, pairs)
-    })?;
-    let measured = Measured {
-        cases,
-        tried,
-        healthy: names,
-        costs,
-    };
+    let measured = Measured { cases, tried };
     Ok(Outcome {
-        sections: vec![measured.gains()?, measured.price()?],
+        sections: vec![measured.gains()?],
         picture: measured.picture()?,
         claims: measured.claims()?,
     })
@@ -107,7 +80,7 @@ fn bring_wheels() -> Result<()> {
 }
 
 /// Those that run on this machine; what is left out is said.
-fn here<'a, T>(
+pub(super) fn here<'a, T>(
     all: impl Iterator<Item = &'a T>,
     of: impl Fn(&'a T) -> (&'a str, &'a [tuneagent_e2e::needs::Need]),
 ) -> Result<Vec<&'a T>> {
@@ -121,43 +94,9 @@ fn here<'a, T>(
     Ok(found)
 }
 
-/// Percent of its pace that a program loses while every rule looks at it and may act, pair by pair. Two of it run in turns, and then
-/// change their parts: what one has of its own, as where its memory lies, goes out of the product of both.
-fn cost((_, _, start): &Healthy, pairs: usize) -> Result<Vec<f64>> {
-    let measured = || -> tuneagent_e2e::Outcome<Vec<f64>> {
-        let (one, other) = (start()?, start()?);
-        let shares_of = |ours: &Crowd, theirs: &Crowd| -> tuneagent_e2e::Outcome<Vec<f64>> {
-            let (shares, text) = ours.attached_beside(theirs, &["--apply"], (pairs.div_ceil(2), TURN))?;
-            match text.contains("nothing was changed") {
-                true => Ok(shares),
-                false => Err(format!("a rule acted on a program that needs none:\n{text}").into()),
-            }
-        };
-        let (first, second) = (shares_of(&one, &other)?, shares_of(&other, &one)?);
-        for crowd in [one, other] {
-            crowd.resume()?;
-            crowd.finish()?;
-        }
-        let both = first.iter().zip(&second);
-        Ok(both
-            .map(|(first, second)| less((first * second).sqrt(), 1.0))
-            .collect())
-    };
-    measured().map_err(|problem| problem.to_string())
-}
-
-/// Where the true median lies.
-fn between(costs: &[f64]) -> String {
-    median_between(costs).map_or("too few pairs".to_owned(), |(low, high)| {
-        format!("{} to {}", figure(low), figure(high))
-    })
-}
-
 struct Measured<'a> {
     cases: Vec<&'a Case>,
     tried: Rounds<Vec<Tried>>,
-    healthy: Vec<String>,
-    costs: Rounds<Vec<f64>>,
 }
 
 impl Measured<'_> {
@@ -231,46 +170,6 @@ impl Measured<'_> {
         }
     }
 
-    /// Of all pairs of all rounds.
-    fn costs_of(&self, name: &str) -> Vec<f64> {
-        self.costs.of(name).iter().flatten().copied().collect()
-    }
-
-    fn price(&self) -> Result<Section> {
-        let mut table = Table::new([
-            "program",
-            "pairs",
-            "% slower, median",
-            "median between (95 %)",
-            "half of the pairs between",
-        ]);
-        for name in &self.healthy {
-            let costs = self.costs_of(name);
-            let median = quantile(&costs, 0.5).ok_or("no pair was measured")?;
-            let quarter = |share| quantile(&costs, share).map(figure).unwrap_or_default();
-            table.row([
-                name.clone(),
-                costs.len().to_string(),
-                figure(median),
-                between(&costs),
-                format!("{} and {}", quarter(0.25), quarter(0.75)),
-            ]);
-        }
-        Ok(Section {
-            title: "What rules cost that have nothing to do".to_owned(),
-            table,
-            notes: vec![
-                "All built-in rules look, and may write. Of the LAMMPS every call of MPI is watched besides."
-                    .to_owned(),
-                format!(
-                    "A pair is four turns of {TURN} s: of two of the program, each once with the agent and once without it, the other one and \
-                     the agent stopped meanwhile. When it goes on the agent does what has fallen due: it does it more often in its turns than \
-                     it would all along."
-                ),
-            ],
-        })
-    }
-
     fn picture(&self) -> Result<Picture> {
         let shares = |of: fn(&Tried) -> f64| -> Result<Vec<(f64, Spread)>> {
             let point = |(number, case): (usize, &&Case)| Ok((number as f64 + 1.0, self.spread(case, of)?));
@@ -326,18 +225,6 @@ impl Measured<'_> {
                 format!("{name}: {} % of right, {OF_RIGHT} asked for", figure(share)),
                 share >= OF_RIGHT,
             ));
-        }
-        for name in &self.healthy {
-            let costs = self.costs_of(name);
-            let cost = quantile(&costs, 0.5).ok_or("no pair was measured")?;
-            // Who cannot tell 1 % from none says nothing about it.
-            let is_told = median_between(&costs).is_some_and(|(low, high)| high - low <= 2.0 * COST_MAX);
-            let text = format!(
-                "{name}: {} % slower ({}), at most {COST_MAX} asked for",
-                figure(cost),
-                between(&costs)
-            );
-            claims.push(Claim::of_times(text, cost <= COST_MAX && is_told));
         }
         Ok(claims)
     }
