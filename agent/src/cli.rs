@@ -185,6 +185,9 @@ pub struct WatchArgs {
     /// CPUs that tuneagent itself runs on
     #[arg(long, value_name = "LIST", value_parser = cpus)]
     pub agent_cpus: Option<Cpus>,
+    /// Never sleep on these CPUs: decisions follow sooner, and a CPU is taken whole
+    #[arg(long, requires = "agent_cpus")]
+    pub busy_poll: bool,
     /// Serve /metrics, read-only
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
     pub metrics: Option<SocketAddr>,

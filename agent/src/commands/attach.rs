@@ -121,6 +121,7 @@ impl Watched {
         options.keep = args.keep;
         options.duration = args.duration;
         options.budget = args.budget;
+        options.busy_poll = args.busy_poll;
         options.probe = args.probe;
         let host = crate::discover::host();
         let outputs = Outputs::open(args.json.as_deref(), &args.exports, args.metrics, &host)?;

@@ -39,12 +39,14 @@ pub(super) struct Path {
 
 impl Path {
     fn reaction(&self, (from, to): (u64, u64), done_ns: u64) -> Reaction {
+        // Where both have one CPU it is written before the order has been given to the end.
+        let ordered_ns = self.ordered_ns.min(done_ns);
         Reaction {
             window_ns: to.saturating_sub(from),
             update_ns: self.begun_ns.saturating_sub(to),
             evaluate_ns: self.evaluated_ns.saturating_sub(self.begun_ns),
-            order_ns: self.ordered_ns.saturating_sub(self.evaluated_ns),
-            write_ns: done_ns.saturating_sub(self.ordered_ns),
+            order_ns: ordered_ns.saturating_sub(self.evaluated_ns),
+            write_ns: done_ns.saturating_sub(ordered_ns),
         }
     }
 }

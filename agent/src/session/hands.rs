@@ -39,7 +39,7 @@ pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
 const COLLECT_EVERY: Duration = Duration::from_millis(5);
 
 /// The actuator is woken for an order that may come no more often than this: it takes it 20 to 50 us.
-const EXPECT_EVERY_NS: u64 = 5_000_000;
+const EXPECT_EVERY_NS: u64 = 2_000_000;
 
 /// What one process is to do.
 #[derive(Clone, Debug)]
@@ -223,7 +223,7 @@ impl Hands {
     /// An order may come at once: the actuator wakes up while it is decided on, and looks out for it without sleeping for so long. Does
     /// nothing where anything is under way, or when it was told so a moment ago.
     pub fn expect(&self, now_ns: u64, look_out: Duration) {
-        if self.shared.under_way.load(Ordering::Acquire) > 0 {
+        if self.is_busy() {
             return;
         }
         let Ok(mut talk) = self.shared.talk.try_lock() else {
@@ -242,6 +242,11 @@ impl Hands {
             // An actuator that is gone is told with the order.
             let _ = actuator.client.expect(look_out);
         }
+    }
+
+    /// Orders are under way.
+    pub fn is_busy(&self) -> bool {
+        self.shared.under_way.load(Ordering::Acquire) > 0
     }
 
     /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.

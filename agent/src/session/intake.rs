@@ -6,7 +6,7 @@ use abi::Thread;
 use aya::maps::RingBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Session, anticipate::Due, meter::Metered};
+use super::{Session, anticipate::Due, hands::Hands, meter::Metered};
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, KernelError, read_hit, read_tally, read_text},
@@ -24,6 +24,9 @@ const PRACTICE_NS: u64 = 400_000;
 
 /// From the last hit to the order, at most; so much longer than the hit itself is the order awaited.
 const DECISION: Duration = Duration::from_micros(300);
+
+/// So long hits are looked for until whoever asks something, and the clock, have their turn, in nanoseconds.
+const POLL_NS: u64 = 2_000_000;
 
 /// How often the ring is emptied in a row before other work has its turn.
 const DRAINS: usize = 16;
@@ -77,7 +80,10 @@ impl Session {
         self.take_all_hits()?;
         if let (true, Some(hands)) = (self.rules.take_may_decide(), &self.hands) {
             self.anticipation.fell_due(self.newest_hit_ns);
-            hands.expect(monotonic_ns(), Duration::ZERO);
+            // An actuator that wakes on the same CPU would be in the way.
+            if !self.options.busy_poll {
+                hands.expect(monotonic_ns(), Duration::ZERO);
+            }
         }
         let since_read = monotonic_ns().saturating_sub(self.read_ns);
         if since_read >= self.rules.shortest_window().as_nanos() as u64 {
@@ -87,10 +93,32 @@ impl Session {
         Ok(())
     }
 
+    /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
+    pub(super) fn polls(&self) -> bool {
+        let is_changing = || self.hands.as_ref().is_some_and(Hands::is_busy);
+        self.options.busy_poll && self.rules.has_probed_windows() && !is_changing()
+    }
+
+    /// Looks for hits for a while. What a decision takes is practised first, by both of us: what was not done for a while is slow to do.
+    pub(super) fn poll_hits(&mut self) -> Result<(), KernelError> {
+        if let Some(hands) = &self.hands {
+            self.rules.rehearse(monotonic_ns());
+            hands.expect(monotonic_ns(), Duration::ZERO);
+        }
+        let until = monotonic_ns() + POLL_NS;
+        while monotonic_ns() < until && self.polls() {
+            match self.ring_is_empty() {
+                true => std::hint::spin_loop(),
+                false => self.evaluate_hits()?,
+            }
+        }
+        Ok(())
+    }
+
     /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
     /// nothing can be changed, or where every CPU is wanted by others.
     pub(super) fn next_due(&self) -> impl Future<Output = Due> + use<> {
-        let may = self.hands.is_some() && self.has_idle_cpu;
+        let may = self.hands.is_some() && self.has_idle_cpu && !self.options.busy_poll;
         let now = monotonic_ns();
         let due = may.then(|| self.anticipation.next(now)).flatten();
         let before = due.map(|due| Duration::from_nanos(due.from_ns - now).saturating_sub(CLOCK_OF_LOOP));

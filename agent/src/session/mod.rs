@@ -70,7 +70,7 @@ use self::{
     regions::Regions,
     sampling::Sampling,
     signals::Signals,
-    waits::{at_once_if, next_receipt, next_tick, readable, ticker, until},
+    waits::{at_once_if, next_receipt, next_tick, readable, ticker, turn_if, until},
 };
 use crate::{
     actuator::Actuator,
@@ -126,6 +126,8 @@ pub struct Options {
     pub force_tracefs: bool,
     /// What watching may cost.
     pub budget: Budget,
+    /// Hits are looked for without sleeping, on CPUs that are there for it.
+    pub busy_poll: bool,
     /// Why this session may not probe; it then has what /proc tells, and nothing else.
     pub cannot_probe: Option<String>,
     /// To be said at the start.
@@ -141,6 +143,8 @@ enum Wake {
     Tick,
     /// Hits lie in the ring.
     Hits,
+    /// Time to look for hits without being woken by them.
+    Poll,
     /// A decision is about to fall due.
     Due(Due),
     /// Time to read the rings of calls, or for a window to begin or end.
@@ -366,7 +370,7 @@ impl Session {
         let mut keys = self.show_live();
         let mut first = self.first_look();
         loop {
-            let (due, turn) = (self.next_due(), self.sampling.next());
+            let (due, turn, polls) = (self.next_due(), self.sampling.next(), self.polls());
             let has_calls = self.has_sequence() || self.family.is_some();
             let wake = tokio::select! {
                 biased;
@@ -388,6 +392,7 @@ impl Session {
                     Wake::First
                 }
                 () = at_once_if(self.hits_left) => Wake::Hits,
+                () = turn_if(polls) => Wake::Poll,
                 due = due => Wake::Due(due),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
             };
@@ -410,6 +415,7 @@ impl Session {
             Wake::Keys(true) => return Ok(self.hear_keys()),
             Wake::Keys(false) => self.painter.end(),
             Wake::Request(request, to) => return Ok(self.answer(request, to)),
+            Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
             Wake::Due(due) => self.look_out(due).map_err(kernel_failure)?,
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
             Wake::Hits => {

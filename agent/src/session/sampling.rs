@@ -396,7 +396,11 @@ impl Session {
         let ns = now.at_ns.saturating_sub(before.at_ns).max(1) as f64;
         let mut load = Load {
             job: now.job_ns.saturating_sub(before.job_ns) as f64 / ns,
-            agent: now.agent_ns.saturating_sub(before.agent_ns) as f64 / ns,
+            // What it takes of CPUs of its own it takes from nobody.
+            agent: match self.options.busy_poll {
+                true => 0.0,
+                false => now.agent_ns.saturating_sub(before.agent_ns) as f64 / ns,
+            },
             ..Load::default()
         };
         for probe in now.costs.keys().copied() {

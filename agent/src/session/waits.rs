@@ -44,6 +44,14 @@ pub(super) async fn at_once_if(now: bool) {
     }
 }
 
+/// At once, but for what else the loop waits for, which is looked at first.
+pub(super) async fn turn_if(now: bool) {
+    match now {
+        true => tokio::task::yield_now().await,
+        false => std::future::pending().await,
+    }
+}
+
 /// The next receipt; never, without hands or when they have ended.
 pub(super) async fn next_receipt(hands: &mut Option<Hands>) -> Receipt {
     match hands {

@@ -93,6 +93,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             mpi: settings.mpi,
             ranks: count + 1,
             arguments,
+            is_apart: false,
             with: match way {
                 WATCHED => With::rule("factoring", &NAMES, &[]),
                 TUNED => With::rule("factoring", &NAMES, &["--apply"]),

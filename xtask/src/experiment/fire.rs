@@ -38,6 +38,7 @@ impl<'a> Fire<'a> {
             mpi: self.settings.mpi,
             ranks: self.workers + 1,
             arguments: [self.load.as_slice(), more].concat(),
+            is_apart: false,
             with,
         };
         scenario.run()

@@ -101,6 +101,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             mpi: settings.mpi,
             ranks: 2,
             arguments: network.arguments(if settings.quick { 25 } else { 40 }),
+            is_apart: false,
             with: With::rule("network", &NAMES, &["--record", &recorded]),
         };
         scenario.run()?;

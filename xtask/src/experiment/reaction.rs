@@ -33,6 +33,10 @@ const PARTS: [(&str, &str, &str); 6] = [
 const ALONE: &str = "alone";
 const WATCHED: &str = "watched";
 const WRITING: &str = "writing";
+/// With a CPU that the agent has to itself and never sleeps on.
+const APART: &str = "apart";
+/// The program has one CPU less then: so many of its workers fit.
+const APART_WORKERS_MAX: usize = 8;
 
 pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     scenario::build_agent(&crate::root())?;
@@ -46,9 +50,14 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         &[1, 2, 4, 8, 16, 25]
     };
     let iterations = if settings.quick { 30 } else { 100 };
+    let last = scenario::last_cpu().map_err(|error| error.to_string())?;
+    let apart = ["--apply", "--busy-poll", "--agent-cpus", &last.to_string()].map(str::to_owned);
+    let apart: Vec<&str> = apart.iter().map(String::as_str).collect();
     let names: Vec<String> = workers
         .iter()
-        .flat_map(|count| [ALONE, WATCHED, WRITING].map(|how| name(*count, how)))
+        .flat_map(|count| [ALONE, WATCHED, WRITING, APART].map(|how| (*count, how)))
+        .filter(|(count, how)| *how != APART || *count <= APART_WORKERS_MAX)
+        .map(|(count, how)| name(count, how))
         .collect();
     let rounds = rounds::interleaved(&names, settings.repeats, |name| {
         let (count, how) = name.split_once(' ').ok_or("a scenario without a name")?;
@@ -62,9 +71,11 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
                 format!("work_us={}", WORK_US * count),
                 format!("workers={count}"),
             ],
+            is_apart: how == APART,
             with: match how {
                 ALONE => With::Nobody,
                 WATCHED => With::rule(&rule, &[], &[]),
+                APART => With::rule(&rule, &[], &apart),
                 _ => With::rule(&rule, &[], &["--apply"]),
             },
         };
@@ -72,7 +83,14 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     })?;
     let measured = Measured { workers, rounds };
     Ok(Outcome {
-        sections: vec![measured.parts(), measured.by_workers()?],
+        sections: vec![
+            measured.parts(WRITING, "From the end of an iteration to the write"),
+            measured.parts(
+                APART,
+                "The same with a CPU that the agent has to itself (--agent-cpus, --busy-poll)",
+            ),
+            measured.by_workers()?,
+        ],
         picture: measured.picture(),
         claims: measured.claims(),
     })
@@ -88,27 +106,38 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
+    /// With how many workers it was done so.
+    fn workers(&self, how: &str) -> impl Iterator<Item = usize> {
+        let most = if how == APART {
+            APART_WORKERS_MAX
+        } else {
+            usize::MAX
+        };
+        let all = self.workers.iter().copied();
+        all.filter(move |count| *count <= most)
+    }
+
     /// The changes of all runs with so many workers that were followed from an iteration to the write.
-    fn reactions(&self, workers: usize) -> Vec<&Value> {
-        let runs = self.rounds.of(&name(workers, WRITING)).iter();
+    fn reactions(&self, workers: usize, how: &str) -> Vec<&Value> {
+        let runs = self.rounds.of(&name(workers, how)).iter();
         runs.flat_map(reactions).collect()
     }
 
     /// Microseconds of a part, of all changes with so many workers.
-    fn part(&self, workers: usize, part: &str) -> Vec<f64> {
+    fn part(&self, (workers, how): (usize, &str), part: &str) -> Vec<f64> {
         let of = |change: &&Value| change["reaction"][part].as_f64().map(|ns| ns / 1e3);
-        self.reactions(workers).iter().filter_map(of).collect()
+        self.reactions(workers, how).iter().filter_map(of).collect()
     }
 
-    fn parts(&self) -> Section {
+    fn parts(&self, how: &str, title: &str) -> Section {
         let mut table = Table::new(
             std::iter::once("us, p50 / p99".to_owned())
-                .chain(self.workers.iter().map(|count| format!("{count} workers")))
+                .chain(self.workers(how).map(|count| format!("{count} workers")))
                 .chain(std::iter::once("thesis, ms".to_owned())),
         );
         for (part, of_thesis, theirs) in PARTS {
-            let cells = self.workers.iter().map(|count| {
-                let values = self.part(*count, part);
+            let cells = self.workers(how).map(|count| {
+                let values = self.part((count, how), part);
                 let at = |share| quantile(&values, share).map_or("none".to_owned(), figure);
                 format!("{} / {}", at(0.5), at(0.99))
             });
@@ -120,7 +149,7 @@ impl Measured<'_> {
             );
         }
         Section {
-            title: "From the end of an iteration to the write".to_owned(),
+            title: title.to_owned(),
             table,
             notes: vec![
                 "MATE: a central analyser / one with collectors, 25 workers, means; its iteration took 672.5 ms. Its write is the mean \
@@ -195,22 +224,28 @@ impl Measured<'_> {
 
     fn claims(&self) -> Vec<Claim> {
         let mut claims = Vec::new();
-        for count in self.workers {
-            let lag = self.part(*count, "lag_ns");
+        let ways = [WRITING, APART].into_iter();
+        let all = ways.flat_map(|how| self.workers(how).map(move |count| (count, how)));
+        for (count, how) in all {
+            let lag = self.part((count, how), "lag_ns");
             let at = |share| quantile(&lag, share).unwrap_or(f64::INFINITY);
             let (half, most) = (at(0.5), at(0.99));
-            claims.push(Claim::of_times(format!(
-                    "{count} workers: from the end of an iteration to the write {} us (p50) and {} us (p99); 100 and 1000 are allowed",
+            let with = if how == APART { ", the agent apart" } else { "" };
+            claims.push(Claim::of_times(
+                format!(
+                    "{count} workers{with}: from the end of an iteration to the write {} us (p50) and {} us (p99); 100 and 1000 are allowed",
                     figure(half),
                     figure(most)
-                ), half < 100.0 && most < 1000.0));
-        }
-        for count in self.workers {
-            let runs = self.rounds.of(&name(*count, WRITING)).iter();
+                ),
+                half < 100.0 && most < 1000.0,
+            ));
+            let runs = self.rounds.of(&name(count, how)).iter();
             let iterations: usize = runs.map(|run| run.iterations.len()).sum();
-            let followed = self.reactions(*count).len();
+            let followed = self.reactions(count, how).len();
             claims.push(Claim::of_logic(
-                format!("{count} workers: {followed} of {iterations} iterations were followed to a write; nine of ten must be"),
+                format!(
+                    "{count} workers{with}: {followed} of {iterations} iterations were followed to a write; nine of ten must be"
+                ),
                 10 * followed >= 9 * iterations,
             ));
         }
@@ -231,7 +266,7 @@ impl Measured<'_> {
                 .workers
                 .iter()
                 .filter_map(|count| {
-                    let value = quantile(&self.part(*count, part), share)?;
+                    let value = quantile(&self.part((*count, WRITING), part), share)?;
                     Some((*count as f64, Spread::exactly(value)))
                 })
                 .collect(),

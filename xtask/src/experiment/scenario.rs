@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde_json::Value;
 use tuneagent_e2e::agent::{self, Agent};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
@@ -61,6 +62,8 @@ pub(crate) struct Scenario {
     pub(crate) ranks: usize,
     /// NAME=VALUE
     pub(crate) arguments: Vec<String>,
+    /// The last CPU is left to the agent.
+    pub(crate) is_apart: bool,
     pub(crate) with: With,
 }
 
@@ -95,6 +98,8 @@ impl Scenario {
     }
 
     fn tried(&self) -> tuneagent_e2e::Outcome<Run> {
+        // Until this is dropped; all that is started from here inherits it.
+        let _apart = self.is_apart.then(Apart::new).transpose()?;
         let mut job = Job::mpi(self.mpi, Waiting::Yielding, self.ranks, &self.program, |folder| {
             let folder = folder.to_string_lossy().into_owned();
             std::iter::once(folder)
@@ -131,6 +136,36 @@ impl Scenario {
             checksum,
             report,
         })
+    }
+}
+
+/// The CPU that the agent has to itself.
+pub(crate) fn last_cpu() -> std::io::Result<usize> {
+    let all = sched_getaffinity(None)?;
+    let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu));
+    last.filter(|_| all.count() > 1)
+        .ok_or_else(|| std::io::Error::other("there is but one CPU here: none can be left to the agent"))
+}
+
+/// This thread, and all that it starts, on all CPUs but the last.
+struct Apart {
+    before: CpuSet,
+}
+
+impl Apart {
+    fn new() -> std::io::Result<Apart> {
+        let before = sched_getaffinity(None)?;
+        let mut rest = before;
+        rest.unset(last_cpu()?);
+        sched_setaffinity(None, &rest)?;
+        Ok(Apart { before })
+    }
+}
+
+impl Drop for Apart {
+    fn drop(&mut self) {
+        // Was allowed a moment ago.
+        let _ = sched_setaffinity(None, &self.before);
     }
 }
 

@@ -157,6 +157,7 @@ impl Bench<'_> {
             mpi: self.settings.mpi,
             ranks: MOST + 1,
             arguments: [self.load.arguments(), more.to_vec()].concat(),
+            is_apart: false,
             with,
         };
         scenario.run()
