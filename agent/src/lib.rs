@@ -25,6 +25,7 @@ pub mod discover;
 pub mod evidence;
 pub mod exit;
 pub mod format;
+pub mod heap;
 pub mod http;
 pub mod kernel;
 pub mod metrics;

@@ -81,6 +81,7 @@ use crate::{
     discover::{Job, Scout, host, job_id},
     evidence,
     exit::{Failure, Outcome},
+    heap,
     http::{self, Shared},
     kernel::{Kernel, KernelError},
     readable::Readable,
@@ -331,6 +332,7 @@ impl Session {
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);
         self.control = control;
+        heap::give_back();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
