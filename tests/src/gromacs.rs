@@ -22,17 +22,24 @@ const SETTINGS: &str = "integrator = md\nnsteps = 10000000\ndt = 0.002\ncutoff-s
     rcoulomb = 0.9\nrvdw = 0.9\ngen-vel = yes\ngen-seed = 1\nconstraints = h-bonds\nnstlog = 10\nnstenergy = 10\n\
     nstcalcenergy = 10\n";
 
+/// Along each side of the box of water.
+const SMALL_NM: f64 = 2.5;
+
 /// Starts it under Open MPI, a thread for each rank.
 pub fn start(waiting: Waiting, ranks: usize) -> Outcome<Job> {
-    start_under(&[], waiting, ranks)
+    started(&[], (waiting, ranks), SMALL_NM)
 }
 
-/// The same with more in its environment (`NAME=VALUE`).
-pub fn start_under(environment: &[String], waiting: Waiting, ranks: usize) -> Outcome<Job> {
+/// The same with eight times as much water, and more in its environment (`NAME=VALUE`).
+pub fn start_large(environment: &[String], waiting: Waiting, ranks: usize) -> Outcome<Job> {
+    started(environment, (waiting, ranks), 2.0 * SMALL_NM)
+}
+
+fn started(environment: &[String], (waiting, ranks): (Waiting, usize), box_nm: f64) -> Outcome<Job> {
     let mut made = Ok(());
     let program = Path::new("gmx_mpi");
     let job = Job::mpi_under(environment, (Mpi::OpenMpi, waiting), ranks, program, |folder| {
-        made = prepare(folder);
+        made = prepare_box(folder, box_nm);
         arguments(&[])
     })?;
     made.map(|()| job)
@@ -50,11 +57,15 @@ pub fn arguments(more: &[&str]) -> Vec<String> {
 
 /// Makes the input in a folder.
 pub fn prepare(folder: &Path) -> Outcome {
+    prepare_box(folder, SMALL_NM)
+}
+
+fn prepare_box(folder: &Path, box_nm: f64) -> Outcome {
     fs::write(folder.join("water.top"), TOPOLOGY)?;
     fs::write(folder.join("water.mdp"), SETTINGS)?;
-    let solvate = "solvate -cs spc216.gro -box 2.5 2.5 2.5 -p water.top -o water.gro";
+    let solvate = format!("solvate -cs spc216.gro -box {box_nm} {box_nm} {box_nm} -p water.top -o water.gro");
     let grompp = "grompp -f water.mdp -c water.gro -p water.top -o water.tpr -maxwarn 2";
-    for words in [solvate, grompp] {
+    for words in [solvate.as_str(), grompp] {
         let output = Command::new("gmx")
             .args(words.split(' '))
             .current_dir(folder)

@@ -1,15 +1,14 @@
 //! `cargo xtask bench overhead`: what being watched costs LAMMPS, GROMACS, and a program that does nothing but send one byte to and fro,
 //! beside what a preloaded profiler costs them and beside what the agent says that it costs.
 //!
-//! Two jobs of the same program take turns, whoever has none is stopped: one as it comes, with and without `tuneagent attach` (the profile
-//! alone, and all of it: without a budget), and one under a small PMPI library that counts calls and their time. A round goes through the three states,
-//! the next one backwards, so that what disturbs the machine disturbs all of them; a ratio is always of two turns of one round. Measures no
-//! start: a job is attached to before its turn begins.
+//! Jobs of the same program take short turns, whoever has none is stopped, the agent too: two as they come, one of them under `tuneagent attach`
+//! (the profile alone, and all of it: without a budget), which then change their parts; and one under a small PMPI library that counts
+//! calls and their time, beside one as it comes. So what disturbs the machine for a while disturbs both sides of a pair. Measures no start.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tuneagent_e2e::crowd::{Crowd, leave};
+use tuneagent_e2e::crowd::Crowd;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::{self, Need};
 use tuneagent_e2e::{Outcome, gromacs, lammps, programs, repairs};
@@ -42,10 +41,10 @@ const SUBJECTS: [Subject; 3] = [
         },
     },
     Subject {
-        name: "GROMACS water",
+        name: "GROMACS, water, 12 000 atoms",
         needs: &[Need::Root, Need::OpenMpi, Need::Gromacs],
         start: |environment, ranks| {
-            let job = gromacs::start_under(environment, Waiting::Yielding, ranks)?;
+            let job = gromacs::start_large(environment, Waiting::Yielding, ranks)?;
             Ok(Crowd::of_others(job, repairs::GROMACS))
         },
     },
@@ -68,25 +67,24 @@ const SUBJECTS: [Subject; 3] = [
 
 /// How it is measured.
 struct Settings {
-    rounds: usize,
+    /// Pairs of turns of two alike, one of them attached to; half of them with changed parts.
+    pairs: usize,
     seconds: f64,
     ranks: usize,
 }
 
-/// What a job is like in a turn.
-#[derive(Clone, Copy)]
-enum State {
-    Alone,
-    Watched,
-    Preloaded,
-}
-
-/// The paces of one round, in steps a second.
-#[derive(Clone, Copy, Debug, Default)]
-struct Round {
-    alone: f64,
-    watched: f64,
-    preloaded: f64,
+/// What came out of it.
+#[derive(Clone, Debug, Default)]
+struct Measured {
+    /// Steps a second without anybody, of each round under the profiler.
+    alone: Vec<f64>,
+    /// The time of a step beside its time alone.
+    attached: Vec<f64>,
+    preloaded: Vec<f64>,
+    /// MPI calls of a rank in a second.
+    calls_per_s: Vec<f64>,
+    /// What the agent says that its probes cost, as share of the job's CPU time.
+    told: Vec<f64>,
 }
 
 pub(super) fn main(words: &[&str]) -> Result<()> {
@@ -97,7 +95,7 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
         "program",
         "alone, steps/s",
         "attached / alone",
-        "bound, 95 %",
+        "median between (95 %)",
         "preloaded / alone",
         "MPI calls/s a rank",
         "told",
@@ -107,14 +105,14 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
         if needs::lacks(subject.name, subject.needs).map_err(|problem| problem.to_string())? {
             continue;
         }
-        let (rounds, said) =
+        let measured =
             measured(subject, &settings).map_err(|problem| format!("{}: {problem}", subject.name))?;
-        figures.push(told(subject.name, &rounds, said, &mut table)?);
+        figures.push(told(subject.name, &measured, &mut table)?);
     }
     println!(
-        "\n{} rounds of turns of {} s, {} ranks; a ratio is the time of a step beside its time alone, its median and its range;\n\
+        "\n{} pairs of turns of {} s, {} ranks; a ratio is the time of a step beside its time alone, its median and where half of the pairs lie;\n\
          told is what the agent says that its probes cost, as share of the program's CPU time while it is watched\n\n{table}",
-        settings.rounds, settings.seconds, settings.ranks
+        settings.pairs, settings.seconds, settings.ranks
     );
     let file = super::keep("overhead", &Value::Array(figures))?;
     println!("all figures: {}", file.display());
@@ -123,83 +121,56 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
 
 fn understood(words: &[&str]) -> Result<Settings> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from).max(2) as f64;
-    let options = Options::parse("overhead", words, &["--rounds", "--seconds", "--ranks"])?;
+    let options = Options::parse("overhead", words, &["--pairs", "--seconds", "--ranks"])?;
     Ok(Settings {
-        rounds: options.number("--rounds", (2.0, 12.0)) as usize,
-        seconds: options.number("--seconds", (2.0, 8.0)),
+        pairs: options.number("--pairs", (4.0, 48.0)) as usize,
+        seconds: options.number("--seconds", (1.0, 2.0)),
         ranks: options.number("--ranks", (cores, cores)) as usize,
     })
 }
 
-/// What the agent says of a turn.
-#[derive(Clone, Copy, Debug, Default)]
-struct Said {
-    /// MPI calls of a rank in a second.
-    calls_per_s: f64,
-    /// What its probes cost, as share of the job's CPU time.
-    cost: f64,
-}
-
-/// The rounds, and what the agent said, the median.
-fn measured(subject: &Subject, settings: &Settings) -> Outcome<(Vec<Round>, Said)> {
+fn measured(subject: &Subject, settings: &Settings) -> Outcome<Measured> {
     let library = programs::mpi_library("preload", Mpi::OpenMpi, 1)?;
-    let plain = (subject.start)(&[], settings.ranks)?;
-    // It had its first steps before the other one starts.
-    plain.pace(0.1)?;
-    plain.pause()?;
-    let under = (subject.start)(&[format!("LD_PRELOAD={}", library.display())], settings.ranks)?;
-    under.pace(0.1)?;
-    under.pause()?;
-    let (mut rounds, mut said) = (Vec::new(), Vec::new());
-    for number in 0..settings.rounds {
-        let mut order = [State::Alone, State::Watched, State::Preloaded];
-        if number % 2 == 1 {
-            order.reverse();
-        }
-        let mut round = Round::default();
-        for state in order {
-            let (crowd, pace) = match state {
-                State::Alone => (&plain, &mut round.alone),
-                State::Watched => (&plain, &mut round.watched),
-                State::Preloaded => (&under, &mut round.preloaded),
-            };
-            crowd.resume()?;
-            *pace = match state {
-                State::Watched => {
-                    let (pace, of_agent) = watched(crowd, settings)?;
-                    said.push(of_agent);
-                    pace
-                }
-                State::Alone | State::Preloaded => crowd.pace(settings.seconds)?,
-            };
-            crowd.pause()?;
-        }
-        println!(
-            "{} {}: alone {:.1}, attached {:.1}, preloaded {:.1} steps/s",
-            subject.name, number, round.alone, round.watched, round.preloaded
-        );
-        rounds.push(round);
+    let started = |environment: &[String]| -> Outcome<Crowd> {
+        let crowd = (subject.start)(environment, settings.ranks)?;
+        // It had its first steps before the next one starts.
+        crowd.pace(0.1)?;
+        crowd.pause()?;
+        Ok(crowd)
+    };
+    let (one, other) = (started(&[])?, started(&[])?);
+    let under = started(&[format!("LD_PRELOAD={}", library.display())])?;
+    let mut measured = Measured::default();
+    let first = watched(&one, &other, settings, &mut measured)?;
+    other.pause()?;
+    let second = watched(&other, &one, settings, &mut measured)?;
+    // What one of the two has of its own, as where its memory lies, goes out of the product of both.
+    let both = first.iter().zip(&second);
+    measured.attached = both
+        .map(|(first, second)| 1.0 / (first * second).sqrt())
+        .collect();
+    other.pause()?;
+    for _ in 0..settings.pairs.div_ceil(4) {
+        let (ours, alone) = under.paces_beside(&one, settings.seconds)?;
+        measured.preloaded.push(alone / ours);
+        measured.alone.push(alone);
+        one.pause()?;
     }
-    let median = |of: fn(&Said) -> f64| {
-        let values: Vec<f64> = said.iter().map(of).collect();
-        stats::quantile(&values, 0.5).unwrap_or_default()
-    };
-    let said = Said {
-        calls_per_s: median(|said| said.calls_per_s),
-        cost: median(|said| said.cost),
-    };
-    Ok((rounds, said))
+    println!(
+        "{}: attached / alone {:.3?}, preloaded / alone {:.3?}",
+        subject.name, measured.attached, measured.preloaded
+    );
+    Ok(measured)
 }
 
-/// The pace while it is watched, and what is said of it.
-fn watched(crowd: &Crowd, settings: &Settings) -> Outcome<(f64, Said)> {
+/// The paces of one while it is watched, as shares of those of the other, which nobody looks at.
+fn watched(ours: &Crowd, theirs: &Crowd, settings: &Settings, measured: &mut Measured) -> Outcome<Vec<f64>> {
     let folder = tempfile::tempdir()?;
     let report = folder.path().join("report.json");
     let report_name = report.to_string_lossy().into_owned();
-    let agent = crowd.attach(&["--rules", "none", "--budget", "none", "--json", &report_name])?;
-    agent.armed()?;
-    let pace = crowd.pace(settings.seconds)?;
-    leave(agent)?;
+    let words = ["--rules", "none", "--budget", "none", "--json", &report_name];
+    let (shares, _) = ours.attached_beside(theirs, &words, (settings.pairs.div_ceil(2), settings.seconds))?;
+    ours.pause()?;
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&report)?)?;
     let processes = report["processes"]
         .as_array()
@@ -208,47 +179,56 @@ fn watched(crowd: &Crowd, settings: &Settings) -> Outcome<(f64, Said)> {
         .iter()
         .flat_map(|process| process["functions"].as_array().into_iter().flatten());
     let calls: f64 = functions.filter_map(|function| function["calls"].as_f64()).sum();
-    let elapsed = report["elapsed_s"].as_f64().ok_or("the report has no time")?;
-    let said = Said {
-        calls_per_s: calls / elapsed / processes.len() as f64,
-        cost: report["cost"]["probes_share"]
-            .as_f64()
-            .ok_or("the report does not tell its cost")?,
-    };
-    Ok((pace, said))
+    let cost = &report["cost"];
+    let told = cost["probes_share"].as_f64();
+    let cpu_s = cost["job_cpu_time_s"].as_f64();
+    let (told, cpu_s) = told.zip(cpu_s).ok_or("the report does not tell its cost")?;
+    measured.told.push(told);
+    // Half of the session it was stopped; while it runs each of its ranks has a CPU.
+    measured.calls_per_s.push(calls / cpu_s);
+    Ok(shares)
 }
 
 /// A line of the table, and all figures.
-fn told(name: &str, rounds: &[Round], said: Said, table: &mut Table) -> Result<Value> {
-    let of = |value: fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<f64>>();
-    let attached = of(|round| round.alone / round.watched);
-    let preloaded = of(|round| round.alone / round.preloaded);
-    let spread = |values: &[f64]| stats::Spread::of(values).ok_or(format!("{name} was never run"));
+fn told(name: &str, measured: &Measured, table: &mut Table) -> Result<Value> {
+    let Measured {
+        alone,
+        attached,
+        preloaded,
+        ..
+    } = measured;
+    let at =
+        |values: &[f64], share| stats::quantile(values, share).ok_or_else(|| format!("{name} was never run"));
     let ratio = |values: &[f64]| -> Result<String> {
-        let spread = spread(values)?;
         Ok(format!(
             "{:.4} ({:.4} to {:.4})",
-            spread.median, spread.least, spread.greatest
+            at(values, 0.5)?,
+            at(values, 0.25)?,
+            at(values, 0.75)?
         ))
     };
-    let bound = stats::median_below(&attached);
+    let between = stats::median_between(attached);
+    let (calls_per_s, cost) = (at(&measured.calls_per_s, 0.5)?, at(&measured.told, 0.5)?);
     table.row([
         name.to_owned(),
-        spread(&of(|round| round.alone))?.to_string(),
-        ratio(&attached)?,
-        bound.map_or_else(|| "too few rounds".to_owned(), |bound| format!("{bound:.4}")),
-        ratio(&preloaded)?,
-        stats::figure(said.calls_per_s),
-        format!("{:.2} %", 100.0 * said.cost),
+        stats::figure(at(alone, 0.5)?),
+        ratio(attached)?,
+        between.map_or_else(
+            || "too few pairs".to_owned(),
+            |(low, high)| format!("{low:.4} to {high:.4}"),
+        ),
+        ratio(preloaded)?,
+        stats::figure(calls_per_s),
+        format!("{:.2} %", 100.0 * cost),
     ]);
     Ok(json!({
         "program": name,
-        "steps_per_s_alone": of(|round| round.alone),
+        "steps_per_s_alone": alone,
         "time_attached_over_alone": attached,
         "time_preloaded_over_alone": preloaded,
-        "median_attached_below": bound,
-        "mpi_calls_per_s_and_rank": said.calls_per_s,
-        "told_cost_share": said.cost,
+        "median_attached_between": between.map(|(low, high)| [low, high]),
+        "mpi_calls_per_cpu_s": calls_per_s,
+        "told_cost_share": cost,
     }))
 }
 
@@ -258,15 +238,17 @@ mod tests {
 
     #[test]
     fn a_program_that_takes_longer_when_it_is_watched_has_a_ratio_above_one() {
-        let round = Round {
-            alone: 100.0,
-            watched: 80.0,
-            preloaded: 100.0,
+        let measured = Measured {
+            alone: vec![100.0],
+            attached: vec![1.25],
+            preloaded: vec![1.0],
+            calls_per_s: vec![10.0],
+            told: vec![0.01],
         };
         let mut table = Table::new(["program"]);
-        let figures = told("p", &[round], Said::default(), &mut table).unwrap();
+        let figures = told("p", &measured, &mut table).unwrap();
         assert_eq!(figures["time_attached_over_alone"], json!([1.25]));
-        assert_eq!(figures["time_preloaded_over_alone"], json!([1.0]));
-        assert!(table.to_string().contains("too few rounds"));
+        assert!(table.to_string().contains("1.2500 (1.2500 to 1.2500)"));
+        assert!(table.to_string().contains("too few pairs"));
     }
 }
