@@ -24,15 +24,17 @@ const SETTINGS: &str = "integrator = md\nnsteps = 10000000\ndt = 0.002\ncutoff-s
 
 /// Along each side of the box of water.
 const SMALL_NM: f64 = 2.5;
+/// Three times the box that it is filled from, so that nothing overlaps at the borders: 17 172 atoms.
+const LARGE_NM: f64 = 3.0 * 1.86206;
 
 /// Starts it under Open MPI, a thread for each rank.
 pub fn start(waiting: Waiting, ranks: usize) -> Outcome<Job> {
     started(&[], (waiting, ranks), SMALL_NM)
 }
 
-/// The same with eight times as much water, and more in its environment (`NAME=VALUE`).
+/// The same with much more water, and more in its environment (`NAME=VALUE`).
 pub fn start_large(environment: &[String], waiting: Waiting, ranks: usize) -> Outcome<Job> {
-    started(environment, (waiting, ranks), 2.0 * SMALL_NM)
+    started(environment, (waiting, ranks), LARGE_NM)
 }
 
 fn started(environment: &[String], (waiting, ranks): (Waiting, usize), box_nm: f64) -> Outcome<Job> {

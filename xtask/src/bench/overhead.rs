@@ -41,7 +41,7 @@ const SUBJECTS: [Subject; 3] = [
         },
     },
     Subject {
-        name: "GROMACS, water, 12 000 atoms",
+        name: "GROMACS, water, 17 000 atoms",
         needs: &[Need::Root, Need::OpenMpi, Need::Gromacs],
         start: |environment, ranks| {
             let job = gromacs::start_large(environment, Waiting::Yielding, ranks)?;
