@@ -92,6 +92,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn times_have_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!(duration("1.5min"), Ok(Duration::from_secs(90)));
+        assert!(duration("soon").is_err() && duration("3 weeks").is_err() && duration("").is_err());
+        assert!(period("0").is_err() && period("99ms").is_err() && period("100ms").is_ok());
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("512"), Ok(512));
+        assert_eq!(size("1.5KiB"), Ok(1536));
+        assert_eq!(size("2GB"), Ok(2_000_000_000));
+        assert!(size("much").is_err() && size("3 MiB").is_err() && size("").is_err());
+    }
+
+    #[test]
     fn cpus_are_listed_by_numbers_and_ranges() {
         let listed = |text: &str| cpus(text).map(|cpus| cpus.to_string());
         assert_eq!(listed("0-3,8"), Ok("0,1,2,3,8".to_owned()));

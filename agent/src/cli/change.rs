@@ -1,0 +1,193 @@
+//! What is looked at and changed by hand: `symbols`, `get`, `set`, `call`, `patch`; and what was changed: `undo`, `journal`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use tuner::sync::SyncPlace;
+
+use super::values::{assignment, duration};
+
+/// `tuneagent symbols`
+#[derive(Debug, Args)]
+pub struct SymbolsArgs {
+    /// A process of the program, the program's name, or a file
+    #[arg(value_name = "TARGET|FILE")]
+    pub target: String,
+    /// Which: a name as the source has it, or a pattern with * and ?; without, those of the program itself
+    pub pattern: Option<String>,
+    /// Only functions
+    #[arg(long, conflicts_with = "variables")]
+    pub functions: bool,
+    /// Only variables
+    #[arg(long)]
+    pub variables: bool,
+    /// Only functions: at which instruction each is probed, and what the kernel does there, which decides the cost of a hit
+    #[arg(long, conflicts_with = "variables")]
+    pub sites: bool,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent get`
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// A process of the program, its launcher, or the program's name
+    pub target: String,
+    /// The variables: limit, cfg.solver.chunk, `limits[2]`, `head->next`, solver.c:limit, libx.so:limit, Solver::limit
+    #[arg(required = true, value_name = "VAR")]
+    pub variables: Vec<String>,
+    /// Every copy, where several libraries have a variable of that name
+    #[arg(long)]
+    pub all_copies: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent set`
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it is written
+    pub target: String,
+    /// What to write; VAR as for `get`
+    #[arg(required = true, value_name = "VAR=VALUE", value_parser = assignment)]
+    pub assignments: Vec<(String, String)>,
+    /// The type, where the program has no debug information: bool, i8 ... u64, f32, f64
+    #[arg(long = "type", value_name = "TYPE")]
+    pub value_type: Option<String>,
+    /// Every copy, where several libraries have a variable of that name
+    #[arg(long)]
+    pub all_copies: bool,
+    /// Write when a process enters this function, or returns from it, and at no other instant
+    #[arg(long, value_name = "entry:FUNCTION|return:FUNCTION")]
+    pub at: Option<SyncPlace>,
+    /// How long to wait for that
+    #[arg(long, default_value = "60s", value_parser = duration, value_name = "TIME", requires = "at")]
+    pub within: Duration,
+    /// Only this process, not the whole job
+    #[arg(long)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent call`
+#[derive(Debug, Args)]
+pub struct CallArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it calls
+    pub target: String,
+    /// The call, as 'f(1, 2.5, "text", true)'; module:f where several files have an f
+    pub call: String,
+    /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer, nothing
+    #[arg(long, value_name = "TYPE")]
+    pub returns: Option<String>,
+    /// How long to wait for it to return, at most 8s; it is never broken off
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
+    pub wait: Duration,
+    /// Only this thread may do it; else the first that can, the main thread before others
+    #[arg(long, value_name = "TID", requires = "only")]
+    pub thread: Option<i32>,
+    /// Only this process, not the whole job
+    #[arg(long)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent patch`
+#[derive(Debug, Args)]
+pub struct PatchArgs {
+    /// A process of the program, its launcher, or the program's name: every process of it is changed
+    pub target: String,
+    /// What to change
+    #[command(subcommand)]
+    pub change: PatchCommand,
+    /// Only this process, not the whole job
+    #[arg(long, global = true)]
+    pub only: bool,
+    /// Also programs of other users
+    #[arg(long, global = true)]
+    pub any_user: bool,
+}
+
+/// `tuneagent patch TARGET ...`
+#[derive(Debug, Subcommand)]
+pub enum PatchCommand {
+    /// Every call of FUNCTION goes to WITH, which must take and return the same
+    Replace {
+        /// The function.
+        function: String,
+        /// The other one.
+        with: String,
+    },
+    /// CALL, as 'f(1, 2.5)', whenever FUNCTION is entered (or returns)
+    Insert {
+        /// What is called; constants are passed.
+        call: String,
+        /// Where.
+        function: String,
+        /// At its returns, not at its entry
+        #[arg(long = "return")]
+        at_return: bool,
+    },
+    /// Calls of FUNCTION are left out, everywhere or in one function
+    Remove {
+        /// The function.
+        function: String,
+        /// Only calls in this function
+        #[arg(long = "in", value_name = "FUNCTION")]
+        within: Option<String>,
+    },
+    /// An argument becomes VALUE before the function's body runs: numbers, `original`, + - * /, min max clamp
+    Argument {
+        /// As 'f(1)': argument 1, counted from 0.
+        argument: String,
+        /// As 'min(original, 64KiB)'.
+        value: String,
+        /// Its type, where the program has no debug information: bool, i8 ... u64, f32, f64
+        #[arg(long = "type", value_name = "TYPE")]
+        value_type: Option<String>,
+    },
+    /// Load a shared library
+    Load {
+        /// Its file.
+        path: PathBuf,
+    },
+    /// Bind all threads to CPUs
+    Affinity {
+        /// As '0-3,8'.
+        cpus: String,
+    },
+}
+
+/// `tuneagent undo`
+#[derive(Debug, Args)]
+pub struct UndoArgs {
+    /// A process of the program, its launcher, or the program's name
+    pub target: String,
+    /// One change of one process, by its number in the journal; all of them without
+    #[arg(conflicts_with_all = ["last", "all"])]
+    pub change: Option<u64>,
+    /// The newest change in force of each process, and no other
+    #[arg(long)]
+    pub last: bool,
+    /// All of them, newest first, which is meant without as well
+    #[arg(long, conflicts_with = "last")]
+    pub all: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent journal`
+#[derive(Debug, Args)]
+pub struct JournalArgs {
+    /// A process of the program, its launcher, or the program's name; everything without
+    pub target: Option<String>,
+}

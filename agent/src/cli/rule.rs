@@ -1,0 +1,99 @@
+//! `rule` and `replay`: rule files without a program, and on recordings.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::values::assignment;
+
+/// `tuneagent rule ...`
+#[derive(Debug, Subcommand)]
+pub enum RuleCommand {
+    /// The built-in rules
+    List,
+    /// The text of a rule
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// A rule to begin with, from the symbols of a program
+    New(NewRuleArgs),
+    /// Find mistakes in rule files, and show what the rules would do
+    Check(CheckRuleArgs),
+    /// What rules compute and where: parts they share, probes they share, kernel, node or coordinator
+    Plan {
+        /// Built-in rules by their names, files, folders
+        #[arg(required = true)]
+        rules: Vec<String>,
+        /// For Graphviz
+        #[arg(long)]
+        dot: bool,
+    },
+    /// The JSON Schema of rule files, for editors: `tuneagent rule schema > rule.schema.json`
+    Schema,
+}
+
+/// `tuneagent rule check`
+#[derive(Debug, Args)]
+pub struct CheckRuleArgs {
+    /// The files, or names of built-in rules
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// A running program that they should fit: a process of it, its launcher, or its name
+    #[arg(short = 'p', long, value_name = "PID")]
+    pub pid: Option<String>,
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent rule new`
+#[derive(Debug, Args)]
+pub struct NewRuleArgs {
+    /// Its name; it is written to NAME.yaml in this folder
+    pub name: String,
+    /// A running program to look at: a process of it, its launcher, or its name
+    #[arg(short = 'p', long, value_name = "PID", conflicts_with = "file")]
+    pub pid: Option<String>,
+    /// The file of a program to look at
+    #[arg(long, value_name = "PROGRAM")]
+    pub file: Option<PathBuf>,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+}
+
+/// `tuneagent replay`
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// What `attach --record` wrote; of several hosts, all of them
+    #[arg(required = true, value_name = "RECORDING")]
+    pub recordings: Vec<PathBuf>,
+    /// Rules to load beside the built-in ones: files, folders, names; `none` for no other rule
+    #[arg(long, value_name = "FILE|DIR|NAME", num_args = 1..)]
+    pub rules: Vec<String>,
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
+    /// Show what rules would decide: all loaded ones (but none that change code or load libraries), or those named
+    #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    pub apply: Option<Vec<String>>,
+    /// Write every metric of every window here (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<String>,
+    /// Write the report of the recorded ranks here, of all hosts together (- for standard output)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<String>,
+    /// Draw the metrics over time, with findings, decisions and verdicts as marks
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<String>,
+}

@@ -1,0 +1,61 @@
+//! `session`: what is asked of sessions that run.
+
+use clap::{Args, Subcommand};
+
+use super::values::assignment;
+
+/// `tuneagent session ...`
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// The sessions of yours that run here, and their rules
+    List,
+    /// The report of a session as it is now, as JSON
+    Snapshot {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+    },
+    /// Let a rule do more or less from now on
+    Switch {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+        /// The rule
+        rule: String,
+        /// What it may do
+        mode: crate::control::Mode,
+    },
+    /// Take one more rule in, beside those that are there
+    Add(AddRuleArgs),
+    /// Let go of a rule: its probes end, and what it changed is put back
+    Remove {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+        /// The rule
+        rule: String,
+        /// Leave what it changed, until the session ends
+        #[arg(long)]
+        keep: bool,
+    },
+    /// End a session as Ctrl-C does, and wait until it has ended
+    Stop {
+        /// The number of the session's process, or of one that it watches
+        session: String,
+    },
+}
+
+/// `tuneagent session add`
+#[derive(Debug, Args)]
+pub struct AddRuleArgs {
+    /// The number of the session's process, or of one that it watches
+    pub session: String,
+    /// The name of a built-in rule, or a file
+    pub rule: String,
+    /// What it may do
+    #[arg(long, default_value = "advising")]
+    pub mode: crate::control::Mode,
+    /// Parameters of the rule
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rule as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
+}

@@ -1,0 +1,125 @@
+//! `ps`, `attach` and `run`: what is watched, and what is written of it.
+
+use std::{ffi::OsString, net::SocketAddr, time::Duration};
+
+use clap::Args;
+
+use super::values::{Cpus, assignment, cpus, duration, period, size};
+use crate::cost::Budget;
+
+/// `tuneagent ps`
+#[derive(Debug, Args)]
+pub struct PsArgs {
+    /// How long to look
+    #[arg(long, default_value = "1s", value_parser = duration, value_name = "TIME")]
+    pub duration: Duration,
+    /// Show every program, not only those that lose time
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `tuneagent attach`
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// A process of the program, its launcher, the program's name, slurm:4711 or container:3f9c; several that share CPUs are looked
+    /// at together
+    #[arg(required_unless_present = "pids", value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// The same, as gdb, strace and perf write it
+    #[arg(short = 'p', long = "pid", value_name = "PID", conflicts_with = "targets")]
+    pub pids: Vec<String>,
+    /// What is watched, and what is done with it
+    #[command(flatten)]
+    pub watch: WatchArgs,
+    /// Lines instead of the live view
+    #[arg(long)]
+    pub plain: bool,
+    /// Also programs of other users
+    #[arg(long)]
+    pub any_user: bool,
+    /// Attach with tracefs even where the kernel has better
+    #[arg(long, hide = true)]
+    pub tracefs: bool,
+}
+
+/// What a session is told, of `attach` and `run` alike.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Let rules change the program: all loaded ones, or those named. Those that change code or load libraries must be named
+    #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    pub apply: Option<Vec<String>>,
+    /// Leave what the guard confirmed in place at the end
+    #[arg(long, requires = "apply")]
+    pub keep: bool,
+    /// Rules to load beside the built-in ones: files, folders, names; `none` for no rule at all
+    #[arg(long, value_name = "FILE|DIR|NAME", num_args = 1..)]
+    pub rules: Vec<String>,
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
+    /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
+    #[arg(long, value_name = "FUNCTION", num_args = 1..)]
+    pub probe: Vec<String>,
+    /// End by itself after this time
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub duration: Option<Duration>,
+    /// Write the report here at the end (- for standard output, %h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<String>,
+    /// Compare with the report of another run of the same problem: how much more the ranks compute for an iteration
+    #[arg(long, value_name = "REPORT")]
+    pub reference: Option<String>,
+    /// Record what the rules are told, to replay rules on it (%h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<String>,
+    /// What else is written
+    #[command(flatten)]
+    pub exports: ExportArgs,
+    /// What watching may cost, probes and agent together, of the job's CPU time: MPI functions that cost more are watched in windows, and
+    /// what is told of them is estimated. `none` for no bound
+    #[arg(long, value_name = "SHARE", default_value_t = Budget::default())]
+    pub budget: Budget,
+    /// CPUs that tuneagent itself runs on
+    #[arg(long, value_name = "LIST", value_parser = cpus)]
+    pub agent_cpus: Option<Cpus>,
+    /// Never sleep on these CPUs: decisions follow sooner, and a CPU is taken whole
+    #[arg(long, requires = "agent_cpus")]
+    pub busy_poll: bool,
+    /// Serve /metrics, read-only
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
+    pub metrics: Option<SocketAddr>,
+}
+
+/// `tuneagent run`
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// What is watched, and what is done with it
+    #[command(flatten)]
+    pub watch: WatchArgs,
+    /// The command and its arguments, as they would be typed without tuneagent
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What a session writes for other programs, beside its report.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ExportArgs {
+    /// Write the report as a table here at the end: a number in each row (- for standard output, %h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<String>,
+    /// Write MPI calls and iterations here as they come, for ui.perfetto.dev or chrome://tracing (%h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<String>,
+    /// How large that file may become, about 100 bytes a call; later calls are counted
+    #[arg(long, value_name = "SIZE", default_value = "100MiB", value_parser = size, requires = "trace")]
+    pub trace_max: u64,
+    /// Write the report here again and again, each on a line of its own (%h for the host's name)
+    #[arg(long, value_name = "FILE")]
+    pub snapshots: Option<String>,
+    /// How often that is
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, requires = "snapshots")]
+    pub every: Duration,
+}
