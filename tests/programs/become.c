@@ -4,22 +4,17 @@
  *
  * Prints {"event":"ready",...}, waits for DIRECTORY/become or DIRECTORY/become-RANK, and becomes PROGRAM; or ends, when it finds
  * DIRECTORY/end. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static int exists(const char *directory, const char *gate, const char *rank)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s%s", directory, gate, rank);
-    return access(path, F_OK) == 0;
-}
-
 int main(int argc, char **argv)
 {
     int version, subversion, length;
-    char line[200];
+    char line[200], gate[64];
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank)
         rank = getenv("PMI_RANK");
@@ -31,8 +26,9 @@ int main(int argc, char **argv)
     length = snprintf(line, sizeof line, "{\"event\":\"ready\",\"rank\":%s,\"pid\":%d}\n", rank, getpid());
     if (write(1, line, length) != length)
         return 4;
-    while (!exists(argv[1], "become", "") && !exists(argv[1], "become-", rank)) {
-        if (exists(argv[1], "end", ""))
+    snprintf(gate, sizeof gate, "become-%s", rank);
+    while (!exists(argv[1], "become") && !exists(argv[1], gate)) {
+        if (exists(argv[1], "end"))
             return 0;
         usleep(1000);
     }

@@ -6,6 +6,8 @@
  *
  * Every rank prints {"event":"ready",...}; rank 0 prints {"event":"block",...} whenever it is another one than before. When DIRECTORY/end
  * exists all end after the same iteration, and print {"event":"end",...} with what they received, which they know beforehand. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -68,11 +70,7 @@ __attribute__((noinline)) int iterate(int number)
 
 static int is_over(void)
 {
-    char path[4096];
-    int over = 0;
-    snprintf(path, sizeof path, "%s/end", directory);
-    if (rank == 0)
-        over = access(path, F_OK) == 0;
+    int over = rank == 0 && exists(directory, "end");
     MPI_Bcast(&over, 1, MPI_INT, 0, MPI_COMM_WORLD);
     return over;
 }

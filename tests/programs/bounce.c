@@ -4,26 +4,13 @@
  *
  * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go; then rank 0 prints {"event":"pace",...} a few times a second with its
  * round trips so far, until DIRECTORY/end exists. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #define TRIPS 20000
-
-static int exists(const char *directory, const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return access(path, F_OK) == 0;
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
 
 int main(int argc, char **argv)
 {
@@ -37,8 +24,7 @@ int main(int argc, char **argv)
     }
     printf("{\"event\":\"ready\",\"rank\":%d,\"pid\":%d}\n", rank, getpid());
     fflush(stdout);
-    while (!exists(argv[1], "go"))
-        usleep(1000);
+    pass_gate(argv[1], "go");
     double printed = seconds();
     int partner = rank ^ 1, go_on = 1;
     for (long trips = 0; go_on; trips += TRIPS) {

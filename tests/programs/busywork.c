@@ -5,6 +5,8 @@
  * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end.
  * step_outer calls step_inner, which calls itself; may_jump is left by longjmp every third time: an entry without a
  * return, which must neither hurt the program nor shift the pairing of the others. */
+#include "gates.h"
+
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,14 +42,6 @@ FUNCTION int may_jump(int round)
     return round + (int)sink;
 }
 
-static void wait_for(const char *directory, const char *gate)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, gate);
-    while (access(path, F_OK) != 0)
-        usleep(1000);
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 3) {
@@ -57,7 +51,7 @@ int main(int argc, char **argv)
     long rounds = atol(argv[2]);
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
-    wait_for(argv[1], "go");
+    pass_gate(argv[1], "go");
     for (volatile long round = 0; round < rounds; round++) {
         step_outer((int)round);
         if (setjmp(back) == 0)
@@ -66,6 +60,6 @@ int main(int argc, char **argv)
     printf("{\"event\":\"tally\",\"step_outer\":%ld,\"step_inner\":%ld,\"may_jump\":%ld,\"jumps\":%ld}\n", outer_calls,
            inner_calls, jump_calls, jumps_taken);
     fflush(stdout);
-    wait_for(argv[1], "end");
+    pass_gate(argv[1], "end");
     return 0;
 }

@@ -4,9 +4,10 @@
  *
  * Prints {"event":"ready",...}, waits for DIRECTORY/go; then {"event":"pace",...} for every 2000 calls, with the median of what they
  * took in nanoseconds, until DIRECTORY/end exists. Between two calls it spins for GAP_NS. */
+#include "gates.h"
+
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FUNCTION __attribute__((noinline, used))
@@ -25,20 +26,6 @@ FUNCTION long called(long number, long more)
 /* Something else to probe. */
 FUNCTION void idle(void) { __asm__ volatile(""); }
 
-static long now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000L + now.tv_nsec;
-}
-
-static int exists(const char *directory, const char *gate)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, gate);
-    return access(path, F_OK) == 0;
-}
-
 static int by_size(const void *a, const void *b)
 {
     long x = *(const long *)a, y = *(const long *)b;
@@ -55,8 +42,7 @@ int main(int argc, char **argv)
     long gap = atol(argv[2]);
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
-    while (!exists(argv[1], "go"))
-        usleep(1000);
+    pass_gate(argv[1], "go");
     while (!exists(argv[1], "end")) {
         idle();
         for (int i = 0; i < CALLS; i++) {

@@ -5,18 +5,12 @@
  *
  * Prints {"event":"ready",...}, then twenty times a second {"event":"pace","seconds":...,"count":...,"sum":...},
  * where the sum is of one iteration and always the same; ends when DIRECTORY/end is there. */
+#include "gates.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec * 1e-9;
-}
 
 int main(int argc, char **argv)
 {

@@ -4,6 +4,8 @@
  *
  * Prints {"event":"ready",...}, takes a step every millisecond until DIRECTORY/end or DIRECTORY/end-RANK exists, prints
  * {"event":"values",...} as it sees them itself, and ends. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +20,6 @@ static long steps;
 FUNCTION void step(void) { steps++; }
 /* Nobody calls it. */
 FUNCTION void never(void) { steps--; }
-
-static int exists(const char *directory, const char *gate)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, gate);
-    return access(path, F_OK) == 0;
-}
 
 static void say(const char *event, const char *rank)
 {

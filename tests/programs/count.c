@@ -8,6 +8,8 @@
  *
  * Bytes are count x size of type as given to the call, of all-to-all over all ranks; for receives what was posted; to and from
  * MPI_PROC_NULL none. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -57,14 +59,6 @@ static void say(const char *format, ...)
     va_end(arguments);
     if (write(1, line, length) != length)
         _exit(4);
-}
-
-static void wait_for(const char *gate)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, gate);
-    while (access(path, F_OK) != 0)
-        usleep(1000);
 }
 
 static void check(int holds, const char *what)
@@ -272,7 +266,7 @@ int main(int argc, char **argv)
     }
 
     say("{\"event\":\"ready\",\"rank\":%d,\"pid\":%d,\"size\":%d}\n", rank, getpid(), size);
-    wait_for("go");
+    pass_gate(directory, "go");
     for (int i = 0; i < iterations; i++)
         round_of_calls(i);
     if (depth > 0)
@@ -285,7 +279,7 @@ int main(int argc, char **argv)
         BYTES(MPI_Bcast, 1, MPI_INT, &go_on, 1, MPI_INT, 0, MPI_COMM_WORLD);
     }
     print_tally();
-    wait_for("end");
+    pass_gate(directory, "end");
     MPI_Finalize();
     return 0;
 }

@@ -6,11 +6,12 @@
  * return; ends with 3 at the first wrong answer. Prints {"event":"ready",...}, {"event":"diverted"}, and ten times a second
  * {"event":"pace","seconds":...,"count":...,"sum":...}; ends when DIRECTORY/end is there, with {"event":"end","rounds":...}.
  * x86-64 only. */
+#include "gates.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FUNCTION(name, code)                                                                                                 \
@@ -25,13 +26,6 @@ FUNCTION(kept, "push %rbx\n mov %rdi,%rbx\n lea 3(%rbx),%rax\n pop %rbx\n ret\n"
 FUNCTION(nop_first, ".byte 0x0f,0x1f,0x44,0,0\n lea 4(%rdi),%rax\n ret\n")
 
 long knob = 1;
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec * 1e-9;
-}
 
 static int divert(void)
 {

@@ -5,11 +5,12 @@
  * Each iteration takes PERIOD_US at least and has CALLS calls of work() and of work_too(), by THREADS threads that share them. The
  * calls of an iteration have its number, or with KEYS in turn one of so many numbers. With CALLS 0 the values are too large to be added
  * up. Prints {"event":"ready"}, works until FOLDER/end is there, and prints {"event":"end","iterations":N,"calls":N}. */
+#include "gates.h"
+
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FUNCTION __attribute__((noinline, used))
@@ -48,13 +49,6 @@ FUNCTION long work_too(long value)
 FUNCTION void end_iteration(void)
 {
     sink++;
-}
-
-static long now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000L + now.tv_nsec;
 }
 
 static long value_of(long call, long number)

@@ -6,6 +6,8 @@
  * prints {"event":"view",...} for each round that was not like the one before it. DIRECTORY/calm takes `heavy` to 0 and `wish` from
  * 5 to 7. Two more threads work all the time. All sums are computed twice; the result says how many were wrong. */
 #define _GNU_SOURCE
+#include "gates.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -94,13 +96,6 @@ static int count_tuned(struct dl_phdr_info *info, size_t size, void *count)
 
 static const char *directory;
 
-static int exists(const char *gate)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, gate);
-    return access(path, F_OK) == 0;
-}
-
 static int cpus_of(pthread_t thread)
 {
     cpu_set_t set;
@@ -142,14 +137,13 @@ int main(int argc, char **argv)
     int length = snprintf(ready, sizeof ready, "{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     if (write(1, ready, length) != length)
         return 4;
-    while (!exists("go"))
-        usleep(1000);
+    pass_gate(directory, "go");
     struct view before;
     memset(&before, 0, sizeof before);
     /* One whole round more after the end was seen. */
     for (long round = 0, is_last = 0; !is_last; round++) {
-        is_last = exists("end");
-        if (exists("calm")) {
+        is_last = exists(directory, "end");
+        if (exists(directory, "calm")) {
             heavy = 0;
             wish = 7;
         }

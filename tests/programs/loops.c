@@ -14,6 +14,8 @@
  * Every rank prints {"event":"ready",...} and goes on until DIRECTORY/stop exists, which rank 0 looks for. At the end each prints
  * {"event":"end","rank":R,"iterations":N,"seconds":S,"computed":C}: the time from its first iteration to its last, and how much of it
  * was outside MPI, by its own clock. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
@@ -28,13 +30,6 @@ static int rank, size;
 static const char *directory;
 static double computed;
 
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
-
 static void say(const char *text, int length)
 {
     /* One write for a line: lines of several ranks must not mix. */
@@ -44,9 +39,7 @@ static void say(const char *text, int length)
 
 static int is_wanted(void)
 {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/stop", directory);
-    return access(path, F_OK) != 0;
+    return !exists(directory, "stop");
 }
 
 FUNCTION void compute(double length)

@@ -6,6 +6,8 @@
  * {"event":"result",...}, waits for DIRECTORY/end. Ends with 3 when a mark has disturbed what a function keeps below its stack. */
 #include "tuneagent.h"
 
+#include "gates.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -60,14 +62,6 @@ __attribute__((noinline)) static void others(long index)
         NOTE("guarded", "guarded_semaphore", "8@%0", "r"(index));
 }
 
-static void wait_for(const char *directory, const char *gate)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, gate);
-    while (access(path, F_OK) != 0)
-        usleep(1000);
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 3) {
@@ -77,7 +71,7 @@ int main(int argc, char **argv)
     int rounds = atoi(argv[2]), sum = 0;
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
-    wait_for(argv[1], "go");
+    pass_gate(argv[1], "go");
     TUNEAGENT_MARK(app, first);
     for (int round = 0; round < rounds; round++) {
         TUNEAGENT_MARK(app, round, round, "a name");
@@ -89,7 +83,7 @@ int main(int argc, char **argv)
     TUNEAGENT_MARK(app, last);
     printf("{\"event\":\"result\",\"sum\":%d}\n", sum);
     fflush(stdout);
-    wait_for(argv[1], "end");
+    pass_gate(argv[1], "end");
     return disturbed ? 3 : 0;
 }
 

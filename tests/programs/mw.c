@@ -1,10 +1,11 @@
 #include "mw.h"
 
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NAMED __attribute__((noinline, used))
@@ -49,20 +50,6 @@ struct header {
 
 static const char *directory;
 
-static int exists(const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return access(path, F_OK) == 0;
-}
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
-
 /* Phases: plain, work swings, plain, latency swings, and so on; or without the plain ones. */
 static double swing(int of_latency)
 {
@@ -94,10 +81,10 @@ static void arrive(const char *message, int bytes)
     double there_s = header.sent_s + load->network_us * 1e-6;
     if (load->network_mbs > 0)
         there_s += bytes / (load->network_mbs * 1e6);
-    double left = there_s - now_s();
+    double left = there_s - seconds();
     if (left > AWAKE_S)
         usleep((useconds_t)((left - AWAKE_S) * 1e6));
-    while (now_s() < there_s)
+    while (seconds() < there_s)
         ;
 }
 
@@ -105,7 +92,7 @@ static void stamp(char *message)
 {
     struct header header;
     memcpy(&header, message, sizeof header);
-    header.sent_s = now_s();
+    header.sent_s = seconds();
     memcpy(message, &header, sizeof header);
 }
 
@@ -260,7 +247,7 @@ NAMED static int mw_iterate(struct round *round, void *state, int ranks)
             waiting++;
         }
     }
-    round->ended_s = now_s();
+    round->ended_s = seconds();
     mw_end_iteration();
     return round->answered_tasks == program->tasks ? 0 : 5;
 }
@@ -275,15 +262,15 @@ static int master(const struct mw_program *program, void *state, int ranks)
     void *buffer = malloc(room);
     MPI_Buffer_attach(buffer, room);
     int status = 0;
-    for (mw_iteration = 0; mw_iteration < load->iterations && status == 0 && !exists("stop"); mw_iteration++) {
+    for (mw_iteration = 0; mw_iteration < load->iterations && status == 0 && !exists(directory, "stop"); mw_iteration++) {
         int echo = mw_echo;
         mw_current_iteration = mw_iteration;
-        double began = now_s();
+        double began = seconds();
         status = mw_iterate(&round, state, ranks);
-        double seconds = now_s() - began;
+        double took_s = seconds() - began;
         printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"factor\":%g,\"batches\":%d,\"echo\":%d,\"until_end\":%.7f,"
                "\"seconds\":%.7f}\n",
-               mw_iteration, mw_nw, mw_factor, mw_batch, echo, round.ended_s - began, seconds);
+               mw_iteration, mw_nw, mw_factor, mw_batch, echo, round.ended_s - began, took_s);
         fflush(stdout);
         program->combine(state, round.results);
     }
@@ -377,8 +364,7 @@ static void ready(int rank, int ranks)
     int length = snprintf(line, sizeof line, "{\"event\":\"ready\",\"rank\":%d,\"pid\":%d,\"size\":%d}\n", rank, getpid(), ranks);
     if (write(1, line, length) != length)
         MPI_Abort(MPI_COMM_WORLD, 4);
-    while (!exists("go"))
-        usleep(1000);
+    pass_gate(directory, "go");
 }
 
 void mw_result(const void *bytes, size_t count)

@@ -4,6 +4,8 @@
  *
  * Prints {"event":"ready",...} per rank, then goes on until DIRECTORY/end exists. The calls concern nobody else. Where they take longer
  * than an iteration, the next one begins late, and none is made up for: the rate is then lower than what was asked for. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +18,6 @@ volatile long iterations;
 
 __attribute__((noinline, used)) void begin_iteration(void) { iterations++; }
 __attribute__((noinline, used)) void end_iteration(void) { __asm__ volatile(""); }
-
-static long now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000000000L + now.tv_nsec;
-}
 
 int main(int argc, char **argv)
 {

@@ -4,29 +4,16 @@
  *
  * Prints {"event":"ready",...}, waits for DIRECTORY/go, then asks until DIRECTORY/tally exists, with about NANOSECONDS of work between two
  * questions; prints {"event":"tally",...} with its own count, and ends when DIRECTORY/end exists. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define BATCH 2000
 
 static volatile unsigned long work;
-
-static int exists(const char *directory, const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return access(path, F_OK) == 0;
-}
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
 
 static void spin(long rounds)
 {
@@ -57,8 +44,7 @@ int main(int argc, char **argv)
     long rounds = rounds_of(atof(argv[2]));
     printf("{\"event\":\"ready\",\"rank\":0,\"pid\":%d}\n", getpid());
     fflush(stdout);
-    while (!exists(argv[1], "go"))
-        usleep(1000);
+    pass_gate(argv[1], "go");
     unsigned long asked = 0;
     while (!exists(argv[1], "tally")) {
         for (int batch = 0; batch < BATCH; batch++) {
@@ -70,8 +56,7 @@ int main(int argc, char **argv)
     }
     printf("{\"event\":\"tally\",\"rank\":0,\"asked\":%lu}\n", asked);
     fflush(stdout);
-    while (!exists(argv[1], "end"))
-        usleep(1000);
+    pass_gate(argv[1], "end");
     MPI_Finalize();
     return 0;
 }

@@ -4,6 +4,8 @@
  *
  * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end. With 0 rounds it
  * works until DIRECTORY/end is there. Prints {"event":"team",...} when a region that asks for no size has another than the last. */
+#include "gates.h"
+
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,19 +18,6 @@ static volatile long sink;
 FUNCTION void begin_all(void) { sink++; }
 FUNCTION void end_all(void) { sink--; }
 
-static int exists(const char *directory, const char *gate)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, gate);
-    return access(path, F_OK) == 0;
-}
-
-static void wait_for(const char *directory, const char *gate)
-{
-    while (!exists(directory, gate))
-        usleep(1000);
-}
-
 int main(int argc, char **argv)
 {
     if (argc != 3) {
@@ -38,7 +27,7 @@ int main(int argc, char **argv)
     long rounds = atol(argv[2]), members = 0, done = 0;
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
-    wait_for(argv[1], "go");
+    pass_gate(argv[1], "go");
     begin_all();
     int forever = rounds == 0;
     long last = 0, team;
@@ -67,6 +56,6 @@ int main(int argc, char **argv)
     end_all();
     printf("{\"event\":\"tally\",\"rounds\":%ld,\"members\":%ld}\n", rounds, members);
     fflush(stdout);
-    wait_for(argv[1], "end");
+    pass_gate(argv[1], "end");
     return 0;
 }

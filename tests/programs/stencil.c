@@ -8,11 +8,12 @@
  * `block` is a knob that all ranks must turn at the same exchange: a rank whose neighbour has another one waits for a message that is
  * never sent. Prints {"event":"iteration",...} on rank 0 for each exchange, and {"event":"result",...} with a checksum that is the same for
  * every block. Waits for DIRECTORY/go. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define NAMED __attribute__((noinline, used))
@@ -30,20 +31,6 @@ static struct {
 static double heat[MOST_CELLS + 2 * MOST_BLOCK], warmer[MOST_CELLS + 2 * MOST_BLOCK];
 static int rank, ranks, width;
 static const char *directory;
-
-static int exists(const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return access(path, F_OK) == 0;
-}
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
 
 NAMED void begin_iteration(void) { __asm__ volatile("" ::: "memory"); }
 NAMED void end_iteration(void) { __asm__ volatile("" ::: "memory"); }
@@ -83,7 +70,7 @@ NAMED void compute(int cells)
 static void run(int cells)
 {
     for (int done = 0; done < given.steps; done += width, iteration++) {
-        double began = now_s();
+        double began = seconds();
         int wanted = block, left = (int)given.steps - done;
         width = wanted < 1 ? 1 : wanted > MOST_BLOCK ? MOST_BLOCK : wanted;
         width = width < left ? width : left;
@@ -92,7 +79,7 @@ static void run(int cells)
         compute(cells);
         end_iteration();
         if (rank == 0) {
-            printf("{\"event\":\"iteration\",\"number\":%d,\"block\":%d,\"seconds\":%.6f}\n", iteration, width, now_s() - began);
+            printf("{\"event\":\"iteration\",\"number\":%d,\"block\":%d,\"seconds\":%.6f}\n", iteration, width, seconds() - began);
             fflush(stdout);
         }
     }
@@ -141,8 +128,7 @@ int main(int argc, char **argv)
     int length = snprintf(ready, sizeof ready, "{\"event\":\"ready\",\"rank\":%d,\"pid\":%d,\"size\":%d}\n", rank, getpid(), ranks);
     if (write(1, ready, length) != length)
         MPI_Abort(MPI_COMM_WORLD, 4);
-    while (!exists("go"))
-        usleep(1000);
+    pass_gate(directory, "go");
     run(cells);
     unsigned long sum = 14695981039346656037UL, all; /* FNV-1a */
     for (size_t i = 0; i < cells * sizeof *heat; i++)

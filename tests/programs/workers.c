@@ -7,10 +7,11 @@
  * {"event":"ready",...} per rank, waits for DIRECTORY/go, prints {"event":"iteration",...} on the master for each iteration,
  * and {"event":"result",...} when DIRECTORY/stop exists. Each iteration sums the same numbers, however many workers share them:
  * a wrong sum ends the program with an error. */
+#include "gates.h"
+
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define FUNCTION __attribute__((noinline, used))
@@ -31,20 +32,6 @@ static long work_us, latency_us;
 struct task {
     long iteration, first, last, share_us;
 };
-
-static int exists(const char *name)
-{
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return access(path, F_OK) == 0;
-}
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec + now.tv_nsec / 1e9;
-}
 
 static void wait_for_message(int source)
 {
@@ -96,8 +83,8 @@ static long sum_of_all(long number)
 static int master(int size)
 {
     long done = 0;
-    for (iteration = 0; !exists("stop"); iteration++) {
-        double began = now_s();
+    for (iteration = 0; !exists(directory, "stop"); iteration++) {
+        double began = seconds();
         nw = NOptWorkers < 1 ? 1 : NOptWorkers >= size ? size - 1 : NOptWorkers;
         begin_iteration();
         for (int worker = 1; worker <= nw; worker++) {
@@ -108,7 +95,7 @@ static int master(int size)
         for (int answer = 0; answer < nw; answer++)
             sum += receive_result();
         end_iteration();
-        printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"seconds\":%.6f}\n", iteration, nw, now_s() - began);
+        printf("{\"event\":\"iteration\",\"number\":%d,\"workers\":%d,\"seconds\":%.6f}\n", iteration, nw, seconds() - began);
         fflush(stdout);
         if (sum != sum_of_all(iteration))
             return 5;
@@ -154,8 +141,7 @@ int main(int argc, char **argv)
     int length = snprintf(ready, sizeof ready, "{\"event\":\"ready\",\"rank\":%d,\"pid\":%d,\"size\":%d}\n", rank, getpid(), size);
     if (write(1, ready, length) != length)
         return 4;
-    while (!exists("go"))
-        usleep(1000);
+    pass_gate(directory, "go");
     int status = rank == 0 ? master(size) : worker();
     MPI_Finalize();
     return status;

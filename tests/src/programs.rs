@@ -1,7 +1,7 @@
 //! Compiles the small programs of `tests/programs`, once per content.
 //!
-//! A program's file name holds a hash of its source and its compiler's command, so a stale one is never run and an
-//! unchanged one is never compiled again.
+//! A program's file name holds a hash of its sources, of all headers beside them and of its compiler's command, so a stale one is never run
+//! and an unchanged one is never compiled again.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -141,8 +141,8 @@ fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let sources: Vec<PathBuf> = sources.iter().map(|source| folder.join(source)).collect();
     let mut hasher = DefaultHasher::new();
-    for source in &sources {
-        fs::read(source).while_(source.display())?.hash(&mut hasher);
+    for file in sources.iter().chain(&headers(&folder)?) {
+        fs::read(file).while_(file.display())?.hash(&mut hasher);
     }
     (compiler, FLAGS, more).hash(&mut hasher);
     let folder = target_folder()?.join("programs");
@@ -154,6 +154,18 @@ fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
         compile(compiler, more, &sources, &program)?;
     }
     Ok(program)
+}
+
+fn headers(folder: &Path) -> Outcome<Vec<PathBuf>> {
+    let mut headers = Vec::new();
+    for entry in fs::read_dir(folder).while_(folder.display())? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|ending| ending == "h") {
+            headers.push(file);
+        }
+    }
+    headers.sort();
+    Ok(headers)
 }
 
 /// Into a file of its own, then renamed: tests compile at the same time, and half a program must not be run.
