@@ -1,5 +1,5 @@
 //! What MPI calls carry and to whom, against an independent truth: a library on MPI's own profiling interface, preloaded into the same
-//! run, that knows nothing of us (`programs/pmpi_truth.c`).
+//! run, that knows nothing of us (`programs/pmpi_truth.c` and its wrappers).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -176,7 +176,7 @@ fn start_behind(
     program: PathBuf,
     arguments: impl FnOnce(&Path) -> Vec<String>,
 ) -> Outcome<Job> {
-    let library = programs::mpi_library("pmpi_truth", mpi, 1)?;
+    let library = programs::pmpi_truth(mpi)?;
     let all = before.iter().copied().chain(["env"]).map(str::to_owned);
     let mut all: Vec<String> = all.collect();
     let first = PathBuf::from(all.remove(0));

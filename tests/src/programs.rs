@@ -79,12 +79,21 @@ pub fn library(name: &str, copy: u32) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-shared", "-fPIC", &copy])
 }
 
-/// The same with MPI: one that stands between a program and its MPI.
+/// How a library is built that stands between a program and its MPI. It may name functions of bindings that a program has not; nobody calls
+/// them then.
+const BETWEEN: [&str; 4] = ["-shared", "-fPIC", "-Wl,-z,lazy", "-ldl"];
+
+/// One of those; each `copy` is a file of its own.
 pub fn mpi_library(name: &str, mpi: Mpi, copy: u32) -> Outcome<PathBuf> {
     let copy = format!("-DCOPY={copy}");
-    // It may name functions of bindings that a program has not; nobody calls them then.
-    let more = ["-shared", "-fPIC", "-Wl,-z,lazy", &copy, "-ldl"];
+    let more = [&BETWEEN[..], &[copy.as_str()]].concat();
     compiled(&format!("{name}.c"), mpi.compiler(), &more)
+}
+
+/// An independent count of what calls carry.
+pub fn pmpi_truth(mpi: Mpi) -> Outcome<PathBuf> {
+    let sources = ["pmpi_truth.c", "pmpi_truth_calls.c", "pmpi_truth_fortran.c"];
+    built(&sources, mpi.compiler(), &BETWEEN)
 }
 
 /// An MPI program with MPICH linked in; Debian has no archive of what MPICH asks of the network.
