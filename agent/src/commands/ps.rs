@@ -96,7 +96,7 @@ pub(super) fn run(args: &PsArgs) -> Outcome {
         program.cpu += cpu;
         program.runqueue += runqueue;
     }
-    print(programs, args.all);
+    print(&programs, args.all);
     Ok(Code::Done)
 }
 
@@ -109,18 +109,26 @@ fn key(table: &ProcessTable, pid: i32) -> Option<Key> {
     })
 }
 
-fn print(programs: BTreeMap<Key, Program>, all: bool) {
-    let mut programs: Vec<(Key, Program)> = programs.into_iter().collect();
-    programs.sort_by(|(_, a), (_, b)| b.runqueue.total_cmp(&a.runqueue));
-    let total = programs.len();
-    let busy = programs.clone();
-    if !all {
-        programs.retain(|(_, program)| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE);
+/// The busy programs that are shown, worst first; or what is said where there is none.
+fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program)>, String> {
+    let waits = |program: &Program| program.wanted() > SMALL && program.wait_share() > WAIT_SHARE;
+    let shown = busy.iter().filter(|(_, program)| all || waits(program));
+    let mut shown: Vec<(&Key, &Program)> = shown.collect();
+    shown.sort_by(|(_, a), (_, b)| b.runqueue.total_cmp(&a.runqueue));
+    match (shown.is_empty(), busy.len()) {
+        (false, _) => Ok(shown),
+        (true, 0) => Err("no program here waits for a CPU: none was busy".to_owned()),
+        (true, count) => Err(format!(
+            "no program here waits for a CPU ({count} busy; --all shows them)"
+        )),
     }
-    if programs.is_empty() {
-        say!("no program here waits for a CPU ({total} were busy; --all shows them)");
-        return;
-    }
+}
+
+fn print(busy: &BTreeMap<Key, Program>, all: bool) {
+    let programs = match shown(busy, all) {
+        Ok(programs) => programs,
+        Err(why) => return say!("{why}"),
+    };
     say!(
         "{:>8}  {:<10} {:<16} {:>9} {:>6} {:>8}  why",
         "PID",
@@ -130,7 +138,7 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
         "CPUS",
         "WAITING"
     );
-    for (key, program) in &programs {
+    for &(key, program) in &programs {
         let first = program.pids.first().copied().unwrap_or_default();
         let user = procfs::process::Process::new(first)
             .and_then(|process| process.uid())
@@ -142,7 +150,7 @@ fn print(programs: BTreeMap<Key, Program>, all: bool) {
             program.pids.len(),
             program.cpu,
             percent(program.wait_share()),
-            why(program, &rivals(&(key.clone(), program.clone()), &busy)),
+            why(program, &rivals((key, program), busy)),
         );
     }
     let first = programs.iter().filter_map(|(_, program)| program.pids.first());
@@ -181,7 +189,7 @@ fn runtimes(pid: i32) -> Vec<&'static str> {
 }
 
 /// Why a program waits; `rivals` are the busy programs that may use some of the same CPUs.
-fn why(program: &Program, rivals: &[&(Key, Program)]) -> String {
+fn why(program: &Program, rivals: &[(&Key, &Program)]) -> String {
     let Some(share) = available(&program.pids) else {
         return "ended meanwhile".into();
     };
@@ -219,13 +227,48 @@ fn why(program: &Program, rivals: &[&(Key, Program)]) -> String {
 }
 
 /// The busy programs that want CPUs which this one may use, those that want most first, a few of them.
-fn rivals<'a>(of: &(Key, Program), all: &'a [(Key, Program)]) -> Vec<&'a (Key, Program)> {
+fn rivals<'a>(of: (&Key, &Program), all: &'a BTreeMap<Key, Program>) -> Vec<(&'a Key, &'a Program)> {
     let own = usable(&of.1.pids);
-    let fights = |other: &&(Key, Program)| {
-        other.0 != of.0 && other.1.wanted() > RIVAL && !usable(&other.1.pids).is_disjoint(&own)
+    let fights = |(key, program): &(&Key, &Program)| {
+        *key != of.0 && program.wanted() > RIVAL && !usable(&program.pids).is_disjoint(&own)
     };
     let mut rivals: Vec<_> = all.iter().filter(fights).collect();
     rivals.sort_by(|(_, a), (_, b)| b.wanted().total_cmp(&a.wanted()));
     rivals.truncate(RIVALS_SHOWN);
     rivals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_offered_only_where_it_shows_more() {
+        let names = |busy: &BTreeMap<Key, Program>, all| {
+            let shown = shown(busy, all)?;
+            Ok::<Vec<String>, String>(shown.into_iter().map(|(key, _)| key.name.clone()).collect())
+        };
+        let program = |name: &str, runqueue| {
+            let key = Key {
+                parent: 1,
+                name: name.to_owned(),
+            };
+            let program = Program {
+                pids: vec![2],
+                cpu: 1.0,
+                runqueue,
+            };
+            (key, program)
+        };
+        let nobody = names(&BTreeMap::new(), true).unwrap_err();
+        assert!(!nobody.contains("--all"), "{nobody}");
+        assert_eq!(names(&BTreeMap::new(), false), Err(nobody));
+        let mut busy = BTreeMap::from([program("a", 0.0)]);
+        let hint = names(&busy, false).unwrap_err();
+        assert!(hint.contains("1 busy; --all shows them"), "{hint}");
+        assert_eq!(names(&busy, true), Ok(vec!["a".to_owned()]));
+        busy.extend([program("b", 0.5)]);
+        assert_eq!(names(&busy, false), Ok(vec!["b".to_owned()]));
+        assert_eq!(names(&busy, true), Ok(vec!["b".to_owned(), "a".to_owned()]));
+    }
 }
