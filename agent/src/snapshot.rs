@@ -2,8 +2,10 @@
 //! this and nothing else.
 
 mod events;
+mod functions;
 mod matrix;
 mod openmp;
+mod tuning;
 
 use std::time::Duration;
 
@@ -13,14 +15,16 @@ use crate::{
         efficiency::{Efficiencies, Scalability},
         place::Place,
     },
-    cost::{CostView, Estimate},
+    cost::CostView,
     evidence::{Counters, Frequency},
 };
 
 pub use self::{
     events::EventsView,
+    functions::{FunctionTotals, Histogram},
     matrix::{MatrixView, Messages, PairView, RankMessages},
     openmp::{RegionsView, TeamsView},
+    tuning::{ChangeView, FindingView, GuardView, Reaction, RuleValue, RuleView},
 };
 
 /// Everything that is shown.
@@ -269,77 +273,6 @@ pub struct ProcessView {
     pub whole: Option<Rates>,
 }
 
-/// What a process did in one function since the probes were armed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FunctionTotals {
-    /// Name.
-    pub name: String,
-    /// Outermost calls.
-    pub calls: u64,
-    /// Calls inside another watched MPI function; in no other number.
-    pub nested: u64,
-    /// Time inside, the call that is still open included, in nanoseconds; `None` where calls are only counted.
-    pub time_ns: Option<u64>,
-    /// Bytes; `None` where the function carries none that are known.
-    pub bytes: Option<u64>,
-    /// Which way the bytes go.
-    pub bytes_kind: Option<&'static str>,
-    /// Calls whose bytes could not be told.
-    pub bytes_unknown: u64,
-    /// How many messages of each size, by [`abi::Sizes::bucket`]; empty where they are not counted.
-    pub sizes: Vec<u64>,
-    /// Calls not timed: too deep, or without a return.
-    pub untimed: u64,
-    /// Calls per second in the last period.
-    pub calls_per_s: f64,
-    /// Share of the last period spent inside.
-    pub share: f64,
-    /// Mean duration in the last period, in nanoseconds, where a call ended in it.
-    pub mean_ns: Option<f64>,
-    /// How long calls took, one by one; `None` where nobody asked.
-    pub durations: Option<Histogram>,
-    /// It was watched in windows: calls, time and bytes are told for all the time, and this is known of them. `None` where all was counted.
-    pub estimate: Option<Estimate>,
-}
-
-/// How many calls took how long, by powers of two.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram {
-    /// At place n those that took from 2^n to less than 2^(n+1) nanoseconds; at 0 those that took less than 2.
-    counts: Vec<u64>,
-}
-
-impl Histogram {
-    /// One more call.
-    pub fn add(&mut self, duration_ns: u64) {
-        let place = duration_ns.checked_ilog2().unwrap_or_default() as usize;
-        if self.counts.len() <= place {
-            self.counts.resize(place + 1, 0);
-        }
-        self.counts[place] += 1;
-    }
-
-    /// All calls of another one.
-    pub fn merge(&mut self, other: &Histogram) {
-        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count += more;
-        }
-    }
-
-    /// Calls that are in it.
-    pub fn calls(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between that are 0 included.
-    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let buckets = self.counts.iter().zip(0u32..);
-        let buckets = buckets.map(|(count, place)| (if place == 0 { 0 } else { 1 << place }, *count));
-        buckets.skip_while(|(_, count)| *count == 0)
-    }
-}
-
 /// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one whole CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
@@ -357,136 +290,6 @@ pub struct Rates {
     pub sent_per_s: f64,
     /// Involuntary context switches per second.
     pub switches_per_s: f64,
-}
-
-/// What a rule does.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RuleView {
-    /// Its name.
-    pub name: String,
-    /// `off`, `advising` or `applying`.
-    pub mode: &'static str,
-    /// Why it does not act, or what it did.
-    pub state: String,
-}
-
-/// What a metric of a rule came to in its window that closed last.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RuleValue {
-    /// The rule.
-    pub rule: String,
-    /// The metric.
-    pub metric: String,
-    /// In seconds, bytes, or as it is; of a table the mean of its rows; a truth is 0 or 1.
-    pub value: f64,
-    /// The same as people read it.
-    pub text: String,
-}
-
-/// A rule whose condition holds, or held until it was repaired.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct FindingView {
-    /// Its rule.
-    pub rule: String,
-    /// What was found, with its numbers.
-    pub text: String,
-    /// What can be done now, and what that does.
-    pub now: Option<String>,
-    /// What to start the program with next time.
-    pub next_start: Option<String>,
-    /// It was repaired in this session.
-    pub repaired: bool,
-}
-
-/// A change.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ChangeView {
-    /// Its number in the journal of its process.
-    pub number: u64,
-    /// The rule that decided it.
-    pub rule: String,
-    /// The process.
-    pub pid: i32,
-    /// Its rank.
-    pub rank: Option<u32>,
-    /// The keyword of the rule: `set`, `call`.
-    pub action: &'static str,
-    /// The decision that it belongs to: one for all processes.
-    pub decision: u64,
-    /// When it was made, since all probes were armed.
-    pub at: Duration,
-    /// What the rule promised of it, as people read it.
-    pub expect: Option<String>,
-    /// The numbers it was decided from.
-    pub because: Vec<String>,
-    /// What was changed: a variable, or the action in words.
-    pub variable: String,
-    /// The old value; empty where there is none.
-    pub old: String,
-    /// The new value, or what a call returned; empty where there is none.
-    pub new: String,
-    /// How it was written.
-    pub mechanism: String,
-    /// How long the program was held for it, in nanoseconds.
-    pub hold_ns: u64,
-    /// What became of it: written, in force, returned, refused, reverted …
-    pub outcome: String,
-    /// What the guard says; none where nobody judges.
-    pub guard: Option<GuardView>,
-    /// How quickly it followed what it was decided on; none of a first value, and of what was not written.
-    pub reaction: Option<Reaction>,
-}
-
-/// From the end of a window to the change that follows, in parts that add up; all in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Reaction {
-    /// The window itself, as it was seen (MATE: T_Iter).
-    pub window_ns: u64,
-    /// From its end until all that belongs to it was there (T_Upd).
-    pub update_ns: u64,
-    /// Until the rules were evaluated (T_Eval).
-    pub evaluate_ns: u64,
-    /// Until the order was given to the actuator (T_Tun).
-    pub order_ns: u64,
-    /// Until the value was written and read back.
-    pub write_ns: u64,
-}
-
-impl Reaction {
-    /// From the end of the window to the change.
-    pub fn lag_ns(&self) -> u64 {
-        self.update_ns + self.evaluate_ns + self.order_ns + self.write_ns
-    }
-}
-
-/// The judgement on a change.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct GuardView {
-    /// The objective before, in its own unit; `None` when it could not be judged.
-    pub before: Option<f64>,
-    /// The objective after.
-    pub after: Option<f64>,
-    /// How many times better: after/before where more is better, before/after where less is.
-    pub ratio: Option<f64>,
-    /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or at the end
-    /// `not judged`.
-    pub verdict: &'static str,
-    /// Why there is no judgement.
-    pub reason: Option<String>,
-    /// In words, with units.
-    pub text: String,
-}
-
-impl GuardView {
-    /// No judgement, and why.
-    pub fn without(verdict: &'static str, reason: String) -> GuardView {
-        GuardView {
-            verdict,
-            text: format!("{verdict}: {reason}"),
-            reason: Some(reason),
-            ..GuardView::default()
-        }
-    }
 }
 
 impl Snapshot {
@@ -525,64 +328,5 @@ impl Snapshot {
     /// Processes that have not ended.
     pub fn running(&self) -> impl Iterator<Item = &ProcessView> {
         self.processes.iter().filter(|process| !process.ended)
-    }
-}
-
-impl FunctionTotals {
-    fn add(&mut self, other: &FunctionTotals) {
-        let weighted =
-            |function: &FunctionTotals| function.mean_ns.map_or(0.0, |mean| mean * function.calls_per_s);
-        let rate = |function: &FunctionTotals| {
-            if function.mean_ns.is_some() {
-                function.calls_per_s
-            } else {
-                0.0
-            }
-        };
-        let (sum, weight) = (weighted(self) + weighted(other), rate(self) + rate(other));
-        self.mean_ns = (weight > 0.0).then(|| sum / weight);
-        let exact = |of: &FunctionTotals| {
-            let all = || Estimate::exact(of.calls, of.bytes.unwrap_or_default());
-            of.estimate.unwrap_or_else(all)
-        };
-        let is_estimated = self.estimate.or(other.estimate).is_some();
-        self.estimate = is_estimated.then(|| exact(self).and(exact(other)));
-        self.calls += other.calls;
-        self.nested += other.nested;
-        self.time_ns = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);
-        self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
-        self.bytes_unknown += other.bytes_unknown;
-        if self.sizes.len() < other.sizes.len() {
-            self.sizes.resize(other.sizes.len(), 0);
-        }
-        for (count, more) in self.sizes.iter_mut().zip(&other.sizes) {
-            *count += more;
-        }
-        self.untimed += other.untimed;
-        self.calls_per_s += other.calls_per_s;
-        self.share += other.share;
-        if let Some(more) = &other.durations {
-            self.durations.get_or_insert_default().merge(more);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_are_counted_between_powers_of_two() {
-        let mut histogram = Histogram::default();
-        for duration_ns in [0, 1, 2, 3, 1024, 2047, 2048] {
-            histogram.add(duration_ns);
-        }
-        let filled: Vec<(u64, u64)> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
-        assert_eq!(filled, [(0, 2), (2, 2), (1024, 2), (2048, 1)]);
-        let mut longer = Histogram::default();
-        longer.add(u64::MAX);
-        longer.merge(&histogram);
-        assert_eq!((longer.calls(), longer.buckets().last()), (8, Some((1 << 63, 1))));
-        assert_eq!(Histogram::default().buckets().next(), None);
     }
 }

@@ -1,14 +1,17 @@
 //! The loaded rules and their engine, as the session sees them: readings and hits go in, acts come out. The only
 //! module of a session that knows the crate `rules`; a process is a slot here, and a function a probe's number.
 
+mod act;
 mod asking;
 mod deed;
 mod doable;
+mod effects;
 mod hearing;
 mod joined;
 mod live;
 mod modes;
 mod pairs;
+mod readings;
 mod recorder;
 mod rehearsal;
 mod replay;
@@ -17,6 +20,7 @@ mod switches;
 mod texts;
 mod values;
 
+pub use act::{Act, Decision, Meeting};
 pub use asking::facts;
 pub use deed::{Change, Deed, Key, Passed, Write};
 pub use joined::joined;
@@ -34,11 +38,11 @@ use std::{
     time::Duration,
 };
 
-use rules::{CheckedRule, Engine, Measure, Mode, Observation, Output, ProcessFacts, ProcessId, Time};
+use rules::{CheckedRule, Engine, Mode, Observation, ProcessFacts, ProcessId, Time};
 
 use self::{
+    act::found,
     asking::{Ask, Reads},
-    hearing::Counted,
     pairs::Pairs,
     rehearsal::Rehearsal,
     switches::Switches,
@@ -47,88 +51,10 @@ use self::{
 use crate::{
     calls::Iterations,
     discover::{Member, Variables},
-    evidence::{Busy, CpuShare},
     exit::Failure,
-    session::{
-        ledger::{ENDED, KEPT, UNDONE},
-        meter::{Reading, has_mpi},
-        probes::{Probe, Wanted},
-    },
-    snapshot::{GuardView, RuleView},
+    session::probes::Wanted,
+    snapshot::RuleView,
 };
-
-/// Something to do, decided by a rule.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Act {
-    /// A condition holds, with its present numbers.
-    Found {
-        /// The rule.
-        rule: String,
-        /// In words.
-        text: String,
-        /// What to start the program with next time.
-        next_start: Option<String>,
-        /// It did not hold before.
-        is_new: bool,
-    },
-    /// A condition holds no longer.
-    Gone {
-        /// The rule.
-        rule: String,
-    },
-    /// Something is to be written.
-    Decided(Decision),
-    /// A change was judged.
-    Judged {
-        /// The decision.
-        decision: u64,
-        /// The rule.
-        rule: String,
-        /// The verdict.
-        guard: GuardView,
-        /// The slots of the processes of which it is said; none is all of the decision.
-        slots: Option<BTreeSet<u32>>,
-    },
-}
-
-/// Something to be written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// Its number.
-    pub id: u64,
-    /// The rule.
-    pub rule: String,
-    /// The numbers it was made from.
-    pub because: Vec<String>,
-    /// What the rule promises of it.
-    pub expect: Option<String>,
-    /// All that is to be done, in words.
-    pub asked: Vec<String>,
-    /// What to do, by process.
-    pub changes: Vec<Change>,
-    /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
-    pub at: Option<String>,
-    /// Where all processes do it at once, or none does.
-    pub together: Option<Meeting>,
-    /// Probes to switch, by process.
-    pub switches: Vec<Switch>,
-    /// Why it cannot be carried out.
-    pub refused: Option<String>,
-    /// When the window began and ended that it was decided on; none of a first value.
-    pub window_ns: Option<(u64, u64)>,
-}
-
-/// Where processes meet for a change.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Meeting {
-    /// Where each begins an iteration: `entry:step`.
-    pub place: String,
-    /// Where it says which.
-    pub key: Key,
-}
-
-/// How a sentence begins that says what is done to the program, and not only looked at.
-const DOES: [&str; 5] = ["writes ", "calls ", "loads ", "patches ", "binds "];
 
 /// The rules of a session.
 pub struct RuleBook {
@@ -329,103 +255,6 @@ impl RuleBook {
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 
-    /// What a process has counted.
-    pub fn observe(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
-        let (process, time) = (Some(ProcessId(slot)), Time(reading.at_ns));
-        let mut counters = Vec::new();
-        if has_mpi(probes) {
-            counters.extend([
-                (Measure::MpiTime, reading.mpi_ns),
-                (Measure::MpiCalls, reading.mpi_calls(probes)),
-                (Measure::MpiBytes, reading.mpi_bytes_sent(probes)),
-            ]);
-        }
-        if let Some(counted) = &reading.counters {
-            counters.extend([
-                (Measure::CpuTime, counted.cpu_ns),
-                (Measure::RunqueueTime, counted.runqueue_ns),
-                (Measure::SwitchesInvoluntary, counted.switches_involuntary),
-                (Measure::SwitchesVoluntary, counted.switches_voluntary),
-                (Measure::FaultsMinor, counted.faults_minor),
-            ]);
-            let gauges = [
-                (Measure::Threads, counted.threads),
-                (Measure::MemoryResident, counted.resident_bytes),
-            ];
-            for (measure, value) in gauges {
-                self.tell(Observation::Gauge {
-                    process,
-                    measure,
-                    time,
-                    value: value as f64,
-                });
-            }
-        }
-        let gauges = [
-            (Measure::CpusAvailable, reading.cpus),
-            (Measure::UsefulShare, reading.useful),
-            (Measure::IterationTime, reading.iteration_ns),
-        ];
-        for (measure, value) in gauges {
-            let Some(value) = value else { continue };
-            self.tell(Observation::Gauge {
-                process,
-                measure,
-                time,
-                value,
-            });
-        }
-        for (measure, total) in counters {
-            self.tell(Observation::Counter {
-                process,
-                measure,
-                time,
-                total,
-            });
-        }
-        if let Some(recorder) = &mut self.recorder {
-            recorder.totals(slot, reading, probes);
-        }
-        let counted = reading.totals.iter().zip(0..);
-        let counted: Vec<Counted> = counted
-            .map(|(totals, probe)| Counted::of(totals, reading.time_ns(probe)))
-            .collect();
-        self.hear_totals(slot, time, probes, &counted);
-    }
-
-    /// How many CPUs the job may use, and how many of them others keep busy.
-    pub fn observe_cpus(&mut self, share: &CpuShare, busy: Option<Busy>, now_ns: u64) {
-        let time = Time(now_ns);
-        let gauges = [
-            (Measure::JobCpus, Some(share.cpus())),
-            (Measure::CpusBusyByOthers, busy.map(|busy| busy.by_others)),
-            (
-                Measure::CpusFree,
-                busy.map(|busy| share.cpus_beside(busy.by_others)),
-            ),
-            (Measure::CpusIdle, busy.map(|busy| busy.idle)),
-        ];
-        for (measure, value) in gauges {
-            let Some(value) = value else { continue };
-            let process = None;
-            self.tell(Observation::Gauge {
-                process,
-                measure,
-                time,
-                value,
-            });
-        }
-        if let Some(total) = share.throttled_ns {
-            let (process, measure) = (None, Measure::CpuThrottled);
-            self.tell(Observation::Counter {
-                process,
-                measure,
-                time,
-                total,
-            });
-        }
-    }
-
     /// Whether a window begins and ends at hits: it is evaluated when they come, not at the next tick.
     pub fn has_probed_windows(&self) -> bool {
         let mut windows = self.engine.rules().flat_map(|(_, rule, _)| &rule.plan().windows);
@@ -475,33 +304,6 @@ impl RuleBook {
         closed.into_iter().map(window).collect()
     }
 
-    fn act(&self, output: Output) -> Act {
-        match output {
-            Output::FindingOpened(finding) => found(finding, true),
-            Output::FindingClosed { rule, .. } => Act::Gone {
-                rule: self.name_of(rule),
-            },
-            Output::Decision(decision) => Act::Decided(doable::decided(decision)),
-            Output::Verdict(verdict) => Act::Judged {
-                decision: verdict.decision.0,
-                rule: self.name_of(verdict.rule),
-                slots: doable::slots(&verdict),
-                guard: GuardView {
-                    before: verdict.means.map(|(before, _)| before),
-                    after: verdict.means.map(|(_, after)| after),
-                    ratio: verdict.ratio,
-                    verdict: match (verdict.keep, verdict.ended) {
-                        (true, _) => KEPT,
-                        (false, true) => ENDED,
-                        (false, false) => UNDONE,
-                    },
-                    reason: None,
-                    text: verdict.text,
-                },
-            },
-        }
-    }
-
     fn name_of(&self, rule: rules::RuleId) -> String {
         self.engine.rule_name(rule).to_owned()
     }
@@ -538,61 +340,11 @@ impl RuleBook {
         self.engine.status().into_iter().map(view).collect()
     }
 
-    /// Some rule's changes take effect at a place in the program only.
-    pub fn waits_for_places(&self) -> bool {
-        self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
-    }
-
-    /// What a rule would do to the program, a sentence each.
-    pub fn effects(&self, name: &str) -> Vec<String> {
-        let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
-        rule.map(|(_, rule, _)| {
-            rule.plan()
-                .effects
-                .iter()
-                .filter(|effect| DOES.iter().any(|word| effect.starts_with(word)))
-                .cloned()
-                .collect()
-        })
-        .unwrap_or_default()
-    }
-
-    /// The variables of which a rule would write every copy.
-    pub fn written_everywhere(&self, name: &str) -> Vec<String> {
-        let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
-        let variables = rule.map_or(&[][..], |(_, rule, _)| &rule.plan().variables);
-        let everywhere = variables.iter().filter(|variable| variable.everywhere);
-        everywhere.map(|variable| variable.name.clone()).collect()
-    }
-
-    /// The variables that rules which may act would write in a process, each with whether all of its copies are meant.
-    pub fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
-        let facts = self.facts_of(member);
-        let applying = self.engine.rules().filter(|(_, _, mode)| *mode == Mode::Applying);
-        let written = applying.flat_map(|(_, rule, _)| {
-            let roles = rule.roles_of(&facts);
-            let variables = rule.plan().variables.iter();
-            variables.filter(move |variable| roles.contains(&variable.role.as_str()))
-        });
-        written
-            .map(|variable| (variable.name.clone(), variable.everywhere))
-            .collect()
-    }
-
     /// The length of the shortest window.
     pub fn shortest_window(&self) -> Duration {
         let rules = self.engine.rules();
         let windows =
             rules.flat_map(|(_, rule, _)| rule.plan().windows.iter().filter_map(|window| window.every));
         windows.min().map_or(Duration::MAX, Duration::from_nanos)
-    }
-}
-
-fn found(finding: rules::Finding, is_new: bool) -> Act {
-    Act::Found {
-        rule: finding.rule_name,
-        text: finding.text,
-        next_start: finding.next_start,
-        is_new,
     }
 }

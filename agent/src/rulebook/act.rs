@@ -1,0 +1,120 @@
+//! What rules decide, as the session is told it, and how the outputs of the engine become that.
+
+use std::collections::BTreeSet;
+
+use rules::Output;
+
+use super::{Change, Key, RuleBook, Switch, doable};
+use crate::{
+    session::ledger::{ENDED, KEPT, UNDONE},
+    snapshot::GuardView,
+};
+
+/// Something to do, decided by a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    /// A condition holds, with its present numbers.
+    Found {
+        /// The rule.
+        rule: String,
+        /// In words.
+        text: String,
+        /// What to start the program with next time.
+        next_start: Option<String>,
+        /// It did not hold before.
+        is_new: bool,
+    },
+    /// A condition holds no longer.
+    Gone {
+        /// The rule.
+        rule: String,
+    },
+    /// Something is to be written.
+    Decided(Decision),
+    /// A change was judged.
+    Judged {
+        /// The decision.
+        decision: u64,
+        /// The rule.
+        rule: String,
+        /// The verdict.
+        guard: GuardView,
+        /// The slots of the processes of which it is said; none is all of the decision.
+        slots: Option<BTreeSet<u32>>,
+    },
+}
+
+/// Something to be written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Its number.
+    pub id: u64,
+    /// The rule.
+    pub rule: String,
+    /// The numbers it was made from.
+    pub because: Vec<String>,
+    /// What the rule promises of it.
+    pub expect: Option<String>,
+    /// All that is to be done, in words.
+    pub asked: Vec<String>,
+    /// What to do, by process.
+    pub changes: Vec<Change>,
+    /// Where in the program: `entry:step`, `return:step`; at once when it does not matter.
+    pub at: Option<String>,
+    /// Where all processes do it at once, or none does.
+    pub together: Option<Meeting>,
+    /// Probes to switch, by process.
+    pub switches: Vec<Switch>,
+    /// Why it cannot be carried out.
+    pub refused: Option<String>,
+    /// When the window began and ended that it was decided on; none of a first value.
+    pub window_ns: Option<(u64, u64)>,
+}
+
+/// Where processes meet for a change.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meeting {
+    /// Where each begins an iteration: `entry:step`.
+    pub place: String,
+    /// Where it says which.
+    pub key: Key,
+}
+
+impl RuleBook {
+    pub(super) fn act(&self, output: Output) -> Act {
+        match output {
+            Output::FindingOpened(finding) => found(finding, true),
+            Output::FindingClosed { rule, .. } => Act::Gone {
+                rule: self.name_of(rule),
+            },
+            Output::Decision(decision) => Act::Decided(doable::decided(decision)),
+            Output::Verdict(verdict) => Act::Judged {
+                decision: verdict.decision.0,
+                rule: self.name_of(verdict.rule),
+                slots: doable::slots(&verdict),
+                guard: GuardView {
+                    before: verdict.means.map(|(before, _)| before),
+                    after: verdict.means.map(|(_, after)| after),
+                    ratio: verdict.ratio,
+                    verdict: match (verdict.keep, verdict.ended) {
+                        (true, _) => KEPT,
+                        (false, true) => ENDED,
+                        (false, false) => UNDONE,
+                    },
+                    reason: None,
+                    text: verdict.text,
+                },
+            },
+        }
+    }
+}
+
+/// A condition that holds, and whether it did not before.
+pub(super) fn found(finding: rules::Finding, is_new: bool) -> Act {
+    Act::Found {
+        rule: finding.rule_name,
+        text: finding.text,
+        next_start: finding.next_start,
+        is_new,
+    }
+}

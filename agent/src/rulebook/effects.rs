@@ -1,0 +1,54 @@
+//! What rules may do to a program: told before they do it, and asked where that is prepared for.
+
+use std::collections::BTreeSet;
+
+use rules::Mode;
+
+use super::RuleBook;
+use crate::discover::Member;
+
+/// How a sentence begins that says what is done to the program, and not only looked at.
+const DOES: [&str; 5] = ["writes ", "calls ", "loads ", "patches ", "binds "];
+
+impl RuleBook {
+    /// Some rule's changes take effect at a place in the program only.
+    pub fn waits_for_places(&self) -> bool {
+        self.engine.rules().any(|(_, rule, _)| rule.waits_for_places())
+    }
+
+    /// What a rule would do to the program, a sentence each.
+    pub fn effects(&self, name: &str) -> Vec<String> {
+        let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
+        rule.map(|(_, rule, _)| {
+            rule.plan()
+                .effects
+                .iter()
+                .filter(|effect| DOES.iter().any(|word| effect.starts_with(word)))
+                .cloned()
+                .collect()
+        })
+        .unwrap_or_default()
+    }
+
+    /// The variables of which a rule would write every copy.
+    pub fn written_everywhere(&self, name: &str) -> Vec<String> {
+        let rule = self.engine.rules().find(|(_, rule, _)| rule.name() == name);
+        let variables = rule.map_or(&[][..], |(_, rule, _)| &rule.plan().variables);
+        let everywhere = variables.iter().filter(|variable| variable.everywhere);
+        everywhere.map(|variable| variable.name.clone()).collect()
+    }
+
+    /// The variables that rules which may act would write in a process, each with whether all of its copies are meant.
+    pub fn may_write(&self, member: &Member) -> BTreeSet<(String, bool)> {
+        let facts = self.facts_of(member);
+        let applying = self.engine.rules().filter(|(_, _, mode)| *mode == Mode::Applying);
+        let written = applying.flat_map(|(_, rule, _)| {
+            let roles = rule.roles_of(&facts);
+            let variables = rule.plan().variables.iter();
+            variables.filter(move |variable| roles.contains(&variable.role.as_str()))
+        });
+        written
+            .map(|variable| (variable.name.clone(), variable.everywhere))
+            .collect()
+    }
+}

@@ -1,0 +1,134 @@
+//! What was done in functions: by one process, and how several are added up.
+
+use crate::cost::Estimate;
+
+/// What a process did in one function since the probes were armed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FunctionTotals {
+    /// Name.
+    pub name: String,
+    /// Outermost calls.
+    pub calls: u64,
+    /// Calls inside another watched MPI function; in no other number.
+    pub nested: u64,
+    /// Time inside, the call that is still open included, in nanoseconds; `None` where calls are only counted.
+    pub time_ns: Option<u64>,
+    /// Bytes; `None` where the function carries none that are known.
+    pub bytes: Option<u64>,
+    /// Which way the bytes go.
+    pub bytes_kind: Option<&'static str>,
+    /// Calls whose bytes could not be told.
+    pub bytes_unknown: u64,
+    /// How many messages of each size, by [`abi::Sizes::bucket`]; empty where they are not counted.
+    pub sizes: Vec<u64>,
+    /// Calls not timed: too deep, or without a return.
+    pub untimed: u64,
+    /// Calls per second in the last period.
+    pub calls_per_s: f64,
+    /// Share of the last period spent inside.
+    pub share: f64,
+    /// Mean duration in the last period, in nanoseconds, where a call ended in it.
+    pub mean_ns: Option<f64>,
+    /// How long calls took, one by one; `None` where nobody asked.
+    pub durations: Option<Histogram>,
+    /// It was watched in windows: calls, time and bytes are told for all the time, and this is known of them. `None` where all was counted.
+    pub estimate: Option<Estimate>,
+}
+
+impl FunctionTotals {
+    /// One more process.
+    pub(super) fn add(&mut self, other: &FunctionTotals) {
+        let weighted =
+            |function: &FunctionTotals| function.mean_ns.map_or(0.0, |mean| mean * function.calls_per_s);
+        let rate = |function: &FunctionTotals| {
+            if function.mean_ns.is_some() {
+                function.calls_per_s
+            } else {
+                0.0
+            }
+        };
+        let (sum, weight) = (weighted(self) + weighted(other), rate(self) + rate(other));
+        self.mean_ns = (weight > 0.0).then(|| sum / weight);
+        let exact = |of: &FunctionTotals| {
+            let all = || Estimate::exact(of.calls, of.bytes.unwrap_or_default());
+            of.estimate.unwrap_or_else(all)
+        };
+        let is_estimated = self.estimate.or(other.estimate).is_some();
+        self.estimate = is_estimated.then(|| exact(self).and(exact(other)));
+        self.calls += other.calls;
+        self.nested += other.nested;
+        self.time_ns = self.time_ns.zip(other.time_ns).map(|(a, b)| a + b);
+        self.bytes = self.bytes.zip(other.bytes).map(|(a, b)| a + b);
+        self.bytes_unknown += other.bytes_unknown;
+        if self.sizes.len() < other.sizes.len() {
+            self.sizes.resize(other.sizes.len(), 0);
+        }
+        for (count, more) in self.sizes.iter_mut().zip(&other.sizes) {
+            *count += more;
+        }
+        self.untimed += other.untimed;
+        self.calls_per_s += other.calls_per_s;
+        self.share += other.share;
+        if let Some(more) = &other.durations {
+            self.durations.get_or_insert_default().merge(more);
+        }
+    }
+}
+
+/// How many calls took how long, by powers of two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// At place n those that took from 2^n to less than 2^(n+1) nanoseconds; at 0 those that took less than 2.
+    counts: Vec<u64>,
+}
+
+impl Histogram {
+    /// One more call.
+    pub fn add(&mut self, duration_ns: u64) {
+        let place = duration_ns.checked_ilog2().unwrap_or_default() as usize;
+        if self.counts.len() <= place {
+            self.counts.resize(place + 1, 0);
+        }
+        self.counts[place] += 1;
+    }
+
+    /// All calls of another one.
+    pub fn merge(&mut self, other: &Histogram) {
+        self.counts.resize(self.counts.len().max(other.counts.len()), 0);
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+    }
+
+    /// Calls that are in it.
+    pub fn calls(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between that are 0 included.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let buckets = self.counts.iter().zip(0u32..);
+        let buckets = buckets.map(|(count, place)| (if place == 0 { 0 } else { 1 << place }, *count));
+        buckets.skip_while(|(_, count)| *count == 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_counted_between_powers_of_two() {
+        let mut histogram = Histogram::default();
+        for duration_ns in [0, 1, 2, 3, 1024, 2047, 2048] {
+            histogram.add(duration_ns);
+        }
+        let filled: Vec<(u64, u64)> = histogram.buckets().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(filled, [(0, 2), (2, 2), (1024, 2), (2048, 1)]);
+        let mut longer = Histogram::default();
+        longer.add(u64::MAX);
+        longer.merge(&histogram);
+        assert_eq!((longer.calls(), longer.buckets().last()), (8, Some((1 << 63, 1))));
+        assert_eq!(Histogram::default().buckets().next(), None);
+    }
+}

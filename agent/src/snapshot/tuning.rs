@@ -1,0 +1,133 @@
+//! What rules find, what they change, and how that is judged.
+
+use std::time::Duration;
+
+/// What a rule does.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuleView {
+    /// Its name.
+    pub name: String,
+    /// `off`, `advising` or `applying`.
+    pub mode: &'static str,
+    /// Why it does not act, or what it did.
+    pub state: String,
+}
+
+/// What a metric of a rule came to in its window that closed last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RuleValue {
+    /// The rule.
+    pub rule: String,
+    /// The metric.
+    pub metric: String,
+    /// In seconds, bytes, or as it is; of a table the mean of its rows; a truth is 0 or 1.
+    pub value: f64,
+    /// The same as people read it.
+    pub text: String,
+}
+
+/// A rule whose condition holds, or held until it was repaired.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FindingView {
+    /// Its rule.
+    pub rule: String,
+    /// What was found, with its numbers.
+    pub text: String,
+    /// What can be done now, and what that does.
+    pub now: Option<String>,
+    /// What to start the program with next time.
+    pub next_start: Option<String>,
+    /// It was repaired in this session.
+    pub repaired: bool,
+}
+
+/// A change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChangeView {
+    /// Its number in the journal of its process.
+    pub number: u64,
+    /// The rule that decided it.
+    pub rule: String,
+    /// The process.
+    pub pid: i32,
+    /// Its rank.
+    pub rank: Option<u32>,
+    /// The keyword of the rule: `set`, `call`.
+    pub action: &'static str,
+    /// The decision that it belongs to: one for all processes.
+    pub decision: u64,
+    /// When it was made, since all probes were armed.
+    pub at: Duration,
+    /// What the rule promised of it, as people read it.
+    pub expect: Option<String>,
+    /// The numbers it was decided from.
+    pub because: Vec<String>,
+    /// What was changed: a variable, or the action in words.
+    pub variable: String,
+    /// The old value; empty where there is none.
+    pub old: String,
+    /// The new value, or what a call returned; empty where there is none.
+    pub new: String,
+    /// How it was written.
+    pub mechanism: String,
+    /// How long the program was held for it, in nanoseconds.
+    pub hold_ns: u64,
+    /// What became of it: written, in force, returned, refused, reverted …
+    pub outcome: String,
+    /// What the guard says; none where nobody judges.
+    pub guard: Option<GuardView>,
+    /// How quickly it followed what it was decided on; none of a first value, and of what was not written.
+    pub reaction: Option<Reaction>,
+}
+
+/// From the end of a window to the change that follows, in parts that add up; all in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reaction {
+    /// The window itself, as it was seen (MATE: T_Iter).
+    pub window_ns: u64,
+    /// From its end until all that belongs to it was there (T_Upd).
+    pub update_ns: u64,
+    /// Until the rules were evaluated (T_Eval).
+    pub evaluate_ns: u64,
+    /// Until the order was given to the actuator (T_Tun).
+    pub order_ns: u64,
+    /// Until the value was written and read back.
+    pub write_ns: u64,
+}
+
+impl Reaction {
+    /// From the end of the window to the change.
+    pub fn lag_ns(&self) -> u64 {
+        self.update_ns + self.evaluate_ns + self.order_ns + self.write_ns
+    }
+}
+
+/// The judgement on a change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GuardView {
+    /// The objective before, in its own unit; `None` when it could not be judged.
+    pub before: Option<f64>,
+    /// The objective after.
+    pub after: Option<f64>,
+    /// How many times better: after/before where more is better, before/after where less is.
+    pub ratio: Option<f64>,
+    /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or at the end
+    /// `not judged`.
+    pub verdict: &'static str,
+    /// Why there is no judgement.
+    pub reason: Option<String>,
+    /// In words, with units.
+    pub text: String,
+}
+
+impl GuardView {
+    /// No judgement, and why.
+    pub fn without(verdict: &'static str, reason: String) -> GuardView {
+        GuardView {
+            verdict,
+            text: format!("{verdict}: {reason}"),
+            reason: Some(reason),
+            ..GuardView::default()
+        }
+    }
+}
