@@ -11,6 +11,7 @@ mod number;
 mod overwritten;
 mod places;
 mod priced;
+mod probe;
 pub(super) mod sought;
 mod switch;
 mod tallies;
@@ -23,20 +24,19 @@ use std::{
     thread::JoinHandle,
 };
 
-use abi::{ProbeSpec, SpecFlags};
 use tuner::intact::Text;
 
 pub use self::captures::{CaptureError, ProbeCapture, Read, Step, WantedCapture, number as number_of};
 use self::missing::Missing;
 use self::number::Numbers;
 use self::places::{KnownFiles, Place};
+pub use self::probe::{Probe, Wanted};
 pub use self::sought::{PATTERN_MAX, Sought, has_regions, team_size_argument};
 pub use self::tallies::{WantedTally, rule as tally_rule};
 use crate::{
-    calls::Part,
     discover::{Job, Member},
     kernel::{self, At, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, tells_number_of},
-    mpi::{self, BytesKind},
+    mpi,
 };
 
 /// Up to this many processes each gets links of its own, which cost strangers nothing but every hit about 28 ns a link;
@@ -49,53 +49,6 @@ const SPARE_PROCESSES: u32 = 64;
 const SPARE_PROBES: u32 = 64;
 /// Room for those of them whose hits are added up.
 const SPARE_TALLIES: u32 = 4;
-
-/// A probe as someone asks for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// In which functions.
-    pub sought: Sought,
-    /// [`SpecFlags`] that are needed.
-    pub flags: u32,
-    /// Values to read at its hits.
-    pub captures: Vec<WantedCapture>,
-    /// What may be added up of hits instead of sending them.
-    pub tally: Option<WantedTally>,
-    /// It is switched on and off as the session goes.
-    pub is_switched: bool,
-    /// It is on from the start.
-    pub is_on: bool,
-    /// Its functions have no rows of their own among those that are shown.
-    pub is_quiet: bool,
-}
-
-impl Wanted {
-    /// All calls of a function, each with how long it took.
-    pub fn calls_of(function: &str) -> Wanted {
-        Wanted {
-            sought: Sought::Function(function.to_owned()),
-            flags: SpecFlags::SPAN | SpecFlags::SEND_RETURN,
-            captures: Vec::new(),
-            tally: None,
-            is_switched: false,
-            is_on: true,
-            is_quiet: false,
-        }
-    }
-
-    /// Parallel regions, or what each thread does in them, for the profile.
-    pub fn quietly(sought: Sought) -> Wanted {
-        Wanted {
-            sought,
-            flags: SpecFlags::SPAN | SpecFlags::SEQUENCE,
-            captures: Vec::new(),
-            tally: None,
-            is_switched: true,
-            is_on: true,
-            is_quiet: true,
-        }
-    }
-}
 
 /// Why a session has no probes.
 #[derive(Debug, thiserror::Error)]
@@ -119,59 +72,6 @@ pub enum ArmError {
     /// A rule that is added asks for probes, and there is no way to attach them any more.
     #[error("it needs probes, and {0}")]
     NoMore(String),
-}
-
-/// A function that is probed.
-#[derive(Clone, Debug)]
-pub struct Probe {
-    /// Its name.
-    pub name: String,
-    /// What it is in MPI, and whether its counts have 64 bits.
-    pub mpi: Option<&'static mpi::Function>,
-    /// What is done at a hit.
-    pub spec: ProbeSpec,
-    /// What is read at a hit, in the order in which the kernel side sends it.
-    pub captures: Vec<ProbeCapture>,
-    /// What the linker calls it, where it is none of MPI's.
-    pub symbols: BTreeSet<String>,
-    /// Of a mark, what it hands over, as the note in the file says it.
-    pub mark: Option<String>,
-    /// Those of the wanted that ask for it.
-    pub wanted: Vec<usize>,
-    /// It is probed for the profile alone, which has no row for it.
-    pub is_quiet: bool,
-    /// It is watched in windows, unless somebody asks for it.
-    pub is_sampled: bool,
-}
-
-impl Probe {
-    /// Which way its bytes go, when they are counted.
-    pub fn bytes_kind(&self) -> Option<BytesKind> {
-        let counted = self.spec.flags & SpecFlags::BYTES != 0;
-        self.mpi
-            .and_then(|function| function.carries)
-            .filter(|_| counted)
-            .map(|carries| carries.kind)
-    }
-
-    /// The mark it is of, as rules write it.
-    pub fn mark_name(&self) -> Option<&str> {
-        self.mark.as_ref().map(|_| sought::mark_of(&self.name))
-    }
-
-    /// Which part of parallel regions it is.
-    pub fn part(&self) -> Option<Part> {
-        match self.mpi {
-            None if sought::starts_team(&self.name) => Some(Part::Region),
-            None if sought::is_body(&self.name) => Some(Part::Body),
-            _ => None,
-        }
-    }
-
-    /// Whether its calls are timed.
-    pub fn is_timed(&self) -> bool {
-        self.spec.flags & SpecFlags::SPAN != 0
-    }
 }
 
 /// The armed probes of a session. Dropping it detaches all.

@@ -1,0 +1,111 @@
+//! A probe: as someone asks for it, and as it is. Attaches nothing.
+
+use std::collections::BTreeSet;
+
+use abi::{ProbeSpec, SpecFlags};
+
+use super::{ProbeCapture, Sought, WantedCapture, WantedTally, sought};
+use crate::{
+    calls::Part,
+    mpi::{self, BytesKind},
+};
+
+/// A probe as someone asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// In which functions.
+    pub sought: Sought,
+    /// [`SpecFlags`] that are needed.
+    pub flags: u32,
+    /// Values to read at its hits.
+    pub captures: Vec<WantedCapture>,
+    /// What may be added up of hits instead of sending them.
+    pub tally: Option<WantedTally>,
+    /// It is switched on and off as the session goes.
+    pub is_switched: bool,
+    /// It is on from the start.
+    pub is_on: bool,
+    /// Its functions have no rows of their own among those that are shown.
+    pub is_quiet: bool,
+}
+
+impl Wanted {
+    /// All calls of a function, each with how long it took.
+    pub fn calls_of(function: &str) -> Wanted {
+        Wanted {
+            sought: Sought::Function(function.to_owned()),
+            flags: SpecFlags::SPAN | SpecFlags::SEND_RETURN,
+            captures: Vec::new(),
+            tally: None,
+            is_switched: false,
+            is_on: true,
+            is_quiet: false,
+        }
+    }
+
+    /// Parallel regions, or what each thread does in them, for the profile.
+    pub fn quietly(sought: Sought) -> Wanted {
+        Wanted {
+            sought,
+            flags: SpecFlags::SPAN | SpecFlags::SEQUENCE,
+            captures: Vec::new(),
+            tally: None,
+            is_switched: true,
+            is_on: true,
+            is_quiet: true,
+        }
+    }
+}
+
+/// A function that is probed.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Its name.
+    pub name: String,
+    /// What it is in MPI, and whether its counts have 64 bits.
+    pub mpi: Option<&'static mpi::Function>,
+    /// What is done at a hit.
+    pub spec: ProbeSpec,
+    /// What is read at a hit, in the order in which the kernel side sends it.
+    pub captures: Vec<ProbeCapture>,
+    /// What the linker calls it, where it is none of MPI's.
+    pub symbols: BTreeSet<String>,
+    /// Of a mark, what it hands over, as the note in the file says it.
+    pub mark: Option<String>,
+    /// Those of the wanted that ask for it.
+    pub wanted: Vec<usize>,
+    /// It is probed for the profile alone, which has no row for it.
+    pub is_quiet: bool,
+    /// It is watched in windows, unless somebody asks for it.
+    pub is_sampled: bool,
+}
+
+impl Probe {
+    /// Which way its bytes go, when they are counted.
+    pub fn bytes_kind(&self) -> Option<BytesKind> {
+        let counted = self.spec.flags & SpecFlags::BYTES != 0;
+        self.mpi
+            .and_then(|function| function.carries)
+            .filter(|_| counted)
+            .map(|carries| carries.kind)
+    }
+
+    /// The mark it is of, as rules write it.
+    pub fn mark_name(&self) -> Option<&str> {
+        self.mark.as_ref().map(|_| sought::mark_of(&self.name))
+    }
+
+    /// Which part of parallel regions it is.
+    pub fn part(&self) -> Option<Part> {
+        match self.mpi {
+            None if sought::starts_team(&self.name) => Some(Part::Region),
+            None if sought::is_body(&self.name) => Some(Part::Body),
+            _ => None,
+        }
+    }
+
+    /// Whether its calls are timed.
+    pub fn is_timed(&self) -> bool {
+        self.spec.flags & SpecFlags::SPAN != 0
+    }
+}
