@@ -38,6 +38,7 @@ cargo xtask bench events [--quick]                        how many hits a second
 cargo xtask bench idle [--quick]                          what the agent takes while nothing happens
 cargo xtask bench scale [--quick]                         what it takes over hits, probes and processes
 cargo xtask bench all [--quick]                           all of them; --quick: only whether something is far off
+cargo xtask bench table                                   what was kept of the last sites, hits and overhead, in short
 cargo xtask bench overhead [--quick]                      what being watched costs LAMMPS and GROMACS, beside a preloaded profiler
 cargo xtask bench aggregate [--quick]                     what it saves that the kernel adds hits up
 cargo xtask bench attach [--quick]                        how long attaching takes, and what the agent takes itself

@@ -13,6 +13,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
+use super::summary;
 use super::tools::{Program, Telling, Tool};
 use super::verdict::{Verdict, judge};
 use crate::Result;
@@ -187,17 +188,21 @@ fn cell(spread: Option<Spread>) -> String {
     spread.map_or_else(|| "not measured".to_owned(), |spread| spread.to_string())
 }
 
+/// The empty way that one is held against.
+fn floor(way: &str) -> &'static str {
+    match WITH_RETURN.contains(&way) {
+        true => EMPTY_PAIR,
+        false => EMPTY,
+    }
+}
+
 fn ours(names: &[String], added: &Added) -> Table {
     let head = FUNCTIONS
         .into_iter()
         .flat_map(|function| [function, "times empty"]);
     let mut table = Table::new(std::iter::once("at a hit").chain(head));
     for way in names {
-        let floor = if WITH_RETURN.contains(&way.as_str()) {
-            EMPTY_PAIR
-        } else {
-            EMPTY
-        };
+        let floor = floor(way);
         let cells = FUNCTIONS.into_iter().flat_map(|function| {
             let times = ratio(added, function, (way, floor));
             [
@@ -231,6 +236,30 @@ fn beside(tool: Tool, added: &Added) -> Table {
         }
     }
     table
+}
+
+/// What was kept of a run, the medians: an empty probe, ours, and what other tools take for the same.
+pub(super) fn in_short(figures: &[Value]) -> Option<Table> {
+    let of_json = |figure: &Value| {
+        let key = (summary::text(figure, "function")?, summary::text(figure, "way")?);
+        Some((key, summary::numbers(figure, "added_ns")?))
+    };
+    let added: Added = figures.iter().map(of_json).collect::<Option<_>>()?;
+    let tools = Tool::ALL.map(Tool::name);
+    let mut table = Table::new(
+        ["function", "at a hit", "empty probe", "ours"]
+            .into_iter()
+            .chain(tools),
+    );
+    for function in FUNCTIONS {
+        for (telling, told, way) in SAME {
+            let ways = [floor(way).to_owned(), way.to_owned()].into_iter();
+            let ways = ways.chain(Tool::ALL.map(|tool| theirs(tool, telling)));
+            let cells = ways.map(|way| summary::median(of(&added, function, &way)));
+            table.row([function.to_owned(), told.to_owned()].into_iter().chain(cells));
+        }
+    }
+    Some(table)
 }
 
 /// P1 and P2 of the targets; of a tool that is not here nothing is said.

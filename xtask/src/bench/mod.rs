@@ -10,6 +10,7 @@ mod options;
 mod overhead;
 mod scale;
 mod sites;
+mod summary;
 mod tools;
 mod verdict;
 
@@ -50,8 +51,9 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         ["idle", rest @ ..] => idle::main(rest),
         ["scale", rest @ ..] => scale::main(rest),
         ["all", rest @ ..] => all(rest),
+        ["table", rest @ ..] => summary::main(rest),
         _ => Err(
-            "cargo xtask bench knows: actions, aggregate, rules, overhead, attach, sites, hits, events, idle, scale, all"
+            "cargo xtask bench knows: actions, aggregate, rules, overhead, attach, sites, hits, events, idle, scale, all, table"
                 .to_owned(),
         ),
     }
@@ -119,9 +121,14 @@ fn as_root(what: &str) -> Result<()> {
     }
 }
 
+/// Where figures are kept.
+fn folder() -> PathBuf {
+    crate::target_folder(&crate::root()).join("bench")
+}
+
 /// Writes the figures for whoever compares them with those of another day.
 fn keep(name: &str, figures: &serde_json::Value) -> Result<PathBuf> {
-    let folder = crate::target_folder(&crate::root()).join("bench");
+    let folder = folder();
     let file = folder.join(format!("{name}.json"));
     let text = format!("{figures:#}\n");
     std::fs::create_dir_all(&folder)

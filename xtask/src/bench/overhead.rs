@@ -17,6 +17,7 @@ use tuneagent_e2e::{Outcome, gromacs, lammps, programs, repairs};
 const SOON: Duration = Duration::from_secs(60);
 
 use super::options::Options;
+use super::summary;
 use crate::Result;
 use crate::experiment::{stats, table::Table};
 
@@ -230,6 +231,24 @@ fn told(name: &str, measured: &Measured, table: &mut Table) -> Result<Value> {
         "mpi_calls_per_cpu_s": calls_per_s,
         "told_cost_share": cost,
     }))
+}
+
+/// What was kept of a run, the medians.
+pub(super) fn in_short(figures: &[Value]) -> Option<Table> {
+    let mut table = Table::new(["program", "attached / alone", "preloaded / alone", "told"]);
+    for figure in figures {
+        let ratio = |name: &str| {
+            let spread = stats::Spread::of(&summary::numbers(figure, name)?)?;
+            Some(format!("{:.4}", spread.median))
+        };
+        table.row([
+            summary::text(figure, "program")?,
+            ratio("time_attached_over_alone")?,
+            ratio("time_preloaded_over_alone")?,
+            format!("{:.2} %", 100.0 * figure["told_cost_share"].as_f64()?),
+        ]);
+    }
+    Some(table)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tuneagent_e2e::programs;
 
+use super::summary;
 use super::tools::{Program, Telling, Tool};
 use crate::Result;
 use crate::experiment::stats::Spread;
@@ -66,16 +67,16 @@ fn lines(program: &Path, rounds: u32, calls: u64) -> Result<Vec<Value>> {
         .collect()
 }
 
+fn place(line: &Value) -> Option<Place> {
+    Some(Place {
+        function: summary::text(line, "function")?,
+        bytes: line["bytes"].as_u64()?,
+        instruction: summary::text(line, "instruction")?,
+        cost: summary::text(line, "cost")?,
+    })
+}
+
 fn added(lines: &[Value]) -> Result<Added> {
-    let place = |line: &Value| {
-        let text = |key: &str| line[key].as_str().map(str::to_owned);
-        Some(Place {
-            function: text("function")?,
-            bytes: line["bytes"].as_u64()?,
-            instruction: text("instruction")?,
-            cost: text("cost")?,
-        })
-    };
     let mut added = Added::new();
     let mut bare = None;
     for line in lines {
@@ -221,6 +222,35 @@ fn as_json(added: &Added) -> Value {
         })
     });
     figures.collect()
+}
+
+/// What was kept of a run, the medians, by place.
+pub(super) fn in_short(figures: &[Value]) -> Option<Table> {
+    let of_json = |figure: &Value| {
+        let place = place(figure)?;
+        let key = (place, summary::text(figure, "way")?);
+        Some((key, summary::numbers(figure, "added_ns")?))
+    };
+    let added: Added = figures.iter().map(of_json).collect::<Option<_>>()?;
+    let head = [
+        "the kernel's way",
+        "probed at",
+        ENTRY,
+        "of nobody's",
+        PAIR,
+        "of nobody's",
+    ];
+    let mut table = Table::new(head);
+    for place in places(&added) {
+        let at = format!("{} +{} {}", place.function, place.bytes, place.instruction);
+        let mut row = vec![place.cost.clone(), at];
+        for way in FLOORS.iter().flat_map(|(way, floor)| [way, floor]) {
+            let values = added.get(&(place.clone(), (*way).to_owned()));
+            row.push(summary::median(values.map_or(&[][..], Vec::as_slice)));
+        }
+        table.row(row);
+    }
+    Some(table)
 }
 
 #[cfg(test)]
