@@ -134,6 +134,50 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// The words of a line as a shell would have them, without what a comment says.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for (place, part) in line.split('\'').enumerate() {
+            match place % 2 {
+                1 => words.push(part.to_owned()),
+                _ => words.extend(part.split_whitespace().map(str::to_owned)),
+            }
+        }
+        let comment = words
+            .iter()
+            .position(|word| word == "#" || word == "|" || word == ">");
+        words.truncate(comment.unwrap_or(words.len()));
+        words
+    }
+
+    #[test]
+    fn every_command_line_on_our_pages_is_understood() {
+        let pages = [
+            include_str!("../../README.md"),
+            include_str!("../../docs/guide.md"),
+            include_str!("../../docs/prepare.md"),
+            include_str!("../../docs/metrics.md"),
+            include_str!("../../docs/sites.md"),
+            include_str!("../../docs/exports.md"),
+        ];
+        let mut tried = 0;
+        for page in pages {
+            // Every second part is a block of code.
+            let blocks = page.split("\n```").skip(1).step_by(2);
+            for line in blocks.flat_map(|block| block.lines().skip(1)) {
+                let line = line.strip_prefix("$ ").unwrap_or(line);
+                let line = line.strip_prefix("sudo ").unwrap_or(line);
+                if !line.starts_with("tuneagent ") || line.contains('…') {
+                    continue;
+                }
+                tried += 1;
+                let understood = Cli::try_parse_from(words(line)).map(|_| ());
+                assert_eq!(understood.map_err(|error| error.to_string()), Ok(()), "{line}");
+            }
+        }
+        assert!(tried > 20, "{tried} command lines were found");
+    }
+
     #[test]
     fn apply_takes_rules_or_none() {
         let apply =
