@@ -12,8 +12,8 @@ use tuneagent_e2e::{Outcome, lammps, programs, require};
 use crate::expected::{SOON, with_folder};
 use crate::iterations::{number, wait_for};
 
-/// A window and the gap before it, twice, at the longest that is usual.
-const CYCLES: Duration = Duration::from_secs(24);
+/// A window and the gap before it, at the longest that is usual.
+const CYCLE: Duration = Duration::from_secs(12);
 
 fn function<'a>(report: &'a Value, name: &str) -> Outcome<&'a Value> {
     let functions = report["processes"][0]["functions"]
@@ -36,8 +36,8 @@ fn start_polls(nanoseconds: u32) -> Outcome<Job> {
     Ok(job)
 }
 
-/// Watches what asks every so many nanoseconds until there were several windows: how often it did, and the report.
-fn polls_watched(nanoseconds: u32, flags: &[&str]) -> Outcome<(u64, Value, String)> {
+/// Watches what asks every so many nanoseconds, so long in windows: how often it did, and the report.
+fn polls_watched(nanoseconds: u32, flags: &[&str], over: Duration) -> Outcome<(u64, Value, String)> {
     let mut job = start_polls(nanoseconds)?;
     let pid = job.events("ready", 1, SOON)?[0]["pid"].as_u64().ok_or("no pid")?;
     let words = [&["--rules", "none"], flags].concat();
@@ -46,7 +46,7 @@ fn polls_watched(nanoseconds: u32, flags: &[&str]) -> Outcome<(u64, Value, Strin
     job.open("go")?;
     agent.lines.wait_for_line("watched in windows", SOON)?;
     let began = Instant::now();
-    wait_for(&agent, |_| began.elapsed() > CYCLES)?;
+    wait_for(&agent, |_| began.elapsed() > over)?;
     job.open("tally")?;
     let asked = job.events("tally", 1, SOON)?[0]["asked"].as_u64();
     let report = agent.stop()?;
@@ -60,7 +60,7 @@ fn calls_of_a_program_that_asks_and_asks_are_told_as_it_counted_them_itself_with
 -> Outcome {
     require!(Root, OpenMpi);
     let _machine = machine();
-    let (asked, report, text) = polls_watched(12_000, &["--budget", "1%"])?;
+    let (asked, report, text) = polls_watched(12_000, &["--budget", "1%"], 2 * CYCLE)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("asked {asked} times; told {of}");
     assert_eq!(of["estimated"], true, "{of}");
@@ -98,7 +98,7 @@ fn calls_of_a_program_that_asks_and_asks_are_told_as_it_counted_them_itself_with
 fn where_the_probe_sets_the_pace_it_is_said_that_there_were_at_least_so_many_calls_as_root() -> Outcome {
     require!(Root, OpenMpi);
     let _machine = machine();
-    let (asked, report, _) = polls_watched(0, &["--budget", "2%"])?;
+    let (asked, report, _) = polls_watched(0, &["--budget", "2%"], CYCLE)?;
     let of = function(&report, "MPI_Iprobe")?;
     println!("asked {asked} times; told {of}");
     assert_eq!(of["counted"]["calls_to"], Value::Null, "{of}");
@@ -176,7 +176,7 @@ fn one_byte_to_and_fro_is_slowed_down_no_more_than_was_allowed_as_root() -> Outc
         let mut agent = Agent::attach(job.pid(), &["--rules", "none", "--budget", "5%"])?;
         agent.armed()?;
         agent.lines.wait_for_line("watched in windows", SOON)?;
-        let watched = trips_per_s(&job, CYCLES)?;
+        let watched = trips_per_s(&job, 2 * CYCLE)?;
         let report = agent.stop()?;
         let after = trips_per_s(&job, Duration::from_secs(6))?;
         let slowdown = 1.0 - watched / ((before + after) / 2.0);
