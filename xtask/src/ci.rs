@@ -59,9 +59,13 @@ fn steps(root: &Path) -> Vec<Step<'_>> {
         ),
         ("build", Box::new(cargo("build --quiet --workspace"))),
         (
+            "tests inside",
+            Box::new(move || twice::run(&|| Ok(self::cargo(root, "test --quiet --workspace --lib --bins")))),
+        ),
+        (
             "tests",
             Box::new(move || {
-                let words = "test --quiet --workspace --exclude tuneagent-e2e --lib --bins --tests";
+                let words = "test --quiet --workspace --exclude tuneagent-e2e --test *";
                 twice::run(&|| Ok(self::cargo(root, words)))
             }),
         ),
@@ -154,7 +158,8 @@ fn documentation(root: &Path) -> Result<()> {
 /// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
 /// sudo, as cargo's "runner".
 pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
-    let mut command = cargo(root, "test --package tuneagent-e2e");
+    // Of the whole workspace: for one package alone cargo chooses fewer features, with which half of what it needs would be built anew.
+    let mut command = cargo(root, "test --workspace --test e2e");
     command.args(profile.split_whitespace());
     // The release build is tried by `--long` alone.
     let is_long = !profile.is_empty();
