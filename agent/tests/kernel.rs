@@ -18,7 +18,7 @@ use abi::{
 };
 use needs::{is_root, needs};
 use running::Running;
-use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site, read_hit};
+use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site, is_filling, read_hit};
 
 /// Waits for a line, works, answers with a line; so that probes can be armed and read while it stands still.
 const PROGRAM: &str = r#"
@@ -323,6 +323,29 @@ fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
         assert_eq!(calls, 80_000);
         assert!(lost > 0, "{taken} hits fit");
         assert_eq!(taken + lost, 2 * calls);
+    });
+}
+
+#[test]
+fn who_sleeps_until_a_ring_of_calls_is_half_full_is_told_once_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN | SpecFlags::SEQUENCE, way);
+        let mut ring = kernel.take_hits().unwrap();
+        let mut told_after = |times: u32| {
+            (0..times).for_each(|_| target.run("outer"));
+            std::iter::from_fn(|| ring.next().map(|item| assert!(is_filling(&item)))).count()
+        };
+        // 200 calls each time.
+        let half = abi::RING_CALLS / 2 / 200;
+        assert_eq!(told_after(half + 1), 0, "nobody sleeps yet");
+        let next = kernel.calls_so_far(2).unwrap();
+        assert_eq!(kernel.calls(2, 0).unwrap().1.len() as u64, next);
+        kernel.sleep_until_half_full();
+        assert_eq!((told_after(half), told_after(1), told_after(half)), (0, 1, 0), "{way:?}");
+        kernel.sleep_until_half_full();
+        assert_eq!(told_after(1), 1, "it sleeps though it has read nothing");
     });
 }
 

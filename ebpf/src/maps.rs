@@ -1,13 +1,13 @@
 //! The maps, and the one helper that turns a map's pointer into a reference.
 
-use abi::{Call, Hit, Loss, ProbeSpec, RingHead, Text, Thread, Totals};
+use abi::{Call, Filling, Hit, Loss, ProbeSpec, RingHead, Text, Thread, Totals};
 use aya_ebpf::{
     helpers::bpf_ktime_get_ns,
     macros::map,
     maps::{Array, HashMap, PerCpuArray, RingBuf, ring_buf::RingBufEntry},
 };
 
-use crate::namespace::constant;
+use crate::{atomic::compare_and_swap, namespace::constant};
 
 /// What each probe does; the index is its cookie less one.
 #[map]
@@ -88,6 +88,28 @@ pub fn enter_call(process: u32, call: Call) {
         (&raw mut (*entry).thread).write_volatile(call.thread);
         (&raw mut (*entry).stack).write_volatile(call.stack);
         (&raw mut (*entry).number).write_volatile(number as u32 + 1);
+    }
+    // SAFETY: a word of the map, which the user side changes in one piece.
+    let read = unsafe { (&raw const head.read).read_volatile() };
+    if number.wrapping_sub(read) >= u64::from(size / 2) {
+        tell_of_filling(process);
+    }
+}
+
+/// Once for all rings, until the user side sleeps again: it reads all of them then. Where there is no room it is awake.
+fn tell_of_filling(process: u32) {
+    let Some(first) = HEADS.get_ptr_mut(0) else {
+        return;
+    };
+    // SAFETY: the kernel returned the address of a whole `RingHead`.
+    let is_asleep = unsafe { &raw mut (*first).is_asleep };
+    if compare_and_swap(is_asleep, 1, 0)
+        && let Some(mut entry) = HITS.reserve::<Filling>(0)
+    {
+        entry.write(Filling {
+            process: u64::from(process),
+        });
+        entry.submit(0);
     }
 }
 

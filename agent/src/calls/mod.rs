@@ -29,8 +29,10 @@ pub use self::teams::{Part, TeamTotals, Teams};
 /// Threads of a process whose calls are looked at; those of others are counted.
 const THREADS_MAX: usize = 16;
 
-/// While a loop is known, whether there is another one is looked for this often, in nanoseconds.
+/// While a loop is known, whether there is another one is looked for this often, in nanoseconds; and after each look that finds the same
+/// half as often, down to a bound.
 const LOOK_AGAIN_NS: u64 = 2_000_000_000;
+const LOOK_SELDOM_NS: u64 = 8_000_000_000;
 
 /// A loop that was left is told of in the place of the one of now when it took so many times as long.
 const FAR_LONGER: u64 = 4;
@@ -62,6 +64,8 @@ struct Thread {
     looked_ns: u64,
     /// Calls there were at the last look.
     looked_calls: u64,
+    /// Looks in a row that found the loop that was known.
+    same: u32,
 }
 
 impl Sequence {
@@ -205,11 +209,20 @@ impl Thread {
         // Of few calls an inner loop is all that is to be seen: the one around it must be found before its first iterations have left
         // the window.
         let has_doubled = self.calls >= 2 * self.looked_calls;
-        if is_known && !has_doubled && now_ns.saturating_sub(self.looked_ns) < LOOK_AGAIN_NS {
+        let period_ns = match self.detector.is_overdue() {
+            true => LOOK_AGAIN_NS,
+            false => LOOK_SELDOM_NS.min(LOOK_AGAIN_NS << self.same.min(2)),
+        };
+        if is_known && !has_doubled && now_ns.saturating_sub(self.looked_ns) < period_ns {
             return;
         }
         (self.looked_ns, self.looked_calls) = (now_ns, self.calls);
-        match self.detector.look() {
+        let look = self.detector.look();
+        self.same = match look {
+            Look::Same => self.same.saturating_add(1),
+            Look::Left | Look::Found(_) => 0,
+        };
+        match look {
             Look::Same => {
                 if let (Some(current), Some(known)) = (&mut self.current, self.detector.known()) {
                     current.calls = known.calls;

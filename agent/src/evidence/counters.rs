@@ -48,12 +48,15 @@ pub struct Sampler {
     used_ns: Option<u64>,
     /// Looks since then that found it as it was.
     still: u32,
+    has_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct OfThread {
     cpu_ns: u64,
     runqueue_ns: u64,
+    /// How often it was given a CPU.
+    runs: u64,
     involuntary: u64,
     voluntary: u64,
 }
@@ -68,31 +71,40 @@ impl Sampler {
             clock: CpuClock::of(pid),
             used_ns: None,
             still: 0,
+            has_run: true,
         })
+    }
+
+    /// Whether the process has used CPU time between the last two samples, as far as is known: else it has done nothing at all.
+    pub fn has_run(&self) -> bool {
+        self.has_run
     }
 
     /// Reads all counters. An error means that the process is gone, or that it may not be looked at.
     pub fn sample(&mut self) -> ProcResult<Counters> {
         let used_ns = self.clock.and_then(CpuClock::ns);
-        if used_ns.is_some() && used_ns == self.used_ns && self.still < STILL_MOST {
+        self.has_run = used_ns.is_none() || used_ns != self.used_ns;
+        if !self.has_run && self.still < STILL_MOST {
             self.still += 1;
             return Ok(self.sum);
         }
         let stat = self.process.stat()?;
         let status = text(&self.process, "status").ok();
-        let mut seen = HashMap::with_capacity(self.threads.len());
-        // Of a process with one thread the files of the process are those of the thread.
-        let threads = match stat.num_threads {
-            1 => vec![stat.pid],
-            _ => self.process.tasks()?.flatten().map(|task| task.tid).collect(),
+        // What /proc has of a process is, of all that is not of the process, that of its first thread.
+        let of_first = status.as_deref().map(|status| (stat.pid, status));
+        let threads = match usize::try_from(stat.num_threads) {
+            Ok(1) => vec![stat.pid],
+            // As many as before are the same, unless one of them cannot be read.
+            Ok(count) if count == self.threads.len() => self.threads.keys().copied().collect(),
+            _ => self.listed()?,
         };
-        let of_all = status.as_deref().filter(|_| stat.num_threads == 1);
-        for thread in threads {
-            // A thread may end between the listing and the read.
-            let Ok(now) = OfThread::read(&self.process, thread, of_all) else {
-                continue;
-            };
-            let before = self.threads.get(&thread).copied().unwrap_or_default();
+        let mut seen = HashMap::with_capacity(threads.len());
+        self.look_at(&threads, of_first, &mut seen);
+        if seen.len() < threads.len() {
+            self.look_at(&self.listed()?, of_first, &mut seen);
+        }
+        for (thread, now) in &seen {
+            let before = self.threads.get(thread).copied().unwrap_or_default();
             // A number that is used again starts from zero: what it shows is then all new.
             let before = if now.cpu_ns < before.cpu_ns {
                 OfThread::default()
@@ -103,7 +115,6 @@ impl Sampler {
             self.sum.runqueue_ns += now.runqueue_ns.saturating_sub(before.runqueue_ns);
             self.sum.switches_involuntary += now.involuntary.saturating_sub(before.involuntary);
             self.sum.switches_voluntary += now.voluntary.saturating_sub(before.voluntary);
-            seen.insert(thread, now);
         }
         self.sum.threads = seen.len() as u64;
         self.threads = seen;
@@ -114,6 +125,25 @@ impl Sampler {
         self.sum.resident_bytes = stat.rss * procfs::page_size();
         (self.used_ns, self.still) = (used_ns, 0);
         Ok(self.sum)
+    }
+
+    fn listed(&self) -> ProcResult<Vec<i32>> {
+        Ok(self.process.tasks()?.flatten().map(|task| task.tid).collect())
+    }
+
+    /// Reads those of these threads that were not seen yet. One may end between the listing and the read.
+    fn look_at(&self, threads: &[i32], of_first: Option<(i32, &str)>, seen: &mut HashMap<i32, OfThread>) {
+        for &thread in threads {
+            if seen.contains_key(&thread) {
+                continue;
+            }
+            let status = of_first.filter(|(first, _)| *first == thread);
+            let status = status.map(|(_, status)| status);
+            let before = self.threads.get(&thread);
+            if let Ok(now) = OfThread::read(&self.process, thread, status, before) {
+                seen.insert(thread, now);
+            }
+        }
     }
 
     /// Whether the last sample saw this thread.
@@ -128,23 +158,45 @@ impl Sampler {
 }
 
 impl OfThread {
-    /// Of a thread of a process; `status` where it is known already.
-    fn read(process: &Process, thread: i32, status: Option<&str>) -> ProcResult<OfThread> {
+    /// Of a thread of a process; `status` where it is known already, and what was read of it before: who was given no CPU since was not
+    /// switched away either.
+    fn read(
+        process: &Process,
+        thread: i32,
+        status: Option<&str>,
+        before: Option<&OfThread>,
+    ) -> ProcResult<OfThread> {
         let schedule = text(process, &format!("task/{thread}/schedstat"))?;
         let mut schedule = schedule
             .split_ascii_whitespace()
             .map_while(|word| word.parse().ok());
         let mut next = || schedule.next().ok_or("schedstat is cut short");
-        let own = match status {
-            None => text(process, &format!("task/{thread}/status"))?,
-            Some(_) => String::new(),
-        };
-        let switches = |key| number(status.unwrap_or(&own), key).unwrap_or(0);
-        Ok(OfThread {
+        let now = OfThread {
             cpu_ns: next()?,
             runqueue_ns: next()?,
+            runs: next()?,
+            ..OfThread::default()
+        };
+        let own;
+        let is_same = |before: &&OfThread| (before.cpu_ns, before.runs) == (now.cpu_ns, now.runs);
+        let status = match (status, before.filter(is_same)) {
+            (Some(status), _) => status,
+            (None, Some(before)) => {
+                return Ok(OfThread {
+                    runqueue_ns: now.runqueue_ns,
+                    ..*before
+                });
+            }
+            (None, None) => {
+                own = text(process, &format!("task/{thread}/status"))?;
+                own.as_str()
+            }
+        };
+        let switches = |key| number(status, key).unwrap_or(0);
+        Ok(OfThread {
             involuntary: switches("nonvoluntary_ctxt_switches:"),
             voluntary: switches("voluntary_ctxt_switches:"),
+            ..now
         })
     }
 }

@@ -22,7 +22,7 @@ pub use family::{FamilyRoot, read_coming};
 pub use gauge::{Gauge, measure};
 pub use holds::{Holds, Records, set_real_time};
 pub use links::{At, Link, LinkKind, LinkRequest, Nothing, Site, emulation};
-pub use object::{Kernel, KernelError, LoadOptions, read_hit, read_tally, read_text};
+pub use object::{Kernel, KernelError, LoadOptions, is_filling, read_hit, read_tally, read_text};
 pub use program::tells_number_of;
 pub use synthetic::Producer;
 pub use tallies::Tallies;

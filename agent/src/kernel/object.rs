@@ -3,11 +3,13 @@
 
 use std::{
     io,
-    os::fd::{AsFd, OwnedFd},
+    mem::offset_of,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::atomic::Ordering,
 };
 
 use abi::{
-    Call, Capture, CaptureKind, FamilyState, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
+    Call, Capture, CaptureKind, FamilyState, Filling, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
     Text, Thread, Totals, World,
 };
 use aya::{
@@ -167,11 +169,11 @@ impl Kernel {
         let programs = load_programs(&maps, kind)?;
         let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {
-            cells: shared(&maps, "TOTALS", cells)?,
-            calls: shared(&maps, "CALLS", slots * ring_size)?,
-            heads: shared(&maps, "HEADS", slots)?,
-            sizes: shared(&maps, "SIZES", sizes)?,
-            tallies: shared(&maps, "TALLIES", tallies)?,
+            cells: shared(&maps, "TOTALS", cells, sys::Cells::map)?,
+            calls: shared(&maps, "CALLS", slots * ring_size, sys::Cells::map)?,
+            heads: shared(&maps, "HEADS", slots, sys::Cells::map_writable)?,
+            sizes: shared(&maps, "SIZES", sizes, sys::Cells::map)?,
+            tallies: shared(&maps, "TALLIES", tallies, sys::Cells::map)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
@@ -327,7 +329,26 @@ impl Kernel {
                 .get_whole(place as usize)
                 .filter(|call| call.number == number as u32 + 1)
         };
-        Ok((first - from, (first..head.next).map(call).collect()))
+        let calls = (first..head.next).map(call).collect();
+        self.pass_calls(slot, head.next);
+        Ok((first - from, calls))
+    }
+
+    /// Calls of a process before this number are not read any more.
+    pub fn pass_calls(&self, slot: u32, next: u64) {
+        self.set_head(slot, offset_of!(RingHead, read), next);
+    }
+
+    /// Who reads the rings of calls sleeps from now on, and is told in the ring of hits ([`is_filling`]) once half of one is filled with
+    /// what was not read.
+    pub fn sleep_until_half_full(&self) {
+        self.set_head(0, offset_of!(RingHead, is_asleep), 1);
+    }
+
+    fn set_head(&self, slot: u32, field: usize, value: u64) {
+        if let Some(word) = self.heads.word(slot as usize, field / size_of::<u64>()) {
+            word.store(value, Ordering::Release);
+        }
     }
 
     /// Says where a process has what tells who is who. Must precede watching it.
@@ -483,6 +504,11 @@ pub fn read_tally(bytes: &[u8]) -> Option<Tally> {
     bytemuck::try_pod_read_unaligned(bytes).ok()
 }
 
+/// Whether what the ring buffer holds tells that a ring of calls is half full.
+pub fn is_filling(bytes: &[u8]) -> bool {
+    bytes.len() == size_of::<Filling>()
+}
+
 /// When something is to be captured: the kernel side looks at captures only where it is told so.
 fn capture_flags(captures: &[Capture]) -> u32 {
     let of = |capture: &Capture| {
@@ -510,9 +536,10 @@ fn shared<T: bytemuck::Pod>(
     maps: &Ebpf,
     name: &'static str,
     entries: u32,
+    how: impl FnOnce(BorrowedFd<'_>, u32) -> io::Result<sys::Cells<T>>,
 ) -> Result<sys::Cells<T>, KernelError> {
     let map = maps.map(name).and_then(data).ok_or_else(|| missing(name))?;
-    sys::Cells::map(map.fd().as_fd(), entries)
+    how(map.fd().as_fd(), entries)
         .map_err(|error| KernelError::Object(format!("its map {name} cannot be mapped: {error}")))
 }
 

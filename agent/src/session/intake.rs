@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{Session, anticipate::Due, hands::Hands, meter::Metered};
 use crate::{
     clock::monotonic_ns,
-    kernel::{Kernel, KernelError, read_hit, read_tally, read_text},
+    kernel::{Kernel, KernelError, is_filling, read_hit, read_tally, read_text},
 };
 
 /// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
@@ -241,7 +241,12 @@ impl Session {
                 return taken;
             };
             let (hit, text, tally) = (read_hit(&item), read_text(&item), read_tally(&item));
+            let is_filling = is_filling(&item);
             drop(item);
+            if is_filling {
+                self.pace.is_filling = true;
+                continue;
+            }
             self.added.events.received += 1;
             if let Some(hit) = hit {
                 self.meet(hit.process);

@@ -27,6 +27,7 @@ mod matrix;
 mod meant;
 mod newcomers;
 mod orders;
+mod pace;
 pub mod regions;
 mod requests;
 mod sampling;
@@ -66,11 +67,12 @@ use self::{
     meter::Metered,
     orders::Ordered,
     outputs::Outputs,
+    pace::Pace,
     probes::{Probes, Wanted},
     regions::Regions,
     sampling::Sampling,
     signals::Signals,
-    waits::{at_once_if, next_receipt, next_tick, readable, ticker, turn_if, until},
+    waits::{at_once_if, next_receipt, next_tick, readable, readable_after, ticker, turn_if, until},
 };
 use crate::{
     actuator::Actuator,
@@ -93,9 +95,6 @@ use crate::{
 
 /// Counters are read at least this often.
 const TICK: Duration = Duration::from_millis(500);
-
-/// The rings of calls are read this often: at 20 000 calls a second of a rank none is overwritten before.
-const CALLS_PERIOD: Duration = Duration::from_millis(100);
 
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
@@ -148,7 +147,7 @@ enum Wake {
     Poll,
     /// A decision is about to fall due.
     Due(Due),
-    /// Time to read the rings of calls, or for a window to begin or end.
+    /// A ring of calls fills, or it is time for a window to begin or end.
     Calls,
     /// The actuator has answered.
     Receipt(Receipt),
@@ -232,6 +231,7 @@ pub struct Session {
     costs: Costs,
     /// What is watched in windows.
     sampling: Sampling,
+    pace: Pace,
 }
 
 impl Session {
@@ -294,6 +294,7 @@ impl Session {
             anticipation: Anticipation::default(),
             added: Added::default(),
             costs: Costs::armed_in(now.saturating_sub(began)),
+            pace: Pace::default(),
             armed_ns: now,
             painted_ns: now,
             has_shown: false,
@@ -358,7 +359,6 @@ impl Session {
         }
         let mut tick = self.tick();
         let mut ticker = ticker(tick);
-        let mut calls = waits::ticker(CALLS_PERIOD);
         let ends_of_family = self.family_ends().map_err(Failure::no)?;
         let (comings, over) = ends_of_family.unzip();
         let mut family = waits::ticker(family::PERIOD);
@@ -373,7 +373,7 @@ impl Session {
         let mut first = self.first_look();
         loop {
             let (due, turn, polls) = (self.next_due(), self.sampling.next(), self.polls());
-            let has_calls = self.has_sequence() || self.family.is_some();
+            let (calls_due, hits_rest) = (self.calls_due(), self.pace.hits_rest());
             let wake = tokio::select! {
                 biased;
                 name = signals.next() => Wake::Shutdown(name),
@@ -387,7 +387,7 @@ impl Session {
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
                 _ = ticker.tick() => Wake::Tick,
                 () = until(turn) => Wake::Calls,
-                _ = calls.tick(), if has_calls => Wake::Calls,
+                () = until(calls_due) => Wake::Calls,
                 () = next_tick(&mut series) => Wake::Snapshot,
                 () = until(first) => {
                     first = None;
@@ -396,7 +396,7 @@ impl Session {
                 () = at_once_if(self.hits_left) => Wake::Hits,
                 () = turn_if(polls) => Wake::Poll,
                 due = due => Wake::Due(due),
-                Ok(()) = readable(ring.as_ref()) => Wake::Hits,
+                Ok(()) = readable_after(hits_rest, ring.as_ref()) => Wake::Hits,
             };
             if let Some(reason) = self.wake(wake, &ends)? {
                 return self.leave(reason).await;
@@ -422,6 +422,7 @@ impl Session {
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
             Wake::Hits => {
                 self.take_hits(HITS_PER_WAKE);
+                self.pace.have_read_hits();
             }
             Wake::Family => self.take_family().map_err(kernel_failure)?,
             Wake::Calls => {
@@ -448,6 +449,7 @@ impl Session {
                     .go_on(&mut self.probes, &self.regions.before(&self.own))
                     .map_err(kernel_failure)?;
                 self.read().map_err(kernel_failure)?;
+                self.mind_regions().map_err(kernel_failure)?;
                 self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate();
@@ -497,7 +499,9 @@ impl Session {
         let running = self.processes.iter().filter(|process| !process.ended);
         let pids: Vec<i32> = running.map(|process| process.pid).collect();
         let roots = self.job.roots.iter().map(|root| root.process.pid.number);
-        let share = self.shares.look(&pids, &roots.collect::<Vec<_>>(), now);
+        let are_still = self.processes.iter().all(Metered::is_still);
+        let roots: Vec<i32> = roots.collect();
+        let share = self.shares.look(&pids, &roots, are_still, now);
         let share = share.map(|(share, reach)| (share, reach.clone()));
         for process in &mut self.processes {
             let cpus = self.shares.of(process.pid).filter(|_| !process.ended);

@@ -14,8 +14,10 @@ impl Session {
     /// Processes that run another program by now (execve). What was counted stays as it is, and their slots end: nothing that was known
     /// of the old program is true of the new one, which joins as any newcomer does, in a slot of its own.
     pub(super) fn look_for_replaced(&mut self) -> Result<(), Failure> {
-        let running = self.processes.iter().filter(|process| !process.ended);
-        let replaced = running.filter_map(|process| {
+        let running = self.processes.iter_mut().filter(|process| !process.ended);
+        // Who has used no CPU time runs what it ran.
+        let have_run = running.filter_map(|process| process.has_run.take_for_program().then_some(process));
+        let replaced = have_run.filter_map(|process| {
             let member = self.job.members.get(process.slot as usize)?;
             // One that is about to end has no program either, and is told apart by that.
             let now = member.space.is_gone().then(|| member.process.pid.open().ok());
@@ -34,11 +36,12 @@ impl Session {
         if !self.job.roots.iter().any(|root| root.is_launcher) {
             return Ok(());
         }
-        let running = self.processes.iter().filter(|process| !process.ended);
+        let running = self.processes.iter_mut().filter(|process| !process.ended);
         let late = running.filter_map(|process| {
             let member = self.job.members.get(process.slot as usize)?;
             let has_none = member.mpi.is_none() && member.rank.is_some();
-            has_none.then_some((process.slot, process.rank, process.pid))
+            // Who has used no CPU time has loaded nothing.
+            (has_none && process.has_run.take_for_mpi()).then_some((process.slot, process.rank, process.pid))
         });
         for (slot, rank, pid) in late.collect::<Vec<_>>() {
             if self.scout.late_rank(pid).is_some() {

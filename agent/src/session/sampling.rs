@@ -101,6 +101,11 @@ impl Sampling {
         Some(Instant::now() + Duration::from_nanos(next_ns.saturating_sub(monotonic_ns())))
     }
 
+    /// A window is open, and may come to cost too much.
+    pub(super) fn is_open(&self) -> bool {
+        self.windows.most_ns().is_some()
+    }
+
     /// What part of the job's CPU time hits took over the last window and gap, and hits and agent together: none before the first window. None
     /// of it where all is watched all the time.
     pub(super) fn of_late(&self) -> Option<Option<(f64, f64)>> {
@@ -302,6 +307,7 @@ impl Session {
             }
             self.collectives.take(place, &[], 1, |_| false);
             process.sequence.pass(next);
+            kernel.pass_calls(process.slot, next);
         }
         Ok(())
     }

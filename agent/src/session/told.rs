@@ -26,6 +26,15 @@ const CALLS_LEAST: u64 = 12;
 impl Session {
     /// Takes the newest calls out of the rings, before they are overwritten.
     pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
+        self.read_rings()?;
+        self.pace.have_read_calls(monotonic_ns());
+        if let Some(kernel) = self.probes.kernel() {
+            kernel.sleep_until_half_full();
+        }
+        Ok(())
+    }
+
+    fn read_rings(&mut self) -> Result<(), KernelError> {
         if self.sampling.cuts_sequence() {
             return self.pass_calls();
         }

@@ -105,8 +105,22 @@ pub struct Call {
 pub struct RingHead {
     /// Calls so far.
     pub next: u64,
+    /// How many of them were read. The user side writes it.
+    pub read: u64,
+    /// In the head of the first slot: the user side sleeps, and is to be told when a ring is half full ([`Filling`]). Whoever tells it
+    /// writes 0.
+    pub is_asleep: u64,
     /// Zero.
-    pub zero: [u64; 7],
+    pub zero: [u64; 5],
+}
+
+/// Half of a ring of calls is filled with what was not read. It is told from a [`Hit`] by its size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Filling {
+    /// Whose ring: the process's slot.
+    pub process: u64,
 }
 
 /// Why a hit was sent.
@@ -215,4 +229,5 @@ const _: () = assert!(size_of::<RingHead>() == 64);
 const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
 const _: () = assert!(size_of::<Text>() == 24 + MAX_TEXT + 8);
 const _: () = assert!(size_of::<Text>() != size_of::<Hit>());
+const _: () = assert!(size_of::<Filling>() == 8);
 const _: () = assert!(MAX_FRAMES.is_power_of_two());

@@ -7,6 +7,8 @@
 #![feature(asm_experimental_arch)]
 #![expect(unstable_features, reason = "inline assembly for this target")]
 
+#[path = "../atomic.rs"]
+mod atomic;
 #[allow(dead_code, reason = "of what a session keeps, only the ring and its losses are used")]
 #[path = "../maps.rs"]
 mod maps;

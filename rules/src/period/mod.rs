@@ -95,6 +95,12 @@ impl Detector {
         self.known.as_ref()
     }
 
+    /// The known loop has not come round for so long that it may have been left.
+    pub fn is_overdue(&self) -> bool {
+        let known = self.known.as_ref();
+        known.is_some_and(|known| self.since_begin > PATIENCE * known.most_calls)
+    }
+
     /// Calls in the window.
     pub fn seen(&self) -> usize {
         self.window.len()
