@@ -343,7 +343,11 @@ fn who_sleeps_until_a_ring_of_calls_is_half_full_is_told_once_as_root() {
         let next = kernel.calls_so_far(2).unwrap();
         assert_eq!(kernel.calls(2, 0).unwrap().1.len() as u64, next);
         kernel.sleep_until_half_full();
-        assert_eq!((told_after(half), told_after(1), told_after(half)), (0, 1, 0), "{way:?}");
+        assert_eq!(
+            (told_after(half), told_after(1), told_after(half)),
+            (0, 1, 0),
+            "{way:?}"
+        );
         kernel.sleep_until_half_full();
         assert_eq!(told_after(1), 1, "it sleeps though it has read nothing");
     });

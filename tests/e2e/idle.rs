@@ -17,9 +17,9 @@ const SLEEP_US: &str = "600000000";
 
 const WATCHED: Duration = Duration::from_secs(4);
 
-/// A dozen of wakings a second are planned, and 50 reads, of the job rather than of its ranks; they were 200 once.
-const WAITS_PER_S: f64 = 60.0;
-const READS_PER_S: f64 = 100.0;
+/// Two ticks a second are planned, of two wakings each, and 30 reads, of the job rather than of its ranks.
+const WAITS_PER_S: f64 = 12.0;
+const READS_PER_S: f64 = 60.0;
 
 /// Of a core, without optimisation, beside whatever else runs: what is counted above says more.
 const CPU: f64 = 0.05;

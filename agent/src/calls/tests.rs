@@ -136,3 +136,28 @@ fn of_nested_loops_that_go_fast_no_iteration_of_the_outer_one_is_lost() {
     assert_eq!(iterations.calls, 41.0);
     assert_eq!(iterations.whole().count, 149);
 }
+
+#[test]
+fn a_loop_that_goes_on_is_looked_at_ever_more_seldom_and_one_that_was_left_as_soon_as_before() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut program = Program::new();
+    for _ in 0..100 {
+        program.call(1, 300, 50);
+        program.call(2, 100, 50);
+    }
+    let mut sequence = Sequence::default();
+    sequence.take(program.calls.iter().copied(), 0, |_| true);
+    let mut looked_at = |from: u64, calls: &[Option<Call>]| {
+        sequence.take(calls.iter().copied(), 0, |_| true);
+        let times = (from..from + 30).filter(|now| {
+            sequence.look(now * SECOND);
+            sequence.threads[&7].looked_ns == now * SECOND
+        });
+        times.collect::<Vec<u64>>()
+    };
+    assert_eq!(looked_at(10, &[]), [10, 12, 16, 24, 32]);
+    let mut others = Program::new();
+    (10..60).for_each(|site| others.call(site, 300, 50));
+    // Eight seconds after the last look the next would be due.
+    assert_eq!(looked_at(34, &others.calls)[0], 34);
+}

@@ -9,8 +9,8 @@ use std::{
 };
 
 use abi::{
-    Call, Capture, CaptureKind, FamilyState, Filling, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
-    Text, Thread, Totals, World,
+    Call, Capture, CaptureKind, FamilyState, Filling, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags,
+    Tally, Text, Thread, Totals, World,
 };
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,

@@ -194,7 +194,8 @@ impl Metered {
             Some(sampler) if !self.ended => sampler.sample().ok(),
             _ => None,
         };
-        self.has_run.look(self.sampler.as_ref().is_none_or(Sampler::has_run));
+        self.has_run
+            .look(self.sampler.as_ref().is_none_or(Sampler::has_run));
         let has_moved = self.counted.1;
         let mut reading = Reading {
             at_ns: now_ns,
