@@ -9,7 +9,10 @@
 
 #[path = "../atomic.rs"]
 mod atomic;
-#[allow(dead_code, reason = "of what a session keeps, only the ring and its losses are used")]
+#[allow(
+    dead_code,
+    reason = "of what a session keeps, only the ring and its losses are used"
+)]
 #[path = "../maps.rs"]
 mod maps;
 #[allow(dead_code, reason = "shared with the objects that know processes")]
