@@ -1,6 +1,6 @@
-//! What is done at a hit, and what each costs the program: counted, timed, values read, sent to the agent. Run by `cargo xtask bench hits`:
-//! for each line of its input it goes through all ways of probing once, and prints a line of JSON for each; so the tools that we are
-//! compared with have their turns in between.
+//! What is done at a hit, and what each costs the program: counted, timed, values read, added up, sent to the agent. Run by `cargo xtask
+//! bench hits`: for each line of its input it goes through all ways of probing once, and prints a line of JSON for each; so the tools that
+//! we are compared with have their turns in between.
 //!
 //! As in `sites` the whole price is measured, from call to call. What is sent is read when the calls are over: to read it is the agent's
 //! work, and not the program's.
@@ -12,8 +12,8 @@ use std::{fs::File, io::BufRead, path::Path};
 
 use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags};
 use aya::maps::{MapData, RingBuf};
-use common::{Case, Target, cases};
-use tuneagent::kernel::{At, Kernel, Link, LoadOptions, Nothing};
+use common::{Case, DURATIONS, Target, cases};
+use tuneagent::kernel::{At, Kernel, Link, LoadOptions, Nothing, read_hit};
 use tuner::image::Image;
 
 /// One way of probing a function.
@@ -40,7 +40,7 @@ const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, cap
 }
 
 /// Without a probe first: the others are held against it.
-const WAYS: [Way; 17] = {
+const WAYS: [Way; 18] = {
     use SpecFlags as F;
     const TIMED: u32 = F::SPAN;
     [
@@ -65,6 +65,12 @@ const WAYS: [Way; 17] = {
             Some(TIMED | F::OUTERMOST | F::SEQUENCE),
             0,
         ),
+        way(
+            "time added up",
+            PAIR,
+            Some(TIMED | F::SEND_RETURN | F::TALLY_RETURN),
+            0,
+        ),
         way("event with time", PAIR, Some(TIMED | F::SEND_RETURN), 0),
     ]
 };
@@ -73,6 +79,7 @@ impl Way {
     fn spec(&self, flags: u32) -> ProbeSpec {
         let mut spec = ProbeSpec {
             flags,
+            tally: DURATIONS,
             ..ProbeSpec::default()
         };
         for (capture, index) in spec.captures[..self.captures].iter_mut().zip(0..) {
@@ -87,7 +94,8 @@ impl Way {
     }
 
     fn is_sent(&self) -> bool {
-        self.flags.unwrap_or_default() & (SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) != 0
+        let flags = self.flags.unwrap_or_default();
+        flags & (SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN) != 0 && flags & SpecFlags::TALLY_RETURN == 0
     }
 }
 
@@ -117,7 +125,8 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
     let took = target.call_ns(&case.function, calls);
     let counted = sides.ours.calls_of(0, 0) - before;
     assert!(counted >= calls, "{counted} of {calls} calls were seen");
-    let sent = std::iter::from_fn(|| sides.ring.next().map(drop)).count() as u64;
+    let records = std::iter::from_fn(|| sides.ring.next().map(|item| read_hit(&item).is_some()));
+    let sent = records.filter(|is_hit| *is_hit).count() as u64;
     let expected = if way.is_sent() { counted } else { 0 };
     assert_eq!(
         sent, expected,
@@ -143,7 +152,11 @@ fn main() {
     cases.dedup_by(|before, case| before.function == case.function);
     cases.retain(|case| functions.contains(&case.function));
     let mut target = Target::start(Path::new(program));
-    let mut ours = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
+    let mut ours = Kernel::load(LoadOptions {
+        tallies: 1,
+        ..LoadOptions::ONE_PROBE
+    })
+    .unwrap();
     let mut sides = Sides {
         nothing: Nothing::load().unwrap(),
         ring: ours.take_hits().unwrap(),

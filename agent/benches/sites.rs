@@ -9,7 +9,7 @@ mod common;
 use std::{fs::File, path::Path};
 
 use abi::{Amount, Flow, Form, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
-use common::{Case, Target, cases};
+use common::{Case, DURATIONS, Target, cases};
 use tuneagent::kernel::{At, Kernel, Link, LoadOptions};
 use tuner::image::Image;
 
@@ -26,17 +26,20 @@ enum Way {
     UnwatchedPair,
     /// Calls are counted and timed.
     EntryAndReturn,
-    /// As before, with what they carry, to whom, and their order: what is done at a call of MPI.
+    /// As before, and their times are added up for a rule.
+    AddedUp,
+    /// Counted and timed, with what they carry, to whom, and their order: what is done at a call of MPI.
     Message,
 }
 
 impl Way {
-    const ALL: [(Way, &'static str); 6] = [
+    const ALL: [(Way, &'static str); 7] = [
         (Way::Bare, "bare"),
         (Way::Unwatched, "unwatched"),
         (Way::Entry, "entry"),
         (Way::UnwatchedPair, "unwatched pair"),
         (Way::EntryAndReturn, "entry and return"),
+        (Way::AddedUp, "added up"),
         (Way::Message, "message"),
     ];
 
@@ -44,13 +47,14 @@ impl Way {
         match self {
             Way::Bare => &[],
             Way::Unwatched | Way::Entry => &[At::Entry],
-            Way::UnwatchedPair | Way::EntryAndReturn | Way::Message => &[At::Return, At::Entry],
+            Way::UnwatchedPair | Way::EntryAndReturn | Way::AddedUp | Way::Message => &[At::Return, At::Entry],
         }
     }
 
     fn spec(self) -> ProbeSpec {
         let flags = match self {
             Way::EntryAndReturn => SpecFlags::SPAN,
+            Way::AddedUp => SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::TALLY_RETURN,
             Way::Message => {
                 SpecFlags::SPAN
                     | SpecFlags::OUTERMOST
@@ -63,12 +67,13 @@ impl Way {
         ProbeSpec {
             flags,
             message: send(),
+            tally: DURATIONS,
             ..ProbeSpec::default()
         }
     }
 
     fn is_counted(self) -> bool {
-        matches!(self, Way::Entry | Way::EntryAndReturn | Way::Message)
+        matches!(self, Way::Entry | Way::EntryAndReturn | Way::AddedUp | Way::Message)
     }
 }
 
@@ -122,6 +127,7 @@ fn main() {
     let mut target = Target::start(Path::new(program));
     let mut kernel = Kernel::load(LoadOptions {
         rows: 1,
+        tallies: 1,
         ..LoadOptions::ONE_PROBE
     })
     .unwrap();

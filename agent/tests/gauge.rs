@@ -8,17 +8,17 @@ use abi::Totals;
 use needs::is_root;
 use tuneagent::{
     cost::Source,
-    kernel::{self, Kernel, LinkKind, LoadOptions},
+    kernel::{self, Kernel, LinkKind, LoadOptions, Tallies},
 };
 
 const PROCESSES: u32 = 2;
 
-fn loaded(force_tracefs: bool) -> Kernel {
+fn loaded(tallies: u32, force_tracefs: bool) -> Kernel {
     let options = LoadOptions {
         probes: 16,
         processes: PROCESSES,
         rows: 1,
-        tallies: 0,
+        tallies,
         force_tracefs,
     };
     Kernel::load(options).unwrap()
@@ -29,7 +29,13 @@ fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
     if !is_root() {
         return;
     }
-    let mut kernel = loaded(false);
+    for tallies in [0, 1] {
+        measured(tallies);
+    }
+}
+
+fn measured(tallies: u32) {
+    let mut kernel = loaded(tallies, false);
     let began = std::time::Instant::now();
     let gauge = kernel::measure(&mut kernel);
     println!("{:?} in {:?}", gauge.prices, began.elapsed());
@@ -48,6 +54,7 @@ fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
         "{prices:?}"
     );
     assert!(prices.value_ns < prices.emulated_ns, "{prices:?}");
+    assert!(prices.added_ns < prices.emulated_ns, "{prices:?}");
     for slot in 0..PROCESSES {
         let totals = kernel.totals(slot).unwrap();
         assert!(
@@ -59,6 +66,9 @@ fn hits_of_our_own_are_measured_and_are_in_no_number_as_root() {
     assert_eq!(kernel.threads().unwrap().len(), 0);
     assert!(kernel.losses().unwrap().iter().all(|(_, count)| *count == 0));
     assert_eq!(kernel.under_way().unwrap(), 0);
+    assert_eq!(kernel.sent_alone().unwrap(), 0);
+    let cells = (0..PROCESSES).map(|slot| (slot, 1));
+    assert!(Tallies::default().read(&kernel, 0, cells, |tally| panic!("{tally:?}")));
     assert!(kernel.take_hits().unwrap().next().is_none());
 }
 
@@ -67,7 +77,7 @@ fn where_probes_come_off_slowly_prices_are_those_of_a_table_and_say_why_as_root(
     if !is_root() {
         return;
     }
-    let gauge = kernel::measure(&mut loaded(true));
+    let gauge = kernel::measure(&mut loaded(1, true));
     let Source::Table(why) = &gauge.prices.source else {
         panic!("{:?}", gauge.prices)
     };

@@ -11,10 +11,37 @@ use abi::{Capture, CaptureKind, Hit, ProbeSpec, SpecFlags, TallyRule, TallyValue
 use aya::maps::{MapData, RingBuf};
 use needs::is_root;
 use running::Running;
-use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Site, Tallies, read_hit, read_tally};
+use tuneagent::{
+    clock::monotonic_ns,
+    kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Site, Tallies, read_hit, read_tally},
+};
+
+/// What the kernel side is told to add up, as it is read.
+#[derive(Clone, Copy)]
+struct Meant {
+    value: TallyValue,
+    key: TallyValue,
+    /// What that makes of what the program passes.
+    as_value: fn(i64) -> i64,
+    as_key: fn(i64) -> i64,
+}
+
+/// All of what is passed.
+const WHOLE: Meant = Meant {
+    value: TallyValue {
+        is_signed: 1,
+        ..TallyValue::plain(0)
+    },
+    key: TallyValue::plain(1),
+    as_value: |value| value,
+    as_key: |key| key,
+};
 
 const THREADS: i64 = 4;
 const CALLS: i64 = 5000;
+
+/// Of the one process and what is added up of it.
+const CELLS: [(u32, u16); 1] = [(0, 1)];
 
 /// Each line is how many keys the calls of its threads have in turn.
 const PROGRAM: &str = r#"
@@ -90,15 +117,16 @@ fn add_tally(sums: &mut Sums, tally: &abi::Tally) {
 }
 
 /// As the program calls.
-fn expected(keys: i64) -> Sums {
+fn expected(keys: i64, meant: Meant) -> Sums {
     let mut sums = Sums::new();
     for call in (0..THREADS).flat_map(|_| 0..CALLS) {
-        add(&mut sums, (call % keys) as u64, Sum::of(call % 1000 - 700));
+        let (key, value) = ((meant.as_key)(call % keys), (meant.as_value)(call % 1000 - 700));
+        add(&mut sums, key as u64, Sum::of(value));
     }
     sums
 }
 
-fn armed(target: &Running, tallies: u32) -> (Kernel, Link) {
+fn armed(target: &Running, tallies: u32, meant: Meant) -> (Kernel, Link) {
     let options = LoadOptions {
         tallies,
         ..LoadOptions::ONE_PROBE
@@ -110,26 +138,18 @@ fn armed(target: &Running, tallies: u32) -> (Kernel, Link) {
         width: 8,
         ..Capture::default()
     };
-    let place = |place| TallyValue {
-        place,
-        ..TallyValue::default()
-    };
-    let signed = TallyValue {
-        is_signed: 1,
-        ..place(0)
-    };
     let mut spec = ProbeSpec {
         flags: SpecFlags::SEND_ENTRY | SpecFlags::TALLY_ENTRY,
         tally: TallyRule {
             number: 1,
             values: 1,
-            key: place(1),
-            of: [place(TallyValue::NOTHING); abi::MAX_TALLIED],
+            key: meant.key,
+            of: [TallyValue::plain(TallyValue::NOTHING); abi::MAX_TALLIED],
         },
         ..ProbeSpec::default()
     };
     spec.captures[..2].copy_from_slice(&[argument(0), argument(1)]);
-    spec.tally.of[0] = signed;
+    spec.tally.of[0] = meant.value;
     kernel.set_spec(0, spec).unwrap();
     let image = tuner::image::Image::read(std::fs::File::open(&target.path).unwrap()).unwrap();
     let offset = image.functions(&["work"]).unwrap()[0].offset.0;
@@ -153,7 +173,7 @@ fn armed(target: &Running, tallies: u32) -> (Kernel, Link) {
 }
 
 /// Takes what was sent: how many hits of it were alone.
-fn drain(ring: &mut RingBuf<MapData>, tallies: &mut Tallies, sums: &mut Sums) -> u64 {
+fn drain(ring: &mut RingBuf<MapData>, tallies: &mut Tallies, sums: &mut Sums, meant: Meant) -> u64 {
     let mut alone = 0;
     while let Some(item) = ring.next() {
         if let Some(tally) = read_tally(&item) {
@@ -163,7 +183,11 @@ fn drain(ring: &mut RingBuf<MapData>, tallies: &mut Tallies, sums: &mut Sums) ->
                 .for_each(|more| add_tally(sums, more));
         } else {
             let Hit { captures, .. } = read_hit(&item).unwrap();
-            add(sums, captures[1], Sum::of(captures[0] as i64));
+            let (key, value) = (
+                (meant.as_key)(captures[1] as i64),
+                (meant.as_value)(captures[0] as i64),
+            );
+            add(sums, key as u64, Sum::of(value));
             alone += 1;
         }
     }
@@ -179,19 +203,26 @@ fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
     for keys in [1, 2, 5] {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
-        let (mut kernel, _link) = armed(&target, 1);
+        let (mut kernel, _link) = armed(&target, 1, WHOLE);
         let (mut ring, mut tallies) = (kernel.take_hits().unwrap(), Tallies::default());
-        let (mut sums, mut alone, mut reads) = (Sums::new(), 0, 0);
+        let (mut sums, mut alone, mut reads, mut looked_ns) = (Sums::new(), 0, 0, 0);
         thread::scope(|scope| {
             let runs = scope.spawn(|| assert_eq!(target.answers(&keys.to_string()), "done"));
             while !runs.is_finished() {
-                reads += u32::from(tallies.read(&kernel, 0, 1, |tally| add_tally(&mut sums, &tally)));
-                alone += drain(&mut ring, &mut tallies, &mut sums);
+                let now_ns = monotonic_ns();
+                let is_read = tallies.read(&kernel, now_ns, CELLS, |tally| {
+                    assert!(tally.last_ns >= looked_ns, "what was known whole by then was not");
+                    add_tally(&mut sums, &tally);
+                });
+                if is_read {
+                    (reads, looked_ns) = (reads + 1, now_ns);
+                }
+                alone += drain(&mut ring, &mut tallies, &mut sums, WHOLE);
             }
         });
-        assert!(tallies.read(&kernel, 0, 1, |tally| add_tally(&mut sums, &tally)));
-        alone += drain(&mut ring, &mut tallies, &mut sums);
-        assert_eq!(sums, expected(keys), "{keys} keys");
+        assert!(tallies.read(&kernel, monotonic_ns(), CELLS, |tally| add_tally(&mut sums, &tally)));
+        alone += drain(&mut ring, &mut tallies, &mut sums, WHOLE);
+        assert_eq!(sums, expected(keys, WHOLE), "{keys} keys");
         assert_eq!(kernel.sent_alone().unwrap(), alone);
         assert!(
             alone < (THREADS * CALLS / 2) as u64 && reads > 0,
@@ -211,11 +242,70 @@ fn what_finds_no_cell_is_sent_and_counted_as_root() {
     }
     let directory = tempfile::tempdir().unwrap();
     let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
-    let (mut kernel, _link) = armed(&target, 0);
+    let (mut kernel, _link) = armed(&target, 0, WHOLE);
     let (mut ring, mut tallies, mut sums) = (kernel.take_hits().unwrap(), Tallies::default(), Sums::new());
     assert_eq!(target.answers("3"), "done");
-    assert!(tallies.read(&kernel, 0, 1, |tally| panic!("{tally:?}")));
-    let alone = drain(&mut ring, &mut tallies, &mut sums);
+    assert!(tallies.read(&kernel, monotonic_ns(), CELLS, |tally| panic!("{tally:?}")));
+    let alone = drain(&mut ring, &mut tallies, &mut sums, WHOLE);
     assert_eq!((alone, kernel.sent_alone().unwrap()), (20_000, 20_000));
-    assert_eq!(sums, expected(3));
+    assert_eq!(sums, expected(3, WHOLE));
+}
+
+#[test]
+fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
+    if !is_root() {
+        return;
+    }
+    let of = |place, bits: u8, is_signed| TallyValue {
+        shift: 64 - bits,
+        is_signed,
+        ..TallyValue::plain(place)
+    };
+    // The program's values are below zero mostly: without a sign they are large numbers.
+    let values: [(TallyValue, fn(i64) -> i64); 4] = [
+        (of(0, 16, 1), |value| i64::from(value as i16)),
+        (of(0, 8, 1), |value| i64::from(value as i8)),
+        (of(0, 8, 0), |value| i64::from(value as u8)),
+        (of(0, 32, 0), |value| i64::from(value as u32)),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
+    for (value, as_value) in values {
+        let meant = Meant {
+            value,
+            key: of(1, 1, 0),
+            as_value,
+            as_key: |key| key & 1,
+        };
+        let (mut kernel, _link) = armed(&target, 1, meant);
+        let (mut ring, mut tallies, mut sums) =
+            (kernel.take_hits().unwrap(), Tallies::default(), Sums::new());
+        assert_eq!(target.answers("5"), "done");
+        assert!(tallies.read(&kernel, monotonic_ns(), CELLS, |tally| add_tally(&mut sums, &tally)));
+        drain(&mut ring, &mut tallies, &mut sums, meant);
+        assert_eq!(sums, expected(5, meant), "{value:?}");
+    }
+}
+
+#[test]
+fn what_is_added_up_has_the_times_of_its_hits_and_none_before_the_last_look_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut target = Running::built(directory.path(), PROGRAM, &["-pthread"]);
+    let (kernel, _link) = armed(&target, 1, WHOLE);
+    let mut tallies = Tallies::default();
+    // The second look says that it is an hour later than it is.
+    let (began_ns, late_ns) = (monotonic_ns(), monotonic_ns() + 3_600_000_000_000);
+    assert_eq!(target.answers("1"), "done");
+    let ended_ns = monotonic_ns();
+    let mut told = Vec::new();
+    assert!(tallies.read(&kernel, late_ns, CELLS, |tally| told.push(tally)));
+    assert_eq!(target.answers("1"), "done");
+    assert!(tallies.read(&kernel, late_ns, CELLS, |tally| told.push(tally)));
+    let [before, after] = told.as_slice() else { panic!("{told:?}") };
+    let times = [began_ns, before.first_ns, before.last_ns, ended_ns];
+    assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
+    assert_eq!((after.first_ns, after.last_ns), (before.first_ns, late_ns));
 }

@@ -1,13 +1,13 @@
-//! Hits of which nobody asks for one are added up instead of being sent: by process, probe and key. A hit that cannot be added up is
-//! sent like any other, so that each is known in one of the two ways; nothing waits and nothing is overwritten unseen.
+//! Hits of which nobody asks for one are added up instead of being sent: by process, probe and key. Nothing waits and nothing is
+//! overwritten unseen. What cannot be added up is not dealt with here.
 
-use abi::{Hit, HitKind, Loss, SpecFlags, Tally, TallyRule, TallySums, TallyValue};
-use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::map, maps::Array};
+use abi::{Loss, Tally, TallyRule, TallySums, TallyValue};
+use aya_ebpf::{macros::map, maps::Array};
 
 use crate::{
     atomic::compare_and_swap,
-    capture::opaque,
-    maps::{self, HITS, PROBES},
+    capture::{Captured, opaque},
+    maps::{self, HITS},
     namespace::constant,
 };
 
@@ -16,9 +16,22 @@ use crate::{
 #[map]
 pub static TALLIES: Array<Tally> = Array::with_max_entries(2, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// How many hits were sent of each process that part what is added up. The user side sets the size at load.
+/// Between which hits each process is that part what is added up. The user side sets the size at load.
 #[map]
-pub static STRETCHES: Array<u64> = Array::with_max_entries(1, 0);
+pub static STRETCHES: Array<Stretch> = Array::with_max_entries(1, 0);
+
+/// What is added up between two of them goes together.
+#[repr(C)]
+pub struct Stretch {
+    /// How many were sent so far.
+    number: u64,
+    /// When the last of them was.
+    since_ns: u64,
+}
+
+/// When the user side looked last at what is added up, by its own clock; written by it, as shared memory.
+#[map]
+pub static LOOKED: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
 /// Number of probes of one process in TALLIES; set at load.
 #[unsafe(no_mangle)]
@@ -43,38 +56,65 @@ const NOTHING: TallySums = TallySums {
     greatest: i64::MIN,
 };
 
-/// Adds a hit up where its probe is one of those: 1 if it need not be sent.
+/// What is known of a hit.
+struct Seen<'a> {
+    captured: &'a Captured,
+    process: u32,
+    probe: u32,
+    time_ns: u64,
+    duration_ns: u64,
+}
+
+/// Adds a hit up: 1 if it need not be sent. `whose` is the slot of its process, and in the lower half the index of the probe's spec.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn hit_is_added_up(hit: *const Hit) -> u32 {
-    // SAFETY: whoever calls passes a whole record: the verifier sees to it.
-    let Some(hit) = (unsafe { hit.as_ref() }) else {
+pub extern "C" fn hit_is_added_up(
+    captured: *const Captured,
+    rule: *const TallyRule,
+    whose: u64,
+    time_ns: u64,
+    duration_ns: u64,
+) -> u32 {
+    // SAFETY: whoever calls passes whole records: the verifier sees to it.
+    let (Some(captured), Some(rule)) = (unsafe { (captured.as_ref(), rule.as_ref()) }) else {
         return 0;
     };
-    let Some(spec) = PROBES.get(hit.probe) else {
-        return 0;
+    let hit = Seen {
+        captured,
+        process: (whose >> 32) as u32,
+        probe: whose as u32,
+        time_ns,
+        duration_ns,
     };
-    let asked = if hit.kind == HitKind::Entry as u16 {
-        SpecFlags::TALLY_ENTRY
-    } else {
-        SpecFlags::TALLY_RETURN
+    u32::from(add(rule, &hit).is_some())
+}
+
+/// What is added up from now on in a process is apart from what was before.
+pub fn part(process: u32, since_ns: u64) {
+    let Some(stretch) = STRETCHES.get_ptr_mut(process) else {
+        return;
     };
-    if spec.flags & asked != 0 {
-        if add(&spec.tally, hit).is_some() {
-            return 1;
-        }
-        maps::lost(Loss::SentAlone);
+    // First: who finds the new number finds since when it is.
+    // SAFETY: the kernel returned the address of a whole `Stretch`, whose words are written in one piece each.
+    unsafe {
+        (&raw mut (*stretch).since_ns).write_volatile(since_ns);
+        maps::add(&(*stretch).number, 1);
     }
-    if spec.flags & SpecFlags::PARTS != 0
-        && let Some(stretch) = STRETCHES.get(hit.process)
-    {
-        maps::add(stretch, 1);
+}
+
+/// The number of the stretch that a process is in, and since when.
+#[inline(always)]
+fn stretch(process: u32) -> Option<(u64, u64)> {
+    let stretch = STRETCHES.get_ptr(process)?;
+    // SAFETY: as above.
+    unsafe {
+        let number = (&raw const (*stretch).number).read_volatile();
+        Some((number, (&raw const (*stretch).since_ns).read_volatile()))
     }
-    0
 }
 
 #[inline(always)]
-fn add(rule: &TallyRule, hit: &Hit) -> Option<()> {
+fn add(rule: &TallyRule, hit: &Seen<'_>) -> Option<()> {
     let number = u32::from(rule.number).checked_sub(1)?;
     let count = constant(&TALLY_COUNT);
     if number >= count {
@@ -87,31 +127,38 @@ fn add(rule: &TallyRule, hit: &Hit) -> Option<()> {
         }
         *value = number_of(of, hit)?;
     }
-    let key = if rule.key.place == TallyValue::NOTHING {
-        *STRETCHES.get(hit.process)?
+    let (key, since_ns) = if rule.key.place == TallyValue::NOTHING {
+        stretch(hit.process)?
     } else {
-        number_of(&rule.key, hit)? as u64
+        (number_of(&rule.key, hit)? as u64, 0)
     };
     let cell = (hit.process * count + number) * 2 + (key as u32 & 1);
-    let tally = TALLIES.get_ptr_mut(cell)?;
+    let (tally, looked) = (TALLIES.get_ptr_mut(cell)?, LOOKED.get_ptr(0)?);
     let version = lock(tally)?;
     // SAFETY: the kernel returned the address of a whole `Tally`, and nobody else writes to it while its version is odd.
     let tally = unsafe { &mut *tally };
-    // SAFETY: the helper has no preconditions.
-    let now = unsafe { bpf_ktime_get_ns() };
+    // The hit may have been kept from getting here. Who has looked at the cell meanwhile has said so before, and holds all up to then for
+    // known; and a stretch has no hits from before it. So it is no earlier than both: to ask the clock again would tell no more, and cost
+    // as much as all else here.
+    // SAFETY: the kernel returned the address of a word, which is read in one piece.
+    let looked_ns = unsafe { looked.read_volatile() };
+    let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
     if tally.key != key || tally.count == 0 || tally.count >= MOST {
         hand_over(tally);
         tally.generation += 1;
         tally.key = key;
         tally.count = 0;
-        tally.first_ns = now;
+        tally.first_ns = time_ns;
+        tally.last_ns = time_ns;
         tally.probe = hit.probe;
         tally.process = hit.process;
         tally.number = u64::from(rule.number);
         tally.sums = [NOTHING; abi::MAX_TALLIED];
     }
     tally.count += 1;
-    tally.last_ns = now;
+    // Of several threads the one that was first need not be here first.
+    tally.first_ns = tally.first_ns.min(time_ns);
+    tally.last_ns = tally.last_ns.max(time_ns);
     for (place, (sums, value)) in tally.sums.iter_mut().zip(values).enumerate() {
         if place >= usize::from(rule.values) {
             break;
@@ -130,13 +177,13 @@ fn add(rule: &TallyRule, hit: &Hit) -> Option<()> {
 
 /// A value of the hit, if it could be read and is small enough.
 #[inline(always)]
-fn number_of(of: &TallyValue, hit: &Hit) -> Option<i64> {
+fn number_of(of: &TallyValue, hit: &Seen<'_>) -> Option<i64> {
     let place = opaque(u64::from(of.place));
     let raw = if place < abi::MAX_CAPTURES as u64 {
-        if hit.valid >> place & 1 == 0 {
+        if hit.captured.valid >> place & 1 == 0 {
             return None;
         }
-        hit.captures[place as usize]
+        hit.captured.values[place as usize]
     } else if place == u64::from(TallyValue::DURATION) {
         hit.duration_ns
     } else {

@@ -26,11 +26,15 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Nothing.
-    pub const NONE: Captured = Captured {
-        values: [0; MAX_CAPTURES],
-        valid: 0,
-    };
+    /// Nothing. A zero that the compiler knows would be filled in byte by byte, by a loop that takes longer than all else at an entry.
+    #[inline(always)]
+    pub fn nothing() -> Captured {
+        let zero = opaque(0);
+        Captured {
+            values: [zero; MAX_CAPTURES],
+            valid: zero,
+        }
+    }
 }
 
 /// Whose hit it is, when, and what was passed. The stacks of all functions under way have 512 bytes together: what few ask for is not

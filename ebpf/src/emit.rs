@@ -1,22 +1,44 @@
 //! Sends a hit on its own, or has it added up.
 
-use abi::{Hit, HitKind};
+use abi::{Hit, HitKind, Loss, ProbeSpec, SpecFlags};
 
 use crate::{aggregate, capture::Captured, maps, task::Task};
 
-/// One hit; `duration_ns` is [`abi::NO_DURATION`] at an entry. It gets its time when it is sent.
-pub fn hit(task: &Task, probe: u32, kind: HitKind, duration_ns: u64, captured: &Captured) {
+/// One hit, with when it was and how long the call took, which is [`abi::NO_DURATION`] at an entry. One that is sent gets its time then.
+/// A hit that cannot be added up is sent like any other, so that each is known in one of the two ways.
+#[inline(always)]
+pub fn hit(
+    task: &Task,
+    (probe, spec): (u32, &ProbeSpec),
+    kind: HitKind,
+    (time_ns, duration_ns): (u64, u64),
+    captured: &Captured,
+) {
+    let process = task.process;
+    let added = match kind {
+        HitKind::Entry => SpecFlags::TALLY_ENTRY,
+        HitKind::Return => SpecFlags::TALLY_RETURN,
+    };
+    if spec.flags & added != 0 {
+        let whose = u64::from(process) << 32 | u64::from(probe);
+        if aggregate::hit_is_added_up(captured, &spec.tally, whose, time_ns, duration_ns) != 0 {
+            return;
+        }
+        maps::lost(Loss::SentAlone);
+    }
     let hit = Hit {
-        time_ns: 0,
+        time_ns,
         duration_ns,
         probe,
-        process: task.process,
+        process,
         thread: task.thread(),
         kind: kind as u16,
         valid: captured.valid as u16,
         captures: captured.values,
     };
-    if aggregate::hit_is_added_up(&hit) == 0 {
-        maps::send(hit);
-    }
+    maps::send(hit, |sent_ns| {
+        if spec.flags & SpecFlags::PARTS != 0 {
+            aggregate::part(process, sent_ns);
+        }
+    });
 }

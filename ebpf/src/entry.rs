@@ -25,7 +25,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    let mut captured = Captured::NONE;
+    let mut captured = Captured::nothing();
     if spec.flags & SpecFlags::CAPTURES_AT_ENTRY != 0 {
         let moment = Moment::of(&task, probe, now, regs);
         capture::at_entry(&moment, &mut captured, spec, regs);
@@ -62,7 +62,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
     }
     // What a library calls within itself is no hit of it.
     if spec.flags & SpecFlags::SEND_ENTRY != 0 && !is_nested {
-        emit::hit(&task, probe, HitKind::Entry, NO_DURATION, &captured);
+        emit::hit(&task, (probe, spec), HitKind::Entry, (now, NO_DURATION), &captured);
     }
     Some(())
 }

@@ -181,12 +181,14 @@ pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
 }
 
 /// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring empty then knows that
-/// every hit up to that moment was seen, however long a program was kept from running in between.
-pub fn send(hit: Hit) {
+/// every hit up to that moment was seen, however long a program was kept from running in between. `timed` is called with it before
+/// anybody sees the hit.
+pub fn send(hit: Hit, timed: impl FnOnce(u64)) {
     match HITS.reserve::<Hit>(0) {
         Some(mut entry) => {
             // SAFETY: the helper has no preconditions.
             let time_ns = unsafe { bpf_ktime_get_ns() };
+            timed(time_ns);
             entry.write(Hit { time_ns, ..hit });
             entry.submit(0);
         }

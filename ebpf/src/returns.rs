@@ -81,7 +81,7 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
         if spec.flags & SpecFlags::CAPTURES_AT_RETURN != 0 {
             capture::at_return(&Moment::of(&task, probe, now, regs), &mut captured);
         }
-        emit::hit(&task, probe, HitKind::Return, duration, &captured);
+        emit::hit(&task, (probe, spec), HitKind::Return, (now, duration), &captured);
     }
     Some(())
 }

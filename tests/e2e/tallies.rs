@@ -50,24 +50,29 @@ fn watched(arguments: &[&str], rules: &[String]) -> Outcome<Value> {
     let job = start(&program, arguments)?;
     job.events("ready", 1, SOON)?;
     let folder = tempfile::tempdir()?;
-    let files: Vec<_> = (0..rules.len())
-        .map(|place| folder.path().join(format!("{place}.yaml")))
-        .collect();
-    for (file, rule) in files.iter().zip(rules) {
-        std::fs::write(file, rule)?;
-    }
-    let mut words = vec!["--rules", "none"];
-    words.extend(
-        files
-            .iter()
-            .filter_map(|file: &std::path::PathBuf| Path::to_str(file)),
-    );
-    let mut agent = Agent::attach(job.pid(), &words)?;
+    let files = written(folder.path(), rules)?;
+    let mut agent = Agent::attach(job.pid(), &with(&files))?;
     agent.armed()?;
     for _ in rules {
         agent.lines.wait_for_line("finding", SOON)?;
     }
     agent.stop()
+}
+
+/// The files of rules.
+fn written(folder: &Path, rules: &[String]) -> Outcome<Vec<String>> {
+    let file = |(place, rule): (usize, &String)| -> Outcome<String> {
+        let file = folder.join(format!("{place}.yaml"));
+        std::fs::write(&file, rule)?;
+        Ok(file.to_string_lossy().into_owned())
+    };
+    rules.iter().enumerate().map(file).collect()
+}
+
+/// These rules and no others.
+fn with(files: &[String]) -> Vec<&str> {
+    let files = files.iter().map(String::as_str);
+    ["--rules", "none"].into_iter().chain(files).collect()
 }
 
 fn findings(report: &Value) -> Vec<String> {
@@ -98,6 +103,41 @@ fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of
     // Two borders for each rule's probe, and two sums that make room for the next but one.
     assert!(received * 50 < added, "{received} events for {added} hits");
     assert_eq!(report["completeness"]["status"], "complete");
+    Ok(())
+}
+
+/// A process of a command is told of when it has hit something; what it has added up by then is found all the same.
+#[test]
+fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let program = programs::c_with_math("hot")?;
+    let folder = tempfile::tempdir()?;
+    let rules = [rule("by-key", "work", true), rule("by-time", "work_too", false)];
+    let files = written(folder.path(), &rules)?;
+    let command = [
+        program.to_string_lossy().into_owned(),
+        folder.path().to_string_lossy().into_owned(),
+        "500".to_owned(),
+        "2000".to_owned(),
+    ];
+    let mut agent = Agent::starting(&with(&files), &command)?;
+    for _ in rules {
+        agent.lines.wait_for_line("finding", SOON)?;
+    }
+    std::fs::write(folder.path().join("end"), "")?;
+    let report = agent.finish(SOON)?;
+    assert_eq!(findings(&report), RIGHT, "{report:#}");
+    let lines = agent.lines.all();
+    let told = lines
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+    let calls = told.filter_map(|told| told["calls"].as_u64()).max();
+    assert_eq!(
+        (Some(count(&report, "hits_added_up")), count(&report, "hits_not_added_up")),
+        (calls.map(|calls| 2 * calls), 0),
+        "{report:#}"
+    );
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use abi::TallyRule;
 use tuneagent::kernel::{self, At, LinkRequest, Site};
 use tuner::{
     address::FileOffset,
@@ -54,6 +55,12 @@ pub(crate) fn cases(image: &Image) -> Vec<Case> {
     }
     cases
 }
+
+/// What calls took, added up by the first rule there is room for.
+pub(crate) const DURATIONS: TallyRule = TallyRule {
+    number: 1,
+    ..TallyRule::DURATIONS
+};
 
 /// The program, which answers what a call of a function takes.
 pub(crate) struct Target {

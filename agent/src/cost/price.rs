@@ -31,6 +31,8 @@ pub struct Prices {
     pub value_ns: f64,
     /// A hit that is sent.
     pub event_ns: f64,
+    /// A hit that is added up.
+    pub added_ns: f64,
     /// Each further link at the same instruction: one of another process.
     pub link_ns: f64,
     /// Where they come from.
@@ -62,6 +64,8 @@ pub struct Probed {
     pub values: u32,
     /// Hits that are sent in a call.
     pub events: u32,
+    /// Hits that are added up in a call.
+    pub added: u32,
     /// Links at its instruction: one, or one for each process.
     pub links: u32,
 }
@@ -87,6 +91,8 @@ pub struct Measured {
     pub reading: (u32, f64),
     /// Each entry is sent.
     pub sending: f64,
+    /// Entry and return are probed, and what each call took is added up.
+    pub added: f64,
 }
 
 impl Prices {
@@ -101,6 +107,7 @@ impl Prices {
             sequence_ns: 100.0,
             value_ns: 30.0,
             event_ns: 250.0,
+            added_ns: 100.0,
             link_ns: LINK_NS,
             source: Source::Table(why),
         }
@@ -119,6 +126,7 @@ impl Prices {
             sequence_ns: beyond(measured.in_sequence, measured.timed),
             value_ns: beyond(reading, measured.emulated) / f64::from(values.max(1)),
             event_ns: beyond(measured.sending, measured.emulated),
+            added_ns: beyond(measured.added, measured.timed),
             link_ns: LINK_NS,
             source: Source::Measured,
         }
@@ -158,6 +166,7 @@ impl Prices {
             + sequence
             + f64::from(probed.values) * self.value_ns
             + f64::from(probed.events) * self.event_ns
+            + f64::from(probed.added) * self.added_ns
             + further * self.link_ns
     }
 }
@@ -174,8 +183,9 @@ mod tests {
 
     fn times() -> impl Strategy<Value = Measured> {
         let ns = || 0.0..20_000.0;
-        ((ns(), ns(), ns(), ns()), (ns(), ns(), ns(), ns(), ns()), 1_u32..7).prop_map(
-            |((bare, emulated, stepped, nop), (timed, left, in_sequence, reading, sending), values)| {
+        let parts = (ns(), ns(), ns(), ns(), ns(), ns());
+        ((ns(), ns(), ns(), ns()), parts, 1_u32..7).prop_map(
+            |((bare, emulated, stepped, nop), (timed, left, in_sequence, reading, sending, added), values)| {
                 Measured {
                     bare,
                     emulated,
@@ -186,6 +196,7 @@ mod tests {
                     in_sequence,
                     reading: (values, reading),
                     sending,
+                    added,
                 }
             },
         )
@@ -199,13 +210,15 @@ mod tests {
             Cost::Unknown,
         ]);
         let returns = prop::sample::select(vec![Returns::Unseen, Returns::Proper, Returns::Instruction]);
-        (sites, returns, any::<bool>(), 0_u32..9, 0_u32..3, 1_u32..9).prop_map(
-            |(entry, returns, is_in_sequence, values, events, links)| Probed {
+        let hits = (0_u32..3, 0_u32..3);
+        (sites, returns, any::<bool>(), 0_u32..9, hits, 1_u32..9).prop_map(
+            |(entry, returns, is_in_sequence, values, (events, added), links)| Probed {
                 entry,
                 returns,
                 is_in_sequence,
                 values,
                 events,
+                added,
                 links,
             },
         )
@@ -224,6 +237,7 @@ mod tests {
             let more = [
                 Probed { values: probed.values + 1, ..probed },
                 Probed { events: probed.events + 1, ..probed },
+                Probed { added: probed.added + 1, ..probed },
                 Probed { links: probed.links + 1, ..probed },
                 Probed { is_in_sequence: true, ..probed },
             ];
@@ -238,12 +252,14 @@ mod tests {
         #[test]
         fn what_was_measured_as_a_whole_costs_as_much_as_its_parts(
             (bare, entry, more, sequence) in (0.0..10.0_f64, 1.0..9_000.0_f64, 0.0..9_000.0_f64, 0.0..500.0_f64),
+            adding in 0.0..500.0_f64,
         ) {
             let measured = Measured {
                 bare,
                 emulated: bare + entry,
                 timed: bare + entry + more,
                 in_sequence: bare + entry + more + sequence,
+                added: bare + entry + more + adding,
                 ..Measured::default()
             };
             let whole = Probed {
@@ -252,10 +268,13 @@ mod tests {
                 is_in_sequence: true,
                 values: 0,
                 events: 0,
+                added: 0,
                 links: 1,
             };
-            let cost = Prices::from(&measured).call_ns(&whole);
-            prop_assert!((cost - (entry + more + sequence)).abs() < 1e-6);
+            let prices = Prices::from(&measured);
+            prop_assert!((prices.call_ns(&whole) - (entry + more + sequence)).abs() < 1e-6);
+            let added = Probed { is_in_sequence: false, added: 1, ..whole };
+            prop_assert!((prices.call_ns(&added) - (entry + more + adding)).abs() < 1e-6);
         }
     }
 

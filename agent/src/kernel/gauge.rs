@@ -52,7 +52,7 @@ mod functions {
 
     use std::{arch::naked_asm, hint::black_box, path::PathBuf};
 
-    use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags};
+    use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, TallyRule};
     use rustix::time::{ClockId, clock_gettime};
     use tuner::{address::Address, maps};
 
@@ -90,6 +90,7 @@ mod functions {
         sending: "push rbp", "pop rbp", "nop", "nop", "ret";
         timed: "push rbp", "nop", "pop rbp", "ret";
         in_sequence: "push rbp", "nop", "nop", "pop rbp", "ret";
+        added: "push rbp", "nop", "nop", "nop", "pop rbp", "ret";
         left: "push rbp", "pop rbp", "ret", "nop";
         /// On a move between registers, which the processor runs apart.
         stepped: "mov eax, edi", "ret";
@@ -114,10 +115,12 @@ mod functions {
     }
 
     const TIMED: u32 = SpecFlags::SPAN;
+    /// Where there is no room to add anything up, each is sent.
+    const ADDED: u32 = SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::TALLY_RETURN;
     const IN_SEQUENCE: u32 = SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::SEQUENCE;
 
     /// By number of the probe.
-    static CASES: [Case; 8] = [
+    static CASES: [Case; 9] = [
         case(counted, 0, 0, CALLS),
         case(reading, 0, abi::MAX_CAPTURES, CALLS),
         case(sending, SpecFlags::SEND_ENTRY, 0, CALLS),
@@ -126,6 +129,7 @@ mod functions {
         case(left, TIMED, 0, STEPPED_CALLS),
         case(stepped, 0, 0, STEPPED_CALLS),
         case(long_nop, 0, 0, CALLS),
+        case(added, ADDED, 0, CALLS),
     ];
 
     pub(super) fn measure(kernel: &mut Kernel) -> Result<Gauge, KernelError> {
@@ -134,16 +138,16 @@ mod functions {
         }
         let [bare] = call_ns(&[case(counted, 0, 0, CALLS)]);
         for (case, number) in CASES.iter().zip(0..) {
-            kernel.set_spec(number, spec(case))?;
+            kernel.set_spec(number, spec(case, kernel.adds_gauged()))?;
         }
         let offsets = offsets()
             .ok_or_else(|| KernelError::Gauge("our own functions were not found in our file".to_owned()))?;
         let mut links = Vec::new();
         // Returns first, as for every function.
         for (at, numbers, behind) in [
-            (At::Return, &[3, 4][..], 0),
+            (At::Return, &[3, 4, 8][..], 0),
             (At::ReturnInstruction, &[5][..], TO_RETURN),
-            (At::Entry, &[0, 1, 2, 3, 4, 5, 6, 7][..], 0),
+            (At::Entry, &[0, 1, 2, 3, 4, 5, 6, 7, 8][..], 0),
         ] {
             let site = |number: &usize| Site {
                 offset: offsets[*number] + behind,
@@ -171,7 +175,17 @@ mod functions {
                 "not all calls of ours were seen: {calls:?}"
             )));
         }
-        let [emulated, reading, sending, timed, in_sequence, left, stepped, nop] = took;
+        let [
+            emulated,
+            reading,
+            sending,
+            timed,
+            in_sequence,
+            left,
+            stepped,
+            nop,
+            added,
+        ] = took;
         let measured = Measured {
             bare,
             emulated,
@@ -182,6 +196,7 @@ mod functions {
             in_sequence,
             reading: (abi::MAX_CAPTURES as u32, reading),
             sending,
+            added,
         };
         Ok(Gauge {
             prices: Prices::from(&measured),
@@ -190,10 +205,15 @@ mod functions {
     }
 
     /// Values are read from the stack of the caller, as an argument that points to something would be.
-    fn spec(case: &Case) -> ProbeSpec {
+    fn spec(case: &Case, adds_up: bool) -> ProbeSpec {
         const STACK_POINTER: u8 = 4;
+        let without = if adds_up { 0 } else { SpecFlags::TALLY_RETURN };
         let mut spec = ProbeSpec {
-            flags: case.flags,
+            flags: case.flags & !without,
+            tally: TallyRule {
+                number: 1,
+                ..TallyRule::DURATIONS
+            },
             ..ProbeSpec::default()
         };
         for capture in &mut spec.captures[..case.captures] {

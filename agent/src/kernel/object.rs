@@ -5,7 +5,7 @@ use std::{
     io,
     mem::offset_of,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::atomic::Ordering,
+    sync::atomic::{Ordering, fence},
 };
 
 use abi::{
@@ -112,6 +112,7 @@ pub struct Kernel {
     heads: sys::Cells<RingHead>,
     sizes: sys::Cells<Sizes>,
     tallies: sys::Cells<Tally>,
+    looked: sys::Cells<u64>,
     /// Calls that the ring of a process has room for.
     ring_size: u32,
     /// How long threads wait for a CPU inside calls is told.
@@ -139,7 +140,7 @@ impl Kernel {
         let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
         let ring_size = ring_size(options.processes);
         let sizes = (options.rows * options.processes).clamp(1, abi::MAX_SIZES);
-        let tallies = (options.tallies * options.processes * 2).clamp(2, abi::MAX_TALLIES);
+        let tallies = (options.tallies * slots * 2).clamp(2, abi::MAX_TALLIES);
         let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
         let mut loader = EbpfLoader::new();
@@ -155,7 +156,7 @@ impl Kernel {
             .map_max_entries("WORLDS", slots)
             .map_max_entries("SIZES", sizes)
             .map_max_entries("TALLIES", tallies)
-            .map_max_entries("STRETCHES", options.processes.max(1))
+            .map_max_entries("STRETCHES", slots)
             .override_global("TALLY_COUNT", &options.tallies, true)
             .override_global("ROW_COUNT", &options.rows, true)
             .override_global("PROBE_COUNT", &options.probes, true)
@@ -174,6 +175,7 @@ impl Kernel {
             heads: shared(&maps, "HEADS", slots, sys::Cells::map_writable)?,
             sizes: shared(&maps, "SIZES", sizes, sys::Cells::map)?,
             tallies: shared(&maps, "TALLIES", tallies, sys::Cells::map)?,
+            looked: shared(&maps, "LOOKED", 1, sys::Cells::map_writable)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
@@ -366,6 +368,15 @@ impl Kernel {
             .flatten()
     }
 
+    /// No hit that is added up after this has an earlier time. Must precede a look at what is added up.
+    pub(super) fn note_look(&self, now_ns: u64) {
+        if let Some(looked) = self.looked.word(0, 0) {
+            looked.store(now_ns, Ordering::Relaxed);
+        }
+        // Before any cell is looked at: a hit either has its cell by then, or finds this.
+        fence(Ordering::SeqCst);
+    }
+
     /// Where a cell of what is added up is, and its version: of the slot of a process, the number of what is added up, and 0 or 1.
     /// None where there is no room for it.
     pub(super) fn tally_cell(&self, (slot, number, odd): (u32, u16, u8)) -> Option<(usize, u64)> {
@@ -446,6 +457,11 @@ impl Kernel {
             ));
         }
         self.watch(std::process::id(), slot)
+    }
+
+    /// Whether hits of our own can be added up.
+    pub(super) fn adds_gauged(&self) -> bool {
+        self.tally_cell((self.options.processes, 1, 0)).is_some()
     }
 
     /// They do no longer, and what they left is taken away. The calls of this thread at each of the first probes.

@@ -23,8 +23,21 @@ pub struct Tallies {
 }
 
 impl Tallies {
-    /// Hands on what has come to the cells of a process since they were read. False where one is being written.
-    pub fn read(&mut self, kernel: &Kernel, slot: u32, number: u16, mut hear: impl FnMut(Tally)) -> bool {
+    /// Hands on what has come to cells since they were read: each is the slot of a process, and the number of what is added up. False
+    /// where one is being written: those behind it are not read. What comes to those that were has no time before `now_ns`.
+    pub fn read(
+        &mut self,
+        kernel: &Kernel,
+        now_ns: u64,
+        cells: impl IntoIterator<Item = (u32, u16)>,
+        mut hear: impl FnMut(Tally),
+    ) -> bool {
+        kernel.note_look(now_ns);
+        let mut cells = cells.into_iter();
+        cells.all(|(slot, number)| self.read_both(kernel, slot, number, &mut hear))
+    }
+
+    fn read_both(&mut self, kernel: &Kernel, slot: u32, number: u16, hear: &mut impl FnMut(Tally)) -> bool {
         for odd in 0..2 {
             // What finds no cell is sent.
             let Some((place, version)) = kernel.tally_cell((slot, number, odd)) else {
@@ -44,7 +57,7 @@ impl Tallies {
                 return false;
             };
             self.versions[place] = tally.version;
-            self.more(tally).into_iter().for_each(&mut hear);
+            self.more(tally).into_iter().for_each(&mut *hear);
         }
         true
     }

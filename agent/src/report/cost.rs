@@ -44,6 +44,7 @@ struct PricesNs<'a> {
     sequence: f64,
     value: f64,
     event: f64,
+    added_up: f64,
     link: f64,
 }
 
@@ -117,6 +118,7 @@ fn prices(prices: &Prices) -> PricesNs<'_> {
         sequence: prices.sequence_ns,
         value: prices.value_ns,
         event: prices.event_ns,
+        added_up: prices.added_ns,
         link: prices.link_ns,
     }
 }

@@ -3,6 +3,7 @@
 
 use super::Session;
 use crate::{
+    clock::monotonic_ns,
     kernel::{KernelError, Tallies},
     snapshot::EventsView,
 };
@@ -37,18 +38,17 @@ impl Session {
         };
         let numbers: Vec<u16> = self.probes.tallies().collect();
         let (probes, rules, events) = (self.probes.list(), &mut self.rules, &mut self.added.events);
-        let mut hear = |tally: abi::Tally| {
+        let hear = |tally: abi::Tally| {
             events.added_up += tally.count;
             if let Some(probe) = probes.get(tally.probe as usize) {
                 rules.observe_tally(&tally, probe);
             }
         };
-        let tallies = &mut self.added.tallies;
-        let mut cells = self
+        let cells = self
             .processes
             .iter()
             .flat_map(|process| numbers.iter().map(|number| (process.slot, *number)));
-        cells.all(|(slot, number)| tallies.read(kernel, slot, number, &mut hear))
+        self.added.tallies.read(kernel, monotonic_ns(), cells, hear)
     }
 
     /// At the end of a session: who writes then is waited for a moment, and missing from then on.

@@ -23,6 +23,16 @@ impl TallyValue {
     pub const DURATION: u8 = 0xfe;
     /// No value of the hit.
     pub const NOTHING: u8 = 0xff;
+
+    /// What is in a place, all bits of it and without a sign.
+    pub const fn plain(place: u8) -> TallyValue {
+        TallyValue {
+            place,
+            shift: 0,
+            is_signed: 0,
+            zero: 0,
+        }
+    }
 }
 
 /// What is added up of a probe's hits instead of sending each.
@@ -38,6 +48,20 @@ pub struct TallyRule {
     pub key: TallyValue,
     /// What is added up.
     pub of: [TallyValue; MAX_TALLIED],
+}
+
+impl TallyRule {
+    /// What calls took, of each stretch; without a number.
+    pub const DURATIONS: TallyRule = {
+        let mut of = [TallyValue::plain(TallyValue::NOTHING); MAX_TALLIED];
+        of[0] = TallyValue::plain(TallyValue::DURATION);
+        TallyRule {
+            number: 0,
+            values: 1,
+            key: TallyValue::plain(TallyValue::NOTHING),
+            of,
+        }
+    };
 }
 
 /// What came of one value.

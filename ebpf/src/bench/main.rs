@@ -68,7 +68,7 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
         captures: [0; abi::MAX_CAPTURES],
     };
     hit.captures[0] = number;
-    maps::send(hit);
+    maps::send(hit, |_| ());
     0
 }
 

@@ -32,24 +32,28 @@ const ENDBR64: &str = "begins_with_endbr64";
 const FUNCTIONS: [&str; 2] = [PUSH, ENDBR64];
 
 /// What other tools tell, and which way of ours tells the same.
-const SAME: [(Telling, &str, &str); 6] = [
+const SAME: [(Telling, &str, &str); 7] = [
     (Telling::Count, "calls counted", "count"),
     (Telling::Arguments, "six arguments read", "count, 6 arguments"),
     (Telling::Event, "each call sent", "event"),
     (Telling::BothEnds, "entries and returns counted", "count and time"),
     (Telling::Time, "times added up", "count and time"),
+    (Telling::Time, "times added up for a rule", ADDED_UP),
     (Telling::Histogram, "times in a histogram", "event with time"),
 ];
 
 /// What an empty program behind the probe costs, entry alone and with the return: no way of ours can cost less.
 const EMPTY: &str = "empty entry";
 const EMPTY_PAIR: &str = "empty pair";
+/// What is done at a call whose times are added up for a rule.
+const ADDED_UP: &str = "time added up";
 /// Ways that are held against the pair.
-const WITH_RETURN: [&str; 5] = [
+const WITH_RETURN: [&str; 6] = [
     "empty pair again",
     "count and time",
     "count and time, 6 arguments",
     "count, time and order",
+    ADDED_UP,
     "event with time",
 ];
 
@@ -283,6 +287,13 @@ fn verdicts(added: &Added) -> Vec<Verdict> {
             what("P2, counted and timed / empty pair"),
             function,
             ("count and time", EMPTY_PAIR),
+            1.25,
+            2.0,
+        );
+        times(
+            what("P2, its time added up / empty pair"),
+            function,
+            (ADDED_UP, EMPTY_PAIR),
             1.25,
             2.0,
         );

@@ -25,8 +25,17 @@ const ENTRY: &str = "entry";
 const PAIR: &str = "entry and return";
 /// What is done at a call of MPI: the same, with what it carries.
 const MESSAGE: &str = "message";
-/// Which way has nothing behind the probe, for each.
-const FLOORS: [(&str, &str); 2] = [(ENTRY, "unwatched"), (PAIR, "unwatched pair")];
+/// Those whose times are added up for a rule.
+const ADDED_UP: &str = "added up";
+/// With nothing behind the probe.
+const UNWATCHED: &str = "unwatched";
+const UNWATCHED_PAIR: &str = "unwatched pair";
+/// What each way is held against.
+const FLOORS: [(&str, &str); 3] = [
+    (ENTRY, UNWATCHED),
+    (PAIR, UNWATCHED_PAIR),
+    (ADDED_UP, UNWATCHED_PAIR),
+];
 
 /// A function at one of its instructions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,17 +115,16 @@ fn places(added: &Added) -> Vec<Place> {
 }
 
 fn table(added: &Added) -> Table {
-    let head = [
-        "function",
-        "probed at",
-        "the kernel's way",
-        ENTRY,
-        "of nobody's",
-        PAIR,
-        "of nobody's",
-        MESSAGE,
+    let ways = [
+        (ENTRY, ENTRY),
+        (UNWATCHED, "of nobody's"),
+        (PAIR, PAIR),
+        (ADDED_UP, ADDED_UP),
+        (UNWATCHED_PAIR, "of nobody's"),
+        (MESSAGE, MESSAGE),
     ];
-    let mut table = Table::new(head);
+    let head = ["function", "probed at", "the kernel's way"].into_iter();
+    let mut table = Table::new(head.chain(ways.map(|(_, shown)| shown)));
     for place in places(added) {
         let cell = |way: &str| {
             let values = added.get(&(place.clone(), way.to_owned()));
@@ -125,10 +133,7 @@ fn table(added: &Added) -> Table {
         };
         let at = format!("+{} {}", place.bytes, place.instruction);
         let mut row = vec![place.function.clone(), at, place.cost.clone()];
-        for (way, floor) in FLOORS {
-            row.extend([cell(way), cell(floor)]);
-        }
-        row.push(cell(MESSAGE));
+        row.extend(ways.map(|(way, _)| cell(way)));
         table.row(row);
     }
     table

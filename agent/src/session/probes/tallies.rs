@@ -56,23 +56,19 @@ fn common(probe: &Probe, wanted: &[Wanted]) -> Option<(TallyRule, u32)> {
 
 /// As the kernel side is told, without a number; none where a value is no whole number.
 pub fn rule(tally: &WantedTally, probe: &Probe) -> Option<TallyRule> {
-    let plain = |place| TallyValue {
-        place,
-        ..TallyValue::default()
-    };
-    let mut of = [plain(TallyValue::NOTHING); abi::MAX_TALLIED];
+    let mut of = [TallyValue::plain(TallyValue::NOTHING); abi::MAX_TALLIED];
     if tally.values.len() > of.len() {
         return None;
     }
     for (of, value) in of.iter_mut().zip(&tally.values) {
         *of = match value {
             Some(capture) => whole(capture, probe)?,
-            None => plain(TallyValue::DURATION),
+            None => TallyValue::plain(TallyValue::DURATION),
         };
     }
     let key = match &tally.key {
         Some(capture) => whole(capture, probe)?,
-        None => plain(TallyValue::NOTHING),
+        None => TallyValue::plain(TallyValue::NOTHING),
     };
     let values = tally.values.len() as u16;
     Some(TallyRule {
