@@ -5,20 +5,27 @@ use aya_ebpf::{helpers::bpf_ktime_get_ns, programs::ProbeContext};
 
 use crate::{
     capture::{self, Captured, Moment},
-    emit, frames, maps, messages, task,
+    emit, frames, maps, messages, namespace, task,
     task::Task,
 };
 
 /// One entry.
 pub fn run(ctx: &ProbeContext) -> Option<()> {
-    let task = Task::current()?;
+    let key = namespace::current()?;
     // SAFETY: `regs` is the context that the kernel passed.
     let regs = unsafe { &*ctx.regs };
-    let Some(probe) = task::cookie(ctx).or_else(|| task::site(&task, regs)) else {
+    let Some(probe) = task::cookie(ctx).or_else(|| task::site(key, regs)) else {
+        Task::of(key)?;
         maps::lost(Loss::UnknownProbe);
         return None;
     };
     let spec = task::spec(probe)?;
+    let is_timed = spec.flags & SpecFlags::SPAN != 0;
+    let mut thread = if is_timed { maps::thread(key) } else { None };
+    let task = match &mut thread {
+        Some(thread) => Task::with(key, thread)?,
+        None => Task::of(key)?,
+    };
     let Some(totals) = maps::totals(task.process, probe) else {
         maps::lost(Loss::UnknownProbe);
         return None;
@@ -31,11 +38,9 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         capture::at_entry(&moment, &mut captured, spec, regs);
     }
     let mut is_nested = false;
-    let thread = if spec.flags & SpecFlags::SPAN != 0 {
-        maps::thread_or_new(task.key, task.process)
-    } else {
-        None
-    };
+    if is_timed && thread.is_none() {
+        thread = maps::new_thread(key, task.process);
+    }
     let mut pending = core::ptr::null_mut();
     if let Some(thread) = thread {
         frames::close_abandoned(thread, regs.rsp, probe);
@@ -52,7 +57,7 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             maps::add(&totals.too_deep, 1);
         }
         pending = &raw mut thread.pending;
-    } else if spec.flags & SpecFlags::SPAN != 0 {
+    } else if is_timed {
         // Where a thread's record could not be made, the call is counted but not timed.
         maps::add(&totals.too_deep, 1);
     }

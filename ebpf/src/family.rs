@@ -109,6 +109,7 @@ fn given(key: u64) -> Option<u32> {
         // SAFETY: as for every value of this map, see `Task::current`.
         return unsafe { PROCESSES.get(pid) }.copied();
     }
+    maps::changed();
     tell(ComingKind::Came, pid, slot);
     Some(slot)
 }
@@ -174,6 +175,7 @@ fn leave(member: u32, pid: u32) -> Option<()> {
     // SAFETY: as for every value of this map, see `Task::current`.
     let slot = *unsafe { PROCESSES.get(pid) }?;
     let _ = PROCESSES.remove(pid);
+    maps::changed();
     tell(ComingKind::Went, pid, slot);
     Some(())
 }

@@ -17,6 +17,10 @@ pub static PROBES: Array<ProbeSpec> = Array::with_max_entries(abi::MAX_PROBES, 0
 #[map]
 pub static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(abi::MAX_PROCESSES, 0);
 
+/// How often PROCESSES has changed. Who changes it adds here afterwards; the user side does so as in shared memory.
+#[map]
+pub static CHANGES: Array<u64> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+
 /// One cell per process and probe: slot × PROBE_COUNT + probe. The user side sets the size at load and reads the cells as
 /// shared memory.
 #[map]
@@ -139,11 +143,8 @@ pub fn thread(key: u64) -> Option<&'static mut Thread> {
     Some(unsafe { &mut *pointer })
 }
 
-/// The record of a thread, made when it is not there yet.
-pub fn thread_or_new(key: u64, process: u32) -> Option<&'static mut Thread> {
-    if let Some(thread) = thread(key) {
-        return Some(thread);
-    }
+/// A record for a thread that has none.
+pub fn new_thread(key: u64, process: u32) -> Option<&'static mut Thread> {
     let zeros = NEW_THREAD.get(0)?;
     if THREADS.insert(key, zeros, 0).is_err() {
         lost(Loss::ThreadTable);
@@ -152,6 +153,20 @@ pub fn thread_or_new(key: u64, process: u32) -> Option<&'static mut Thread> {
     let thread = thread(key)?;
     thread.process = process;
     Some(thread)
+}
+
+/// How often PROCESSES has changed.
+pub fn changes() -> u64 {
+    let changes = CHANGES.get_ptr(0);
+    // SAFETY: the kernel returned the address of a word, which is read in one piece.
+    changes.map_or(0, |changes| unsafe { changes.read_volatile() })
+}
+
+/// PROCESSES has changed.
+pub fn changed() {
+    if let Some(changes) = CHANGES.get(0) {
+        add(changes, 1);
+    }
 }
 
 /// Counts a loss.

@@ -6,7 +6,7 @@ use aya_ebpf::{EbpfContext, bindings::pt_regs, helpers::bpf_ktime_get_ns};
 
 use crate::{
     capture::{self, Captured, Moment},
-    emit, frames, maps, messages, task,
+    emit, frames, maps, messages, namespace, task,
     task::Task,
 };
 
@@ -18,19 +18,21 @@ pub const AT_INSTRUCTION: u64 = 0;
 
 /// One return. `moved` is [`AFTER_RETURN`] or [`AT_INSTRUCTION`].
 pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
-    let task = Task::current()?;
+    let key = namespace::current()?;
     // SAFETY: the context that the kernel passed is the registers.
     let regs = unsafe { &*ctx.as_ptr().cast::<pt_regs>() };
     // After the return the address is the caller's; at the instruction it is a site like any other.
     let is_at_site = moved == AT_INSTRUCTION;
-    let site = || is_at_site.then(|| task::site(&task, regs)).flatten();
+    let site = || is_at_site.then(|| task::site(key, regs)).flatten();
     let probe = task::cookie(ctx).or_else(site);
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    let Some(thread) = maps::thread(task.key) else {
+    let Some(thread) = maps::thread(key) else {
+        Task::of(key)?;
         maps::lost(Loss::UnderWay);
         return None;
     };
+    let task = Task::with(key, thread)?;
     let stack_pointer = regs.rsp.wrapping_sub(moved);
     let inside_since = thread.open_since_ns;
     let Some(place) = frames::close_returning(thread, stack_pointer, probe) else {

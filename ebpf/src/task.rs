@@ -1,6 +1,6 @@
 //! Who hit the probe, and which probe it was.
 
-use abi::{Loss, ProbeSpec};
+use abi::{Loss, ProbeSpec, Thread};
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
@@ -22,9 +22,8 @@ pub struct Task {
 }
 
 impl Task {
-    /// The current thread; `None` for processes that nobody asked about.
-    pub fn current() -> Option<Task> {
-        let key = namespace::current()?;
+    /// The current thread, whose key this is; `None` for processes that nobody asked about.
+    pub fn of(key: u64) -> Option<Task> {
         // SAFETY: a value of this map is not changed once it is there, and a u32 is read in one piece.
         let process = match unsafe { PROCESSES.get((key >> 32) as u32) } {
             Some(slot) => *slot,
@@ -33,14 +32,21 @@ impl Task {
         Some(Task { key, process })
     }
 
+    /// The same with its record, which knows the process as long as none has come or gone: that saves a look-up at most hits.
+    pub fn with(key: u64, thread: &mut Thread) -> Option<Task> {
+        // Before the look-up: what changes meanwhile is noticed the next time.
+        let changes = maps::changes();
+        if thread.known_at != changes {
+            thread.process = Task::of(key)?.process;
+            thread.known_at = changes;
+        }
+        let process = thread.process;
+        Some(Task { key, process })
+    }
+
     /// The thread's own number.
     pub fn thread(&self) -> u32 {
         self.key as u32
-    }
-
-    /// The process's number.
-    fn pid(&self) -> u64 {
-        self.key >> 32
     }
 }
 
@@ -69,10 +75,10 @@ pub fn cookie(ctx: &impl EbpfContext) -> Option<u32> {
     (cookie as u32).checked_sub(1)
 }
 
-/// Index of the spec of the probe at this address.
-pub fn site(task: &Task, regs: &pt_regs) -> Option<u32> {
+/// Index of the spec of the probe at this address in the process of a thread.
+pub fn site(key: u64, regs: &pt_regs) -> Option<u32> {
     // SAFETY: as for PROCESSES.
-    unsafe { SITES.get([task.pid(), regs.rip]) }.copied()
+    unsafe { SITES.get([key >> 32, regs.rip]) }.copied()
 }
 
 /// The spec of a probe.

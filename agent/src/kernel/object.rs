@@ -113,6 +113,7 @@ pub struct Kernel {
     sizes: sys::Cells<Sizes>,
     tallies: sys::Cells<Tally>,
     looked: sys::Cells<u64>,
+    changes: sys::Cells<u64>,
     /// Calls that the ring of a process has room for.
     ring_size: u32,
     /// How long threads wait for a CPU inside calls is told.
@@ -176,6 +177,7 @@ impl Kernel {
             sizes: shared(&maps, "SIZES", sizes, sys::Cells::map)?,
             tallies: shared(&maps, "TALLIES", tallies, sys::Cells::map)?,
             looked: shared(&maps, "LOOKED", 1, sys::Cells::map_writable)?,
+            changes: shared(&maps, "CHANGES", 1, sys::Cells::map_writable)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
@@ -259,13 +261,24 @@ impl Kernel {
     /// From now on the hits of this process count, in this slot.
     pub fn watch(&mut self, pid: u32, slot: u32) -> Result<(), KernelError> {
         let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
-        Ok(processes.insert(pid, slot, 0)?)
+        let watched = processes.insert(pid, slot, 0);
+        self.processes_changed();
+        Ok(watched?)
     }
 
     /// The hits of this process no longer count.
     pub fn forget(&mut self, pid: u32) -> Result<(), KernelError> {
         let mut processes: HashMap<_, u32, u32> = HashMap::try_from(self.map_mut("PROCESSES")?)?;
-        removed(processes.remove(&pid))
+        let forgotten = processes.remove(&pid);
+        self.processes_changed();
+        removed(forgotten)
+    }
+
+    /// What threads know of their processes is to be looked up again.
+    fn processes_changed(&self) {
+        if let Some(changes) = self.changes.word(0, 0) {
+            changes.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     /// Gives a process of the family a slot, if it has hit nothing yet, or tells the one that it has; none when none is left.
@@ -283,7 +296,10 @@ impl Kernel {
             return Ok(None);
         };
         match processes.insert(pid, slot, BPF_NOEXIST) {
-            Ok(()) => Ok(Some(slot)),
+            Ok(()) => {
+                self.processes_changed();
+                Ok(Some(slot))
+            }
             // It has hit a probe meanwhile: its own slot counts, this one stays empty.
             Err(_) => Ok(processes.get(&pid, 0).ok()),
         }

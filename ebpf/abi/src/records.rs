@@ -66,6 +66,8 @@ pub struct Thread {
     pub overflow: u32,
     /// The process's slot.
     pub process: u32,
+    /// How often the watched processes had changed when that was looked up.
+    pub known_at: u64,
     /// What is to be learned when the open outermost call returns.
     pub pending: Pending,
     /// The open calls, outermost first.
@@ -223,7 +225,7 @@ impl Loss {
 
 const _: () = assert!(size_of::<Totals>() == 64);
 const _: () = assert!(size_of::<Frame>() == 24 + 8 * MAX_CAPTURES);
-const _: () = assert!(size_of::<Thread>() == 48 + size_of::<Pending>() + MAX_FRAMES * size_of::<Frame>());
+const _: () = assert!(size_of::<Thread>() == 56 + size_of::<Pending>() + MAX_FRAMES * size_of::<Frame>());
 const _: () = assert!(size_of::<Call>() == 48);
 const _: () = assert!(size_of::<RingHead>() == 64);
 const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
