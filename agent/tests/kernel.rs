@@ -408,6 +408,27 @@ fn of_a_library_only_the_outermost_calls_count_as_root() {
 }
 
 #[test]
+fn a_thread_that_is_known_counts_for_its_process_only_while_that_is_watched_and_where_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
+        let counted = |kernel: &Kernel, slot| {
+            let totals = kernel.totals(slot).unwrap()[0];
+            (totals.calls, totals.timed)
+        };
+        target.run("outer");
+        kernel.forget(target.0.pid()).unwrap();
+        target.run("outer");
+        assert_eq!(counted(&kernel, 2), (100, 100));
+        kernel.watch(target.0.pid(), 1).unwrap();
+        target.run("outer");
+        assert_eq!([counted(&kernel, 1), counted(&kernel, 2)], [(100, 100); 2]);
+        assert_eq!(kernel.threads().unwrap()[0].1.process, 1);
+    });
+}
+
+#[test]
 fn a_process_that_is_not_watched_counts_nothing_as_root() {
     for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();

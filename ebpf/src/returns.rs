@@ -21,18 +21,18 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
     let key = namespace::current()?;
     // SAFETY: the context that the kernel passed is the registers.
     let regs = unsafe { &*ctx.as_ptr().cast::<pt_regs>() };
-    // After the return the address is the caller's; at the instruction it is a site like any other.
-    let is_at_site = moved == AT_INSTRUCTION;
-    let site = || is_at_site.then(|| task::site(key, regs)).flatten();
-    let probe = task::cookie(ctx).or_else(site);
-    // SAFETY: the helper has no preconditions.
-    let now = unsafe { bpf_ktime_get_ns() };
     let Some(thread) = maps::thread(key) else {
         Task::of(key)?;
         maps::lost(Loss::UnderWay);
         return None;
     };
     let task = Task::with(key, thread)?;
+    // SAFETY: the helper has no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    // After the return the address is the caller's; at the instruction it is a site like any other.
+    let is_at_site = moved == AT_INSTRUCTION;
+    let site = || is_at_site.then(|| task::site(key, regs)).flatten();
+    let probe = task::cookie(ctx).or_else(site);
     let stack_pointer = regs.rsp.wrapping_sub(moved);
     let inside_since = thread.open_since_ns;
     let Some(place) = frames::close_returning(thread, stack_pointer, probe) else {
