@@ -48,12 +48,13 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
             stack_pointer: regs.rsp,
             entered_ns: now,
             probe,
-            outermost: u16::from(is_outermost(thread, spec, probe)),
+            outermost: u8::from(is_outermost(thread, spec, probe)),
+            inside: u8::from(spec.flags & SpecFlags::OUTERMOST != 0),
             valid: captured.valid as u16,
             captures: captured.values,
         };
         is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && thread.inside > 0;
-        if !frames::push(thread, frame, spec.flags) {
+        if !frames::push(thread, frame) {
             maps::add(&totals.too_deep, 1);
         }
         pending = &raw mut thread.pending;

@@ -4,7 +4,7 @@
 //!
 //! A thread that switches stacks (coroutines) makes live calls look abandoned; they are counted as unpaired as well.
 
-use abi::{Frame, MAX_FRAMES, SpecFlags, Thread};
+use abi::{Frame, MAX_FRAMES, Thread};
 
 use crate::{maps, task};
 
@@ -44,6 +44,14 @@ pub extern "C" fn frames_close_abandoned(thread: *mut Thread, stack_pointer: u64
 /// The open call that returns to just above this stack pointer, taken off; what lies below it is closed as abandoned. Its place, for
 /// [`at`].
 pub fn close_returning(thread: &mut Thread, stack_pointer: u64, probe: Option<u32>) -> Option<u32> {
+    // Nearly always it is the newest.
+    if let Some(newest) = thread.depth.checked_sub(1) {
+        let top = at(thread, newest);
+        if top.stack_pointer == stack_pointer && Some(top.probe) == probe {
+            pop(thread);
+            return Some(newest);
+        }
+    }
     let probe = probe.map_or(ANY_PROBE, u64::from);
     frames_close_returning(thread, stack_pointer, probe).checked_sub(1)
 }
@@ -100,7 +108,7 @@ pub extern "C" fn frames_is_open(thread: *const Thread, probe: u32) -> u32 {
 }
 
 /// Puts a call on top; false when there is no room.
-pub fn push(thread: &mut Thread, frame: Frame, flags: u32) -> bool {
+pub fn push(thread: &mut Thread, frame: Frame) -> bool {
     let depth = thread.depth as usize;
     if depth >= MAX_FRAMES {
         thread.overflow += 1;
@@ -108,7 +116,7 @@ pub fn push(thread: &mut Thread, frame: Frame, flags: u32) -> bool {
     }
     thread.frames[depth & LAST] = frame;
     thread.depth = depth as u32 + 1;
-    if flags & SpecFlags::OUTERMOST != 0 {
+    if frame.inside != 0 {
         if thread.inside == 0 {
             thread.open_since_ns = frame.entered_ns;
             thread.waited_before_ns = task::waited_ns();
@@ -124,9 +132,9 @@ fn top(thread: &Thread) -> Option<&Frame> {
 
 fn pop(thread: &mut Thread) {
     let Some(top) = top(thread) else { return };
-    let counts = task::spec(top.probe).is_some_and(|spec| spec.flags & SpecFlags::OUTERMOST != 0);
+    let is_inside = top.inside != 0;
     thread.depth -= 1;
-    if counts && thread.inside > 0 {
+    if is_inside && thread.inside > 0 {
         thread.inside -= 1;
         if thread.inside == 0 {
             thread.open_since_ns = 0;

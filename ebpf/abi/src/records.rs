@@ -38,7 +38,9 @@ pub struct Frame {
     /// Index of its [`crate::ProbeSpec`].
     pub probe: u32,
     /// 1 when it is the outermost call of its kind: the one that is timed.
-    pub outermost: u16,
+    pub outermost: u8,
+    /// 1 when it is one of [`Thread::inside`].
+    pub inside: u8,
     /// A bit for each capture that could be read.
     pub valid: u16,
     /// What was captured at entry.
@@ -60,7 +62,7 @@ pub struct Thread {
     pub waited_before_ns: u64,
     /// Number of open frames.
     pub depth: u32,
-    /// How many of them carry [`crate::SpecFlags::OUTERMOST`].
+    /// How many of them had [`crate::SpecFlags::OUTERMOST`] when they were entered.
     pub inside: u32,
     /// Calls entered while the frames were full and not yet returned from.
     pub overflow: u32,
