@@ -47,7 +47,9 @@ impl Way {
         match self {
             Way::Bare => &[],
             Way::Unwatched | Way::Entry => &[At::Entry],
-            Way::UnwatchedPair | Way::EntryAndReturn | Way::AddedUp | Way::Message => &[At::Return, At::Entry],
+            Way::UnwatchedPair | Way::EntryAndReturn | Way::AddedUp | Way::Message => {
+                &[At::Return, At::Entry]
+            }
         }
     }
 
@@ -73,7 +75,10 @@ impl Way {
     }
 
     fn is_counted(self) -> bool {
-        matches!(self, Way::Entry | Way::EntryAndReturn | Way::AddedUp | Way::Message)
+        matches!(
+            self,
+            Way::Entry | Way::EntryAndReturn | Way::AddedUp | Way::Message
+        )
     }
 }
 

@@ -220,7 +220,9 @@ fn each_hit_is_in_one_sum_or_sent_while_threads_hit_and_it_is_read_as_root() {
                 alone += drain(&mut ring, &mut tallies, &mut sums, WHOLE);
             }
         });
-        assert!(tallies.read(&kernel, monotonic_ns(), CELLS, |tally| add_tally(&mut sums, &tally)));
+        assert!(tallies.read(&kernel, monotonic_ns(), CELLS, |tally| add_tally(
+            &mut sums, &tally
+        )));
         alone += drain(&mut ring, &mut tallies, &mut sums, WHOLE);
         assert_eq!(sums, expected(keys, WHOLE), "{keys} keys");
         assert_eq!(kernel.sent_alone().unwrap(), alone);
@@ -256,13 +258,14 @@ fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
     if !is_root() {
         return;
     }
+    type Case = (TallyValue, fn(i64) -> i64);
     let of = |place, bits: u8, is_signed| TallyValue {
         shift: 64 - bits,
         is_signed,
         ..TallyValue::plain(place)
     };
     // The program's values are below zero mostly: without a sign they are large numbers.
-    let values: [(TallyValue, fn(i64) -> i64); 4] = [
+    let values: [Case; 4] = [
         (of(0, 16, 1), |value| i64::from(value as i16)),
         (of(0, 8, 1), |value| i64::from(value as i8)),
         (of(0, 8, 0), |value| i64::from(value as u8)),
@@ -281,7 +284,9 @@ fn of_what_is_passed_only_the_bits_that_have_a_meaning_are_added_up_as_root() {
         let (mut ring, mut tallies, mut sums) =
             (kernel.take_hits().unwrap(), Tallies::default(), Sums::new());
         assert_eq!(target.answers("5"), "done");
-        assert!(tallies.read(&kernel, monotonic_ns(), CELLS, |tally| add_tally(&mut sums, &tally)));
+        assert!(tallies.read(&kernel, monotonic_ns(), CELLS, |tally| add_tally(
+            &mut sums, &tally
+        )));
         drain(&mut ring, &mut tallies, &mut sums, meant);
         assert_eq!(sums, expected(5, meant), "{value:?}");
     }
@@ -304,7 +309,9 @@ fn what_is_added_up_has_the_times_of_its_hits_and_none_before_the_last_look_as_r
     assert!(tallies.read(&kernel, late_ns, CELLS, |tally| told.push(tally)));
     assert_eq!(target.answers("1"), "done");
     assert!(tallies.read(&kernel, late_ns, CELLS, |tally| told.push(tally)));
-    let [before, after] = told.as_slice() else { panic!("{told:?}") };
+    let [before, after] = told.as_slice() else {
+        panic!("{told:?}")
+    };
     let times = [began_ns, before.first_ns, before.last_ns, ended_ns];
     assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
     assert_eq!((after.first_ns, after.last_ns), (before.first_ns, late_ns));

@@ -134,7 +134,10 @@ fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {
         .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
     let calls = told.filter_map(|told| told["calls"].as_u64()).max();
     assert_eq!(
-        (Some(count(&report, "hits_added_up")), count(&report, "hits_not_added_up")),
+        (
+            Some(count(&report, "hits_added_up")),
+            count(&report, "hits_not_added_up")
+        ),
         (calls.map(|calls| 2 * calls), 0),
         "{report:#}"
     );

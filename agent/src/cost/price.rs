@@ -185,7 +185,11 @@ mod tests {
         let ns = || 0.0..20_000.0;
         let parts = (ns(), ns(), ns(), ns(), ns(), ns());
         ((ns(), ns(), ns(), ns()), parts, 1_u32..7).prop_map(
-            |((bare, emulated, stepped, nop), (timed, left, in_sequence, reading, sending, added), values)| {
+            |(
+                (bare, emulated, stepped, nop),
+                (timed, left, in_sequence, reading, sending, added),
+                values,
+            )| {
                 Measured {
                     bare,
                     emulated,
