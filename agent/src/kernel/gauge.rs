@@ -164,17 +164,7 @@ mod functions {
         }
         kernel.watch_gauged()?;
         let took = call_ns(&CASES);
-        let calls = kernel.leave_gauged(CASES.len() as u32)?;
-        let expected = |case: &Case| u64::from(case.calls) * (ROUNDS as u64 + 1);
-        if !calls
-            .iter()
-            .zip(&CASES)
-            .all(|(calls, case)| *calls == expected(case))
-        {
-            return Err(KernelError::Gauge(format!(
-                "not all calls of ours were seen: {calls:?}"
-            )));
-        }
+        all_seen(&kernel.leave_gauged(CASES.len() as u32)?)?;
         let [
             emulated,
             reading,
@@ -202,6 +192,17 @@ mod functions {
             prices: Prices::from(&measured),
             links,
         })
+    }
+
+    /// A call that was not seen had another price.
+    fn all_seen(calls: &[u64]) -> Result<(), KernelError> {
+        let expected = |case: &Case| u64::from(case.calls) * (ROUNDS as u64 + 1);
+        match calls.iter().copied().eq(CASES.iter().map(expected)) {
+            true => Ok(()),
+            false => Err(KernelError::Gauge(format!(
+                "not all calls of ours were seen: {calls:?}"
+            ))),
+        }
     }
 
     /// Values are read from the stack of the caller, as an argument that points to something would be.

@@ -4,6 +4,7 @@
 //! Nothing here knows of MPI, rules or ranks: a probe is a number, a process a slot. [`Holds`] is an object of its own, which
 //! the actuator loads when an action is to wait for a sync point.
 
+mod error;
 mod fallback;
 mod family;
 mod fields;
@@ -12,18 +13,21 @@ mod holds;
 mod links;
 mod object;
 mod program;
+mod records;
 mod synthetic;
 mod sys;
 mod tallies;
 mod version;
 
+pub use error::KernelError;
 pub use fallback::{LOWER_PARANOIA, TracefsLink, perf_wants_admin};
 pub use family::{FamilyRoot, read_coming};
 pub use gauge::{Gauge, measure};
 pub use holds::{Holds, Records, set_real_time};
 pub use links::{At, Link, LinkKind, LinkRequest, Nothing, Site, emulation};
-pub use object::{Kernel, KernelError, LoadOptions, is_filling, read_hit, read_tally, read_text};
+pub use object::{Kernel, LoadOptions};
 pub use program::tells_number_of;
+pub use records::{is_filling, read_hit, read_tally, read_text};
 pub use synthetic::Producer;
 pub use tallies::Tallies;
 pub use version::{refusal, release, version};

@@ -9,8 +9,8 @@ use std::{
 };
 
 use abi::{
-    Call, Capture, CaptureKind, FamilyState, Filling, Hit, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags,
-    Tally, Text, Thread, Totals, World,
+    Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
+    Thread, Totals, World,
 };
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
@@ -18,6 +18,7 @@ use aya::{
 };
 
 use super::{
+    error::KernelError,
     family::{Family, FamilyRoot, Setting},
     fields,
     links::{self, At, Link, LinkKind, LinkRequest},
@@ -30,46 +31,6 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../ebpf/prebuilt/tuneagent.bpf.o"
 ));
-
-/// What the kernel refused, and what to do about it.
-#[derive(Debug, thiserror::Error)]
-pub enum KernelError {
-    /// The object, or one of its maps, was refused.
-    #[error("the kernel refused the BPF object: {0}")]
-    Object(String),
-    /// The verifier refused a program: a defect of ours on this kernel, or a kernel that has not what it asks for.
-    #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
-    Verifier {
-        /// Name of the program.
-        program: &'static str,
-        /// The errno.
-        source: io::Error,
-        /// The verifier's reason.
-        reason: String,
-    },
-    /// Not permitted.
-    #[error("loading BPF programs is not permitted: {0}")]
-    Permission(io::Error),
-    /// A link was refused.
-    #[error("could not attach {count} probes to {path}: {source}")]
-    Attach {
-        /// The file.
-        path: String,
-        /// Number of sites asked for.
-        count: usize,
-        /// The errno.
-        source: io::Error,
-    },
-    /// Processes of a command cannot be told from others here.
-    #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
-    NoFamily(&'static str),
-    /// What hits cost could not be measured.
-    #[error("{0}")]
-    Gauge(String),
-    /// A map could not be read or written.
-    #[error("a map of the kernel side failed: {0}")]
-    Map(#[from] MapError),
-}
 
 /// What must be known before loading.
 #[derive(Clone, Copy, Debug)]
@@ -357,7 +318,7 @@ impl Kernel {
         self.set_head(slot, offset_of!(RingHead, read), next);
     }
 
-    /// Who reads the rings of calls sleeps from now on, and is told in the ring of hits ([`is_filling`]) once half of one is filled with
+    /// Who reads the rings of calls sleeps from now on, and is told in the ring of hits ([`super::is_filling`]) once half of one is filled with
     /// what was not read.
     pub fn sleep_until_half_full(&self) {
         self.set_head(0, offset_of!(RingHead, is_asleep), 1);
@@ -519,26 +480,6 @@ impl Kernel {
     fn array<T: aya::Pod>(&mut self, name: &'static str) -> Result<Array<&mut MapData, T>, KernelError> {
         Ok(Array::try_from(self.map_mut(name)?)?)
     }
-}
-
-/// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's.
-pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
-    bytemuck::try_pod_read_unaligned(bytes).ok()
-}
-
-/// Reads a captured text out of what the ring buffer holds; `None` when its size is not a text's.
-pub fn read_text(bytes: &[u8]) -> Option<Text> {
-    bytemuck::try_pod_read_unaligned(bytes).ok()
-}
-
-/// Reads what was added up out of what the ring buffer holds; `None` when its size is another.
-pub fn read_tally(bytes: &[u8]) -> Option<Tally> {
-    bytemuck::try_pod_read_unaligned(bytes).ok()
-}
-
-/// Whether what the ring buffer holds tells that a ring of calls is half full.
-pub fn is_filling(bytes: &[u8]) -> bool {
-    bytes.len() == size_of::<Filling>()
 }
 
 /// When something is to be captured: the kernel side looks at captures only where it is told so.

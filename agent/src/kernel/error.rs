@@ -1,0 +1,45 @@
+//! What the kernel refused, in words that say what to do.
+
+use std::io;
+
+use aya::maps::MapError;
+
+/// What the kernel refused, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// The object, or one of its maps, was refused.
+    #[error("the kernel refused the BPF object: {0}")]
+    Object(String),
+    /// The verifier refused a program: a defect of ours on this kernel, or a kernel that has not what it asks for.
+    #[error("this kernel does not take our program `{program}`: {reason} ({source})")]
+    Verifier {
+        /// Name of the program.
+        program: &'static str,
+        /// The errno.
+        source: io::Error,
+        /// The verifier's reason.
+        reason: String,
+    },
+    /// Not permitted.
+    #[error("loading BPF programs is not permitted: {0}")]
+    Permission(io::Error),
+    /// A link was refused.
+    #[error("could not attach {count} probes to {path}: {source}")]
+    Attach {
+        /// The file.
+        path: String,
+        /// Number of sites asked for.
+        count: usize,
+        /// The errno.
+        source: io::Error,
+    },
+    /// Processes of a command cannot be told from others here.
+    #[error("a command cannot be watched from its start here: {0}; start it, then tuneagent attach")]
+    NoFamily(&'static str),
+    /// What hits cost could not be measured.
+    #[error("{0}")]
+    Gauge(String),
+    /// A map could not be read or written.
+    #[error("a map of the kernel side failed: {0}")]
+    Map(#[from] MapError),
+}
