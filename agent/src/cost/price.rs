@@ -87,8 +87,10 @@ pub struct Measured {
     pub left: f64,
     /// Entry and return are, and the call is entered into the sequence.
     pub in_sequence: f64,
-    /// So many values are read at the entry.
-    pub reading: (u32, f64),
+    /// Values are read at the entry.
+    pub reading: f64,
+    /// How many those are.
+    pub values: u32,
     /// Each entry is sent.
     pub sending: f64,
     /// Entry and return are probed, and what each call took is added up.
@@ -116,7 +118,6 @@ impl Prices {
     /// What the parts cost, from whole calls. What is cheaper than what it is built on was measured within its error, and costs nothing.
     pub fn from(measured: &Measured) -> Prices {
         let beyond = |whole: f64, part: f64| (whole - part).max(0.0);
-        let (values, reading) = measured.reading;
         Prices {
             optimised_ns: beyond(measured.nop, measured.bare),
             emulated_ns: beyond(measured.emulated, measured.bare),
@@ -124,7 +125,7 @@ impl Prices {
             return_ns: beyond(measured.timed, measured.emulated),
             leave_ns: beyond(measured.left, measured.emulated),
             sequence_ns: beyond(measured.in_sequence, measured.timed),
-            value_ns: beyond(reading, measured.emulated) / f64::from(values.max(1)),
+            value_ns: beyond(measured.reading, measured.emulated) / f64::from(measured.values.max(1)),
             event_ns: beyond(measured.sending, measured.emulated),
             added_ns: beyond(measured.added, measured.timed),
             link_ns: LINK_NS,
@@ -198,7 +199,8 @@ mod tests {
                     timed,
                     left,
                     in_sequence,
-                    reading: (values, reading),
+                    reading,
+                    values,
                     sending,
                     added,
                 }

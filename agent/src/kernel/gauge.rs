@@ -98,19 +98,24 @@ mod functions {
         long_nop: ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00", "ret";
     }
 
+    /// Where what a call of a case took is kept.
+    type Place = fn(&mut Measured) -> &mut f64;
+
     struct Case {
         function: extern "C" fn(),
         flags: u32,
         captures: usize,
         calls: u32,
+        place: Place,
     }
 
-    const fn case(function: extern "C" fn(), flags: u32, captures: usize, calls: u32) -> Case {
+    const fn case(function: extern "C" fn(), flags: u32, captures: usize, calls: u32, place: Place) -> Case {
         Case {
             function,
             flags,
             captures,
             calls,
+            place,
         }
     }
 
@@ -119,24 +124,33 @@ mod functions {
     const ADDED: u32 = SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::TALLY_RETURN;
     const IN_SEQUENCE: u32 = SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::SEQUENCE;
 
+    /// Called before anybody probes it.
+    static BARE: [Case; 1] = [case(counted, 0, 0, CALLS, |calls| &mut calls.bare)];
+
     /// By number of the probe.
     static CASES: [Case; 9] = [
-        case(counted, 0, 0, CALLS),
-        case(reading, 0, abi::MAX_CAPTURES, CALLS),
-        case(sending, SpecFlags::SEND_ENTRY, 0, CALLS),
-        case(timed, TIMED, 0, CALLS),
-        case(in_sequence, IN_SEQUENCE, 0, CALLS),
-        case(left, TIMED, 0, STEPPED_CALLS),
-        case(stepped, 0, 0, STEPPED_CALLS),
-        case(long_nop, 0, 0, CALLS),
-        case(added, ADDED, 0, CALLS),
+        case(counted, 0, 0, CALLS, |calls| &mut calls.emulated),
+        case(reading, 0, abi::MAX_CAPTURES, CALLS, |calls| &mut calls.reading),
+        case(sending, SpecFlags::SEND_ENTRY, 0, CALLS, |calls| {
+            &mut calls.sending
+        }),
+        case(timed, TIMED, 0, CALLS, |calls| &mut calls.timed),
+        case(in_sequence, IN_SEQUENCE, 0, CALLS, |calls| &mut calls.in_sequence),
+        case(left, TIMED, 0, STEPPED_CALLS, |calls| &mut calls.left),
+        case(stepped, 0, 0, STEPPED_CALLS, |calls| &mut calls.stepped),
+        case(long_nop, 0, 0, CALLS, |calls| &mut calls.nop),
+        case(added, ADDED, 0, CALLS, |calls| &mut calls.added),
     ];
 
     pub(super) fn measure(kernel: &mut Kernel) -> Result<Gauge, KernelError> {
         if kernel.room() < CASES.len() {
             return Err(KernelError::Gauge("there is no room for the probes".to_owned()));
         }
-        let [bare] = call_ns(&[case(counted, 0, 0, CALLS)]);
+        let mut measured = Measured {
+            values: abi::MAX_CAPTURES as u32,
+            ..Measured::default()
+        };
+        call(&BARE, &mut measured);
         for (case, number) in CASES.iter().zip(0..) {
             kernel.set_spec(number, spec(case, kernel.adds_gauged()))?;
         }
@@ -163,31 +177,8 @@ mod functions {
             links.push(kernel.attach(&request)?);
         }
         kernel.watch_gauged()?;
-        let took = call_ns(&CASES);
+        call(&CASES, &mut measured);
         all_seen(&kernel.leave_gauged(CASES.len() as u32)?)?;
-        let [
-            emulated,
-            reading,
-            sending,
-            timed,
-            in_sequence,
-            left,
-            stepped,
-            nop,
-            added,
-        ] = took;
-        let measured = Measured {
-            bare,
-            emulated,
-            stepped,
-            nop,
-            timed,
-            left,
-            in_sequence,
-            reading: (abi::MAX_CAPTURES as u32, reading),
-            sending,
-            added,
-        };
         Ok(Gauge {
             prices: Prices::from(&measured),
             links,
@@ -229,9 +220,9 @@ mod functions {
         spec
     }
 
-    /// What a call of each takes, in CPU time of this thread. The cases take turns, so that whatever else the machine does meets all of them; it
-    /// only ever makes a round longer, so a short one is taken.
-    fn call_ns<const N: usize>(cases: &[Case; N]) -> [f64; N] {
+    /// Enters what a call of each takes, in CPU time of this thread. The cases take turns, so that whatever else the machine does meets all of
+    /// them; it only ever makes a round longer, so a short one is taken.
+    fn call<const N: usize>(cases: &[Case; N], measured: &mut Measured) {
         let mut rounds = [[0.0; ROUNDS]; N];
         for round in 0..=ROUNDS {
             for (case, took) in cases.iter().zip(&mut rounds) {
@@ -246,10 +237,10 @@ mod functions {
                 }
             }
         }
-        rounds.map(|mut took| {
+        for (case, mut took) in cases.iter().zip(rounds) {
             took.sort_by(f64::total_cmp);
-            took[TAKEN]
-        })
+            *(case.place)(measured) = took[TAKEN];
+        }
     }
 
     fn thread_ns() -> u64 {
