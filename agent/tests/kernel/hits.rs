@@ -1,0 +1,115 @@
+//! Hits: what each carries, and what becomes of those that nobody takes.
+
+use abi::{HitKind, SpecFlags};
+use tuneagent::kernel::{is_filling, read_hit};
+
+use crate::target::{Target, armed, for_every_way};
+
+#[test]
+fn hits_carry_the_captures_and_the_duration_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
+        let (mut kernel, _links) = armed(&target, flags, way);
+        let mut ring = kernel.take_hits().unwrap();
+        target.run("outer");
+        let hits: Vec<_> = std::iter::from_fn(|| ring.next().map(|item| read_hit(&item).unwrap())).collect();
+        let of_outer = |kind: HitKind| {
+            hits.iter()
+                .filter(move |hit| hit.probe == 0 && hit.kind == kind as u16)
+                .collect::<Vec<_>>()
+        };
+        let (entries, returns) = (of_outer(HitKind::Entry), of_outer(HitKind::Return));
+        assert_eq!((entries.len(), returns.len()), (100, 100));
+        assert!(
+            entries
+                .iter()
+                .enumerate()
+                .all(|(i, hit)| hit.captures[0] == 40 + i as u64)
+        );
+        let ordinal =
+            |hits: &[&abi::Hit], place: usize| hits.iter().map(|hit| hit.captures[place]).collect::<Vec<_>>();
+        assert_eq!(
+            ordinal(&entries, 2),
+            (0..100).collect::<Vec<u64>>(),
+            "the variable at entry"
+        );
+        assert_eq!(
+            ordinal(&returns, 2),
+            (0..100).collect::<Vec<u64>>(),
+            "the variable at entry, told at return"
+        );
+        assert_eq!(
+            ordinal(&returns, 3),
+            (1..=100).collect::<Vec<u64>>(),
+            "the variable at return"
+        );
+        assert!(
+            entries.iter().all(|hit| hit.valid == 0b00101) && returns.iter().all(|hit| hit.valid == 0b01111)
+        );
+        assert!(
+            returns
+                .iter()
+                .all(|hit| hit.captures[1] == 3 && hit.duration_ns < 1_000_000_000)
+        );
+        // A hit takes its time when it has its place in the ring, a moment after the call began or ended.
+        let between = returns
+            .iter()
+            .zip(&entries)
+            .map(|(end, start)| end.time_ns - start.time_ns);
+        let mut off: Vec<u64> = between
+            .zip(&returns)
+            .map(|(between, end)| between.abs_diff(end.duration_ns))
+            .collect();
+        off.sort_unstable();
+        assert!(off[50] < 100_000, "{off:?} ns beside the duration");
+    });
+}
+
+#[test]
+fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
+        let (mut kernel, _links) = armed(&target, flags, way);
+        let mut ring = kernel.take_hits().unwrap();
+        // Nobody takes the hits while they are made: two for each call of each function.
+        target.run("flood");
+        let taken = std::iter::from_fn(|| ring.next().map(|_| ())).count() as u64;
+        let losses = kernel.losses().unwrap();
+        let lost = losses.iter().find(|(kind, _)| *kind == "ring_full").unwrap().1;
+        let calls: u64 = kernel.totals(2).unwrap().iter().map(|totals| totals.calls).sum();
+        assert_eq!(calls, 80_000);
+        assert!(lost > 0, "{taken} hits fit");
+        assert_eq!(taken + lost, 2 * calls);
+    });
+}
+
+#[test]
+fn who_sleeps_until_a_ring_of_calls_is_half_full_is_told_once_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN | SpecFlags::SEQUENCE, way);
+        let mut ring = kernel.take_hits().unwrap();
+        let mut told_after = |times: u32| {
+            (0..times).for_each(|_| target.run("outer"));
+            std::iter::from_fn(|| ring.next().map(|item| assert!(is_filling(&item)))).count()
+        };
+        // 200 calls each time.
+        let half = abi::RING_CALLS / 2 / 200;
+        assert_eq!(told_after(half + 1), 0, "nobody sleeps yet");
+        let next = kernel.calls_so_far(2).unwrap();
+        assert_eq!(kernel.calls(2, 0).unwrap().1.len() as u64, next);
+        kernel.sleep_until_half_full();
+        assert_eq!(
+            (told_after(half), told_after(1), told_after(half)),
+            (0, 1, 0),
+            "{way:?}"
+        );
+        kernel.sleep_until_half_full();
+        assert_eq!(told_after(1), 1, "it sleeps though it has read nothing");
+    });
+}

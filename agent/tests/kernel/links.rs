@@ -1,0 +1,81 @@
+//! Links: how long it takes to attach many probes, and to let go of them.
+
+use std::{
+    io::Write,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use tuneagent::kernel::{At, Kernel, LinkRequest, LoadOptions, Site};
+
+use crate::needs::{is_root, needs};
+
+/// The probes of a whole MPI library: about 800 with the returns.
+#[test]
+fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
+    const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/libmpi.so.40";
+    const ATTACH_MAX: Duration = Duration::from_millis(100);
+    const DETACH_MAX: Duration = Duration::from_millis(500);
+    if !is_root() || !needs(Path::new(LIBRARY).exists(), "Open MPI's library") {
+        return;
+    }
+    let image = tuner::image::Image::read(std::fs::File::open(LIBRARY).unwrap()).unwrap();
+    let symbols = image.defined_symbols().unwrap();
+    let names: Vec<&str> = symbols
+        .iter()
+        .map(|symbol| symbol.name.as_str())
+        .filter(|name| name.starts_with("PMPI_"))
+        .collect();
+    let functions = image.functions(&names).unwrap();
+    let sites: Vec<Site> = functions
+        .iter()
+        .map(|function| Site {
+            offset: function.offset.0,
+            probe: 0,
+            semaphore: 0,
+        })
+        .collect();
+    let kernel = Kernel::load(LoadOptions {
+        probes: 1,
+        processes: 1,
+        rows: 0,
+        tallies: 0,
+        force_tracefs: false,
+    })
+    .unwrap();
+    let mut times: Vec<(Duration, Duration)> = (0..5)
+        .map(|_| {
+            let began = Instant::now();
+            let request = |at| LinkRequest {
+                path: LIBRARY.into(),
+                sites: sites.clone(),
+                at,
+                pid: None,
+            };
+            let links = [At::Return, At::Entry].map(|at| kernel.attach(&request(at)).unwrap());
+            let attached = began.elapsed();
+            let began = Instant::now();
+            drop(links);
+            (attached, began.elapsed())
+        })
+        .collect();
+    times.sort();
+    let (attached, _) = times[0];
+    let detached = times.iter().map(|(_, detached)| *detached).min().unwrap();
+    let worst = (
+        times.iter().map(|t| t.0).max().unwrap(),
+        times.iter().map(|t| t.1).max().unwrap(),
+    );
+    let count = 2 * sites.len();
+    let _ = writeln!(
+        std::io::stderr(),
+        "{count} probes: attach {attached:?} (worst {:?}), detach {detached:?} (worst {:?}) of 5",
+        worst.0,
+        worst.1
+    );
+    assert!(count >= 800, "{count}");
+    assert!(
+        attached < ATTACH_MAX && detached < DETACH_MAX,
+        "{attached:?} {detached:?}"
+    );
+}

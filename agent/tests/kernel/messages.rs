@@ -1,0 +1,83 @@
+//! Messages: who sends how much to whom, and those there is no place for.
+
+use abi::{Amount, Flow, Form, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
+use tuneagent::kernel::{At, Kernel, LinkRequest, LoadOptions, Site};
+
+use crate::{needs::is_root, target::Target};
+
+/// Ranks that the program sends a message to, each one.
+const PARTNERS: u64 = 70_000;
+
+#[test]
+fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
+    if !is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut target = Target::start(&directory);
+    let mut kernel = Kernel::load(LoadOptions {
+        probes: 1,
+        processes: 1,
+        rows: 1,
+        tallies: 0,
+        force_tracefs: false,
+    })
+    .unwrap();
+    let spec = ProbeSpec {
+        flags: SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::MESSAGE | SpecFlags::BYTES,
+        message: MessageRule {
+            layout: SizeLayout::InHandle as u8,
+            count_width: 4,
+            amount: Amount {
+                form: Form::One as u8,
+                count: 0,
+                datatype: 1,
+                peer: 2,
+            },
+            flow: Flow::Sent as u8,
+            comm: 3,
+            row: 0,
+            ..MessageRule::default()
+        },
+        ..ProbeSpec::default()
+    };
+    let world = World {
+        comm: 0x4400_0000,
+        handles: 1,
+        proc_null: -1,
+        any_source: -2,
+        ..World::default()
+    };
+    let pid = target.0.pid();
+    kernel.set_spec(0, spec).unwrap();
+    kernel.set_world(0, world).unwrap();
+    kernel.watch(pid, 0).unwrap();
+    let site = Site {
+        offset: target.offset("message"),
+        probe: 0,
+        semaphore: 0,
+    };
+    kernel.set_address(pid, target.0.base() + site.offset, 0).unwrap();
+    let request = |at| LinkRequest {
+        path: target.0.path.clone(),
+        sites: vec![site],
+        at,
+        pid: Some(pid),
+    };
+    let _links = [At::Return, At::Entry].map(|at| kernel.attach(&request(at)).unwrap());
+    target.run("pairs");
+    let totals = kernel.totals(0).unwrap()[0];
+    // One more goes to nobody, and carries nothing.
+    assert_eq!((totals.calls, totals.bytes), (PARTNERS + 1, 12 * PARTNERS));
+    assert_eq!(kernel.sizes(0, 0).unwrap().counts[Sizes::bucket(12)], PARTNERS);
+    let pairs = kernel.pairs().unwrap();
+    assert!(
+        pairs
+            .iter()
+            .all(|(_, pair)| (pair.messages, pair.bytes) == (1, 12))
+    );
+    let losses = kernel.losses_of_matrix().unwrap();
+    let lost = losses.iter().find(|(kind, _)| *kind == "pair_table").unwrap().1;
+    assert!(lost > 0, "{} pairs had a place", pairs.len());
+    assert_eq!(pairs.len() as u64 + lost, PARTNERS);
+}

@@ -1,0 +1,105 @@
+//! Threads and processes: whom a call counts for, and who is forgotten.
+
+use abi::{SpecFlags, Totals};
+use tuneagent::kernel::{Kernel, LoadOptions};
+
+use crate::{
+    needs::is_root,
+    target::{Target, armed, for_every_way},
+};
+
+#[test]
+fn threads_are_paired_apart_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (kernel, _links) = armed(&target, SpecFlags::SPAN, way);
+        target.run("threads");
+        let totals = kernel.totals(2).unwrap();
+        assert_eq!((totals[0].calls, totals[0].timed), (4000, 4000));
+        assert_eq!((totals[1].calls, totals[1].timed), (16_000, 4000));
+    });
+}
+
+#[test]
+fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
+        target.run("many");
+        let outer = kernel.totals(2).unwrap()[0];
+        let room = u64::from(abi::MAX_THREADS);
+        assert_eq!(
+            (outer.calls, outer.timed, outer.too_deep),
+            (5000, room, 5000 - room)
+        );
+        let lost: u64 = kernel.losses().unwrap().iter().map(|(_, count)| count).sum();
+        // Each such thread asks for a record twice: in the outer function and in the inner one.
+        assert_eq!(lost, 2 * (5000 - room));
+        for (key, _) in kernel.threads().unwrap() {
+            kernel.forget_thread(key).unwrap();
+        }
+        target.run("outer");
+        assert_eq!(kernel.totals(2).unwrap()[0].timed, room + 100);
+    });
+}
+
+#[test]
+fn a_thread_that_is_known_counts_for_its_process_only_while_that_is_watched_and_where_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
+        let counted = |kernel: &Kernel, slot| {
+            let totals = kernel.totals(slot).unwrap()[0];
+            (totals.calls, totals.timed)
+        };
+        target.run("outer");
+        kernel.forget(target.0.pid()).unwrap();
+        target.run("outer");
+        assert_eq!(counted(&kernel, 2), (100, 100));
+        kernel.watch(target.0.pid(), 1).unwrap();
+        target.run("outer");
+        assert_eq!([counted(&kernel, 1), counted(&kernel, 2)], [(100, 100); 2]);
+        assert_eq!(kernel.threads().unwrap()[0].1.process, 1);
+    });
+}
+
+#[test]
+fn a_process_that_is_not_watched_counts_nothing_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
+        kernel.forget(target.0.pid()).unwrap();
+        target.run("outer");
+        assert!(
+            kernel
+                .totals(2)
+                .unwrap()
+                .iter()
+                .all(|totals| *totals == Totals::default())
+        );
+    });
+}
+
+#[test]
+fn what_is_gone_already_is_forgotten_without_a_word_as_root() {
+    if !is_root() {
+        return;
+    }
+    let mut kernel = Kernel::load(LoadOptions {
+        probes: 1,
+        processes: 1,
+        rows: 0,
+        tallies: 0,
+        force_tracefs: false,
+    })
+    .unwrap();
+    let us = std::process::id();
+    kernel.watch(us, 0).unwrap();
+    kernel.forget(us).unwrap();
+    kernel.forget(us).unwrap();
+    kernel.forget_thread(u64::from(us) << 32 | u64::from(us)).unwrap();
+}
