@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use self::{
     change::{CallArgs, GetArgs, JournalArgs, PatchArgs, PatchCommand, SetArgs, SymbolsArgs, UndoArgs},
-    rule::{CheckRuleArgs, NewRuleArgs, ReplayArgs, RuleCommand},
+    rule::{CheckRuleArgs, NewRuleArgs, ReplayArgs, RuleArgs, RuleCommand, SettingArgs},
     session::{AddRuleArgs, SessionCommand},
     values::Cpus,
     watch::{AttachArgs, ExportArgs, PsArgs, RunArgs, WatchArgs},

@@ -1,10 +1,43 @@
-//! `rule` and `replay`: rule files without a program, and on recordings.
+//! `rule` and `replay`: rule files without a program, and on recordings; and the flags that every command that loads rules has.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 use super::values::assignment;
+use crate::rulebook::Settings;
+
+/// Which rules are loaded, of `attach`, `run` and `replay` alike.
+#[derive(Debug, Args)]
+pub struct RuleArgs {
+    /// Rules to load beside the built-in ones: files, folders, names; `none` for no other rule
+    #[arg(long = "rules", value_name = "FILE|DIR|NAME", num_args = 1..)]
+    pub paths: Vec<String>,
+    /// What is set in them
+    #[command(flatten)]
+    pub settings: SettingArgs,
+}
+
+/// What is set in rules.
+#[derive(Debug, Args)]
+pub struct SettingArgs {
+    /// Parameters of the rules
+    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
+    pub parameters: Vec<(String, String)>,
+    /// Names of the rules as this program has them
+    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
+    pub bindings: Vec<(String, String)>,
+}
+
+impl SettingArgs {
+    /// The same, as rules are loaded with it.
+    pub fn as_settings(&self) -> Settings<'_> {
+        Settings {
+            parameters: &self.parameters,
+            bindings: &self.bindings,
+        }
+    }
+}
 
 /// `tuneagent rule ...`
 #[derive(Debug, Subcommand)]
@@ -42,12 +75,9 @@ pub struct CheckRuleArgs {
     /// A running program that they should fit: a process of it, its launcher, or its name
     #[arg(short = 'p', long, value_name = "PID")]
     pub pid: Option<String>,
-    /// Parameters of the rules
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
-    pub parameters: Vec<(String, String)>,
-    /// Names of the rules as this program has them
-    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
-    pub bindings: Vec<(String, String)>,
+    /// What is set in them
+    #[command(flatten)]
+    pub settings: SettingArgs,
     /// Also programs of other users
     #[arg(long)]
     pub any_user: bool,
@@ -75,15 +105,9 @@ pub struct ReplayArgs {
     /// What `attach --record` wrote; of several hosts, all of them
     #[arg(required = true, value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
-    /// Rules to load beside the built-in ones: files, folders, names; `none` for no other rule
-    #[arg(long, value_name = "FILE|DIR|NAME", num_args = 1..)]
-    pub rules: Vec<String>,
-    /// Parameters of the rules
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
-    pub parameters: Vec<(String, String)>,
-    /// Names of the rules as this program has them
-    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
-    pub bindings: Vec<(String, String)>,
+    /// Which rules are loaded
+    #[command(flatten)]
+    pub rules: RuleArgs,
     /// Show what rules would decide: all loaded ones (but none that change code or load libraries), or those named
     #[arg(long, value_name = "RULE,...", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     pub apply: Option<Vec<String>>,

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::values::assignment;
+use super::rule::SettingArgs;
 
 /// `tuneagent session ...`
 #[derive(Debug, Subcommand)]
@@ -52,10 +52,7 @@ pub struct AddRuleArgs {
     /// What it may do
     #[arg(long, default_value = "advising")]
     pub mode: crate::control::Mode,
-    /// Parameters of the rule
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
-    pub parameters: Vec<(String, String)>,
-    /// Names of the rule as this program has them
-    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
-    pub bindings: Vec<(String, String)>,
+    /// What is set in it
+    #[command(flatten)]
+    pub settings: SettingArgs,
 }

@@ -4,7 +4,10 @@ use std::{ffi::OsString, net::SocketAddr, time::Duration};
 
 use clap::Args;
 
-use super::values::{Cpus, assignment, cpus, duration, period, size};
+use super::{
+    rule::RuleArgs,
+    values::{Cpus, cpus, duration, period, size},
+};
 use crate::cost::Budget;
 
 /// `tuneagent ps`
@@ -51,15 +54,9 @@ pub struct WatchArgs {
     /// Leave what the guard confirmed in place at the end
     #[arg(long, requires = "apply")]
     pub keep: bool,
-    /// Rules to load beside the built-in ones: files, folders, names; `none` for no rule at all
-    #[arg(long, value_name = "FILE|DIR|NAME", num_args = 1..)]
-    pub rules: Vec<String>,
-    /// Parameters of the rules
-    #[arg(long = "param", value_name = "NAME=VALUE", value_parser = assignment)]
-    pub parameters: Vec<(String, String)>,
-    /// Names of the rules as this program has them
-    #[arg(long = "bind", value_name = "NAME=NAME", value_parser = assignment)]
-    pub bindings: Vec<(String, String)>,
+    /// Which rules are loaded
+    #[command(flatten)]
+    pub rules: RuleArgs,
     /// Count and time the calls of these functions, without a rule: how many, their mean, a histogram
     #[arg(long, value_name = "FUNCTION", num_args = 1..)]
     pub probe: Vec<String>,

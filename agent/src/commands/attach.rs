@@ -16,7 +16,7 @@ use crate::{
     kernel::{self, KernelError},
     report::reference::Reference,
     rights,
-    rulebook::{Recorder, RuleBook, Settings},
+    rulebook::{Recorder, RuleBook},
     session::{Options, Session, outputs::Outputs, probes::has_regions},
     snapshot::{ProcessView, Rates, Snapshot},
     view,
@@ -85,11 +85,8 @@ pub(super) fn reference(args: &WatchArgs) -> Result<Option<Reference>, Failure> 
 
 /// The rules that were asked for.
 pub(super) fn rules(args: &WatchArgs, can_probe: bool) -> Result<RuleBook, Failure> {
-    let settings = Settings {
-        parameters: &args.parameters,
-        bindings: &args.bindings,
-    };
-    RuleBook::load(&args.rules, settings, args.apply.as_deref(), can_probe)
+    let settings = args.rules.settings.as_settings();
+    RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), can_probe)
 }
 
 /// What a session is about.

@@ -12,7 +12,7 @@ use crate::{
     format::{csv_field, duration},
     plot::{MarkKind, Plot},
     report,
-    rulebook::{Act, Replayed, RuleBook, Settings, joined, replay},
+    rulebook::{Act, Replayed, RuleBook, joined, replay},
     session::ledger::KEPT,
     snapshot::Snapshot,
     view,
@@ -20,11 +20,8 @@ use crate::{
 };
 
 pub(super) fn run(args: &ReplayArgs) -> Outcome {
-    let settings = Settings {
-        parameters: &args.parameters,
-        bindings: &args.bindings,
-    };
-    let rules = RuleBook::load(&args.rules, settings, args.apply.as_deref(), true)?;
+    let settings = args.rules.settings.as_settings();
+    let rules = RuleBook::load(&args.rules.paths, settings, args.apply.as_deref(), true)?;
     let mut recordings = Vec::new();
     for path in &args.recordings {
         let name = path.display().to_string();

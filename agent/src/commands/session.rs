@@ -5,7 +5,7 @@ use crate::{
     control::{self, ClientError, RefusalKind, Session},
     exit::{Code, Failure, Outcome},
     format::{duration, plural},
-    rulebook::{self, Settings},
+    rulebook,
 };
 
 pub(super) fn run(command: &SessionCommand) -> Outcome {
@@ -44,11 +44,7 @@ pub(super) fn run(command: &SessionCommand) -> Outcome {
 
 /// The rule is read and checked here, with the rights of whoever asks; the session is sent its text.
 fn add(args: &AddRuleArgs) -> Outcome {
-    let settings = Settings {
-        parameters: &args.parameters,
-        bindings: &args.bindings,
-    };
-    let given = rulebook::given(&args.rule, settings)?;
+    let given = rulebook::given(&args.rule, args.settings.as_settings())?;
     let (rule, missing) = find(&args.session)?.add(given, args.mode).map_err(failure)?;
     say!("{rule} is added, {} now", args.mode.name());
     for missing in missing {

@@ -35,11 +35,11 @@ fn check(path: &Path, args: &CheckRuleArgs, job: Option<&Job>) -> Result<bool, F
     let text = text(path, &name)?;
     let library = |used: &str| crate::rulebook::beside(&name, used);
     let file = RuleFile::parse(&text).and_then(|file| file.with_library(&library));
-    let file = match file.and_then(|file| file.bind(&map(&args.bindings))) {
+    let file = match file.and_then(|file| file.bind(&map(&args.settings.bindings))) {
         Ok(file) => file,
         Err(wrong) => return Ok(refuse(&name, &text, &wrong)),
     };
-    let rule = match file.check(&map(&args.parameters)) {
+    let rule = match file.check(&map(&args.settings.parameters)) {
         Ok(rule) => rule,
         Err(wrong) => return Ok(refuse(&name, &text, &wrong)),
     };
