@@ -70,7 +70,7 @@ impl Scout {
                 found.extend(self.relative(pid, user).and_then(Result::ok));
             }
         }
-        self.passing.retain(|pid| Process::open(*pid).is_ok());
+        self.forget_gone();
         found
     }
 }

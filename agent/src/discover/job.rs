@@ -14,7 +14,7 @@ use tuner::{
 use super::{
     launcher,
     rank::Rank,
-    still::Still,
+    still::{InVain, Still, used},
     table::{ProcessTable, descendants_now},
 };
 use crate::mpi::{self, Implementation};
@@ -270,6 +270,8 @@ pub struct Scout {
     pub(super) passing: BTreeSet<i32>,
     /// By what started them, the processes below it in which newcomers were looked for.
     still: BTreeMap<i32, Still>,
+    /// Processes that were no ranks with an MPI when they were looked into.
+    without_mpi: InVain,
 }
 
 impl Scout {
@@ -403,7 +405,7 @@ impl Scout {
         if still.holds(known) {
             return Vec::new();
         }
-        let used = still.used();
+        let used_before = still.used();
         let itself = (!root.is_launcher && pid.is_alive()).then_some(pid.number);
         let below = descendants_now(pid.number);
         let all = itself.into_iter().chain(below.iter().copied());
@@ -411,7 +413,7 @@ impl Scout {
         // Of whom is seen for the first time it has to be seen whether it stays.
         let are_told = root.is_launcher || unknown.iter().all(|pid| self.passing.contains(pid));
         let below = below.into_iter().chain([pid.number]);
-        still.walked(below.collect(), known, used.filter(|_| are_told));
+        still.walked(below.collect(), known, used_before.filter(|_| are_told));
         let mut found = Vec::new();
         for pid in unknown {
             if root.is_launcher {
@@ -421,16 +423,34 @@ impl Scout {
                 found.extend(member.and_then(Result::ok));
             }
         }
-        self.passing.retain(|pid| Process::open(*pid).is_ok());
+        self.forget_gone();
         found
     }
 
-    /// A rank with its MPI; none as long as it has mapped none.
+    /// A rank with its MPI; none as long as it has mapped none. Who has used no CPU time since the last look has mapped nothing.
     pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
+        let used = used(pid);
+        if self.without_mpi.holds(pid, used) {
+            return None;
+        }
+        let found = self.rank_with_mpi(pid);
+        if found.is_none() {
+            self.without_mpi.add(pid, used);
+        }
+        found
+    }
+
+    fn rank_with_mpi(&mut self, pid: i32) -> Option<Member> {
         let process = Process::open(pid).ok()?;
         let rank = Rank::from_environment(&process.environment().ok()?)?;
         let member = self.look_into(process, Some(rank)).ok()?;
         member.mpi.is_some().then_some(member)
+    }
+
+    /// Of processes that have ended nothing is kept.
+    pub(super) fn forget_gone(&mut self) {
+        self.passing.retain(|pid| Process::open(*pid).is_ok());
+        self.without_mpi.forget_gone();
     }
 
     pub(super) fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {
@@ -490,4 +510,61 @@ fn watched_functions(module: &Module) -> Vec<tuner::symbol::Function> {
 fn public_name(names: &[String]) -> String {
     let name = names.first().map_or("", String::as_str);
     name.strip_prefix('P').unwrap_or(name).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead, BufReader, Write},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+
+    /// Whoever is looked into from now on has an MPI.
+    fn takes_all_for_mpi(scout: &mut Scout) {
+        let mpi = Implementation {
+            name: "MPI",
+            version: None,
+            layout: abi::SizeLayout::Unknown,
+            size_offset: 0,
+        };
+        let libraries = scout.libraries.values_mut();
+        libraries.for_each(|known| *known = Some((mpi.clone(), Vec::new())));
+    }
+
+    #[test]
+    fn a_rank_without_mpi_is_looked_into_again_only_once_it_has_used_cpu_time() {
+        let mut child = Command::new("cat")
+            .env("OMPI_COMM_WORLD_RANK", "0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let (mut output, mut line) = (BufReader::new(output), String::new());
+        let mut does_something = || {
+            writeln!(input, "a line").unwrap();
+            output.read_line(&mut line).unwrap();
+        };
+        does_something();
+        let mut scout = Scout::default();
+        // It may still be on its way to sleep.
+        let is_left_alone = (0..100).any(|_| {
+            scout = Scout::default();
+            assert!(scout.late_rank(pid).is_none());
+            takes_all_for_mpi(&mut scout);
+            scout.late_rank(pid).is_none()
+        });
+        assert!(is_left_alone);
+        // What a thread that runs has used is told up to a tick late.
+        let is_found = (0..1000).any(|_| {
+            does_something();
+            scout.late_rank(pid).is_some()
+        });
+        assert!(is_found);
+        drop(input);
+        child.wait().unwrap();
+    }
 }

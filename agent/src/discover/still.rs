@@ -1,9 +1,18 @@
-//! Whether a tree of processes can have started any since it was last walked: none of them can while none uses CPU time. Asking their
-//! clocks takes a tenth of a walk.
+//! Whether a tree of processes can have started any since it was last walked, and one process mapped anything: none of them can while it
+//! uses no CPU time. Asking their clocks takes a tenth of a walk.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::CpuClock;
+
+/// What a process has used, by its clock.
+pub(super) type Used = (CpuClock, u64);
+
+/// Of a process; none where there is no such process.
+pub(super) fn used(pid: i32) -> Option<Used> {
+    let clock = CpuClock::of(pid)?;
+    Some((clock, clock.ns()?))
+}
 
 /// A tree as it was found at the last walk.
 #[derive(Debug, Default)]
@@ -12,36 +21,48 @@ pub(super) struct Still {
     /// Of them, those that the session had.
     known: BTreeSet<i32>,
     /// Of each, what it had used when the tree was begun to be walked; none where that is not known of all.
-    used: Option<Vec<(CpuClock, u64)>>,
+    used: Option<Vec<Used>>,
 }
 
 impl Still {
     /// Nobody in it did anything since, and the session has the same of them.
     pub(super) fn holds(&self, known: &BTreeSet<i32>) -> bool {
-        let stands = |(clock, used): &(CpuClock, u64)| clock.ns() == Some(*used);
+        let stands = |(clock, used): &Used| clock.ns() == Some(*used);
         let used = self.used.as_ref().filter(|used| !used.is_empty());
         self.known == *known && used.is_some_and(|used| used.iter().all(stands))
     }
 
     /// To be asked before the tree is walked.
-    pub(super) fn used(&self) -> Option<Vec<(CpuClock, u64)>> {
-        let used = |pid: &i32| {
-            let clock = CpuClock::of(*pid)?;
-            Some((clock, clock.ns()?))
-        };
-        self.pids.iter().map(used).collect()
+    pub(super) fn used(&self) -> Option<Vec<Used>> {
+        self.pids.iter().map(|pid| used(*pid)).collect()
     }
 
     /// What the walk has found, and what those of the walk before had used when it began: it says nothing of others.
-    pub(super) fn walked(
-        &mut self,
-        found: BTreeSet<i32>,
-        known: &BTreeSet<i32>,
-        used: Option<Vec<(CpuClock, u64)>>,
-    ) {
+    pub(super) fn walked(&mut self, found: BTreeSet<i32>, known: &BTreeSet<i32>, used: Option<Vec<Used>>) {
         self.used = used.filter(|_| found == self.pids);
         self.pids = found;
         self.known.clone_from(known);
+    }
+}
+
+/// Processes in which something was looked for in vain, with what each had used before.
+#[derive(Debug, Default)]
+pub(super) struct InVain(BTreeMap<i32, Used>);
+
+impl InVain {
+    /// It would be looked for in vain again in a process that has used so much by now.
+    pub(super) fn holds(&self, pid: i32, used: Option<Used>) -> bool {
+        used.is_some() && self.0.get(&pid).copied() == used
+    }
+
+    /// It was not found in a process that had used so much before anybody looked.
+    pub(super) fn add(&mut self, pid: i32, used: Option<Used>) {
+        self.0.extend(used.map(|used| (pid, used)));
+    }
+
+    /// Lets go of processes that have ended.
+    pub(super) fn forget_gone(&mut self) {
+        self.0.retain(|_, (clock, _)| clock.ns().is_some());
     }
 }
 

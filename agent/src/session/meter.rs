@@ -50,30 +50,6 @@ pub struct Reading {
     pub iteration_ns: Option<f64>,
 }
 
-/// Whether a process has used CPU time, for each who looks at it only then: as of the last reading, since it was asked before.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HasRun {
-    for_program: bool,
-    for_mpi: bool,
-}
-
-impl HasRun {
-    fn look(&mut self, has_run: bool) {
-        self.for_program |= has_run;
-        self.for_mpi |= has_run;
-    }
-
-    /// It may run another program.
-    pub(super) fn take_for_program(&mut self) -> bool {
-        std::mem::take(&mut self.for_program)
-    }
-
-    /// It may have mapped an MPI.
-    pub(super) fn take_for_mpi(&mut self) -> bool {
-        std::mem::take(&mut self.for_mpi)
-    }
-}
-
 /// One process, read again and again.
 #[derive(Debug)]
 pub struct Metered {
@@ -94,7 +70,8 @@ pub struct Metered {
     /// What is told of functions while they are not watched.
     pub(super) unwatched: Unwatched,
     sampler: Option<Sampler>,
-    pub(super) has_run: HasRun,
+    /// It has used CPU time since it was looked whether it runs another program, as of the last reading.
+    pub(super) has_run: bool,
     /// What the kernel side has counted, by probe, and whether it was more than at the look before.
     counted: (Arc<[Totals]>, bool),
     first: Option<Reading>,
@@ -120,7 +97,7 @@ impl Metered {
             regions: Watched::default(),
             unwatched: Unwatched::default(),
             sampler: Sampler::open(pid).ok(),
-            has_run: HasRun::default(),
+            has_run: false,
             counted: (Arc::default(), false),
             first: None,
             readings: VecDeque::new(),
@@ -194,8 +171,7 @@ impl Metered {
             Some(sampler) if !self.ended => sampler.sample().ok(),
             _ => None,
         };
-        self.has_run
-            .look(self.sampler.as_ref().is_none_or(Sampler::has_run));
+        self.has_run |= self.sampler.as_ref().is_none_or(Sampler::has_run);
         let has_moved = self.counted.1;
         let mut reading = Reading {
             at_ns: now_ns,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tuner::process::Process;
 
 use super::{SCAN_PERIOD, Session, ends::Ends, kernel_failure, meter::Metered};
-use crate::{clock::monotonic_ns, exit::Failure};
+use crate::{clock::monotonic_ns, discover::Member, exit::Failure};
 
 /// Programs that processes went on as are listed among what is missing up to this many lines.
 const MISSING_MAX: usize = 64;
@@ -16,7 +16,7 @@ impl Session {
     pub(super) fn look_for_replaced(&mut self) -> Result<(), Failure> {
         let running = self.processes.iter_mut().filter(|process| !process.ended);
         // Who has used no CPU time runs what it ran.
-        let have_run = running.filter_map(|process| process.has_run.take_for_program().then_some(process));
+        let have_run = running.filter_map(|process| std::mem::take(&mut process.has_run).then_some(process));
         let replaced = have_run.filter_map(|process| {
             let member = self.job.members.get(process.slot as usize)?;
             // One that is about to end has no program either, and is told apart by that.
@@ -31,29 +31,30 @@ impl Session {
     }
 
     /// Ranks that had no MPI when they were looked into and have one by now: programs that load it late (Python), and those that were
-    /// just being loaded themselves. They join with it, as newcomers do.
-    fn look_for_late_mpi(&mut self) -> Result<(), Failure> {
+    /// just being loaded themselves. They are to join with it, as newcomers do.
+    fn take_late_mpi(&mut self) -> Result<Vec<Member>, Failure> {
         if !self.job.roots.iter().any(|root| root.is_launcher) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let running = self.processes.iter_mut().filter(|process| !process.ended);
+        let running = self.processes.iter().filter(|process| !process.ended);
         let late = running.filter_map(|process| {
             let member = self.job.members.get(process.slot as usize)?;
             let has_none = member.mpi.is_none() && member.rank.is_some();
-            // Who has used no CPU time has loaded nothing.
-            (has_none && process.has_run.take_for_mpi()).then_some((process.slot, process.rank, process.pid))
+            let found = has_none.then(|| self.scout.late_rank(process.pid)).flatten()?;
+            Some((process.slot, process.rank, found))
         });
-        for (slot, rank, pid) in late.collect::<Vec<_>>() {
-            if self.scout.late_rank(pid).is_some() {
-                let text = format!(
-                    "{} (pid {pid}) has loaded its MPI after {}: what it did before stays an entry of its own",
-                    who(rank),
-                    self.since_armed(),
-                );
-                self.begin_anew(slot, text)?;
-            }
+        let mut found = Vec::new();
+        for (slot, rank, member) in late.collect::<Vec<_>>() {
+            let text = format!(
+                "{} (pid {}) has loaded its MPI after {}: what it did before stays an entry of its own",
+                who(rank),
+                member.process.pid,
+                self.since_armed(),
+            );
+            self.begin_anew(slot, text)?;
+            found.push(member);
         }
-        Ok(())
+        Ok(found)
     }
 
     /// What was counted in a slot stays as it is, and its process may join in another one.
@@ -100,7 +101,7 @@ impl Session {
             return Ok(());
         }
         self.scanned_ns = now;
-        self.look_for_late_mpi()?;
+        let late = self.take_late_mpi()?;
         let members: Vec<_> = (0..).zip(&self.job.members).collect();
         self.probes.settle(&members).map_err(kernel_failure)?;
         let known: BTreeSet<i32> = self
@@ -108,14 +109,16 @@ impl Session {
             .iter()
             .filter(|process| !process.ended)
             .map(|process| process.pid)
+            .chain(late.iter().map(|member| member.process.pid.number))
             .collect();
         let user = self.job.members.first().map(|member| member.process.uid);
         let roots = self.job.roots.iter();
         let newcomers: Vec<_> = roots
             .flat_map(|root| self.scout.newcomers(root, &known))
             .collect();
-        for member in newcomers
+        for member in late
             .into_iter()
+            .chain(newcomers)
             .filter(|member| user.is_none_or(|user| user == member.process.uid))
         {
             let asked = super::asked_in(&self.rules, &self.own, &member);
