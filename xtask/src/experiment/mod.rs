@@ -3,8 +3,9 @@
 //! they cost those that need none.
 //!
 //! `scenario` runs one program once, alone or with the agent; `rounds` repeats scenarios in turns, so that what disturbs the
-//! machine disturbs all of them; `stats`, `table` and `chart` are what is made of the times; every experiment is a file. The
-//! programs sleep their compute time, so that 26 ranks fit on two cores: what is measured is the tuning, not the machine.
+//! machine disturbs all of them; `stats`, `table` and `chart` are what is made of the times; every experiment is a module, and how
+//! it is told a file of its own where that is long. The programs sleep their compute time, so that 26 ranks fit on two cores:
+//! what is measured is the tuning, not the machine.
 
 pub(crate) mod chart;
 mod factoring;

@@ -5,16 +5,18 @@
 //! 1 - 2·√s / (s + 1), s = √r, which is 12 % for 8, for one fixed number lies between two optima; latency that varies too puts the
 //! optima further apart.
 
+mod load;
+mod told;
+
 use std::path::PathBuf;
 
 use tuneagent_e2e::programs;
 
-use super::chart::{Line, Panel, Picture};
+use self::load::{Kind, Load};
+use super::chart::Picture;
 use super::rounds::{self, Rounds};
 use super::scenario::{self, Run, Scenario, With};
-use super::stats::{Spread, less};
-use super::table::Table;
-use super::{Claim, Outcome, Section, Settings};
+use super::{Outcome, Settings};
 use crate::Result;
 
 /// Workers, and minutes of Table 5.3, its min,sec read as such.
@@ -30,7 +32,7 @@ const THESIS: [(usize, f64); 6] = [
 const THESIS_TUNED: f64 = 102.0;
 
 /// The names of the rule, as the library `mw` has them.
-pub(crate) const NAMES: [(&str, &str); 11] = [
+const NAMES: [(&str, &str); 11] = [
     ("begin_iteration", "mw_begin_iteration"),
     ("end_iteration", "mw_end_iteration"),
     ("send_task", "mw_send"),
@@ -43,103 +45,6 @@ pub(crate) const NAMES: [(&str, &str); 11] = [
     ("last_worker", "mw_last_worker"),
     ("nbytes", "mw_nbytes"),
 ];
-
-/// How the load varies, and how many iterations there are of it.
-#[derive(Clone, Copy)]
-struct Load {
-    iterations: usize,
-    phase: usize,
-    swing: usize,
-    /// Every second phase is plain.
-    has_plain: bool,
-    work_us: usize,
-    latency_us: usize,
-}
-
-/// What is longer in a phase.
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    Plain,
-    MoreWork,
-    MoreLatency,
-}
-
-impl Load {
-    fn varying(quick: bool, has_plain: bool) -> Load {
-        let phase = if quick { 15 } else { 100 };
-        Load {
-            iterations: 4 * phase,
-            phase,
-            swing: 8,
-            has_plain,
-            work_us: 36_000,
-            latency_us: 500,
-        }
-    }
-
-    /// With an optimum near 12.
-    fn constant(quick: bool) -> Load {
-        Load {
-            iterations: if quick { 40 } else { 400 },
-            phase: 0,
-            swing: 1,
-            has_plain: true,
-            work_us: 72_000,
-            latency_us: 500,
-        }
-    }
-
-    fn arguments(&self) -> Vec<String> {
-        let Load {
-            iterations,
-            phase,
-            swing,
-            has_plain,
-            work_us,
-            latency_us,
-        } = self;
-        vec![
-            format!("no_plain={}", u8::from(!has_plain)),
-            format!("iterations={iterations}"),
-            format!("phase={phase}"),
-            format!("swing={swing}"),
-            format!("work_us={work_us}"),
-            format!("latency_us={latency_us}"),
-        ]
-    }
-
-    fn kind(&self, iteration: usize) -> Kind {
-        let phase = iteration.checked_div(self.phase);
-        let phase = phase.map(|phase| {
-            if self.has_plain {
-                phase % 4
-            } else {
-                phase % 2 * 2 + 1
-            }
-        });
-        match phase {
-            Some(1) => Kind::MoreWork,
-            Some(3) => Kind::MoreLatency,
-            _ => Kind::Plain,
-        }
-    }
-
-    /// Work and latency of an iteration, in seconds.
-    fn at(&self, iteration: usize) -> (f64, f64) {
-        let kind = self.kind(iteration);
-        let swings = |of| if kind == of { self.swing as f64 } else { 1.0 };
-        (
-            self.work_us as f64 * swings(Kind::MoreWork) / 1e6,
-            self.latency_us as f64 * swings(Kind::MoreLatency) / 1e6,
-        )
-    }
-
-    /// The number of workers at which the model has its minimum.
-    fn optimum(&self, iteration: usize) -> f64 {
-        let (work, latency) = self.at(iteration);
-        (work / latency).sqrt().clamp(1.0, MOST as f64)
-    }
-}
 
 const MOST: usize = 25;
 
@@ -265,27 +170,13 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             title: "Number of workers: fixed against tuned".to_owned(),
             panels: vec![
                 varying.panel("varying load"),
-                thesis(),
+                told::thesis(),
                 varying.course("a tuned run under varying load"),
                 constant.course("a tuned run under constant load"),
             ],
         },
         claims,
     })
-}
-
-fn thesis() -> Panel {
-    let points = THESIS.map(|(workers, seconds)| (workers as f64, Spread::exactly(seconds)));
-    Panel {
-        title: "MATE thesis, Table 5.3".to_owned(),
-        across: "workers".to_owned(),
-        up: "s".to_owned(),
-        lines: vec![Line {
-            name: "fixed".to_owned(),
-            points: points.to_vec(),
-        }],
-        levels: vec![(TUNED.to_owned(), THESIS_TUNED)],
-    }
 }
 
 /// What was measured under one load.
@@ -372,190 +263,6 @@ impl Bench<'_> {
     }
 }
 
-impl Measured {
-    fn spread(&self, name: &str) -> Spread {
-        // Every scenario was run at least once.
-        self.rounds
-            .spread(name, Run::seconds)
-            .unwrap_or(Spread::exactly(f64::NAN))
-    }
-
-    /// Of a fixed number; of one that was far from the best the one run that it had.
-    fn of_fixed(&self, workers: usize) -> Spread {
-        let rounds = self.rounds.spread(&workers.to_string(), Run::seconds);
-        let first = self.fixed.iter().find(|(of, _)| *of == workers);
-        rounds.unwrap_or(Spread::exactly(first.map_or(f64::NAN, |(_, seconds)| *seconds)))
-    }
-
-    fn best(&self) -> Spread {
-        self.spread(&self.best.to_string())
-    }
-
-    fn section(&self, title: &str, beside_thesis: bool) -> Section {
-        let best = self.best().median;
-        let mut table = Table::new([
-            "workers",
-            "s, median (least to greatest)",
-            "to the best fixed",
-            "thesis, s",
-            "thesis, to its best",
-        ]);
-        let mut row = |name: String, spread: Spread, thesis: Option<f64>| {
-            let against = format!("{:+.1} %", 0.0 - less(spread.median, best));
-            let thesis = thesis.filter(|_| beside_thesis);
-            let theirs = thesis.map_or(String::new(), |of| format!("{of:.0}"));
-            let against_theirs =
-                thesis.map_or(String::new(), |of| format!("{:+.1} %", 0.0 - less(of, 138.0)));
-            table.row([name, spread.to_string(), against, theirs, against_theirs]);
-        };
-        for (workers, _) in &self.fixed {
-            let thesis = THESIS.iter().find(|(of, _)| of == workers);
-            let mark = if *workers == self.best {
-                ", the best fixed"
-            } else {
-                ""
-            };
-            row(
-                format!("{workers}{mark}"),
-                self.of_fixed(*workers),
-                thesis.map(|(_, seconds)| *seconds),
-            );
-        }
-        row(format!("{WATCHED}, advising only"), self.spread(WATCHED), None);
-        row(TUNED.to_owned(), self.spread(TUNED), Some(THESIS_TUNED));
-        row(ORACLE.to_owned(), self.spread(ORACLE), None);
-        let Load {
-            iterations,
-            phase,
-            swing,
-            has_plain,
-            work_us,
-            latency_us,
-        } = self.load;
-        let mut notes = vec![format!(
-            "{iterations} iterations of {} ms of work and {} ms for each send; {}. {} runs of each.",
-            work_us as f64 / 1e3,
-            latency_us as f64 / 1e3,
-            match phase {
-                0 => "nothing varies".to_owned(),
-                _ => format!(
-                    "in phases of {phase} iterations {}work and latency are in turns {swing} times as long",
-                    if has_plain { "with plain ones between " } else { "" }
-                ),
-            },
-            self.rounds.of(TUNED).len()
-        )];
-        if phase > 0 {
-            let s = (swing as f64).sqrt();
-            notes.push(format!(
-                "With the work alone varying by {swing}, no more than {:.0} % could be gained over one fixed number.",
-                100.0 * (1.0 - 2.0 * s.sqrt() / (s + 1.0))
-            ));
-        }
-        Section {
-            title: title.to_owned(),
-            table,
-            notes,
-        }
-    }
-
-    fn varying_claims(&self) -> Vec<Claim> {
-        let gain = less(self.spread(TUNED).median, self.best().median);
-        vec![Claim::of_times(
-            format!(
-                "tuned is {gain:.1} % faster than the best fixed number, {}; at least 25 % are wanted, the thesis has 26 %",
-                self.best
-            ),
-            gain >= 25.0,
-        )]
-    }
-
-    fn constant_claims(&self) -> Vec<Claim> {
-        let loss = -less(self.spread(TUNED).median, self.best().median);
-        let wide = self.settled();
-        vec![
-            Claim::of_times(
-                format!(
-                    "tuned from 1 takes {loss:+.1} % of the best fixed number, {}; 5 % are allowed, the start included",
-                    self.best
-                ),
-                loss <= 5.0,
-            ),
-            Claim::of_times(
-                format!("settled, the workers stay within {wide:.1} of the model's optimum; 2 are allowed"),
-                wide <= 2.0,
-            ),
-        ]
-    }
-
-    fn logic(&self, load: &str) -> Claim {
-        let moved = |run: &Run| {
-            let workers = run.each("workers");
-            workers.first() == Some(&1.0) && workers.last().is_some_and(|last| *last > 1.0)
-        };
-        let all = self.rounds.of(TUNED).iter().all(moved);
-        Claim::of_logic(
-            format!("{load} every tuned run begins with one worker and ends with more"),
-            all,
-        )
-    }
-
-    /// How far from the optimum the number of workers is at most in the second half of the tuned runs.
-    fn settled(&self) -> f64 {
-        let optimum = self.load.optimum(0);
-        let runs = self.rounds.of(TUNED).iter().map(|run| run.each("workers"));
-        let late = runs.flat_map(|workers| workers.split_at(workers.len() / 2).1.to_vec());
-        late.map(|workers| (workers - optimum).abs()).fold(0.0, f64::max)
-    }
-
-    fn panel(&self, title: &str) -> Panel {
-        let points = self
-            .fixed
-            .iter()
-            .map(|(workers, _)| (*workers as f64, self.of_fixed(*workers)));
-        Panel {
-            title: title.to_owned(),
-            across: "workers".to_owned(),
-            up: "s".to_owned(),
-            lines: vec![Line {
-                name: "fixed".to_owned(),
-                points: points.collect(),
-            }],
-            levels: [TUNED, ORACLE]
-                .map(|name| (name.to_owned(), self.spread(name).median))
-                .to_vec(),
-        }
-    }
-
-    /// The number of workers of the last tuned run, and the model's optimum.
-    fn course(&self, title: &str) -> Panel {
-        let workers = self
-            .rounds
-            .of(TUNED)
-            .last()
-            .map(|run| run.each("workers"))
-            .unwrap_or_default();
-        let line = |name: &str, value: &dyn Fn(usize) -> f64| Line {
-            name: name.to_owned(),
-            points: (0..workers.len())
-                .map(|iteration| (iteration as f64, Spread::exactly(value(iteration))))
-                .collect(),
-        };
-        Panel {
-            title: title.to_owned(),
-            across: "iteration".to_owned(),
-            up: "workers".to_owned(),
-            lines: vec![
-                line("in use", &|iteration| workers[iteration]),
-                line("the model's optimum", &|iteration| {
-                    self.load.optimum(iteration).round()
-                }),
-            ],
-            levels: Vec::new(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -582,13 +289,5 @@ mod tests {
             best(&tried) == 8 && tried.contains(&7) && tried.contains(&9),
             "{tried:?}"
         );
-    }
-
-    #[test]
-    fn work_and_latency_swing_in_turns_and_move_the_optimum_apart() {
-        let optima = |load: Load| [0, 100, 250, 399].map(|iteration| load.optimum(iteration).round());
-        assert_eq!(optima(Load::varying(false, true)), [8.0, 24.0, 8.0, 3.0]);
-        assert_eq!(optima(Load::varying(false, false)), [24.0, 3.0, 24.0, 3.0]);
-        assert_eq!(Load::constant(false).optimum(399), 12.0);
     }
 }
