@@ -7,15 +7,17 @@ mod job;
 mod job_id;
 mod launcher;
 mod rank;
+mod scout;
 mod still;
 mod table;
 mod target;
 mod variables;
 
-pub use job::{DiscoverError, Job, Member, Mpi, Scout, WatchedSite};
+pub use job::{Job, Member, Mpi, WatchedSite};
 pub use job_id::job_id;
 pub use launcher::{above as launcher_above, is_launcher};
 pub use rank::Rank;
+pub use scout::{DiscoverError, Scout};
 pub use table::ProcessTable;
 pub use target::{TargetError, resolve};
 pub use variables::Variables;
