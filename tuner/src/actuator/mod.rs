@@ -9,9 +9,11 @@
 //! program. Taking such a change back waits for the point too, within a bound.
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
-//! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once.
+//! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once and `assembly` how these
+//! come to the same iteration; `undoing` takes changes back.
 
 mod armed;
+mod assembly;
 mod calling;
 mod client;
 mod line;
@@ -19,6 +21,7 @@ mod refusal;
 mod serve;
 mod session;
 mod together;
+mod undoing;
 mod waiting;
 
 use std::path::PathBuf;

@@ -1,242 +1,22 @@
-//! Changes of several processes at the same iteration: written in all of them or in none, and taken back so.
-//!
-//! How the processes agree: the probe at the boundary first only looks at the number that the program itself gives to each
-//! iteration. When every process was seen twice, an iteration a little ahead of all of them is chosen, and each is
-//! stopped there ([`gather`]). One that was faster than we are has gone by: then nothing is written, all are let go, and an
-//! iteration farther ahead is tried. Numbers that do not count up alike in all processes are refused.
+//! Changes of several processes at the same iteration: written in all of them or in none, and taken back so. How the processes agree
+//! on one is [`super::assembly`]'s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::assembly::{Assembled, Assembly, Member};
 use super::session::Session;
-use super::waiting::{UNDO_LOOK, UNDO_WAIT, WAITING_MAX, WITHIN_MAX, failed, refused};
+use super::undoing::{UNDO_LOOK, UNDO_WAIT, failed};
+use super::waiting::{WAITING_MAX, WITHIN_MAX, refused};
 use super::{Refusal, SetCommand, TogetherCommand};
 use crate::clock;
 use crate::journal::{Bond, Change, Hold, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
-use crate::sync::{
-    ACTION_NS_MAX, ANSWER_NS_MAX, Again, Gathered, HoldRequest, KeyName, KeyPlace, LEAD, Meetings, Part,
-    Passage, Progress, Rendezvous, Scattered, SyncPlace, SyncPoint, Then, Ticket, gather,
-};
-use crate::value::Bytes;
+use crate::sync::{KeyName, KeyPlace, Passage, SyncPlace, SyncPoint};
 use crate::writer::{Announced, Attempt, Back, Hooks, Mechanism, Returning, SetRequest, Undone};
-
-const LEAD_MAX: i64 = 4_096;
-/// Attempts in which a process had gone by.
-const TRIES_MAX: u32 = 64;
-/// Attempts in which those that had arrived were stopped to the bound.
-const WAITS_MAX: u32 = 2;
-
-/// A process that takes part.
-struct Member {
-    point: SyncPoint,
-    key: KeyPlace,
-    slot: Arc<Slot>,
-    change: (Bytes, Bytes),
-    passage: Passage,
-}
-
-/// All processes on the way to the same iteration.
-struct Assembly {
-    members: Vec<Member>,
-    tickets: Vec<Ticket>,
-    hooks: Hooks,
-    until: Instant,
-    called_off: Arc<AtomicBool>,
-    /// The attempt that is under way, in a thread of its own.
-    attempt: Option<JoinHandle<Gathered>>,
-    lead: i64,
-    tries: u32,
-    /// Attempts in which the first to arrive waited in vain.
-    waits: u32,
-}
-
-/// What came of it, and how each process was held.
-struct Assembled {
-    result: Result<(), String>,
-    holds: Vec<Hold>,
-}
-
-impl Assembly {
-    fn start(
-        members: Vec<Member>,
-        rendezvous: &mut dyn Rendezvous,
-        hooks: Hooks,
-        until: Instant,
-    ) -> Result<Assembly, String> {
-        let mut assembly = Assembly {
-            members,
-            tickets: Vec::new(),
-            hooks,
-            until,
-            called_off: Arc::default(),
-            attempt: None,
-            lead: LEAD,
-            tries: 0,
-            waits: 0,
-        };
-        assembly.arm(rendezvous)?;
-        Ok(assembly)
-    }
-
-    /// Another attempt.
-    fn arm(&mut self, rendezvous: &mut dyn Rendezvous) -> Result<(), String> {
-        self.tries += 1;
-        for member in &self.members {
-            let request = HoldRequest {
-                point: member.point.clone(),
-                answer_ns_max: ANSWER_NS_MAX,
-                action_ns_max: ACTION_NS_MAX,
-                misses_max: 1,
-                store: None,
-                key: Some(member.key),
-            };
-            match rendezvous.arm(&request, Box::new(|_| Then::Nothing)) {
-                Ok(ticket) => self.tickets.push(ticket),
-                Err(error) => {
-                    self.disarm(rendezvous);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn disarm(&mut self, rendezvous: &mut dyn Rendezvous) {
-        for (member, ticket) in self.members.iter_mut().zip(self.tickets.drain(..)) {
-            member.add(&rendezvous.disarm(ticket));
-        }
-    }
-
-    fn poll(&mut self, rendezvous: &mut dyn Rendezvous) -> Option<Assembled> {
-        let is_over = Instant::now() >= self.until;
-        let Some(attempt) = self.attempt.take() else {
-            return self.look(rendezvous, is_over);
-        };
-        if !attempt.is_finished() {
-            if is_over {
-                self.called_off.store(true, Ordering::Relaxed);
-            }
-            self.attempt = Some(attempt);
-            return None;
-        }
-        let gathered = attempt.join().unwrap_or_else(|_| Gathered {
-            result: Err(Scattered {
-                reason: "the attempt panicked".to_owned(),
-                again: Again::Never,
-            }),
-            held_ns: Vec::new(),
-        });
-        self.disarm(rendezvous);
-        for (member, held_ns) in self.members.iter_mut().zip(&gathered.held_ns) {
-            member.passage.hold_ns = *held_ns;
-        }
-        match gathered.result {
-            Ok(()) => Some(self.over(Ok(()))),
-            Err(Scattered { reason, again }) if self.may_try(again) && !is_over => {
-                for (member, held_ns) in self.members.iter_mut().zip(&gathered.held_ns) {
-                    member.passage.misses += 1;
-                    member.passage.missed_ns += *held_ns;
-                }
-                self.lead = (self.lead * 2).min(LEAD_MAX);
-                let armed = self.arm(rendezvous);
-                armed
-                    .err()
-                    .map(|error| self.over(Err(format!("{reason}; {error}"))))
-            }
-            Err(Scattered { reason, .. }) => Some(self.over(Err(reason))),
-        }
-    }
-
-    /// Before the attempt every process must have been seen twice.
-    fn look(&mut self, rendezvous: &mut dyn Rendezvous, is_over: bool) -> Option<Assembled> {
-        let meetings = rendezvous.meetings();
-        let is_seen = |ticket: &Ticket| meetings.seen(*ticket).hits >= 2;
-        let reason = if self.called_off.load(Ordering::Relaxed) {
-            Some("it was called off".to_owned())
-        } else if let Some(ended) = self.members.iter().find(|member| !member.pid().is_alive()) {
-            Some(format!("process {} has ended", ended.pid()))
-        } else if is_over {
-            Some(self.absent(&*meetings))
-        } else {
-            None
-        };
-        if let Some(reason) = reason {
-            self.disarm(rendezvous);
-            return Some(self.over(Err(reason)));
-        }
-        if self.tickets.iter().all(is_seen) {
-            self.attempt = Some(self.begin(meetings));
-        }
-        None
-    }
-
-    fn begin(&self, meetings: Arc<dyn Meetings>) -> JoinHandle<Gathered> {
-        let part = |(member, ticket): (&Member, &Ticket)| Part {
-            slot: Arc::clone(&member.slot),
-            change: member.change,
-            ticket: *ticket,
-        };
-        let parts: Vec<Part> = self.members.iter().zip(&self.tickets).map(part).collect();
-        let (lead, hooks, called_off) = (self.lead, self.hooks, Arc::clone(&self.called_off));
-        std::thread::spawn(move || gather(&parts, &*meetings, lead, &called_off, hooks))
-    }
-
-    fn may_try(&mut self, again: Again) -> bool {
-        self.waits += u32::from(again == Again::AfterWaiting);
-        again != Again::Never && self.tries < TRIES_MAX && self.waits < WAITS_MAX
-    }
-
-    /// Who was not seen twice in time.
-    fn absent(&self, meetings: &dyn Meetings) -> String {
-        let of = self.members.iter().zip(&self.tickets);
-        let absent: Vec<String> = of
-            .filter(|(_, ticket)| meetings.seen(**ticket).hits < 2)
-            .map(|(member, _)| member.pid().to_string())
-            .collect();
-        let place = self
-            .members
-            .first()
-            .map(|member| member.point.place().to_string());
-        let place = place.unwrap_or_default();
-        format!("{place} was not reached in time by process {}", absent.join(", "))
-    }
-
-    fn over(&self, result: Result<(), String>) -> Assembled {
-        let hold = |member: &Member| Hold::at(Mechanism::Stop, member.passage);
-        Assembled {
-            result,
-            holds: self.members.iter().map(hold).collect(),
-        }
-    }
-}
-
-impl Member {
-    fn pid(&self) -> Pid {
-        self.slot.pid()
-    }
-
-    /// Adds an attempt.
-    fn add(&mut self, progress: &Progress) {
-        let (Progress::Pending(passage)
-        | Progress::Done(passage)
-        | Progress::Late(passage)
-        | Progress::Missed(passage)
-        | Progress::GoneBy(passage)
-        | Progress::Stored { passage, .. }) = *progress;
-        self.passage = Passage {
-            hits: self.passage.hits + passage.hits,
-            misses: self.passage.misses,
-            missed_ns: self.passage.missed_ns,
-            ..passage
-        };
-    }
-}
 
 /// Changes of several processes that wait.
 pub(super) struct WaitingGroup {
@@ -305,7 +85,7 @@ impl Session {
             });
             match set {
                 Ok(set) => {
-                    members.push(member(one.point, one.key, one.slot, (set.old, set.new)));
+                    members.push(Member::new(one.point, one.key, one.slot, (set.old, set.new)));
                     announced.push((one.pid, set));
                 }
                 Err(refusal) => {
@@ -406,7 +186,7 @@ impl Session {
         let (meant, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_meant);
         self.waiting.groups = rest;
         for mut group in meant {
-            group.assembly.called_off.store(true, Ordering::Relaxed);
+            group.assembly.call_off();
             let assembled = loop {
                 let rendezvous = self.waiting.rendezvous().ok();
                 match rendezvous.map(|rendezvous| group.assembly.poll(rendezvous)) {
@@ -568,22 +348,12 @@ impl Session {
             .and_then(|point| Ok((point, bond.key.resolve(&space, &sync)?)));
         let values = (returning.set.new, returning.set.old);
         match prepared {
-            Ok((point, key)) => Ok(Some((returning, member(point, key, Arc::new(slot), values)))),
+            Ok((point, key)) => Ok(Some((returning, Member::new(point, key, Arc::new(slot), values)))),
             Err(why) => {
                 let outcome = RevertOutcome::Failed(why.clone());
                 self.writer(pid)?.conclude_undo(returning, outcome, None)?;
                 Err(refused(why))
             }
         }
-    }
-}
-
-fn member(point: SyncPoint, key: KeyPlace, slot: Arc<Slot>, change: (Bytes, Bytes)) -> Member {
-    Member {
-        point,
-        key,
-        slot,
-        change,
-        passage: Passage::default(),
     }
 }

@@ -1,9 +1,9 @@
-//! The changes that wait for their sync points, and the taking back of such changes, which waits for the same points.
+//! The changes that wait for their sync points.
 //!
 //! What holds the program is behind [`Rendezvous`]; what is written and how is in `armed`, and decided before anything is armed.
-//! Nothing here waits for the program, except taking back, within [`UNDO_WAIT`].
+//! Nothing here waits for the program; taking back, which does, is in `undoing`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,14 +13,14 @@ use super::session::{Session, keep_newest};
 use super::together::WaitingGroup;
 use super::{ArmCommand, Collected, REPLY_BYTES_MAX, Refusal, RefusalKind, ServeOptions};
 use crate::action::ActionReceipt;
-use crate::journal::{Change, Deed, RevertOutcome, Status};
+use crate::journal::RevertOutcome;
 use crate::process::Pid;
 use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{ANSWER_NS_MAX, Passage, Progress, Rendezvous, SyncPlace, SyncPoint};
 use crate::value::Bytes;
 use crate::write::WriteError;
-use crate::writer::{Announced, Attempt, Back, Receipt, Returning, Undone, reverted};
+use crate::writer::{Announced, Receipt};
 
 /// Changes that wait at once.
 pub(super) const WAITING_MAX: usize = 256;
@@ -28,10 +28,6 @@ pub(super) const WAITING_MAX: usize = 256;
 const RENEWALS_MAX: u32 = 3;
 /// The longest time that a change may wait.
 pub(super) const WITHIN_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How long taking back waits for sync points, all together.
-pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);
-/// How often it looks whether they were reached.
-pub(super) const UNDO_LOOK: Duration = Duration::from_millis(1);
 
 /// What waits, and what can hold the program.
 pub(super) struct Waiting {
@@ -92,7 +88,7 @@ impl Waiting {
         self.sets.len() + self.calls.len() + self.groups.iter().map(WaitingGroup::len).sum::<usize>()
     }
 
-    fn arm(
+    pub(super) fn arm(
         &mut self,
         point: SyncPoint,
         slot: Arc<Slot>,
@@ -103,12 +99,12 @@ impl Waiting {
         Armed::new(point, slot, change, how, self.rendezvous()?, hooks).map_err(refused)
     }
 
-    fn poll(&mut self, armed: &mut Armed) -> Option<Over> {
+    pub(super) fn poll(&mut self, armed: &mut Armed) -> Option<Over> {
         let hooks = self.options.hooks;
         armed.poll(self.rendezvous().ok()?, hooks)
     }
 
-    fn stop(&mut self, armed: &Armed) -> Over {
+    pub(super) fn stop(&mut self, armed: &Armed) -> Over {
         match self.rendezvous() {
             Ok(rendezvous) => armed.over(rendezvous.disarm(armed.ticket())),
             Err(_) => armed.over(Progress::Missed(Passage::default())),
@@ -280,174 +276,6 @@ impl Session {
         let tickets: Vec<u64> = self.waiting.sets.iter().filter_map(is_it).collect();
         tickets.into_iter().for_each(|ticket| self.disarm(ticket));
     }
-
-    /// Takes one change back: at its sync point, if it has one.
-    pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
-        if let Some(undone) = self.undo_bonded(pid, change)? {
-            return Ok(undone);
-        }
-        let is_at_point = |deed: &Deed| matches!(deed, Deed::Set(set) if set.sync.is_some());
-        let has_point = |known: &Change| known.intent.change == change && is_at_point(&known.intent.deed);
-        if !self.writer(pid)?.changes().iter().any(has_point) {
-            return Ok(self.writer(pid)?.undo(change)?);
-        }
-        let mut back = self.arm_undo(pid, change)?;
-        let over = self.wait_for(&mut back, Instant::now() + UNDO_WAIT);
-        self.conclude_undo(pid, back, over)
-    }
-
-    /// Takes back the changes in force that are wanted, newest first; those with a sync point there. One that cannot be taken back
-    /// does not keep the others from it, nor one process those of another.
-    pub(super) fn undo_all(
-        &mut self,
-        mut pids: Vec<Pid>,
-        wanted: &dyn Fn(Pid, &Change) -> bool,
-    ) -> BTreeMap<Pid, Result<Vec<Attempt>, Refusal>> {
-        let until = Instant::now() + UNDO_WAIT;
-        let mut tried = BTreeSet::new();
-        // All or none: these are taken back first, in all their processes.
-        let mut done: BTreeMap<Pid, Vec<Attempt>> = self.undo_groups(&pids, wanted);
-        for (pid, attempts) in &done {
-            tried.extend(attempts.iter().map(|attempt| (*pid, attempt.change)));
-        }
-        let mut broken = BTreeMap::new();
-        while !pids.is_empty() {
-            let mut armed = Vec::new();
-            for pid in std::mem::take(&mut pids) {
-                match self.undo_plain_and_arm(pid, wanted, &mut tried) {
-                    Ok((attempts, next)) => {
-                        done.entry(pid).or_default().extend(attempts);
-                        armed.extend(next.map(|back| (pid, back)));
-                    }
-                    Err(refusal) => drop(broken.insert(pid, refusal)),
-                }
-            }
-            for (pid, mut back) in armed {
-                pids.push(pid);
-                let over = self.wait_for(&mut back, until);
-                let (change, symbol) = (back.returning.change, back.returning.set.symbol.clone());
-                let attempt = match self.conclude_undo(pid, back, over) {
-                    Ok(undone) => Attempt {
-                        change,
-                        result: Ok(undone),
-                    },
-                    Err(refusal) => failed(change, symbol, &refusal),
-                };
-                done.entry(pid).or_default().push(attempt);
-            }
-        }
-        let mut results: BTreeMap<_, _> = done
-            .into_iter()
-            .map(|(pid, attempts)| (pid, Ok(attempts)))
-            .collect();
-        results.extend(broken.into_iter().map(|(pid, refusal)| (pid, Err(refusal))));
-        results
-    }
-
-    /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet. What was done to the code
-    /// waits until all later changes were tried: a library must not go before the variables in it.
-    fn undo_plain_and_arm(
-        &mut self,
-        pid: Pid,
-        wanted: &dyn Fn(Pid, &Change) -> bool,
-        tried: &mut BTreeSet<(Pid, u64)>,
-    ) -> Result<(Vec<Attempt>, Option<ArmedUndo>), Refusal> {
-        let mut attempts = Vec::new();
-        loop {
-            let is_left = |change: &Change| {
-                change.status == Status::Applied
-                    && change.intent.deed.together().is_none()
-                    && wanted(pid, change)
-                    && !tried.contains(&(pid, change.intent.change))
-            };
-            let has_point = |change: &Change| is_left(change) && change.intent.deed.sync().is_some();
-            let next = self.writer(pid)?.changes().into_iter().rev().find(has_point);
-            let at_once = |change: &Change| {
-                let is_newer = |next: &Change| change.intent.change > next.intent.change;
-                let may_go = matches!(change.intent.deed, Deed::Set(_)) || next.as_ref().is_none_or(is_newer);
-                is_left(change) && change.intent.deed.sync().is_none() && may_go
-            };
-            let gone = self.writer(pid)?.undo_all(at_once)?;
-            tried.extend(gone.iter().map(|attempt| (pid, attempt.change)));
-            attempts.extend(gone);
-            let Some(Change { intent, .. }) = next else {
-                return Ok((attempts, None));
-            };
-            let change = intent.change;
-            tried.insert((pid, change));
-            match self.arm_undo(pid, change) {
-                Ok(back) => return Ok((attempts, Some(back))),
-                Err(refusal) => attempts.push(failed(change, intent.deed.symbol().to_owned(), &refusal)),
-            }
-        }
-    }
-
-    fn arm_undo(&mut self, pid: Pid, change: u64) -> Result<ArmedUndo, Refusal> {
-        let Back {
-            space,
-            slot,
-            sync,
-            returning,
-        } = self.writer(pid)?.prepare_undo(change)?;
-        let values = (returning.set.new, returning.set.old);
-        let armed = SyncPoint::resolve(&space, &sync)
-            .map_err(Refusal::from)
-            .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, How::default()));
-        match armed {
-            Ok(armed) => Ok(ArmedUndo { returning, armed }),
-            Err(refusal) => {
-                let outcome = RevertOutcome::Failed(refusal.message.clone());
-                self.writer(pid)?.conclude_undo(returning, outcome, None)?;
-                Err(refusal)
-            }
-        }
-    }
-
-    fn wait_for(&mut self, back: &mut ArmedUndo, until: Instant) -> Over {
-        loop {
-            match self.waiting.poll(&mut back.armed) {
-                Some(over) => return over,
-                None if Instant::now() >= until || !back.armed.slot().pid().is_alive() => {
-                    return self.waiting.stop(&back.armed);
-                }
-                None => std::thread::sleep(UNDO_LOOK),
-            }
-        }
-    }
-
-    fn conclude_undo(&mut self, pid: Pid, back: ArmedUndo, over: Over) -> Result<Undone, Refusal> {
-        let ArmedUndo { returning, armed } = back;
-        let (outcome, hold) = match over {
-            Over::There(written, hold) => (reverted(&returning.set, written), hold),
-            // At which instant is not known, but what is there can be read.
-            Over::Late(hold) => (
-                reverted(&returning.set, armed.slot().read().map_err(WriteError::from)),
-                hold,
-            ),
-            Over::Never(hold) => {
-                let why = not_reached(armed.place(), &hold.passage.unwrap_or_default());
-                (RevertOutcome::Failed(why), hold)
-            }
-        };
-        Ok(self.writer(pid)?.conclude_undo(returning, outcome, Some(hold))?)
-    }
-}
-
-pub(super) fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
-    Attempt {
-        change,
-        result: Ok(Undone {
-            change,
-            symbol,
-            outcome: RevertOutcome::Failed(refusal.message.clone()),
-        }),
-    }
-}
-
-/// A change that is being taken back at its sync point.
-struct ArmedUndo {
-    returning: Returning,
-    armed: Armed,
 }
 
 pub(super) fn refused(message: String) -> Refusal {
@@ -457,7 +285,7 @@ pub(super) fn refused(message: String) -> Refusal {
     }
 }
 
-fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
+pub(super) fn not_reached(place: &SyncPlace, passage: &Passage) -> String {
     format!("{}: nothing was written", in_vain(place, passage))
 }
 
