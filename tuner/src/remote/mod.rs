@@ -3,14 +3,18 @@
 //! A held thread is sent, by one change of its registers, through `syscall; ret` in the C library's code, over a stack that
 //! would give it back to itself ([`crate::arch::x86_64::frame`]). Then we put its registers back. So whenever we die, the
 //! thread goes on where it was.
+//!
+//! Where held threads stand, and what they will come back to, is looked at in `standing`.
 
-use std::ops::Range;
+mod standing;
+
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+pub(crate) use self::standing::View;
 use crate::action::ActionError;
 use crate::address::{Address, LinkAddress};
-use crate::arch::x86_64::unwind::{Trace, Unwinder};
+use crate::arch::x86_64::unwind::Unwinder;
 use crate::arch::x86_64::{self as arch, Sleep, frame};
 use crate::arena::{Arena, PAGE};
 use crate::place::{Ground, is_main_stack};
@@ -342,150 +346,4 @@ pub(crate) fn pages(address: Address, bytes: &[u8]) -> impl Iterator<Item = (Add
         at += piece.len();
         Some((Address(start), piece))
     })
-}
-
-/// What a held thread has on its stack, and where it stands.
-#[derive(Debug)]
-pub(crate) struct View {
-    tid: i32,
-    instruction: Address,
-    words: Vec<u64>,
-    /// Where it will return to, when that is known exactly.
-    trace: Option<Trace>,
-    /// It runs a signal handler.
-    pub(crate) in_handler: bool,
-    /// Its stack goes on beyond what was looked at.
-    is_cut: bool,
-}
-
-/// So much of a stack is looked at.
-const STACK_BYTES_MAX: u64 = 8 << 20;
-/// Handlers that were interrupted by handlers.
-const HANDLERS_MAX: usize = 8;
-
-impl View {
-    /// Looks at a held thread.
-    pub(crate) fn of(thread: &HeldThread, ground: &Ground, gate: &Gate) -> Result<View, ActionError> {
-        let registers = thread.registers()?;
-        let mut view = View {
-            tid: thread.tid(),
-            instruction: arch::instruction(&registers),
-            words: Vec::new(),
-            trace: gate
-                .unwinder
-                .trace(&arch::resumable(&registers, Sleep::GoOn), ground),
-            in_handler: false,
-            is_cut: false,
-        };
-        let mut looked: Vec<Range<u64>> = Vec::new();
-        let mut waiting = vec![arch::stack(&registers)];
-        while let Some(stack) = waiting.pop() {
-            if looked.iter().any(|range| range.contains(&stack.0)) {
-                continue;
-            }
-            if looked.len() > HANDLERS_MAX {
-                view.is_cut = true;
-                break;
-            }
-            let (range, bytes) = read_stack(ground, stack)?;
-            view.is_cut |= range.end - range.start > bytes.len() as u64;
-            looked.push(range);
-            for at in (0..bytes.len().saturating_sub(7)).step_by(8) {
-                if let Some(interrupted) = frame::signal_frame(&bytes[at..], &gate.signal_returns) {
-                    view.in_handler = true;
-                    view.words.push(interrupted.instruction.0);
-                    waiting.push(interrupted.stack);
-                }
-            }
-            view.words.extend(words(&bytes));
-        }
-        // What looks like the frame of a handler can be left over from an earlier one.
-        if let Some(trace) = &view.trace {
-            view.in_handler = trace.in_handler;
-        }
-        Ok(view)
-    }
-
-    /// It stands, or will come back to, somewhere in `range`: exactly, or else by the words on its stack.
-    pub(crate) fn touches(&self, range: &Range<u64>) -> bool {
-        let comes_back = |words: &[u64]| words.iter().any(|word| range.contains(word));
-        range.contains(&self.instruction.0)
-            || match self.exact() {
-                Some(trace) => comes_back(&trace.returns),
-                None => comes_back(&self.words),
-            }
-    }
-
-    /// A handler interrupted functions that the trace does not know, and a probe may hide some.
-    fn exact(&self) -> Option<&Trace> {
-        self.trace
-            .as_ref()
-            .filter(|trace| !trace.in_handler && !trace.is_cut)
-    }
-
-    /// It stands in `range`, or the innermost functions, down to one that is probed, will return there. For code that calls nothing
-    /// that could be probed, that is all.
-    pub(crate) fn is_executing_innermost(&self, range: &Range<u64>, ground: &Ground) -> bool {
-        match self.trace.as_ref().filter(|trace| trace.is_cut) {
-            Some(trace) => {
-                range.contains(&self.instruction.0) || trace.returns.iter().any(|at| range.contains(at))
-            }
-            None => self.is_executing(range, ground),
-        }
-    }
-
-    /// It stands in `range`, or will return there: where this is not known exactly, by the words on its stack behind a call
-    /// instruction. Addresses of functions that merely lie there do not count.
-    pub(crate) fn is_executing(&self, range: &Range<u64>, ground: &Ground) -> bool {
-        if self.exact().is_some() {
-            return self.touches(range);
-        }
-        let is_return = |word: &&u64| range.contains(word) && follows_call(ground, Address(**word));
-        range.contains(&self.instruction.0) || self.words.iter().any(|word| is_return(&word))
-    }
-
-    /// A sentence about it.
-    pub(crate) fn says(&self, what: &str) -> String {
-        format!("thread {} {what}", self.tid)
-    }
-
-    /// As text, what keeps the code in `range` from being changed; none when nothing does.
-    pub(crate) fn is_in_the_way_of(&self, range: &Range<u64>) -> Option<String> {
-        let tid = self.tid;
-        if self.touches(range) {
-            return Some(format!("thread {tid} stands in it, or comes back to it"));
-        }
-        (self.is_cut && self.exact().is_none())
-            .then(|| format!("the stack of thread {tid} is larger than is looked at"))
-    }
-}
-
-/// A call instruction ends at `address`: `call rel32`, or one through a register or memory.
-fn follows_call(ground: &Ground, address: Address) -> bool {
-    let mut before = [0; 7];
-    if ground
-        .read(Address(address.0.wrapping_sub(7)), &mut before)
-        .is_err()
-    {
-        return false;
-    }
-    let indirect = |length: usize| before[7 - length] == 0xff && before[8 - length] & 0x38 == 0x10;
-    before[2] == 0xe8 || [2, 3, 4, 6, 7].into_iter().any(indirect)
-}
-
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
-    let (words, _) = bytes.as_chunks::<8>();
-    words.iter().map(|word| u64::from_le_bytes(*word))
-}
-
-/// From the stack pointer to the end of its mapping, or less.
-fn read_stack(ground: &Ground, stack: Address) -> Result<(Range<u64>, Vec<u8>), ActionError> {
-    let start = stack.0.next_multiple_of(8);
-    let Some(map) = ground.mapping(Address(start), 8) else {
-        return Ok((start..start + 8, Vec::new()));
-    };
-    let length = (map.end.0 - start).min(STACK_BYTES_MAX);
-    let mut bytes = vec![0; length as usize];
-    ground.read(Address(start), &mut bytes)?;
-    Ok((start..map.end.0, bytes))
 }
