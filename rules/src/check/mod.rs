@@ -11,6 +11,7 @@ mod homes;
 mod implied;
 mod infer;
 mod join;
+mod meant;
 mod names;
 mod operators;
 mod order;
