@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use iced_x86::Instruction;
 
 use super::function::{Context, Found, find, refuse_indirect};
-use super::plan::{self, Plan};
+use super::plan::Plan;
 use super::words;
 use super::{ActionError, FunctionName};
 use crate::address::{Address, LinkAddress};
@@ -89,7 +89,7 @@ pub(super) fn remove(
 ) -> Result<Plan, ActionError> {
     let called = context.find(function)?;
     let place = within.map_or_else(|| "everywhere".to_owned(), |within| format!("in {within}"));
-    let mut plan = plan::empty(format!("remove calls of {} {place}", called.name));
+    let mut plan = Plan::new(format!("remove calls of {} {place}", called.name), &[]);
     match within {
         Some(within) => {
             let caller = context.find(within)?;

@@ -6,8 +6,8 @@
 //! - `worker`: which thread can do something for us
 //! - `arguments`: what a function is called with
 //! - `call`: a function is called once, `there`: by the thread at a sync point; `load`: a library, by calling dlopen
-//! - `plan`: which bytes a change of code needs (`words`: those through which functions are called;
-//!   `calls`: of calls that are removed); `patch`: how they get there and away again
+//! - `plan`: which bytes a change of code needs (`words`: those through which functions are called; `insertion`: of calls that
+//!   are inserted, `calls`: that are removed, `parameter`: of arguments); `patch`: how they get there and away again
 //! - `affinity`: threads and CPUs
 //! - `elsewhere`: what stands for the rest on machines other than x86-64
 //!
@@ -39,7 +39,11 @@ mod error;
 #[cfg(target_arch = "x86_64")]
 mod function;
 #[cfg(target_arch = "x86_64")]
+mod insertion;
+#[cfg(target_arch = "x86_64")]
 mod load;
+#[cfg(target_arch = "x86_64")]
+mod parameter;
 #[cfg(target_arch = "x86_64")]
 mod patch;
 #[cfg(target_arch = "x86_64")]

@@ -2,28 +2,26 @@
 //!
 //! A function is led elsewhere in one of two ways. Where it is imported, and the file that holds it neither calls it directly
 //! nor stores its address, by the words through which it is called. Else by a jump in place of its first instructions.
+//!
+//! Calls are inserted by `insertion` and left out by `calls`, arguments changed by `parameter`.
 
 use std::ops::Range;
 
-use super::calls;
 use super::function::{Context, Found, refuse_indirect};
-use super::words::{Word, each_text, image_error, words};
-use super::{ActionError, Argument, FunctionName, InsertPlace, PatchRequest};
-use crate::address::{Address, LinkAddress};
+use super::insertion::Insertion;
+use super::words::{Word, each_text, words};
+use super::{ActionError, FunctionName, InsertPlace, PatchRequest, calls, parameter};
+use crate::address::Address;
 use crate::arch::x86_64::assemble::Passed;
 use crate::arch::x86_64::code::{self, Body, Displaced};
 use crate::arch::x86_64::trampoline::{self, Parameter, Then, Work};
 use crate::arena::Arena;
-use crate::dwarf::{self, Kind};
 use crate::expression::Expression;
 use crate::journal::{HexBytes, Patch, Site};
 use crate::module::Module;
-use crate::value::ValueType;
 
 /// A trampoline with its moved instructions is shorter.
-const TRAMPOLINE_BYTES: usize = 1024;
-/// So far behind a function's end padding is looked for.
-const PADDING_MAX: usize = 15;
+pub(super) const TRAMPOLINE_BYTES: usize = 1024;
 
 /// A change of code, ready to be made.
 #[derive(Debug)]
@@ -38,7 +36,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    fn new(symbol: String, uses: &[&Module]) -> Plan {
+    pub(super) fn new(symbol: String, uses: &[&Module]) -> Plan {
         Plan {
             patch: Patch {
                 symbol,
@@ -91,7 +89,7 @@ impl Plan {
     }
 
     /// Room for `code_bytes` of code near `target`.
-    fn room(
+    pub(super) fn room(
         &mut self,
         context: &Context<'_>,
         target: &Found,
@@ -107,7 +105,7 @@ impl Plan {
     }
 
     /// Where the next piece of code in the arena begins.
-    fn next(&self, arena: &Arena) -> Address {
+    pub(super) fn next(&self, arena: &Arena) -> Address {
         Address(arena.address.0 + self.code.len() as u64)
     }
 }
@@ -147,12 +145,8 @@ pub(super) fn make(
             index,
             value_type,
             value,
-        } => set_argument(context, function, *index, *value_type, value),
+        } => parameter::set(context, function, *index, *value_type, value),
     }
-}
-
-pub(super) fn empty(symbol: String) -> Plan {
-    Plan::new(symbol, &[])
 }
 
 fn replace(context: &Context<'_>, function: &FunctionName, with: &FunctionName) -> Result<Plan, ActionError> {
@@ -194,7 +188,11 @@ fn entry(context: &Context<'_>, found: &Found, done: &'static str) -> Result<(Bo
 }
 
 /// Other functions, or parts of this one that were moved away, may jump between the bytes to be changed.
-fn refuse_jumps_into(found: &Found, inside: &Range<u64>, done: &'static str) -> Result<(), ActionError> {
+pub(super) fn refuse_jumps_into(
+    found: &Found,
+    inside: &Range<u64>,
+    done: &'static str,
+) -> Result<(), ActionError> {
     let mut from = None;
     each_text(&found.module, |start, bytes| {
         from = from.or(code::references(start, bytes, inside).first().copied());
@@ -208,7 +206,7 @@ fn refuse_jumps_into(found: &Found, inside: &Range<u64>, done: &'static str) -> 
     }
 }
 
-fn lead(
+pub(super) fn lead(
     context: &Context<'_>,
     plan: &mut Plan,
     found: &Found,
@@ -224,195 +222,14 @@ fn lead(
     Ok(())
 }
 
-/// A call to be inserted.
-struct Insertion {
-    called: Found,
-    arguments: Vec<Argument>,
-    extended_bytes: usize,
-}
-
-impl Insertion {
-    const DONE: &str = "changed to call another";
-
-    fn plan(&self, into: &Found, place: &str) -> Plan {
-        let shown: Vec<String> = self.arguments.iter().map(Argument::to_string).collect();
-        let symbol = format!(
-            "insert {}({}) at the {place} of {}",
-            self.called.name,
-            shown.join(", "),
-            into.name
-        );
-        Plan::new(symbol, &[&self.called.module])
-    }
-
-    /// The arguments, texts laid into the arena.
-    fn pass(&self, plan: &mut Plan, arena: &Arena) -> Result<Passed, ActionError> {
-        let name = &self.called.name;
-        let mut texts = std::mem::take(&mut plan.code);
-        let passed = super::arguments::pass(name, &self.arguments, &mut texts, arena.address)?;
-        texts.resize(texts.len().next_multiple_of(16), 0);
-        plan.code = texts;
-        Ok(passed)
-    }
-
-    fn text_bytes(&self) -> usize {
-        let texts = self.arguments.iter().map(|argument| match argument {
-            Argument::Text(text) => text.len() + 1,
-            _ => 0,
-        });
-        texts.sum::<usize>() + 16
-    }
-
-    fn at_entry(&self, context: &Context<'_>, into: &Found) -> Result<Plan, ActionError> {
-        self.refuse_itself(into)?;
-        let mut plan = self.plan(into, "entry");
-        let bytes = TRAMPOLINE_BYTES + self.text_bytes();
-        wrap(context, &mut plan, into, bytes, Self::DONE, |plan, arena| {
-            let passed = self.pass(plan, arena)?;
-            Ok(Prepared::Call(passed, self.called.address(), self.extended_bytes))
-        })?;
-        Ok(plan)
-    }
-
-    fn refuse_itself(&self, into: &Found) -> Result<(), ActionError> {
-        match self.called.address() == into.address() {
-            true => Err(into.refused(Self::DONE, "it would call itself without end")),
-            false => Ok(()),
-        }
-    }
-
-    fn at_returns(&self, context: &Context<'_>, into: &Found) -> Result<Plan, ActionError> {
-        self.refuse_itself(into)?;
-        let refused = |why: String| into.refused(Self::DONE, why);
-        let body = into.body(Self::DONE)?;
-        if let Some(out) = body.jumps_out().next() {
-            let (at, to) = (out.ip(), out.near_branch64());
-            return Err(refused(format!(
-                "the jump at {at:#x} to {to:#x} leaves it without a return (a call in the last position, or a part that was \
-                 moved away)"
-            )));
-        }
-        if let Some(jump) = body.computed_jump() {
-            return Err(refused(format!(
-                "at {:#x} it jumps through a table or a pointer: where it goes from there is not known",
-                jump.ip()
-            )));
-        }
-        let returns: Vec<u64> = body.returns().map(iced_x86::Instruction::ip).collect();
-        if returns.is_empty() {
-            return Err(refused("it never returns".to_owned()));
-        }
-        match self.in_place(context, into, &body, &returns) {
-            Err(ActionError::Refused { .. }) => self.by_copy(context, into, &body),
-            planned => planned,
-        }
-    }
-
-    /// A jump in place of each return instruction and its neighbours.
-    fn in_place(
-        &self,
-        context: &Context<'_>,
-        into: &Found,
-        body: &Body,
-        returns: &[u64],
-    ) -> Result<Plan, ActionError> {
-        let mut plan = self.plan(into, "return");
-        let refused = |why: String| into.refused(Self::DONE, why);
-        let bytes = TRAMPOLINE_BYTES * returns.len() + self.text_bytes();
-        let arena = plan.room(context, into, bytes, Self::DONE)?;
-        let passed = self.pass(&mut plan, &arena)?;
-        let padding = padding_behind(into, body);
-        let mut last_end = body.start.0;
-        for at in returns {
-            let room = body.room_at_return(*at, padding).map_err(refused)?;
-            if room.start.0 < last_end {
-                return Err(refused(format!(
-                    "the return at {at:#x} has no room of its own for a jump"
-                )));
-            }
-            last_end = room.start.0 + room.length as u64;
-            refuse_jumps_into(into, &room.inside(), Self::DONE)?;
-            let start = plan.next(&arena);
-            let code =
-                trampoline::assemble(&self.work(&passed), &Then::Displaced(&room), start).map_err(refused)?;
-            plan.code.extend(code);
-            lead(context, &mut plan, into, body, &room, start, Self::DONE)?;
-        }
-        Ok(plan)
-    }
-
-    /// Where there is no room at a return: the whole function runs as a copy that calls before each return. Who unwinds the
-    /// stack does not know the copy, so it must call nothing, or nobody may unwind.
-    fn by_copy(&self, context: &Context<'_>, into: &Found, body: &Body) -> Result<Plan, ActionError> {
-        let mut plan = self.plan(into, "return");
-        let refused = |why: String| into.refused(Self::DONE, why);
-        let unwinds = |module: &&Module| {
-            ["libstdc++", "libc++"]
-                .iter()
-                .any(|name| module.file_name().starts_with(name))
-        };
-        if let Some(module) = context
-            .space
-            .modules
-            .iter()
-            .find(unwinds)
-            .filter(|_| body.has_calls())
-        {
-            return Err(refused(format!(
-                "its returns have no room for jumps, and a copy of it would stop exceptions that pass through it ({} is loaded)",
-                module.file_name()
-            )));
-        }
-        // Made from the file: other changes of the function would be lost in it.
-        context.refuse_taken(&(body.start.0..body.end()))?;
-        plan.patch.covers = Some((body.start, body.bytes.len() as u64));
-        let displaced = body.entry().map_err(refused)?;
-        refuse_jumps_into(into, &displaced.inside(), Self::DONE)?;
-        let bytes = TRAMPOLINE_BYTES + self.text_bytes() + body.bytes.len() * 2;
-        let arena = plan.room(context, into, bytes, Self::DONE)?;
-        let passed = self.pass(&mut plan, &arena)?;
-        let before = plan.next(&arena);
-        let code = trampoline::assemble(&self.work(&passed), &Then::Return, before).map_err(refused)?;
-        plan.code.extend(code);
-        let start = plan.next(&arena);
-        plan.code.extend(body.copy(start, before).map_err(refused)?);
-        if plan.code.len() as u64 > arena.code_bytes {
-            return Err(refused("its copy is larger than was reckoned".to_owned()));
-        }
-        lead(context, &mut plan, into, body, &displaced, start, Self::DONE)?;
-        Ok(plan)
-    }
-
-    fn work<'a>(&self, passed: &'a Passed) -> Work<'a> {
-        Work::Call {
-            function: self.called.address(),
-            passed,
-            extended_bytes: self.extended_bytes,
-        }
-    }
-}
-
-/// How many bytes behind a function do nothing and belong to nobody.
-fn padding_behind(found: &Found, body: &Body) -> usize {
-    let end = LinkAddress(found.function.address.0 + found.function.size);
-    let next = found.module.image.next_symbol(end).ok().flatten();
-    let free = next
-        .map_or(PADDING_MAX, |next| (next.0 - end.0) as usize)
-        .min(PADDING_MAX);
-    let bytes = found
-        .file_bytes(found.function.size, free, "read")
-        .unwrap_or_default();
-    code::filling(Address(body.end()), &bytes)
-}
-
 /// What a trampoline is to do, when its arena is known.
-enum Prepared {
+pub(super) enum Prepared {
     Call(Passed, Address, usize),
     Argument(Parameter, Expression),
 }
 
 /// Leads a function through a trampoline and back to itself.
-fn wrap(
+pub(super) fn wrap(
     context: &Context<'_>,
     plan: &mut Plan,
     found: &Found,
@@ -451,82 +268,5 @@ fn wrap(
             .unwrap_or_default()
             .iter()
             .try_for_each(|word| plan.add_word(context, word, &found.name, start)),
-    }
-}
-
-fn set_argument(
-    context: &Context<'_>,
-    function: &FunctionName,
-    index: usize,
-    stated: Option<ValueType>,
-    value: &Expression,
-) -> Result<Plan, ActionError> {
-    const DONE: &str = "changed to take another argument";
-    let found = context.find(function)?;
-    refuse_indirect(&found, DONE)?;
-    let parameter = parameter(&found, index, stated)?;
-    value.check(parameter.value_type)?;
-    let symbol = format!("argument {index} of {} = {value}", found.name);
-    let mut plan = Plan::new(symbol, &[]);
-    let bytes = TRAMPOLINE_BYTES * 4;
-    wrap(context, &mut plan, &found, bytes, DONE, |_, _| {
-        Ok(Prepared::Argument(parameter, value.clone()))
-    })?;
-    Ok(plan)
-}
-
-/// Where a parameter is passed.
-fn parameter(found: &Found, index: usize, stated: Option<ValueType>) -> Result<Parameter, ActionError> {
-    use crate::arch::x86_64::assemble::{FLOATS_MAX, INTEGERS_MAX};
-    let error = |why: String| ActionError::Arguments {
-        function: found.name.clone(),
-        why,
-    };
-    let is_float = |of: ValueType| matches!(of, ValueType::F32 | ValueType::F64);
-    let known = dwarf::parameters(&found.module.image, found.function.address);
-    let known = known.map_err(|source| image_error(&found.module, source))?;
-    let (register, value_type) = match known {
-        None => {
-            let of = stated.ok_or_else(|| {
-                error("its file has no debug information: state the argument's type".to_owned())
-            })?;
-            (index, of)
-        }
-        Some(known) => {
-            let of = known.get(index).map(|parameter| parameter.of).ok_or_else(|| {
-                error(format!(
-                    "it has {} arguments that can be told, counted from 0",
-                    known.len()
-                ))
-            })?;
-            if let Some(stated) =
-                stated.filter(|stated| of.value_type().is_some_and(|known| known != *stated))
-            {
-                return Err(error(format!("argument {index} is {of}, not {stated}")));
-            }
-            let by_size = || match (of.kind, of.size) {
-                (Kind::Pointer, _) => Some(ValueType::U64),
-                (Kind::Enum, 4) => Some(ValueType::I32),
-                _ => None,
-            };
-            let value_type = of.value_type().or(stated).or_else(by_size);
-            let value_type =
-                value_type.ok_or_else(|| error(format!("argument {index} is {of}, which cannot be set")))?;
-            let same = known[..index]
-                .iter()
-                .filter(|other| (other.of.kind == Kind::Float) == is_float(value_type));
-            (same.count(), value_type)
-        }
-    };
-    let most = if is_float(value_type) {
-        FLOATS_MAX
-    } else {
-        INTEGERS_MAX
-    };
-    match register < most {
-        true => Ok(Parameter { register, value_type }),
-        false => Err(error(format!(
-            "argument {index} is passed on the stack, which cannot be changed"
-        ))),
     }
 }
