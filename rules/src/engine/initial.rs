@@ -10,68 +10,55 @@ use crate::eval::{Context, WindowData};
 use crate::rule::Tune;
 use crate::value::ProcessId;
 
+/// What is given without a window.
+#[derive(Clone, Copy)]
+enum Gift {
+    /// The first values of the tunes that have one and no window yet.
+    Initial,
+    /// What latecomers are given.
+    Late,
+}
+
 impl Engine {
     /// The first values of the tunes that have one and no window yet.
     pub(super) fn write_initial(&mut self) -> Vec<Output> {
-        let mut out = Vec::new();
-        for index in 0..self.rules.len() {
-            let there = |process: &ProcessId| {
-                self.processes
-                    .get(process)
-                    .is_some_and(|known| known.left.is_none())
-            };
-            let Some(running) = self
-                .rules
-                .get(index)
-                .filter(|running| running.mode == Mode::Applying)
-            else {
-                continue;
-            };
-            let mut found = Vec::new();
-            for (place, (tune, state)) in running.rule.tunes.iter().zip(&running.tunes).enumerate() {
-                let changes = running.initial(tune, state, there);
-                if !changes.is_empty() {
-                    found.push((place, changes));
-                }
-            }
-            for (place, changes) in found {
-                self.decisions += 1;
-                let id = DecisionId(self.decisions);
-                let because = ("initial", "no window has closed");
-                out.extend(self.given(RuleId(index), place, id, (changes, because, false)));
-            }
-        }
-        out
+        let rules = (0..self.rules.len()).map(RuleId);
+        rules.flat_map(|rule| self.give(rule, Gift::Initial)).collect()
     }
 
     /// What latecomers are given, and what was given to them and stays.
     pub(super) fn catch_up(&mut self) -> Vec<Output> {
         let mut out = Vec::new();
-        for index in 0..self.rules.len() {
-            let rule = RuleId(index);
+        for rule in (0..self.rules.len()).map(RuleId) {
             out.extend(self.confirm(rule));
-            let Some(running) = self
-                .rules
-                .get(index)
-                .filter(|running| running.mode == Mode::Applying)
-            else {
-                continue;
-            };
-            let is_there = |process: &ProcessId| {
-                let known = self.processes.get(process);
-                known.is_some_and(|known| known.left.is_none())
-            };
-            let tunes = running.rule.tunes.iter().zip(&running.tunes).enumerate();
-            let found: Vec<(usize, Vec<Change>)> = tunes
-                .map(|(place, (tune, state))| (place, running.late(tune, state, is_there)))
-                .filter(|(_, changes)| !changes.is_empty())
-                .collect();
-            for (place, changes) in found {
-                self.decisions += 1;
-                let id = DecisionId(self.decisions);
-                let because = ("late", "the other processes of its role have it");
-                out.extend(self.given(rule, place, id, (changes, because, true)));
-            }
+            out.extend(self.give(rule, Gift::Late));
+        }
+        out
+    }
+
+    fn give(&mut self, rule: RuleId, gift: Gift) -> Vec<Output> {
+        let running = self.rules.get(rule.0);
+        let Some(running) = running.filter(|running| running.mode == Mode::Applying) else {
+            return Vec::new();
+        };
+        let is_there = |process: &ProcessId| {
+            let known = self.processes.get(process);
+            known.is_some_and(|known| known.left.is_none())
+        };
+        let changes = |tune, state| match gift {
+            Gift::Initial => running.initial(tune, state, is_there),
+            Gift::Late => running.late(tune, state, is_there),
+        };
+        let tunes = running.rule.tunes.iter().zip(&running.tunes).enumerate();
+        let found: Vec<(usize, Vec<Change>)> = tunes
+            .map(|(place, (tune, state))| (place, changes(tune, state)))
+            .filter(|(_, changes)| !changes.is_empty())
+            .collect();
+        let mut out = Vec::new();
+        for (place, changes) in found {
+            self.decisions += 1;
+            let id = DecisionId(self.decisions);
+            out.extend(self.given(rule, place, id, changes, gift));
         }
         out
     }
@@ -98,15 +85,22 @@ impl Engine {
         rule: RuleId,
         place: usize,
         id: DecisionId,
-        (changes, because, is_late): (Vec<Change>, (&str, &str), bool),
+        changes: Vec<Change>,
+        gift: Gift,
     ) -> Option<Output> {
         let running = self.rules.get_mut(rule.0)?;
         let tune = running.rule.tunes.get(place)?;
         let state = running.tunes.get_mut(place)?;
-        match is_late {
-            true => state.begin_late(id, changes.clone(), tune),
-            false => state.begin(id, changes.clone()),
-        }
+        let because = match gift {
+            Gift::Initial => {
+                state.begin(id, changes.clone());
+                ("initial", "no window has closed")
+            }
+            Gift::Late => {
+                state.begin_late(id, changes.clone(), tune);
+                ("late", "the other processes of its role have it")
+            }
+        };
         Some(Output::Decision(Decision {
             id,
             rule,
@@ -140,7 +134,7 @@ impl Running {
         })
     }
 
-    fn initial(&self, tune: &Tune, state: &TuneState, there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
+    fn initial(&self, tune: &Tune, state: &TuneState, is_there: impl Fn(&ProcessId) -> bool) -> Vec<Change> {
         let (Some(wanted), Some(value)) = (&tune.action, &tune.initial) else {
             return Vec::new();
         };
@@ -172,7 +166,7 @@ impl Running {
             return Vec::new();
         }
         self.to_each(wanted.role, &action, |process| {
-            there(process) && state.needs_initial(*process)
+            is_there(process) && state.needs_initial(*process)
         })
     }
 
