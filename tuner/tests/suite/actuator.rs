@@ -35,6 +35,16 @@ impl Setting {
         }
     }
 
+    /// A program that has opened a library with a variable in it, and closes it when told.
+    pub(crate) fn with_library() -> Option<Setting> {
+        let mut setting = Setting::new()?;
+        let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
+        let library = setting.workshop.build("library.c", "liba.so", &flags);
+        let opener = setting.workshop.build("opener.c", "opener", &["-ldl"]);
+        setting.program = Program::start(&opener, &[&library])?;
+        Some(setting)
+    }
+
     pub(crate) fn state(&self) -> &Path {
         self.workshop.directory.path()
     }
@@ -44,20 +54,7 @@ impl Setting {
     }
 
     pub(crate) fn session(&self, keep: bool, arguments: &[&str]) -> (ActuatorClient, Child) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_actuator-testee"));
-        let process = command
-            .args(arguments)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .spawn()
-            .unwrap();
-        drop(command);
-        let hello = Hello {
-            keep,
-            state_dir: self.state().to_owned(),
-            who: Who::current(),
-        };
-        (ActuatorClient::begin(ours, hello).unwrap(), process)
+        session(self.state(), keep, arguments)
     }
 
     pub(crate) fn read(&self, variable: &str) -> GetCommand {
@@ -90,6 +87,24 @@ impl Setting {
             .unwrap()
             .status
     }
+}
+
+/// An actuator of its own, started as a test wants it.
+pub(crate) fn session(state: &Path, keep: bool, arguments: &[&str]) -> (ActuatorClient, Child) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_actuator-testee"));
+    let process = command
+        .args(arguments)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    drop(command);
+    let hello = Hello {
+        keep,
+        state_dir: state.to_owned(),
+        who: Who::current(),
+    };
+    (ActuatorClient::begin(ours, hello).unwrap(), process)
 }
 
 #[test]
@@ -302,14 +317,9 @@ fn a_program_that_ended_does_not_keep_the_session_from_ending() {
 
 #[test]
 fn a_remembered_variable_is_forgotten_with_its_library() {
-    let Some(mut setting) = Setting::new() else { return };
-    let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
-    let library = setting.workshop.build("library.c", "liba.so", &flags);
-    let opener = setting.workshop.build("opener.c", "opener", &["-ldl"]);
-    let Some(program) = Program::start(&opener, &[&library]) else {
+    let Some(mut setting) = Setting::with_library() else {
         return;
     };
-    setting.program = program;
     let (mut session, _process) = setting.session(false, &[]);
     let mut read = setting.read("knob");
     read.value_type = Some(ValueType::I32);

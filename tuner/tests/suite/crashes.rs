@@ -1,36 +1,16 @@
 //! The actuator is killed in the middle of actions: the program goes on with right results, the journal tells the truth, and
 //! the next writer leaves no trace.
 
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tuner::action::{Action, InsertPlace, Reason};
-use tuner::actuator::{ActCommand, ActuatorClient, ClientError, Hello, SetCommand};
+use tuner::actuator::{ActCommand, ActuatorClient, ClientError, SetCommand};
 use tuner::address::Address;
 use tuner::journal::{Deed, Status};
-use tuner::who::Who;
 
+use crate::actuator::session;
 use crate::programs::long;
 use crate::underload::{Load, QUIET, argument, call, insert, remove, replace};
-
-fn session(load: &Load, arguments: &[&str]) -> (ActuatorClient, Child) {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_actuator-testee"));
-    let process = command
-        .args(arguments)
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .spawn()
-        .unwrap();
-    drop(command);
-    let hello = Hello {
-        keep: false,
-        state_dir: load.workshop.directory.path().to_owned(),
-        who: Who::current(),
-    };
-    (ActuatorClient::begin(ours, hello).unwrap(), process)
-}
 
 fn actions(load: &Load) -> Vec<Action> {
     vec![
@@ -138,7 +118,7 @@ fn an_actuator_killed_between_any_two_steps_leaves_a_program_that_is_right() {
         for instant in ["after-intent", "underway", "after-write"] {
             // The second time is that of the undo, or a later step.
             for count in 1..=4 {
-                let (mut session, mut process) = session(&load, &[instant, &count.to_string()]);
+                let (mut session, mut process) = session(load.state(), false, &[instant, &count.to_string()]);
                 let changed = act(&mut session, &load, action);
                 if let Ok(change) = changed {
                     let _ = session.undo(load.program.process().pid, change);
@@ -167,7 +147,7 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
         random ^= random >> 7;
         random ^= random << 17;
         let action = actions.get(round % (actions.len() + 1));
-        let (mut session, mut process) = session(&load, &[]);
+        let (mut session, mut process) = session(load.state(), false, &[]);
         let delay = Duration::from_micros(random % 60_000);
         let pid = load.program.process().pid;
         std::thread::scope(|scope| {

@@ -31,6 +31,19 @@ fn write(workshop: &Workshop, program: &Program, location: &Location, value: Val
     writer.set(&slot, to(value)).unwrap().change.unwrap()
 }
 
+/// What each path names is what the program calls so, and is taken back.
+fn each_is_written(workshop: &Workshop, program: &mut Program, cases: &[(&str, &str)]) {
+    for (path, name) in cases {
+        let location = program
+            .find(path)
+            .unwrap_or_else(|error| panic!("{path}: {error}"));
+        let change = write(workshop, program, &location, Value::I32(77));
+        assert_eq!(program.sees(name), "77", "{path}");
+        let mut writer = program.writer(workshop.directory.path()).unwrap();
+        writer.undo(change).unwrap();
+    }
+}
+
 const PARTS: [(&str, &str); 14] = [
     ("cfg.solver.chunk", "64"),
     ("cfg.solver.tolerance", "0.5"),
@@ -290,15 +303,7 @@ fn names_of_cpp_are_written_as_in_the_source() {
             ("app::(anonymous namespace)::hidden", "hidden"),
             ("solver.id", "id"),
         ];
-        for (path, name) in cases {
-            let location = program
-                .find(path)
-                .unwrap_or_else(|error| panic!("{path}: {error}"));
-            let change = write(&workshop, &program, &location, Value::I32(77));
-            assert_eq!(program.sees(name), "77", "{path}");
-            let mut writer = program.writer(workshop.directory.path()).unwrap();
-            writer.undo(change).unwrap();
-        }
+        each_is_written(&workshop, &mut program, &cases);
         assert!(matches!(
             program.find("own"),
             Err(VariableError::ThreadLocal { .. })
@@ -324,18 +329,7 @@ fn names_of_fortran_are_written_in_any_case() {
         ("params::steps", "steps"),
         ("PARAMS.Steps", "steps"),
     ];
-    for (path, name) in cases {
-        let location = program
-            .find(path)
-            .unwrap_or_else(|error| panic!("{path}: {error}"));
-        let change = write(&workshop, &program, &location, Value::I32(77));
-        assert_eq!(program.sees(name), "77", "{path}");
-        program
-            .writer(workshop.directory.path())
-            .unwrap()
-            .undo(change)
-            .unwrap();
-    }
+    each_is_written(&workshop, &mut program, &cases);
     assert_eq!(read(&program, "params::tolerance").unwrap(), "0.25");
     let cases = [
         (

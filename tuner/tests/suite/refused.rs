@@ -164,13 +164,16 @@ fn pad(journal: &Path) {
     std::io::Write::write_all(&mut file, &line).unwrap();
 }
 
+/// A program, and a small file system for its journal.
+fn on_a_small_disk() -> Option<(Workshop, Program, SmallDisk)> {
+    let (workshop, program) = variables()?;
+    let disk = SmallDisk::mount(&workshop.directory.path().join("small"))?;
+    Some((workshop, program, disk))
+}
+
 #[test]
 fn on_a_full_disk_nothing_is_written_and_nothing_is_taken_back_as_root() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
-    let place = workshop.directory.path().join("small");
-    let Some(disk) = SmallDisk::mount(&place) else {
+    let Some((_workshop, mut program, disk)) = on_a_small_disk() else {
         return;
     };
     let slot = program.slot("knob", None).unwrap();
@@ -278,11 +281,7 @@ fn a_disk_that_fills_while_code_is_changed_leaves_what_the_next_writer_settles_a
 
 #[test]
 fn a_disk_that_fills_between_intent_and_outcome_leaves_what_the_next_writer_settles_as_root() {
-    let Some((workshop, mut program)) = variables() else {
-        return;
-    };
-    let place = workshop.directory.path().join("small");
-    let Some(disk) = SmallDisk::mount(&place) else {
+    let Some((_workshop, mut program, disk)) = on_a_small_disk() else {
         return;
     };
     let slot = program.slot("knob", None).unwrap();

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tuner::action::{
     ActionOutcome, ActionReceipt, CallRequest, FunctionName, InsertPlace, Invocation, PatchRequest, Reason,
@@ -35,13 +35,17 @@ impl Load {
         all.extend(flags);
         let path = workshop.build("underload.c", "underload", &all);
         let arguments: Vec<PathBuf> = arguments.iter().map(PathBuf::from).collect();
-        let arguments: Vec<&std::path::Path> = arguments.iter().map(PathBuf::as_path).collect();
+        let arguments: Vec<&Path> = arguments.iter().map(PathBuf::as_path).collect();
         let program = Program::start(&path, &arguments)?;
         Some(Load { workshop, program })
     }
 
+    pub(crate) fn state(&self) -> &Path {
+        self.workshop.directory.path()
+    }
+
     pub(crate) fn writer(&self) -> Writer {
-        self.program.writer(self.workshop.directory.path()).unwrap()
+        self.program.writer(self.state()).unwrap()
     }
 
     pub(crate) fn runs(&mut self) -> String {

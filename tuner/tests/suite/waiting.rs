@@ -11,7 +11,6 @@ use tuner::value::ValueType;
 use tuner::writer::{Mechanism, Receipt, Undone};
 
 use crate::actuator::Setting;
-use crate::programs::Program;
 
 fn at_main(set: SetCommand) -> ArmCommand {
     ArmCommand {
@@ -125,14 +124,9 @@ fn a_change_is_announced_anew_when_the_program_wrote_the_variable_while_it_waite
 
 #[test]
 fn a_library_unloaded_while_a_change_waited_is_not_written() {
-    let Some(mut setting) = Setting::new() else { return };
-    let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view"];
-    let library = setting.workshop.build("library.c", "liba.so", &flags);
-    let opener = setting.workshop.build("opener.c", "opener", &["-ldl"]);
-    let Some(program) = Program::start(&opener, &[&library]) else {
+    let Some(mut setting) = Setting::with_library() else {
         return;
     };
-    setting.program = program;
     let gate = setting.state().join("gate");
     let (mut session, _process) = scripted(&setting, gate.to_str().unwrap());
     let mut write = setting.write("knob", "11");
