@@ -144,7 +144,7 @@ fn add(rule: &TallyRule, hit: &Seen<'_>) -> Option<()> {
     let looked_ns = unsafe { looked.read_volatile() };
     let time_ns = hit.time_ns.max(since_ns).max(looked_ns);
     if tally.key != key || tally.count == 0 || tally.count >= MOST {
-        hand_over(tally);
+        hand_over(tally, hit.time_ns);
         tally.generation += 1;
         tally.key = key;
         tally.count = 0;
@@ -218,8 +218,8 @@ fn lock(tally: *mut Tally) -> Option<u64> {
 
 /// Sends what is in a cell that another key needs.
 #[inline(always)]
-fn hand_over(tally: &Tally) {
-    if tally.count > 0 && HITS.output::<Tally>(tally, 0).is_err() {
+fn hand_over(tally: &Tally, now_ns: u64) {
+    if tally.count > 0 && HITS.output::<Tally>(tally, maps::wakes(false, now_ns)).is_err() {
         maps::lost(Loss::RingFull);
     }
 }

@@ -248,7 +248,7 @@ fn text(address: u64, width: u8, moment: &Moment, place: u64) -> Option<u64> {
     }
     // SAFETY: as above. The zero at the end is counted by the helper and no part of the text.
     unsafe { (*record).length = (copied - 1) as u16 };
-    entry.submit(0);
+    entry.submit(maps::wakes(false, moment.time_ns));
     Some(moment.time_ns)
 }
 

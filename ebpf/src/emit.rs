@@ -36,7 +36,7 @@ pub fn hit(
         valid: captured.valid as u16,
         captures: captured.values,
     };
-    maps::send(hit, |sent_ns| {
+    maps::send(hit, spec.flags & SpecFlags::DECIDES != 0, |sent_ns| {
         if spec.flags & SpecFlags::PARTS != 0 {
             aggregate::part(process, sent_ns);
         }

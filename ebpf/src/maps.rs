@@ -1,6 +1,6 @@
 //! The maps, and the one helper that turns a map's pointer into a reference.
 
-use abi::{Call, Filling, Hit, Loss, ProbeSpec, RingHead, Text, Thread, Totals};
+use abi::{Alarm, Call, Filling, Hit, Loss, ProbeSpec, RingHead, Text, Thread, Totals};
 use aya_ebpf::{
     helpers::bpf_ktime_get_ns,
     macros::map,
@@ -56,6 +56,10 @@ pub static HEADS: Array<RingHead> = Array::with_max_entries(1, 1 << 10 /* BPF_F_
 /// Hits that are sent on their own.
 #[map]
 pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
+
+/// When who reads HITS is woken. The user side sees it as shared memory.
+#[map]
+pub static ALARM: Array<Alarm> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
 /// What was lost, by [`Loss`].
 #[map]
@@ -113,7 +117,8 @@ fn tell_of_filling(process: u32) {
         entry.write(Filling {
             process: u64::from(process),
         });
-        entry.submit(0);
+        // Hits that wake nobody may lie before it.
+        entry.submit(FORCE_WAKEUP);
     }
 }
 
@@ -197,15 +202,15 @@ pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
 
 /// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring empty then knows that
 /// every hit up to that moment was seen, however long a program was kept from running in between. `timed` is called with it before
-/// anybody sees the hit.
-pub fn send(hit: Hit, timed: impl FnOnce(u64)) {
+/// anybody sees the hit. Where something may fall due at it, it `decides`.
+pub fn send(hit: Hit, decides: bool, timed: impl FnOnce(u64)) {
     match HITS.reserve::<Hit>(0) {
         Some(mut entry) => {
             // SAFETY: the helper has no preconditions.
             let time_ns = unsafe { bpf_ktime_get_ns() };
             timed(time_ns);
             entry.write(Hit { time_ns, ..hit });
-            entry.submit(0);
+            entry.submit(wakes(decides, time_ns));
         }
         None => lost(Loss::RingFull),
     }
@@ -218,4 +223,35 @@ pub fn reserve_text() -> Option<RingBufEntry<Text>> {
         lost(Loss::RingFull);
     }
     entry
+}
+
+/// Of the kernel's interface: what waking depends on, and what can be asked of a ring.
+const NO_WAKEUP: u64 = 1;
+const FORCE_WAKEUP: u64 = 2;
+const UNREAD_BYTES: u64 = 0;
+
+/// How what has its place in the ring since then is submitted. To be asked after that place was taken: who finds the ring empty once he
+/// has said that he sleeps has then missed nothing.
+#[inline(always)]
+pub fn wakes(decides: bool, now_ns: u64) -> u64 {
+    let Some(alarm) = ALARM.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: the kernel returned the address of a whole `Alarm`; its words are read in one piece.
+    let (state, looks_ns) = unsafe {
+        (
+            (&raw const (*alarm).state).read_volatile(),
+            (&raw const (*alarm).looks_ns).read_volatile(),
+        )
+    };
+    if state == Alarm::UNSET {
+        return 0;
+    }
+    let is_due = decides || now_ns >= looks_ns || HITS.query(UNREAD_BYTES) >= u64::from(abi::RING_BYTES / 2);
+    // SAFETY: as above.
+    let state = unsafe { &raw mut (*alarm).state };
+    match is_due && compare_and_swap(state, Alarm::ASLEEP, Alarm::AWAKE) {
+        true => FORCE_WAKEUP,
+        false => NO_WAKEUP,
+    }
 }

@@ -77,6 +77,9 @@ pub struct PlannedProbe {
     pub tally: Option<PlannedTally>,
     /// Its hits are borders of a window whose hits are added up: what was added up is to be handed in with them.
     pub parts_tallies: bool,
+    /// Something may fall due at its hits: they are borders of a window, a window may close with them, or a tune is looked at with them.
+    /// Hits of other probes are needed no sooner than the next of these.
+    pub decides: bool,
 }
 
 /// What a probe must deliver, the cheapest that is enough.
@@ -254,6 +257,7 @@ fn planned_probe(probe: &Probe, role: String) -> PlannedProbe {
         captures: probe.reads.clone(),
         tally: None,
         parts_tallies: false,
+        decides: false,
     }
 }
 

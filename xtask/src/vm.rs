@@ -1,5 +1,5 @@
 //! `cargo xtask vm KERNEL.deb`: what depends on the kernel, on another one, in a virtual machine of this one's files: what the verifier says of
-//! our programs, what `doctor` says and whether calls are counted, and the tests of sync points.
+//! our programs, what `doctor` says and whether calls are counted, those of MPI's jobs too, and the tests of sync points.
 //!
 //! Which kernel is one package of Debian's (`apt-get download linux-image-6.1.0-56-amd64`; nothing is installed). The machine
 //! boots it with an initial file system of busybox and the few modules that it needs to mount this machine's root, read-only, and
@@ -16,10 +16,10 @@ use crate::process::{capture, find_program, run};
 use crate::{Result, ci, target_folder};
 
 const USAGE: &str =
-    "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [sync] [TEST...]";
+    "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [mpi] [sync] [TEST...]";
 
 /// The programs of tests that run there, each in a machine of its own: all, or those that are named.
-const SUITES: [&str; 3] = ["verifier", "counting", SYNC];
+const SUITES: [&str; 4] = ["verifier", "counting", "mpi", SYNC];
 const SYNC: &str = "sync";
 
 /// What mounting the root takes; some kernels have some of these built in.
@@ -38,6 +38,9 @@ const MODULES: [&str; 10] = [
 
 /// The programs that the tests start.
 const PROGRAMS: [&str; 3] = ["steps", "ranks", "counted"];
+/// The one that they start under each MPI.
+const PROGRAM_OF_MPI: &str = "exchanges";
+const MPIS: [&str; 2] = ["openmpi", "mpich"];
 
 /// The bound on a hold where the processor is emulated.
 const EMULATED_ANSWER_US: &str = "300000";
@@ -53,6 +56,7 @@ $B mount -t proc proc /proc; $B mount -t devtmpfs dev /dev
 for round in 1 2 3 4 5; do for module in /modules/*.ko; do $B insmod $module 2>/dev/null; done; done
 $B mount -t 9p -o trans=virtio,version=9p2000.L,msize=1048576,cache=loose,ro root /root || $B poweroff -f
 $B mount -t proc proc /root/proc; $B mount -t sysfs sys /root/sys; $B mount -t devtmpfs dev /root/dev
+$B hostname localhost; $B ip link set lo up
 $B mount -t debugfs debug /root/sys/kernel/debug; $B mount -t tmpfs run /root/run
 $B cp /command /root/run/command
 echo "kernel $($B uname -r), preemption: $($B cat /root/sys/kernel/debug/sched/preempt), lockdown: $($B cat /root/sys/kernel/security/lockdown 2>/dev/null)"
@@ -92,8 +96,13 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     }
     let root = crate::root();
     let kernel = Kernel::unpacked(package, &target_folder(&root).join("vm"))?;
+    let flags = ["-g", "-pthread", "-fno-optimize-sibling-calls"];
     for name in PROGRAMS {
-        compile(&root, name, &kernel.folder)?;
+        compile(&root, name, "cc", &flags, &kernel.folder.join(name))?;
+    }
+    for mpi in MPIS {
+        let program = kernel.folder.join(format!("{PROGRAM_OF_MPI}.{mpi}"));
+        compile(&root, PROGRAM_OF_MPI, &format!("mpicc.{mpi}"), &[], &program)?;
     }
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let runner = format!("{} vm-runner {}", this.display(), kernel.folder.display());
@@ -114,7 +123,8 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
     run(&mut command)
 }
 
-/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must, and what they count there.
+/// The oldest kernel that is tried: that of Debian 12. Whether its verifier takes all programs that it must, and what they count there, of a job of
+/// MPI's too.
 pub(crate) fn oldest(root: &Path) -> Result<()> {
     let told = capture(Command::new("apt-cache").args(["depends", "--important", "linux-image-amd64"]))?;
     let name = told
@@ -137,7 +147,7 @@ pub(crate) fn oldest(root: &Path) -> Result<()> {
             .current_dir(&folder))?;
     }
     let package = downloaded()?.ok_or_else(|| format!("apt-get download {name} left no package"))?;
-    main(&[&package.to_string_lossy(), "verifier", "counting"])
+    main(&[&package.to_string_lossy(), "verifier", "counting", "mpi"])
 }
 
 #[derive(Default)]
@@ -298,12 +308,10 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-fn compile(root: &Path, name: &str, folder: &Path) -> Result<()> {
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls", "-o"])
-        .arg(folder.join(name))
-        .arg(root.join(format!("agent/tests/programs/{name}.c")));
+fn compile(root: &Path, name: &str, compiler: &str, flags: &[&str], program: &Path) -> Result<()> {
+    let mut compiler = Command::new(compiler);
+    compiler.arg("-O1").args(flags).arg("-o").arg(program);
+    compiler.arg(root.join(format!("agent/tests/programs/{name}.c")));
     run(&mut compiler)
 }
 

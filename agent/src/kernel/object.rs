@@ -9,7 +9,7 @@ use std::{
 };
 
 use abi::{
-    Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
+    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
     Thread, Totals, World,
 };
 use aya::{
@@ -75,6 +75,7 @@ pub struct Kernel {
     tallies: sys::Cells<Tally>,
     looked: sys::Cells<u64>,
     changes: sys::Cells<u64>,
+    alarm: sys::Cells<Alarm>,
     /// Calls that the ring of a process has room for.
     ring_size: u32,
     /// How long threads wait for a CPU inside calls is told.
@@ -139,6 +140,7 @@ impl Kernel {
             tallies: shared(&maps, "TALLIES", tallies, sys::Cells::map)?,
             looked: shared(&maps, "LOOKED", 1, sys::Cells::map_writable)?,
             changes: shared(&maps, "CHANGES", 1, sys::Cells::map_writable)?,
+            alarm: shared(&maps, "ALARM", 1, sys::Cells::map_writable)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
@@ -322,6 +324,22 @@ impl Kernel {
     /// what was not read.
     pub fn sleep_until_half_full(&self) {
         self.set_head(0, offset_of!(RingHead, is_asleep), 1);
+    }
+
+    /// Who reads the ring of hits is about to look into it, and sleeps when it is empty: a hit at which something may fall due wakes him from
+    /// now on.
+    pub fn listen(&self) {
+        if let Some(state) = self.alarm.word(0, offset_of!(Alarm, state) / size_of::<u64>()) {
+            // What wakes nobody because we are awake had its place in the ring before this, and is found by the look after it.
+            state.swap(Alarm::ASLEEP, Ordering::SeqCst);
+        }
+    }
+
+    /// Until then other hits wake nobody. To be said before a look into the ring that is the last one.
+    pub fn look_at(&self, until_ns: u64) {
+        if let Some(looks) = self.alarm.word(0, offset_of!(Alarm, looks_ns) / size_of::<u64>()) {
+            looks.swap(until_ns, Ordering::SeqCst);
+        }
     }
 
     fn set_head(&self, slot: u32, field: usize, value: u64) {

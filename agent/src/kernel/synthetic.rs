@@ -22,8 +22,8 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(
     "/../ebpf/prebuilt/bench.bpf.o"
 ));
 
-/// What it uses of a session: the ring, and where is counted what did not fit.
-const MAPS: [&str; 2] = ["HITS", "LOSSES"];
+/// What it uses of a session: the ring, who is woken by it, and where is counted what did not fit.
+const MAPS: [&str; 3] = ["HITS", "ALARM", "LOSSES"];
 
 /// Puts hits into a ring. Threads may share it.
 pub struct Producer {
@@ -58,7 +58,16 @@ impl Producer {
 
     /// So many hits, numbered from `first` on, as of this thread: each is in the ring then, or counted as lost.
     pub fn produce(&self, first: u64, count: u32, thread: u32) -> io::Result<()> {
-        let arguments = [first, u64::from(count), u64::from(thread)];
+        self.put(first, count, u64::from(thread))
+    }
+
+    /// The same, of hits at which something may fall due.
+    pub fn produce_deciding(&self, first: u64, count: u32, thread: u32) -> io::Result<()> {
+        self.put(first, count, 1 << 32 | u64::from(thread))
+    }
+
+    fn put(&self, first: u64, count: u32, thread: u64) -> io::Result<()> {
+        let arguments = [first, u64::from(count), thread];
         match sys::run_raw_tracepoint(self.produce.as_fd(), &arguments)? {
             made if made == count => Ok(()),
             made => Err(io::Error::other(format!("{made} of {count} hits were made"))),

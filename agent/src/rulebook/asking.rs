@@ -85,7 +85,9 @@ impl Ask {
             .filter(|capture| self.end.reads(&capture.source));
         Wanted {
             sought: sought(target),
-            flags: flags | send(SpecFlags::PARTS, planned.parts_tallies),
+            flags: flags
+                | send(SpecFlags::PARTS, planned.parts_tallies)
+                | send(SpecFlags::DECIDES, planned.decides),
             tally: tally(planned),
             captures: captures
                 .filter_map(|capture| wanted_capture(capture, planned.site))

@@ -168,7 +168,7 @@ impl Session {
     ///
     /// Hits that are found in the ring when it was looked at and those that came before are taken: so when it is empty, all up to
     /// the moment before that look are known. While a hit that has its place is still being written, nothing is said of the time
-    /// since the last look; the kernel wakes us when it is written.
+    /// since the last look, and we look again.
     pub(super) fn take_all_hits(&mut self) -> Result<(), KernelError> {
         for _ in 0..DRAINS {
             let taken = self.take_hits(ALL_HITS);
@@ -183,8 +183,8 @@ impl Session {
                 self.rules.forget_parted();
                 return self.take_note_of_hits(now);
             }
-            // Nobody wakes us when what was being added up is.
-            self.hits_left = taken > 0 || !is_read;
+            // Nobody wakes us when what was being written or added up is.
+            self.hits_left = true;
             if taken == 0 {
                 break;
             }
@@ -198,6 +198,18 @@ impl Session {
         self.read_last()?;
         self.take_hits(ALL_HITS);
         self.take_note_of_hits(monotonic_ns())
+    }
+
+    /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any.
+    fn rest_from_hits(&mut self, has_found: bool) {
+        let Some(due_ns) = self.pace.have_read_hits(has_found, monotonic_ns()) else {
+            return;
+        };
+        if let Some(kernel) = self.probes.kernel() {
+            kernel.look_at(due_ns);
+        }
+        // One that came before this was said wakes nobody.
+        self.hits_left = due_ns == 0 && !self.ring_is_empty();
     }
 
     /// Nothing lies in the ring, nor is being written to it.
@@ -233,11 +245,15 @@ impl Session {
         known.map(|process| process.slot).collect()
     }
 
-    /// How many were taken.
+    /// How many were taken. Where that was all, who sends hits knows when we look again.
     pub(super) fn take_hits(&mut self, limit: usize) -> usize {
+        if let Some(kernel) = self.probes.kernel() {
+            kernel.listen();
+        }
         for taken in 0..limit {
             let Some(item) = self.hits.as_mut().and_then(RingBuf::next) else {
                 self.hits_left = false;
+                self.rest_from_hits(taken > 0);
                 return taken;
             };
             let (hit, text, tally) = (read_hit(&item), read_text(&item), read_tally(&item));

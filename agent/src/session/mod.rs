@@ -72,7 +72,7 @@ use self::{
     regions::Regions,
     sampling::Sampling,
     signals::Signals,
-    waits::{at_once_if, next_receipt, next_tick, readable, readable_after, ticker, turn_if, until},
+    waits::{at_once_if, next_receipt, next_tick, readable, ticker, turn_if, until},
 };
 use crate::{
     actuator::Actuator,
@@ -373,7 +373,7 @@ impl Session {
         let mut first = self.first_look();
         loop {
             let (due, turn, polls) = (self.next_due(), self.sampling.next(), self.polls());
-            let (calls_due, hits_rest) = (self.calls_due(), self.pace.hits_rest());
+            let (calls_due, hits_due) = (self.calls_due(), self.pace.hits_due());
             let wake = tokio::select! {
                 biased;
                 name = signals.next() => Wake::Shutdown(name),
@@ -396,7 +396,8 @@ impl Session {
                 () = at_once_if(self.hits_left) => Wake::Hits,
                 () = turn_if(polls) => Wake::Poll,
                 due = due => Wake::Due(due),
-                Ok(()) = readable_after(hits_rest, ring.as_ref()) => Wake::Hits,
+                Ok(()) = readable(ring.as_ref()) => Wake::Hits,
+                () = until(hits_due) => Wake::Hits,
             };
             if let Some(reason) = self.wake(wake, &ends)? {
                 return self.leave(reason).await;
@@ -422,7 +423,6 @@ impl Session {
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
             Wake::Hits => {
                 self.take_hits(HITS_PER_WAKE);
-                self.pace.have_read_hits();
             }
             Wake::Family => self.take_family().map_err(kernel_failure)?,
             Wake::Calls => {

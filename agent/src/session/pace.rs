@@ -12,8 +12,8 @@ use crate::clock::monotonic_ns;
 /// seen, and nothing is gained by following it.
 const CALLS_PERIOD: Duration = Duration::from_millis(100);
 
-/// Where no window ends at a hit, hits are let lie for so long.
-const HITS_PERIOD: Duration = Duration::from_millis(4);
+/// Hits at which nothing falls due are let lie for so long.
+const HITS_NS: u64 = 4_000_000;
 
 /// What is kept of it.
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ pub(super) struct Pace {
     /// A ring of calls is half full.
     pub(super) is_filling: bool,
     calls_read_ns: u64,
-    /// When hits were read last.
-    hits_read: Option<Instant>,
+    /// When hits are to be looked for again, on the monotonic clock; 0 where one that comes wakes us.
+    hits_due_ns: u64,
 }
 
 impl Pace {
@@ -31,15 +31,20 @@ impl Pace {
         (self.is_filling, self.calls_read_ns) = (false, now_ns);
     }
 
-    /// Hits were just read of which none is waited for.
-    pub(super) fn have_read_hits(&mut self) {
-        self.hits_read = Some(Instant::now());
+    /// The ring of hits was just emptied. When we look again by ourselves, where that is now another time than before.
+    pub(super) fn have_read_hits(&mut self, has_found: bool, now_ns: u64) -> Option<u64> {
+        let due_ns = match has_found {
+            true => now_ns + HITS_NS,
+            false if now_ns < self.hits_due_ns => self.hits_due_ns,
+            false => 0,
+        };
+        (std::mem::replace(&mut self.hits_due_ns, due_ns) != due_ns).then_some(due_ns)
     }
 
-    /// Until when hits may lie; none where they may not any longer.
-    pub(super) fn hits_rest(&self) -> Option<Instant> {
-        let until = self.hits_read? + HITS_PERIOD;
-        (until > Instant::now()).then_some(until)
+    /// When hits are to be looked for; none where one that comes wakes us.
+    pub(super) fn hits_due(&self) -> Option<Instant> {
+        let rest = Duration::from_nanos(self.hits_due_ns.saturating_sub(monotonic_ns()));
+        (self.hits_due_ns > 0).then(|| Instant::now() + rest)
     }
 }
 
@@ -57,13 +62,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hits_that_nobody_waits_for_are_let_lie_after_others_were_read_and_not_before() {
+    fn hits_are_looked_for_again_as_long_as_there_are_some_and_then_wake_us() {
         let mut pace = Pace::default();
-        assert_eq!(pace.hits_rest(), None);
-        pace.have_read_hits();
-        let until = pace.hits_rest().unwrap();
-        assert!(until <= Instant::now() + HITS_PERIOD);
-        pace.hits_read = Instant::now().checked_sub(HITS_PERIOD);
-        assert_eq!(pace.hits_rest(), None);
+        assert_eq!(pace.have_read_hits(false, 100), None);
+        assert_eq!(pace.hits_due(), None);
+        assert_eq!(pace.have_read_hits(true, 100), Some(100 + HITS_NS));
+        assert!(pace.hits_due().is_some());
+        // Woken before that time for another reason.
+        assert_eq!(pace.have_read_hits(false, 200), None);
+        assert_eq!(pace.have_read_hits(true, 300), Some(300 + HITS_NS));
+        assert_eq!(pace.have_read_hits(false, 300 + HITS_NS), Some(0));
+        assert_eq!(pace.hits_due(), None);
     }
 }

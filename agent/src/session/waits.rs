@@ -38,14 +38,6 @@ pub(super) async fn readable(ring: Option<&Readable>) -> io::Result<()> {
     }
 }
 
-/// The same, not before that time.
-pub(super) async fn readable_after(rest: Option<Instant>, ring: Option<&Readable>) -> io::Result<()> {
-    if let Some(rest) = rest {
-        sleep_until(rest).await;
-    }
-    readable(ring).await
-}
-
 pub(super) async fn at_once_if(now: bool) {
     if !now {
         std::future::pending::<()>().await;

@@ -60,6 +60,12 @@ impl Running {
         self.line()
     }
 
+    /// Sends a line after which the program ends by itself.
+    pub(crate) fn ends(mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+        assert!(self.child.wait().unwrap().success());
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -82,14 +88,26 @@ impl Drop for Running {
 
 /// One of `tests/programs`, compiled.
 pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
+    let flags = ["-g", "-pthread", "-fno-optimize-sibling-calls"];
+    compiled(directory, name, name, "cc", &flags)
+}
+
+/// The same for `openmpi` or `mpich`.
+pub(crate) fn program_of_mpi(directory: &Path, name: &str, mpi: &str) -> PathBuf {
+    compiled(directory, name, &format!("{name}.{mpi}"), &format!("mpicc.{mpi}"), &[])
+}
+
+fn compiled(directory: &Path, name: &str, program: &str, compiler: &str, flags: &[&str]) -> PathBuf {
     // Machines without a compiler bring the programs along.
     if let Some(programs) = std::env::var_os("TUNEAGENT_SYNC_PROGRAMS") {
-        return Path::new(&programs).join(name);
+        return Path::new(&programs).join(program);
     }
-    let program = directory.join(name);
+    let program = directory.join(program);
     let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
-    let done = Command::new("cc")
-        .args(["-O1", "-g", "-pthread", "-fno-optimize-sibling-calls", "-o"])
+    let done = Command::new(compiler)
+        .arg("-O1")
+        .args(flags)
+        .arg("-o")
         .arg(&program)
         .arg(source)
         .status();

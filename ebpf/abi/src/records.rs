@@ -127,6 +127,27 @@ pub struct Filling {
     pub process: u64,
 }
 
+/// When the user side, which reads the ring of hits, is woken. Until it says something here, the ring itself decides: whoever has read all
+/// is woken by the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Alarm {
+    /// One of the constants below. Whoever wakes the sleeping says that he is awake.
+    pub state: u64,
+    /// Until then the sleeping look by themselves: of hits that lie so long only those wake them at which something may fall due.
+    pub looks_ns: u64,
+}
+
+impl Alarm {
+    /// Nobody has said anything.
+    pub const UNSET: u64 = 0;
+    /// The user side sleeps, or is about to after it has looked once more.
+    pub const ASLEEP: u64 = 1;
+    /// It was woken, and will say when it sleeps again.
+    pub const AWAKE: u64 = 2;
+}
+
 /// Why a hit was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]

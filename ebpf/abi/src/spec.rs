@@ -81,6 +81,8 @@ impl SpecFlags {
     pub const TALLY_RETURN: u32 = 1 << 10;
     /// What is added up before a hit that is sent is apart from what is added up after it, in its process.
     pub const PARTS: u32 = 1 << 11;
+    /// Something may fall due at a hit that is sent: who sleeps is woken at once ([`crate::Alarm`]).
+    pub const DECIDES: u32 = 1 << 13;
 }
 
 /// What a probe does at a hit. The cookie of the link is the spec's index plus one; zero means that the kernel gave

@@ -31,11 +31,12 @@ struct Producing {
     first: u64,
     /// The thread that they are said to be of.
     thread: u32,
-    /// Zero.
-    zero: u32,
+    /// Something may fall due at them.
+    decides: u32,
 }
 
-/// Puts hits into the ring; the arguments are the number of the first one, how many, and the thread. What does not fit is counted as a
+/// Puts hits into the ring; the arguments are the number of the first one, how many, and the thread, above whose
+/// 32 bits is 1 where something may fall due at them. What does not fit is counted as a
 /// loss, as a probe's hit is. Returns how many were tried; aya's macro for such programs would not.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp/sys_enter")]
@@ -45,7 +46,7 @@ pub extern "C" fn produce(ctx: *mut c_void) -> i32 {
     let mut producing = Producing {
         first,
         thread: thread as u32,
-        zero: 0,
+        decides: (thread >> 32) as u32,
     };
     // SAFETY: the callback has the signature that the helper asks for, and `producing` outlives the call.
     unsafe { bpf_loop(count as u32, put as *mut c_void, (&raw mut producing).cast(), 0) as i32 }
@@ -68,7 +69,7 @@ extern "C" fn put(index: u32, producing: *mut Producing) -> i64 {
         captures: [0; abi::MAX_CAPTURES],
     };
     hit.captures[0] = number;
-    maps::send(hit, |_| ());
+    maps::send(hit, producing.decides != 0, |_| ());
     0
 }
 

@@ -1,5 +1,5 @@
-//! Of which probes the hits may be added up where they happen, and why not of others. What comes of it is placed in
-//! [`super::tallies`].
+//! Of which probes the hits may be added up where they happen, and why not of others; which of those are waited for. What comes of it is
+//! placed in [`super::tallies`].
 
 use super::desk::{ByKey, is_looked_at};
 use crate::file::Site;
@@ -12,7 +12,7 @@ use crate::term::{Field, Fold, Rowed, Statistic, Term, Typed};
 use crate::value::Scalar;
 
 impl CheckedRule {
-    /// Has the hits of those probes added up of which no formula asks for one.
+    /// Has the hits of those probes added up of which no formula asks for one, and says which of the others are waited for.
     pub(crate) fn plan_tallies(&mut self) {
         let by_key = ByKey::of(self);
         let tallies = (0..self.probes.len()).map(|probe| self.tally(probe, &by_key).ok());
@@ -25,13 +25,39 @@ impl CheckedRule {
             .filter_map(|(window, _)| window.borders())
             .flat_map(|borders| borders.begins_at().into_iter().chain(borders.to))
             .collect();
+        let decides: Vec<bool> = (0..self.probes.len()).map(|probe| self.decides_at(probe)).collect();
         for (place, (planned, tally)) in self.plan.probes.iter_mut().zip(tallies).enumerate() {
             planned.parts_tallies = borders.contains(&place);
+            planned.decides = decides.get(place) == Some(&true);
             if tally.is_some() {
                 planned.delivers = Delivery::Tallies;
                 planned.tally = tally;
             }
         }
+    }
+
+    /// Whether something may fall due at a probe's hits, or at pairs that they are one of.
+    fn decides_at(&self, probe: usize) -> bool {
+        let pairs = self.joins.iter().zip(self.probes.len()..);
+        let of_probe = pairs.filter(|(join, _)| join.of.0 == probe || join.of.1 == probe);
+        let mut places = std::iter::once(probe).chain(of_probe.map(|(_, place)| place));
+        places.any(|place| self.may_close_with(place) || self.is_trigger(place))
+    }
+
+    fn is_trigger(&self, probe: usize) -> bool {
+        let mut triggers = self.tunes.iter().map(|tune| tune.trigger);
+        triggers.any(|trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe))
+    }
+
+    /// Whether hits of a probe are borders, or a window that does not close with a hit of its end alone has to do with them.
+    fn may_close_with(&self, probe: usize) -> bool {
+        let mut windows = self.windows.iter().zip(&self.folds).enumerate();
+        windows.any(|(place, (window, folds))| {
+            window.borders().is_some_and(|borders| {
+                let has_to_do = || folds.uses(probe) || is_looked_at(self, place, borders, probe);
+                borders.are_at(probe) || !is_plain(borders, self.probes.len()) && has_to_do()
+            })
+        })
     }
 
     /// What is to be added up of a probe's hits, or why each of them is needed.
@@ -63,8 +89,7 @@ impl CheckedRule {
         {
             return Err("its hits are paired");
         }
-        let looks = |trigger: Trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe);
-        if self.tunes.iter().any(|tune| looks(tune.trigger)) {
+        if self.is_trigger(probe) {
             return Err("a tune is looked at with each of its hits");
         }
         self.closes_at_hits(probe)?;

@@ -19,6 +19,10 @@ use crate::{
 /// be two.
 type Spot = (String, u64, u64);
 
+/// What only those ask for who want hits to be sent.
+const OF_SENDING: u32 =
+    SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN | SpecFlags::PARTS | SpecFlags::DECIDES;
+
 /// The functions by their numbers, which stay theirs.
 #[derive(Clone, Default)]
 pub(super) struct Numbers {
@@ -96,7 +100,7 @@ impl Numbers {
             let asked = || probe.wanted.iter().filter_map(|index| wanted.get(*index));
             probe.is_quiet = !probe.wanted.is_empty() && asked().all(|want| want.is_quiet);
             let sent = asked().fold(0, |flags, want| flags | want.flags);
-            probe.spec.flags &= !(SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN | SpecFlags::PARTS) | sent;
+            probe.spec.flags &= !OF_SENDING | sent;
             tallies::decide(probe, wanted, &mut self.tallies);
             if probe.wanted.is_empty() {
                 probe.captures.clear();

@@ -71,3 +71,36 @@ fn what_happens_at_the_instant_of_an_end_is_in_it_whatever_the_order_of_the_prob
         assert_eq!(farm.closed(), ["w 0: steps 1", "w 1: steps 1"], "{source}");
     }
 }
+
+#[test]
+fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked_at_with_them() {
+    let complete = super::probed::FRAME.replace(
+        "key: number}",
+        "key: number, complete: {worker: count(compute) == 1}}",
+    );
+    let inner = super::probed::FRAME.replace(
+        "key: number}",
+        "key: number}\n  batch: {from: iteration, within: iteration, until: count(send) == 2}",
+    );
+    let paired = inner.replace("count(send) == 2", "count(chunk) == 2").replace(
+        "windows:",
+        "join:\n  chunk: {of: [send, compute], by: [send.to = compute.process]}\nwindows:",
+    );
+    let paired = paired.replace("capture:\n", "capture:\n  send.to: arg(1)\n");
+    for (source, expected) in [
+        (super::probed::FRAME, &["begin", "end"][..]),
+        // Whatever it has to do with may be what it waits for.
+        (&complete, &["begin", "end", "send", "compute"]),
+        (&inner, &["begin", "end", "send"]),
+        (&paired, &["begin", "end", "send", "compute"]),
+    ] {
+        let rule = CheckedRule::from_source(source)
+            .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)));
+        let probes = rule.plan().probes.iter();
+        let waited_for: Vec<&str> = probes
+            .filter(|probe| probe.decides)
+            .map(|probe| probe.name.as_str())
+            .collect();
+        assert_eq!(waited_for, expected, "{source}");
+    }
+}

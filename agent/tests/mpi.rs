@@ -1,0 +1,111 @@
+//! A job of MPI's, on a kernel of any age: its calls, what they carry and to whom. `cargo xtask vm` runs this where it matters; what is
+//! counted in real programs is compared in `tests/e2e/truth.rs`. Needs root and MPI; says so where they are not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod needs;
+mod running;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use needs::{is_root, needs};
+use running::{Running, program_of_mpi};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+const RANKS: u64 = 2;
+const ROUNDS: u64 = 200;
+const INTS: u64 = 100;
+
+#[test]
+fn calls_bytes_and_messages_are_those_of_the_job_under_both_mpis_however_probes_are_attached_as_root() {
+    if !is_root() {
+        return;
+    }
+    for mpi in ["openmpi", "mpich"] {
+        let launcher = Path::new("/usr/bin").join(format!("mpirun.{mpi}"));
+        if !needs(launcher.exists(), &launcher.to_string_lossy()) {
+            continue;
+        }
+        for way in [&[][..], &["--tracefs"]] {
+            let folder = tempfile::tempdir().unwrap();
+            let report = watched(mpi, &launcher, folder.path(), way);
+            check(&report);
+        }
+    }
+}
+
+/// The report of a session that saw all rounds of a job.
+fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
+    let hosts = folder.join("hosts");
+    fs::write(&hosts, "localhost slots=2\n").unwrap();
+    let hosts = hosts.to_string_lossy();
+    let ranks = RANKS.to_string();
+    let program = program_of_mpi(folder, "exchanges", mpi);
+    let mut words = Vec::new();
+    if mpi == "openmpi" {
+        words.extend(["--allow-run-as-root", "--hostfile", &hosts, "--bind-to", "none"]);
+        words.extend(["--mca", "mpi_yield_when_idle", "1"]);
+    }
+    words.extend(["-n", &ranks, program.to_str().unwrap()]);
+    let mut job = Running::start(launcher, &words);
+    let report = folder.join("report.json");
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
+    for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        agent.env(variable, folder);
+    }
+    // A budget would take probes off where calls cost much, as they do where the processor is emulated.
+    let mut agent = agent
+        .args(["attach", &job.pid().to_string(), "--plain", "--budget", "none", "--json"])
+        .arg(&report)
+        .args(way)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(agent.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let armed = lines.by_ref().find(|line| line.starts_with("armed"));
+    println!("{mpi} {way:?}: {}", armed.expect("the agent ended before it was armed"));
+    assert_eq!(job.answers(&ROUNDS.to_string()), ROUNDS.to_string());
+    kill_process(Pid::from_child(&agent), Signal::INT).unwrap();
+    lines.for_each(|line| println!("{line}"));
+    assert!(agent.wait().unwrap().success());
+    job.ends("0");
+    serde_json::from_slice(&fs::read(&report).unwrap()).unwrap()
+}
+
+fn check(report: &Value) {
+    assert_eq!(report["completeness"]["status"], "complete", "{report}");
+    let processes = report["processes"].as_array().unwrap();
+    assert_eq!(processes.len() as u64, RANKS);
+    let message = INTS * 4;
+    for (process, rank) in processes.iter().zip(0_u64..) {
+        assert_eq!(process["rank"], rank, "{process}");
+        for (name, calls, bytes) in [
+            ("MPI_Send", 2 * ROUNDS, 2 * ROUNDS * message),
+            ("MPI_Recv", 2 * ROUNDS, 2 * ROUNDS * message),
+            ("MPI_Allreduce", ROUNDS, ROUNDS * 4),
+        ] {
+            let functions = process["functions"].as_array().unwrap();
+            let function = functions.iter().find(|function| function["name"] == name);
+            let function = function.unwrap_or_else(|| panic!("{name} is not in {process}"));
+            assert_eq!(function["calls"], calls, "{function}");
+            assert_eq!(function["bytes"], bytes, "{function}");
+            assert_eq!(function["untimed_calls"], 0, "{function}");
+        }
+    }
+    let sent = report["matrix"]["sent"].as_array().unwrap();
+    assert_eq!(sent.len() as u64, RANKS, "{sent:?}");
+    for (from, to) in [(0, 1), (1, 0)] {
+        let pair = sent.iter().find(|pair| pair["from"] == from && pair["to"] == to);
+        let pair = pair.unwrap_or_else(|| panic!("{from} to {to} is not in {sent:?}"));
+        let told = json!([pair["messages"], pair["bytes"]]);
+        assert_eq!(told, json!([2 * ROUNDS, 2 * ROUNDS * message]), "{pair}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Who waits for hits is woken by those at which something may fall due, and by others only where he would not look by himself before long. The
+//! hits are those of a synthetic producer. Needs root; says so where it is not there.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod needs;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use needs::is_root;
+use rustix::event::{Timespec, epoll};
+use tuneagent::kernel::{Kernel, LoadOptions, Producer};
+
+/// A moment that no test sees.
+const FAR: u64 = u64::MAX;
+/// As many hits as fill half of the ring, with the head of each.
+const HALF: u32 = abi::RING_BYTES / 2 / (size_of::<abi::Hit>() as u32 + 8);
+/// Hits of one run of the program in the kernel.
+const BATCH: u32 = 1000;
+
+/// A ring, and who is told each time that it wakes somebody, as the event loop is.
+struct Sleeper {
+    kernel: Kernel,
+    producer: Producer,
+    told: OwnedFd,
+}
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
+        let producer = Producer::of(&kernel).unwrap();
+        let ring = kernel.take_hits().unwrap();
+        let told = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET);
+        epoll::add(&told, ring.as_fd(), data, flags).unwrap();
+        // It stays open, and is not read: what lies in it does not matter to who waits for the next waking.
+        std::mem::forget(ring);
+        Sleeper {
+            kernel,
+            producer,
+            told,
+        }
+    }
+
+    /// Whether it was woken since it was asked last. The kernel wakes once the program at the hit is over, at the latest when this CPU
+    /// takes its next interrupt.
+    fn was_woken(&self, within_ms: i64) -> bool {
+        let patience = Timespec {
+            tv_sec: 0,
+            tv_nsec: within_ms * 1_000_000,
+        };
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; 1];
+        let (events, _) = epoll::wait(&self.told, &mut events, Some(&patience)).unwrap();
+        !events.is_empty()
+    }
+
+    fn puts(&self, hits: u32) {
+        self.producer.produce(0, hits, 1).unwrap();
+    }
+}
+
+/// How long it is waited for a waking that must come, and for one that must not.
+const SOON_MS: i64 = 900;
+const MOMENT_MS: i64 = 20;
+
+#[test]
+fn a_ring_wakes_whoever_has_read_all_until_it_is_said_when_he_looks_as_root() {
+    if !is_root() {
+        return;
+    }
+    let sleeper = Sleeper::new();
+    sleeper.puts(1);
+    assert!(sleeper.was_woken(SOON_MS));
+}
+
+#[test]
+fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him_once_as_root() {
+    if !is_root() {
+        return;
+    }
+    let sleeper = Sleeper::new();
+    sleeper.kernel.look_at(FAR);
+    sleeper.kernel.listen();
+    sleeper.puts(BATCH);
+    assert!(!sleeper.was_woken(MOMENT_MS), "by hits that may lie");
+    sleeper.producer.produce_deciding(0, 1, 1).unwrap();
+    assert!(sleeper.was_woken(SOON_MS));
+    sleeper.producer.produce_deciding(0, 1, 1).unwrap();
+    assert!(!sleeper.was_woken(MOMENT_MS), "who is awake is not woken");
+    sleeper.kernel.listen();
+    sleeper.producer.produce_deciding(0, 1, 1).unwrap();
+    assert!(sleeper.was_woken(SOON_MS));
+}
+
+#[test]
+fn any_hit_wakes_who_does_not_look_by_himself_or_has_let_half_of_the_ring_fill_as_root() {
+    if !is_root() {
+        return;
+    }
+    let sleeper = Sleeper::new();
+    sleeper.kernel.look_at(0);
+    sleeper.kernel.listen();
+    sleeper.puts(1);
+    assert!(sleeper.was_woken(SOON_MS), "nobody would have looked");
+    sleeper.kernel.look_at(FAR);
+    sleeper.kernel.listen();
+    for _ in 0..HALF / BATCH {
+        sleeper.puts(BATCH);
+    }
+    assert!(!sleeper.was_woken(MOMENT_MS), "less than half of it is full");
+    sleeper.puts(BATCH);
+    assert!(sleeper.was_woken(SOON_MS), "half of it is full");
+}
