@@ -1,6 +1,8 @@
 //! What watching may cost (`--budget`): programs whose calls cost too much are watched in windows, lose no more than was allowed, and what is
 //! told of their calls is what they counted themselves, within the range that is told with it.
 
+use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -9,7 +11,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, lammps, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, counts, with_folder};
 use crate::iterations::{number, wait_for};
 
 /// A window and the gap before it, at the longest that is usual.
@@ -226,5 +228,68 @@ fn a_rate_of_calls_that_a_repair_multiplies_is_brought_back_within_the_budget_as
     let changes = report["changes"].as_array().into_iter().flatten();
     let kept = changes.filter(|change| change["guard"]["verdict"] == "kept");
     assert!(kept.count() > 0, "{}", report["changes"]);
+    Ok(())
+}
+
+/// A command that starts one rank that asks and asks, and two ranks that count their calls once the file `second` is in the folder.
+fn two_programs(folder: &Path) -> Outcome<Vec<String>> {
+    let mpi = Mpi::OpenMpi;
+    let place = folder.to_string_lossy().into_owned();
+    let (polls, whole) = (programs::mpi("polls", mpi)?, programs::mpi("whole", mpi)?);
+    let line = |words: Vec<String>| words.join(" ");
+    let first = line(mpi.command(1, folder, &polls, &[&place, "0"])?);
+    let second = line(mpi.command(2, folder, &whole, &["25"])?);
+    let script = format!(
+        "{first} & while [ ! -e {place}/second ]; do sleep 0.05; done; {second}; touch {place}/tally {place}/end; wait"
+    );
+    // What the script will start is foreseen by the words behind it.
+    let programs = [polls, whole].map(|program| program.to_string_lossy().into_owned());
+    let words = ["bash".to_owned(), "-c".to_owned(), script];
+    Ok(words.into_iter().chain(programs).collect())
+}
+
+#[test]
+fn of_a_command_functions_rest_too_and_who_comes_meanwhile_is_counted_from_its_first_call_as_root() -> Outcome
+{
+    require!(Root, OpenMpi);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let command = two_programs(folder.path())?;
+    let mut agent = Agent::starting(&["--rules", "none", "--budget", "1%"], &command)?;
+    agent.lines.wait_for_line("\"ready\"", SOON)?;
+    fs::write(folder.path().join("go"), "")?;
+    agent.lines.wait_for_line("MPI_Iprobe", SOON)?;
+    fs::write(folder.path().join("second"), "")?;
+    let report = agent.finish(2 * SOON)?;
+    let lines = agent.lines.all();
+    let told = lines
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+    let tallies: Vec<Value> = told.filter(|told| told["functions"].is_array()).collect();
+    assert_eq!(tallies.len(), 2, "{}", agent.lines.text());
+    let processes = report["processes"].as_array().ok_or("no processes")?;
+    let of = |pid: &Value| processes.iter().find(|process| process["pid"] == *pid);
+    for tally in &tallies {
+        let process = of(&tally["pid"]).ok_or_else(|| format!("{tally} is not in {report}"))?;
+        let calls = |functions: &Value| -> Outcome<Vec<(String, u64)>> {
+            let counts = counts(functions)?.into_iter();
+            Ok(counts.map(|(name, (calls, _))| (name, calls)).collect())
+        };
+        assert_eq!(
+            calls(&process["functions"])?,
+            calls(&tally["functions"])?,
+            "{}",
+            agent.lines.text()
+        );
+        let mut functions = process["functions"].as_array().into_iter().flatten();
+        assert!(functions.all(|of| of["estimated"] == false), "{process}");
+    }
+    let missing = report["completeness"]["missing"].to_string();
+    assert!(!missing.contains("may be missing"), "{missing}");
+    let told = processes
+        .iter()
+        .flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let mut rested = told.filter(|of| of["estimated"] == true);
+    assert!(rested.any(|of| of["name"] == "MPI_Iprobe"), "{report}");
     Ok(())
 }

@@ -89,12 +89,15 @@ impl Agent {
         Agent::start_by(&enter, arguments, folder, &state)
     }
 
-    /// `tuneagent run --json FILE FLAGS… -- COMMAND…`
+    /// `tuneagent run --json FILE FLAGS… -- COMMAND…`, without a budget, unless the flags say one.
     pub fn starting(flags: &[&str], command: &[String]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;
         let report = folder.path().join("report.json");
         let mut arguments = vec!["run".to_owned(), "--json".into(), report.to_string_lossy().into()];
         arguments.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        if !flags.contains(&"--budget") {
+            arguments.extend(["--budget", "none"].map(str::to_owned));
+        }
         arguments.push("--".into());
         arguments.extend_from_slice(command);
         Agent::start(arguments, folder, None)

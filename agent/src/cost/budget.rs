@@ -247,10 +247,9 @@ impl Windows {
         self.part
     }
 
-    /// Whether all together costs too much.
-    pub fn is_over(&self, load: &Load) -> bool {
-        let all = load.of_functions() + load.asked + load.agent;
-        self.budget.0.is_some_and(|share| all > load.allowed(share))
+    /// What all together may take, in CPUs; none where there is no bound.
+    pub fn allowed(&self, load: &Load) -> Option<f64> {
+        self.budget.0.map(|share| load.allowed(share))
     }
 
     /// Once a second, while all are watched all the time.
@@ -269,6 +268,17 @@ impl Windows {
             .map(|function| (function.probe, function.cost))
             .collect();
         self.sample(load, share, now_ns)
+    }
+
+    /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap begun for what it costs by then.
+    pub fn stay_open(&mut self, least_ns: u64) {
+        self.in_a_row = 0;
+        if let Phase::Open {
+            until_ns, most_ns, ..
+        } = &mut self.phase
+        {
+            (*until_ns, *most_ns) = ((*until_ns).max(least_ns), f64::INFINITY);
+        }
     }
 
     /// A gap is over: probes begin to be attached.
@@ -502,6 +512,40 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
+        let load = Load {
+            job: 1.0,
+            functions: vec![function(7, 0.5, false)],
+            ..Load::default()
+        };
+        let mut windows = Windows::new(Budget::default(), 1);
+        // While all is watched it takes three dear seconds anew.
+        let turns = [false, false, true, false, false, false].map(|comes| {
+            if comes {
+                windows.stay_open(0);
+            }
+            windows.look(&load, 0)
+        });
+        assert_eq!(turns[..4], [const { Turn::Stay }; 4]);
+        assert_eq!(turns[4], Turn::Sample(BTreeSet::from([7])));
+        // A gap ends before its time.
+        let began_ns = 1_000_000;
+        assert!(windows.next_ns().unwrap() > began_ns);
+        assert_eq!(windows.open(began_ns), Turn::Open);
+        windows.attached(began_ns);
+        let until_ns = began_ns + 2_000_000_000;
+        windows.stay_open(until_ns);
+        assert_eq!(
+            (windows.next_ns(), windows.most_ns()),
+            (Some(until_ns), Some(f64::INFINITY))
+        );
+        assert_eq!(windows.shut(&load, until_ns), Turn::Shut);
+        let gap_ns = windows.next_ns().unwrap() - until_ns;
+        let share = 2e9 / (2e9 + gap_ns as f64) * 0.5;
+        assert!(share <= 0.01, "{share}");
+    }
+
+    #[test]
     fn without_a_budget_nothing_is_left_out() {
         let load = Load {
             job: 1.0,
@@ -509,7 +553,7 @@ mod tests {
             ..Load::default()
         };
         let mut windows = Windows::new(Budget(None), 1);
-        assert!((0..9).all(|_| windows.look(&load, 0) == Turn::Stay) && !windows.is_over(&load));
+        assert!((0..9).all(|_| windows.look(&load, 0) == Turn::Stay) && windows.allowed(&load).is_none());
     }
 
     #[test]

@@ -114,6 +114,11 @@ impl Function {
         ASKED.contains(&self.stem)
     }
 
+    /// Whether it is what a process calls first of MPI, and once.
+    pub fn is_first(&self) -> bool {
+        matches!(self.stem, "Init" | "Init_thread")
+    }
+
     /// Whether it is a collective that nobody leaves before all have come: each needs something of every other. (Who hands over nothing may
     /// still not be waited for.)
     pub fn keeps_all_together(&self) -> bool {

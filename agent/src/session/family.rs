@@ -50,6 +50,8 @@ pub(super) struct Family {
     nobody: Member,
     /// Slots of processes that have ended and are still shown as running.
     gone: Vec<u32>,
+    /// How many had ended before they were looked at, while MPI was not watched.
+    unseen: u64,
     execs: u64,
     look_until_ns: u64,
     looked_ns: u64,
@@ -64,6 +66,7 @@ impl Family {
             comings: kernel.take_comings()?,
             nobody: started.nobody.clone(),
             gone: Vec::new(),
+            unseen: 0,
             execs: 0,
             look_until_ns: 0,
             looked_ns: 0,
@@ -125,7 +128,9 @@ impl Session {
 
     /// One that had ended before it was looked at.
     fn put_unknown(&mut self, coming: &Coming) {
-        let Some(family) = &self.family else { return };
+        let is_shut = self.sampling.is_shut();
+        let Some(family) = &mut self.family else { return };
+        family.unseen += u64::from(is_shut);
         let name = coming.name.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = String::from_utf8_lossy(name);
         let member = Member {
@@ -137,26 +142,50 @@ impl Session {
 
     /// A process of the family, from now on in this slot.
     fn join(&mut self, slot: u32, member: Member) -> Result<(), KernelError> {
+        if member.mpi.is_some() {
+            self.see_begin()?;
+        }
         let asked = asked_in(&self.rules, &self.own, &member);
         self.probes.admit(&member, slot, asked, &self.job)?;
-        let (pid, rank) = (member.process.pid, member.rank.map(|rank| rank.number));
-        let who = rank.map_or_else(|| "process".to_owned(), |rank| format!("rank {rank}, process"));
-        let missed = self.probes.attached_late(&member).and_then(|(file, at_ns)| {
-            // The command itself waited until the probes sat.
-            let missed = at_ns.checked_sub(started_ns(pid).max(self.armed_ns))?;
-            let missed = duration(missed as f64);
-            Some(format!(
-                "{who} {pid}: its first {missed} are not measured, for nobody foresaw {file}"
-            ))
-        });
+        let missed = self.missed_of(slot, &member)?;
         if let Some(missed) = missed.filter(|missed| !self.missing.contains(missed)) {
             self.painter.say(&format!("missing: {missed}"));
             self.missing.push(missed);
         }
         self.others.forget();
-        self.rules.join(slot, &member, monotonic_ns());
-        self.put(Metered::new(pid.number, rank, slot), member);
+        let now = monotonic_ns();
+        self.rules.join(slot, &member, now);
+        let rank = member.rank.map(|rank| rank.number);
+        let mut process = Metered::new(member.process.pid.number, rank, slot);
+        self.take_in(&mut process, now);
+        self.put(process, member);
         Ok(())
+    }
+
+    /// What is not known of a process because it was attached to late, in words.
+    fn missed_of(&self, slot: u32, member: &Member) -> Result<Option<String>, KernelError> {
+        let Some(file) = self.probes.attached_late(member) else {
+            return Ok(None);
+        };
+        let pid = member.process.pid;
+        // The command itself waited until the probes sat.
+        let Some(missed) = file.at_ns.checked_sub(started_ns(pid).max(self.armed_ns)) else {
+            return Ok(None);
+        };
+        // Whoever is in its first call still has made no other.
+        if file.is_again && self.probes.begins(slot)? {
+            return Ok(None);
+        }
+        let (who, missed) = (who(member), duration(missed as f64));
+        Ok(Some(match file.is_again {
+            true => format!(
+                "{who} {pid}: calls of its first {missed} may be missing, for MPI was not watched then (--budget)"
+            ),
+            false => format!(
+                "{who} {pid}: its first {missed} are not measured, for nobody foresaw {}",
+                file.name
+            ),
+        }))
     }
 
     /// Slots are given by whoever needs one first: those before it may still be empty.
@@ -294,6 +323,13 @@ impl Session {
                 state.without_slot
             ));
         }
+        let unseen = self.family.as_ref().map_or(0, |family| family.unseen);
+        if unseen > 0 {
+            missing.push(format!(
+                "{unseen} processes had ended before they were looked into, between two windows (--budget): of MPI only their first call \
+                 is counted"
+            ));
+        }
         if state.privileged > 0 {
             missing.push(format!(
                 "{} programs were executed with rights that the command has not, and are not watched",
@@ -302,6 +338,14 @@ impl Session {
         }
         missing
     }
+}
+
+fn who(member: &Member) -> String {
+    let rank = member.rank;
+    rank.map_or_else(
+        || "process".to_owned(),
+        |rank| format!("rank {}, process", rank.number),
+    )
 }
 
 /// When a process started, by CLOCK_MONOTONIC; the kernel tells it in hundredths of a second.

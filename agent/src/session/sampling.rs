@@ -9,7 +9,7 @@ use abi::Frame;
 use tokio::time::Instant;
 
 use self::spent::Spent;
-use super::{Session, meter::Metered, probes::Probe};
+use super::{Options, Session, meter::Metered, probes::Probe};
 use crate::{
     clock::{CpuClock, monotonic_ns},
     cost::{Budget, Load, Moment, Turn, Window, Windows, WindowsView},
@@ -21,6 +21,9 @@ use crate::{
 
 /// Costs are looked at this often at most while all functions are watched all the time, in nanoseconds: every second reading.
 const LOOK_NS: u64 = 900_000_000;
+
+/// How long a process of a command is seen when it has joined before there is a gap.
+const BEGIN_NS: u64 = 2_000_000_000;
 
 /// Functions that are named in a message.
 const NAMED_MAX: usize = 3;
@@ -82,6 +85,11 @@ impl Sampling {
         self.has_gaps
     }
 
+    /// Whether some function is not watched now.
+    pub(super) fn is_shut(&self) -> bool {
+        self.sampled.is_shut
+    }
+
     /// Whether functions are not watched now without which no sequence of calls is whole.
     pub(super) fn cuts_sequence(&self) -> bool {
         self.cuts_sequence && self.sampled.is_shut
@@ -125,6 +133,16 @@ impl Session {
             Some(_) if is_due || self.is_overspent() => self.shut_window(),
             _ => Ok(()),
         }
+    }
+
+    /// Of a command, one that is about to join with its MPI is seen from here on: its first call of MPI told of it, and while that lasts the
+    /// others are probed anew. So it is seen for a while, by whose pace the first gap is told then.
+    pub(super) fn see_begin(&mut self) -> Result<(), KernelError> {
+        if self.sampling.is_shut() && self.probes.can_take_turns() {
+            self.open_window()?;
+        }
+        self.sampling.windows.stay_open(monotonic_ns() + BEGIN_NS);
+        Ok(())
     }
 
     /// One that has just joined: what it does until the next window is not seen.
@@ -218,7 +236,7 @@ impl Session {
         let members = living(&self.processes, &self.job.members);
         // What they cost while they are being attached is a part of the window.
         self.sampling.windows.open(monotonic_ns());
-        self.probes.open(&members)?;
+        self.probes.open((&members, foreseen(&self.options)))?;
         let now = monotonic_ns();
         self.sampling.windows.attached(now);
         (self.sampling.sampled.is_shut, self.sampling.sampled.opened_ns) = (false, now);
@@ -263,7 +281,10 @@ impl Session {
         let windows = self.windows_of_processes();
         let since = monotonic_ns();
         let members = living(&self.processes, &self.job.members);
-        if self.probes.shut(&functions, &members)? {
+        if self
+            .probes
+            .shut(&functions, (&members, foreseen(&self.options)))?
+        {
             let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
             self.rules.lost(slots.into_iter(), since, monotonic_ns());
         }
@@ -328,23 +349,37 @@ impl Session {
         ));
     }
 
-    /// Says once what makes it less, where that is not ours to decide.
+    /// Reads less often where that is what costs, and says once what makes it less where that is not ours to decide.
     fn advise(&mut self, load: &Load) {
         let windows = &self.sampling.windows;
-        let share = windows.budget().0.unwrap_or(f64::INFINITY);
+        if let Some(allowed) = windows.allowed(load) {
+            self.rest_where_dear(load.agent, allowed);
+        }
         let rest = match self.probes.can_take_turns() {
             true => load.asked,
             false => load.asked + load.of_functions(),
         };
-        self.sampling.over = match windows.is_over(load) && rest > share * load.job {
+        let windows = &self.sampling.windows;
+        let is_over = windows
+            .allowed(load)
+            .is_some_and(|allowed| rest + load.agent > allowed);
+        self.sampling.over = match is_over {
             true => self.sampling.over.saturating_add(1),
             false if self.sampling.over >= OVER_MAX => return,
             false => 0,
         };
-        if self.sampling.over != OVER_MAX {
-            return;
+        if self.sampling.over == OVER_MAX {
+            let text = match rest > load.agent {
+                true => self.advice_on_probes(load, rest),
+                false => advice_on_agent(load, windows.budget()),
+            };
+            self.painter.say(&text);
         }
-        let budget = windows.budget();
+    }
+
+    /// Which function costs most that is not ours to take off.
+    fn advice_on_probes(&self, load: &Load, rest: f64) -> String {
+        let budget = self.sampling.windows.budget();
         let spent = self.sampling.before.as_ref();
         let costs = spent.iter().flat_map(|spent| &spent.costs);
         let asked =
@@ -360,11 +395,24 @@ impl Session {
                 "{name} costs most, and in this session probes cannot be taken off: attach to less of the program"
             ),
         };
-        self.painter.say(&format!(
+        format!(
             "note: watching costs {} of the job's CPU time, more than it should (--budget {budget}): {why}, or allow more",
             percent((rest + load.agent) / load.job.max(f64::MIN_POSITIVE)),
-        ));
+        )
     }
+}
+
+fn advice_on_agent(load: &Load, budget: Budget) -> String {
+    format!(
+        "note: tuneagent itself takes {} of a core, more than it should beside what this job computes (--budget {budget}): fewer rules \
+         (--rules none) and fewer processes have it do less, or allow more",
+        percent(load.agent),
+    )
+}
+
+/// Of a command, what its processes will be, as far as that was known before there were any.
+fn foreseen(options: &Options) -> &[Member] {
+    options.started.as_ref().map_or(&[], |started| &started.foreseen)
 }
 
 /// Processes that have not ended, with their slots.

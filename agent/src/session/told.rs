@@ -28,7 +28,7 @@ impl Session {
     pub(super) fn take_calls(&mut self) -> Result<(), KernelError> {
         self.read_rings()?;
         self.pace.have_read_calls(monotonic_ns());
-        if let Some(kernel) = self.probes.kernel() {
+        if let Some(kernel) = self.probes.kernel().filter(|_| !self.pace.rests()) {
             kernel.sleep_until_half_full();
         }
         Ok(())

@@ -15,14 +15,33 @@ use crate::{
 /// Room for at least so many processes that hit a probe.
 const PROCESSES_MIN: u32 = 128;
 
-/// What was attached to after the command began: by file (device, inode), its name and when.
+/// A file that was attached to after the command began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateFile {
+    /// Its name.
+    pub name: String,
+    /// When.
+    pub at_ns: u64,
+    /// It had been attached to before, and a window began.
+    pub is_again: bool,
+}
+
+/// What was attached to after the command began, by file (device, inode).
 #[derive(Debug, Default)]
-pub(super) struct Late(BTreeMap<(u64, u64), (String, u64)>);
+pub(super) struct Late {
+    files: BTreeMap<(u64, u64), LateFile>,
+    /// What is attached to now was before.
+    pub(super) is_again: bool,
+}
 
 impl Late {
     pub(super) fn attach(&mut self, module: &Module) {
-        let since = (module.file_name().to_owned(), monotonic_ns());
-        self.0.insert(module.file_id(), since);
+        let file = LateFile {
+            name: module.file_name().to_owned(),
+            at_ns: monotonic_ns(),
+            is_again: self.is_again,
+        };
+        self.files.insert(module.file_id(), file);
     }
 }
 
@@ -67,12 +86,11 @@ impl Probes {
     }
 
     /// The file of a process that was attached to last, if that was after the command began, and when.
-    pub fn attached_late(&self, member: &Member) -> Option<(&str, u64)> {
-        let files = self.late.as_ref()?;
+    pub fn attached_late(&self, member: &Member) -> Option<&LateFile> {
+        let late = self.late.as_ref()?;
         let modules = member.space.modules.iter();
-        let late = modules.filter_map(|module| files.0.get(&module.file_id()));
-        late.max_by_key(|(_, at_ns)| *at_ns)
-            .map(|(name, at_ns)| (name.as_str(), *at_ns))
+        let files = modules.filter_map(|module| late.files.get(&module.file_id()));
+        files.max_by_key(|file| file.at_ns)
     }
 
     /// Functions that were asked for by their names and that no process had.

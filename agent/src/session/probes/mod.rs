@@ -357,7 +357,7 @@ impl Probes {
     fn group(&self, probe: u32) -> Group {
         let is_named = |want: &usize| matches!(self.wanted[*want].sought, Sought::Function(_));
         match self.numbers.probes.get(probe as usize) {
-            Some(of) if of.mpi.is_some() => of.group_of_mpi(),
+            Some(of) if of.mpi.is_some() => self.group_of_mpi(of),
             Some(of) if of.wanted.iter().any(is_named) => (Vec::new(), Some(probe)),
             Some(of) => (of.wanted.clone(), None),
             None => (Vec::new(), Some(places::SHARED)),

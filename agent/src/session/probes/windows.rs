@@ -2,11 +2,20 @@
 
 use std::collections::BTreeSet;
 
+use abi::Frame;
+
 use super::{Group, Linked, Probe, Probes, close_in_order, places};
-use crate::{discover::Member, kernel::KernelError, mpi};
+use crate::{
+    discover::Member,
+    kernel::{Kernel, KernelError},
+    mpi,
+};
 
 /// Stands for the functions that are asked again and again, where a group of links is named by a function.
 const POLLING: u32 = places::SHARED - 1;
+
+/// Stands for those that a process calls first.
+const FIRST: u32 = places::SHARED - 2;
 
 impl Probe {
     /// It is watched for the profile alone.
@@ -14,11 +23,13 @@ impl Probe {
         self.mpi.is_some() && self.wanted.is_empty()
     }
 
-    /// With whom a function of MPI is attached and detached: those that are asked again and again may be watched in windows without the others.
-    pub(super) fn group_of_mpi(&self) -> Group {
-        let is_polling = self.mpi.is_some_and(mpi::Function::is_asked_again);
-        let polling = is_polling.then_some(POLLING);
-        (self.wanted.clone(), polling.filter(|_| self.is_of_profile()))
+    /// A process calls it before any other function of MPI.
+    fn is_first(&self) -> bool {
+        self.mpi.is_some_and(mpi::Function::is_first)
+    }
+
+    fn is_polling(&self) -> bool {
+        self.mpi.is_some_and(mpi::Function::is_asked_again)
     }
 
     /// Whether a function of MPI is to be attached while those of the windows are not.
@@ -28,17 +39,44 @@ impl Probe {
 }
 
 impl Probes {
-    /// Whether a function is watched though nobody asked for it.
+    /// Whether a function is watched though nobody asked for it, and may be watched in windows.
     pub fn is_of_profile(&self, probe: u32) -> bool {
-        self.numbers
-            .probes
-            .get(probe as usize)
-            .is_some_and(Probe::is_of_profile)
+        let probe = self.numbers.probes.get(probe as usize);
+        probe.is_some_and(|probe| probe.is_of_profile() && !self.tells_who_comes(probe))
     }
 
-    /// Whether probes can be taken off and put back. Of a command, processes that nobody has seen yet would miss the windows.
+    /// Of a command, whoever begins with MPI tells of itself by its first call, whether or not a window is open.
+    fn tells_who_comes(&self, probe: &Probe) -> bool {
+        self.late.is_some() && probe.is_first()
+    }
+
+    /// Whether a process is in its first call of MPI.
+    pub fn begins(&self, slot: u32) -> Result<bool, KernelError> {
+        let threads = self
+            .kernel()
+            .map(Kernel::threads)
+            .transpose()?
+            .unwrap_or_default();
+        let is_first = |frame: &Frame| {
+            let probe = self.numbers.probes.get(frame.probe as usize);
+            probe.is_some_and(Probe::is_first)
+        };
+        let mut threads = threads.iter().filter(|(_, thread)| thread.process == slot);
+        Ok(threads.any(|(_, thread)| thread.frames.iter().take(thread.depth as usize).any(is_first)))
+    }
+
+    /// With whom a function of MPI is attached and detached: those that are asked again and again may be watched in windows without the others.
+    pub(super) fn group_of_mpi(&self, probe: &Probe) -> Group {
+        let apart = match self.tells_who_comes(probe) {
+            true => Some(FIRST),
+            false => probe.is_polling().then_some(POLLING),
+        };
+        (probe.wanted.clone(), apart.filter(|_| probe.is_of_profile()))
+    }
+
+    /// Whether probes can be taken off and put back.
     pub fn can_take_turns(&self) -> bool {
-        !self.is_fixed() && self.late.is_none()
+        !self.is_fixed()
     }
 
     /// The windows of these functions are shut. Links are closed by and by, for that takes grace periods of the kernel. True where one served a
@@ -46,7 +84,7 @@ impl Probes {
     pub fn shut(
         &mut self,
         functions: &BTreeSet<u32>,
-        members: &[(u32, &Member)],
+        (members, foreseen): (&[(u32, &Member)], &[Member]),
     ) -> Result<bool, KernelError> {
         for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
             probe.is_sampled = functions.contains(&number);
@@ -66,15 +104,15 @@ impl Probes {
         }
         // While they are there, the new ones would count the same calls again.
         close_in_order(over);
-        self.place_in(members, &|probe| probe.mpi.is_some())?;
+        self.place_again((members, foreseen), &|probe| probe.mpi.is_some())?;
         Ok(true)
     }
 
-    /// The windows are open.
-    pub fn open(&mut self, members: &[(u32, &Member)]) -> Result<(), KernelError> {
+    /// The windows are open, in these processes and, of a command, in the files that are foreseen.
+    pub fn open(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<(), KernelError> {
         self.finish_closing();
         self.is_shut = false;
-        self.place_in(members, &|probe| probe.is_sampled)
+        self.place_again(who, &|probe| probe.is_sampled)
     }
 
     /// Waits for the links that are being closed.
@@ -85,11 +123,26 @@ impl Probes {
         }
     }
 
+    fn place_again(
+        &mut self,
+        (members, foreseen): (&[(u32, &Member)], &[Member]),
+        is_chosen: &dyn Fn(&Probe) -> bool,
+    ) -> Result<(), KernelError> {
+        self.late.iter_mut().for_each(|late| late.is_again = true);
+        let placed = self.place_in(members, foreseen, is_chosen);
+        self.late.iter_mut().for_each(|late| late.is_again = false);
+        placed
+    }
+
     fn place_in(
         &mut self,
         members: &[(u32, &Member)],
+        foreseen: &[Member],
         is_chosen: &dyn Fn(&Probe) -> bool,
     ) -> Result<(), KernelError> {
+        for member in foreseen {
+            self.place_asked(member, &[], is_chosen)?;
+        }
         for (slot, member) in members {
             let is_alive = || member.process.pid.is_alive();
             if !is_alive() {
