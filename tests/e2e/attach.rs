@@ -6,9 +6,9 @@ use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, require};
+use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong, tallied};
+use crate::expected::{SOON, counts, finish_pingpong, start_count, start_pingpong, tallied, with_folder};
 
 /// The program calls these for itself and does not tally them.
 const UNTALLIED: [&str; 7] = [
@@ -61,6 +61,30 @@ fn calls_and_bytes_are_those_that_the_program_counted_under_both_mpis() -> Outco
         assert_eq!(report["job"]["mpi"]["implementation"], mpi.name());
         assert_eq!(report["job"]["size"], 3);
         assert_same(&tallies, &report)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn calls_of_threads_that_share_mpi_are_all_counted_under_both_mpis() -> Outcome {
+    require!(Root, OpenMpi, Mpich);
+    let _machine = machine();
+    for mpi in Mpi::ALL {
+        let program = programs::mpi("many", mpi)?;
+        let mut job = Job::mpi(mpi, Waiting::Yielding, 2, &program, |folder| {
+            with_folder(folder, ["3", "100"].map(str::to_owned).to_vec())
+        })?;
+        job.events("ready", 2, SOON)?;
+        let launcher = job.pid();
+        let (tallies, report) = observed(&mut job, launcher, 2)?;
+        assert_same(&tallies, &report)?;
+        let processes = report["processes"].as_array().into_iter().flatten();
+        for function in processes.flat_map(|process| process["functions"].as_array().into_iter().flatten()) {
+            assert_eq!(
+                function["nested_calls"], 0,
+                "{mpi:?}: of another thread: {function}"
+            );
+        }
     }
     Ok(())
 }
