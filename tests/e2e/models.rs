@@ -186,3 +186,81 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     assert_eq!(most, Some(4), "{told}");
     Ok(())
 }
+
+/// Another number of workers after each iteration.
+const EACH: &str = "rule: each\nabout: another number of workers after each iteration\nroles: {master: rank == 0}\nprobes:\n  \
+    begin: {role: master, entry: mw_begin_iteration}\n  end: {role: master, return: mw_end_iteration}\n\
+    capture: {begin.number: mw_iteration}\nwindows: {iteration: {from: begin, to: end, key: number}}\n\
+    tune:\n  - set: mw_workers\n    role: master\n    value: 1 + begin.number % 4\n    range: 1 <= value <= 4\n";
+
+/// Where the number is not read half way through an iteration.
+const AT: &str = "    at: {entry: mw_begin_iteration}\n";
+
+/// The program that reads the number wherever it needs it, under that rule.
+fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("each.yaml");
+    std::fs::write(&file, rule)?;
+    let program = programs::master_worker_without_shadow("nbody", Mpi::Mpich)?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 5, &program, |folder| {
+        let given = [
+            "iterations=10000000",
+            "work_us=2000",
+            "latency_us=500",
+            "workers=1",
+        ];
+        with_folder(folder, given.map(String::from).to_vec())
+    })?;
+    job.events("ready", 5, SOON)?;
+    let agent = Agent::attach(
+        job.pid(),
+        &["--rules", "none", &file.to_string_lossy(), "--apply"],
+    )?;
+    agent.armed()?;
+    job.open("go")?;
+    Ok((job, agent, folder))
+}
+
+/// How often the number was another one than in the iteration before, by the program's own account.
+fn changes_seen(lines: &[Line]) -> usize {
+    let events = lines
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Value>(&line.text).ok());
+    let workers = events
+        .filter(|event| event["event"] == "iteration")
+        .map(|event| event["workers"].as_u64());
+    let workers: Vec<Option<u64>> = workers.collect();
+    workers.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
+/// MATE thesis (2007), section 3.2.1: a program whose loops read the number of workers three times in an iteration.
+#[test]
+fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_at_a_sync_point() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let wanted = if std::env::var_os("TUNEAGENT_LONG").is_some() {
+        1000
+    } else {
+        60
+    };
+    let (mut job, mut agent, _folder) = unshadowed(&format!("{EACH}{AT}"))?;
+    // To look at all of them at every line would take CPU time from the program.
+    let changed = |lines: &[Line]| (lines.len() % 64 == 0 && changes_seen(lines) >= wanted).then_some(());
+    job.lines
+        .wait_for(&format!("{wanted} changes"), 20 * SOON, changed)?;
+    agent.stop()?;
+    job.open("stop")?;
+    // It ends with 5 if an answer was lost in any iteration, and not at all if it waits for one that never comes.
+    job.finish(SOON)
+}
+
+#[test]
+fn without_the_sync_point_it_loses_answers() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let (mut job, mut agent, _folder) = unshadowed(EACH)?;
+    let ended = job.finish(SOON);
+    assert!(ended.is_err(), "{}", agent.lines.text());
+    agent.finish_anyhow(SOON)?;
+    Ok(())
+}

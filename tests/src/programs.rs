@@ -25,6 +25,12 @@ pub fn master_worker(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
     built(&[&format!("{name}.c"), "mw.c"], mpi.compiler(), &["-lm"])
 }
 
+/// The same without its shadow variable: the number of workers is read wherever it is needed.
+pub fn master_worker_without_shadow(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
+    let more = ["-lm", "-DMW_NO_SHADOW"];
+    built(&[&format!("{name}.c"), "mw.c"], mpi.compiler(), &more)
+}
+
 /// An MPI program in C++.
 pub fn mpi_cxx(name: &str, mpi: Mpi) -> Outcome<PathBuf> {
     // Both MPIs still bring the bindings that the standard has dropped.
