@@ -47,6 +47,11 @@ fn gromacs_whose_ranks_spin_becomes_faster_with_the_same_energies_as_root() -> O
 }
 
 #[test]
+fn ranks_of_mpi4py_that_spin_become_faster_as_root() -> Outcome {
+    becomes_faster("mpi4py")
+}
+
+#[test]
 fn ranks_of_mpich_that_spin_become_faster_as_root() -> Outcome {
     becomes_faster("MPICH")
 }

@@ -70,7 +70,7 @@ const TURNS: usize = 2;
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
 /// Every rule's own.
-pub static CASES: [Case; 7] = [
+pub static CASES: [Case; 8] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -91,6 +91,30 @@ pub static CASES: [Case; 7] = [
         unit: "steps/s",
         gain: || 20.0,
         start: |start| Ok(Crowd::of_others(gromacs::start(waiting(start), 4)?, GROMACS)),
+    },
+    Case {
+        name: "mpi4py sums, 4 ranks of Open MPI",
+        rule: "openmpi-busy-wait",
+        needs: &[Need::Root, Need::OpenMpi, Need::Mpi4py],
+        done: ["4 changes written and read back", "kept"],
+        unit: "iterations/s",
+        // An iteration takes Python longer than a message takes its MPI.
+        gain: || 10.0,
+        start: |start| {
+            let script = programs::source("sums.py");
+            let job = Job::mpi(
+                Mpi::OpenMpi,
+                waiting(start),
+                4,
+                Path::new("/usr/bin/python3"),
+                |folder| {
+                    [&script, folder]
+                        .map(|path| path.to_string_lossy().into_owned())
+                        .to_vec()
+                },
+            )?;
+            Ok(Crowd::of(job))
+        },
     },
     Case {
         name: "allreduce, 6 ranks of MPICH",
