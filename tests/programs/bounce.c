@@ -1,6 +1,6 @@
-/* Pairs of ranks send one byte to and fro as quickly as they can: as many MPI calls a second as a program can make.
+/* Pairs of ranks send one byte, or a few, to and fro as quickly as they can: as many MPI calls a second as a program can make.
  *
- *   mpirun -n EVEN bounce DIRECTORY
+ *   mpirun -n EVEN bounce DIRECTORY [BYTES]
  *
  * Prints {"event":"ready",...} per rank, waits for DIRECTORY/go; then rank 0 prints {"event":"pace",...} a few times a second with its
  * round trips so far, until DIRECTORY/end exists. */
@@ -8,9 +8,11 @@
 
 #include <mpi.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #define TRIPS 20000
+#define BYTES_MAX 4096
 
 int main(int argc, char **argv)
 {
@@ -18,8 +20,9 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
-    if (argc != 2 || size % 2 != 0) {
-        fprintf(stderr, "usage: mpirun -n EVEN bounce DIRECTORY\n");
+    int bytes = argc == 3 ? atoi(argv[2]) : 1;
+    if (argc < 2 || argc > 3 || bytes < 1 || bytes > BYTES_MAX || size % 2 != 0) {
+        fprintf(stderr, "usage: mpirun -n EVEN bounce DIRECTORY [BYTES]\n");
         return 2;
     }
     printf("{\"event\":\"ready\",\"rank\":%d,\"pid\":%d}\n", rank, getpid());
@@ -27,14 +30,14 @@ int main(int argc, char **argv)
     pass_gate(argv[1], "go");
     double printed = seconds();
     int partner = rank ^ 1, go_on = 1;
+    char message[BYTES_MAX] = {1};
     for (long trips = 0; go_on; trips += TRIPS) {
-        char byte = 1;
         for (int trip = 0; trip < TRIPS; trip++) {
             if (rank % 2 == 0)
-                MPI_Send(&byte, 1, MPI_CHAR, partner, 0, MPI_COMM_WORLD);
-            MPI_Recv(&byte, 1, MPI_CHAR, partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Send(message, bytes, MPI_CHAR, partner, 0, MPI_COMM_WORLD);
+            MPI_Recv(message, bytes, MPI_CHAR, partner, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             if (rank % 2 == 1)
-                MPI_Send(&byte, 1, MPI_CHAR, partner, 0, MPI_COMM_WORLD);
+                MPI_Send(message, bytes, MPI_CHAR, partner, 0, MPI_COMM_WORLD);
         }
         if (rank == 0 && seconds() - printed > 0.2) {
             printed = seconds();

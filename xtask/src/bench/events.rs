@@ -283,6 +283,13 @@ fn verdicts(runs: &[Run]) -> Vec<Verdict> {
             0.0,
             f64::INFINITY,
         ));
+        let unread = median(&kind, &|run| 1e3 * run.unread_s_most.unwrap_or(0.0));
+        verdicts.push(Verdict::at_most(
+            what("oldest unread hit, ms"),
+            unread,
+            5.0,
+            f64::INFINITY,
+        ));
     }
     let resident = median(&at_rate(1), &|run| run.resident_kib.unwrap_or(0) as f64 / 1024.0);
     verdicts.push(Verdict::at_most("P3: agent, MiB", resident, 30.0, 100.0));

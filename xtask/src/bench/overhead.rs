@@ -1,5 +1,5 @@
-//! `cargo xtask bench overhead`: what being watched costs LAMMPS, GROMACS, and a program that does nothing but send one byte to and fro,
-//! beside what a preloaded profiler costs them and beside what the agent says that it costs.
+//! `cargo xtask bench overhead`: what being watched costs LAMMPS, GROMACS, and programs that do little but send a few bytes to and fro or add
+//! up over all ranks, beside what a preloaded profiler costs them and beside what the agent says that it costs.
 //!
 //! Jobs of the same program take short turns, whoever has none is stopped, the agent too: two as they come, one of them under `tuneagent attach`
 //! (the profile alone, and all of it: without a budget), which then change their parts; and one under a small PMPI library that counts
@@ -18,23 +18,30 @@ const SOON: Duration = Duration::from_secs(60);
 
 use super::options::Options;
 use super::summary;
+use super::verdict::{Verdict, judge};
 use crate::Result;
 use crate::experiment::{stats, table::Table};
 
 /// Steps that nobody reaches: the job is ended when it is not needed any more.
 const ENDLESS: u64 = 100_000_000;
 
-/// A real program that is measured.
+/// P6: the time of a step beside its time alone, at most, and what would be broken.
+const SLOWDOWN: (f64, f64) = (1.01, 2.0);
+
+/// A program that is measured.
 struct Subject {
     name: &'static str,
+    /// P6 is about it.
+    is_real: bool,
     needs: &'static [Need],
     /// With more in its environment, on so many ranks.
     start: fn(&[String], usize) -> Outcome<Crowd>,
 }
 
-const SUBJECTS: [Subject; 3] = [
+const SUBJECTS: [Subject; 5] = [
     Subject {
         name: "LAMMPS, LJ, 32 000 atoms",
+        is_real: true,
         needs: &[Need::Root, Need::OpenMpi, Need::Lammps],
         start: |environment, ranks| {
             let job = lammps::start_large(environment, Waiting::Yielding, ranks, ENDLESS)?;
@@ -43,6 +50,7 @@ const SUBJECTS: [Subject; 3] = [
     },
     Subject {
         name: "GROMACS, water, 17 000 atoms",
+        is_real: true,
         needs: &[Need::Root, Need::OpenMpi, Need::Gromacs],
         start: |environment, ranks| {
             let job = gromacs::start_large(environment, Waiting::Yielding, ranks)?;
@@ -52,19 +60,42 @@ const SUBJECTS: [Subject; 3] = [
     Subject {
         // Two ranks, however many are asked for: it is what calls can be made that matters.
         name: "1 byte to and fro",
+        is_real: false,
         needs: &[Need::Root, Need::OpenMpi],
-        start: |environment, _| {
-            let program = programs::mpi("bounce", Mpi::OpenMpi)?;
+        start: |environment, _| bounce(environment, 1),
+    },
+    Subject {
+        name: "8 bytes to and fro",
+        is_real: false,
+        needs: &[Need::Root, Need::OpenMpi],
+        start: |environment, _| bounce(environment, 8),
+    },
+    Subject {
+        name: "allreduce of 16 bytes",
+        is_real: false,
+        needs: &[Need::Root, Need::OpenMpi],
+        start: |environment, ranks| {
+            let program = programs::mpi("allreduce", Mpi::OpenMpi)?;
             let how = (Mpi::OpenMpi, Waiting::Spinning);
-            let job = Job::mpi_under(environment, how, 2, &program, |folder| {
+            let job = Job::mpi_under(environment, how, ranks, &program, |folder| {
                 vec![folder.to_string_lossy().into_owned()]
             })?;
-            job.events("ready", 2, SOON)?;
-            job.open("go")?;
             Ok(Crowd::of(job))
         },
     },
 ];
+
+/// Two ranks that send so many bytes to and fro.
+fn bounce(environment: &[String], bytes: usize) -> Outcome<Crowd> {
+    let program = programs::mpi("bounce", Mpi::OpenMpi)?;
+    let how = (Mpi::OpenMpi, Waiting::Spinning);
+    let job = Job::mpi_under(environment, how, 2, &program, |folder| {
+        vec![folder.to_string_lossy().into_owned(), bytes.to_string()]
+    })?;
+    job.events("ready", 2, SOON)?;
+    job.open("go")?;
+    Ok(Crowd::of(job))
+}
 
 /// How it is measured.
 struct Settings {
@@ -101,7 +132,7 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
         "MPI calls/s a rank",
         "told",
     ]);
-    let mut figures = Vec::new();
+    let (mut figures, mut verdicts) = (Vec::new(), Vec::new());
     for subject in &SUBJECTS {
         if needs::lacks(subject.name, subject.needs).map_err(|problem| problem.to_string())? {
             continue;
@@ -109,6 +140,7 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
         let measured =
             measured(subject, &settings).map_err(|problem| format!("{}: {problem}", subject.name))?;
         figures.push(told(subject.name, &measured, &mut table)?);
+        verdicts.extend(subject.is_real.then(|| verdict(subject.name, &measured)));
     }
     println!(
         "\n{} pairs of turns of {} s, {} ranks; a ratio is the time of a step beside its time alone, its median and where half of the pairs lie;\n\
@@ -117,7 +149,13 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     );
     let file = super::keep("overhead", &Value::Array(figures))?;
     println!("all figures: {}", file.display());
-    Ok(())
+    judge(&verdicts)
+}
+
+fn verdict(name: &str, measured: &Measured) -> Verdict {
+    let ratio = stats::quantile(&measured.attached, 0.5).unwrap_or(f64::NAN);
+    let (target, bound) = SLOWDOWN;
+    Verdict::at_most(format!("P6, {name}: attached / alone"), ratio, target, bound)
 }
 
 fn understood(words: &[&str]) -> Result<Settings> {
