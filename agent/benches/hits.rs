@@ -1,6 +1,6 @@
-//! What is done at a hit, and what each costs the program: counted, timed, values read, added up, sent to the agent. Run by `cargo xtask
-//! bench hits`: for each line of its input it goes through all ways of probing once, and prints a line of JSON for each; so the tools that
-//! we are compared with have their turns in between.
+//! What is done at a hit, and what each costs the program: counted, timed, counted by duration, values read, added up, sent to the agent.
+//! Run by `cargo xtask bench hits`: for each line of its input it goes through all ways of probing once, and prints a line of JSON for each;
+//! so the tools that we are compared with have their turns in between.
 //!
 //! As in `sites` the whole price is measured, from call to call. What is sent is read when the calls are over: to read it is the agent's
 //! work, and not the program's.
@@ -10,7 +10,7 @@ mod common;
 
 use std::{fs::File, io::BufRead, path::Path};
 
-use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags};
+use abi::{Capture, CaptureKind, Durations, ProbeSpec, SpecFlags};
 use aya::maps::{MapData, RingBuf};
 use common::{Case, DURATIONS, Target, cases};
 use tuneagent::kernel::{At, Kernel, Link, LoadOptions, Nothing, read_hit};
@@ -40,7 +40,7 @@ const fn way(name: &'static str, moments: &'static [At], flags: Option<u32>, cap
 }
 
 /// Without a probe first: the others are held against it.
-const WAYS: [Way; 18] = {
+const WAYS: [Way; 19] = {
     use SpecFlags as F;
     const TIMED: u32 = F::SPAN;
     [
@@ -65,6 +65,7 @@ const WAYS: [Way; 18] = {
             Some(TIMED | F::OUTERMOST | F::SEQUENCE),
             0,
         ),
+        way("time in a histogram", PAIR, Some(TIMED | F::DURATIONS), 0),
         way(
             "time added up",
             PAIR,
@@ -154,6 +155,7 @@ fn main() {
     let mut target = Target::start(Path::new(program));
     let mut ours = Kernel::load(LoadOptions {
         tallies: 1,
+        rows: Durations::ROWS,
         ..LoadOptions::ONE_PROBE
     })
     .unwrap();

@@ -108,5 +108,6 @@ fn calls_are_counted_and_timed_as_the_program_does_however_probes_are_attached_a
         assert!(seen_ns > 0.0 && seen_ns < took_ns, "{seen_ns} of {took_ns} ns");
         let durations = work["durations"]["calls"].as_u64();
         assert_eq!(durations, Some(calls), "{report}");
+        assert_eq!(report["completeness"]["events_received"], 0, "none was sent");
     }
 }

@@ -15,6 +15,7 @@ mod emit;
 mod entry;
 mod family;
 mod frames;
+mod histograms;
 mod maps;
 mod messages;
 mod namespace;

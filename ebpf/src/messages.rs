@@ -8,14 +8,14 @@ use abi::{
 use aya_ebpf::{
     helpers::{bpf_loop, bpf_probe_read_user},
     macros::map,
-    maps::{Array, HashMap},
+    maps::HashMap,
 };
 
 use crate::{
     bytes::{self, FIRST, OTHER, argument},
     capture::Moment,
+    histograms,
     maps::{self, add, lost},
-    namespace::constant,
     registers::argument_or,
     task, world,
 };
@@ -25,18 +25,10 @@ use crate::{
 pub static PAIRS: HashMap<u64, Pair> =
     HashMap::with_max_entries(abi::MAX_PAIRS, 1 /* BPF_F_NO_PREALLOC */);
 
-/// Messages by size: slot × ROW_COUNT + row of the function. The user side sets the size at load and reads them as shared memory.
-#[map]
-pub static SIZES: Array<Sizes> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
-
 /// What persistent requests were made for, and from whom messages are that were found: `[slot, handle]`.
 #[map]
 pub static REQUESTS: HashMap<[u64; 2], Template> =
     HashMap::with_max_entries(abi::MAX_REQUESTS, 1 /* BPF_F_NO_PREALLOC */);
-
-/// Rows of one process in SIZES; set at load.
-#[unsafe(no_mangle)]
-static ROW_COUNT: u32 = 0;
 
 /// The other end is MPI_PROC_NULL: nothing is carried.
 const NOBODY: i64 = -1;
@@ -337,23 +329,15 @@ pub extern "C" fn message_counted(moment: *const Moment, bytes: u64, has_size: u
     }
     add(&totals.bytes, bytes);
     if has_size != 0 {
-        message_sized(moment.process, u32::from(spec.message.row), bytes);
+        sized(moment.process, spec.message.row, bytes);
     }
     1
 }
 
-#[unsafe(no_mangle)]
-#[inline(never)]
-pub extern "C" fn message_sized(process: u32, row: u32, bytes: u64) -> u32 {
-    let rows = constant(&ROW_COUNT);
-    if row >= rows {
-        return 0;
-    }
-    let bucket = Sizes::bucket(bytes) & (Sizes::BUCKETS - 1);
-    if let Some(sizes) = SIZES.get(process * rows + row) {
-        add(&sizes.counts[bucket], 1);
-    }
-    1
+/// Counts a message by its size.
+#[inline(always)]
+fn sized(process: u32, row: u16, bytes: u64) {
+    histograms::histogram_count(process, u32::from(row), Sizes::bucket(bytes) as u32);
 }
 
 /// The handle of the request at an address; 0 where it cannot be read.
@@ -456,7 +440,7 @@ extern "C" fn start(index: u32, starting: *mut Starting) -> i64 {
     if pair & Pair::RECEIVED == 0 {
         starting.bytes = starting.bytes.wrapping_add(bytes);
         if template.has_pair != 0 {
-            message_sized(starting.process, u32::from(starting.row), bytes);
+            sized(starting.process, starting.row, bytes);
         }
     }
     0

@@ -1,12 +1,12 @@
-//! A probed function returns: close the call that was entered with this stack pointer, add its time, send the hit if asked
-//! to.
+//! A probed function returns: close the call that was entered with this stack pointer, add its time, count it by that or send the
+//! hit if asked to.
 
-use abi::{Call, HitKind, Loss, SpecFlags};
+use abi::{Call, Durations, HitKind, Loss, SpecFlags};
 use aya_ebpf::{EbpfContext, bindings::pt_regs, helpers::bpf_ktime_get_ns};
 
 use crate::{
     capture::{self, Captured, Moment},
-    emit, frames, maps, messages, namespace, task,
+    emit, frames, histograms, maps, messages, namespace, task,
     task::Task,
 };
 
@@ -74,6 +74,9 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
     }
     // What a library calls within itself is no hit of it.
     let is_nested = spec.flags & SpecFlags::OUTERMOST != 0 && !is_outermost;
+    if spec.flags & SpecFlags::DURATIONS != 0 && !is_nested {
+        histograms::histogram_count(task.process, spec.durations, Durations::bucket(duration) as u32);
+    }
     if spec.flags & SpecFlags::SEND_RETURN != 0 && !is_nested {
         let frame = frames::at(thread, place);
         let mut captured = Captured {

@@ -106,6 +106,41 @@ fn what_is_added_up_in_the_kernel_is_exactly_what_the_program_says_and_no_hit_of
     Ok(())
 }
 
+#[test]
+fn hits_of_a_rule_are_added_up_also_where_their_function_is_named_and_has_a_histogram() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let program = programs::c_with_math("hot")?;
+    let job = start(&program, &["500", "10000"])?;
+    job.events("ready", 1, SOON)?;
+    let folder = tempfile::tempdir()?;
+    let files = written(folder.path(), &[rule("by-key", "work", true)])?;
+    let named = ["--probe", "work", "work_too"];
+    let mut agent = Agent::attach(job.pid(), &[with(&files), named.to_vec()].concat())?;
+    agent.armed()?;
+    agent.lines.wait_for_line("finding", SOON)?;
+    let report = agent.stop()?;
+    assert_eq!(findings(&report), RIGHT[..1], "{report:#}");
+    let (added, received) = (count(&report, "hits_added_up"), count(&report, "events_received"));
+    assert!(
+        added >= 20 * 500 && received * 50 < added,
+        "{received} events for {added} hits"
+    );
+    let functions = report["processes"][0]["functions"].as_array().ok_or("none")?;
+    for name in ["work", "work_too"] {
+        let function = functions.iter().find(|function| function["name"] == name);
+        let function = function.ok_or("it has no row")?;
+        let durations = function["durations"]["calls"].as_u64();
+        let (calls, durations) = function["calls"].as_u64().zip(durations).ok_or("not counted")?;
+        // A few more while the last look was taken.
+        assert!(
+            calls >= 20 * 500 && (calls - 500..=calls).contains(&durations),
+            "{function}"
+        );
+    }
+    Ok(())
+}
+
 /// A process of a command is told of when it has hit something; what it has added up by then is found all the same.
 #[test]
 fn what_a_process_adds_up_before_anybody_knows_of_it_is_told_too() -> Outcome {

@@ -4,12 +4,13 @@
 use std::{
     io,
     mem::offset_of,
+    ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::{Ordering, fence},
 };
 
 use abi::{
-    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, RingHead, Sizes, SpecFlags, Tally,
+    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, RingHead, Row, SpecFlags, Tally,
     Thread, Totals, World,
 };
 use aya::{
@@ -39,7 +40,7 @@ pub struct LoadOptions {
     pub probes: u32,
     /// Number of processes that there is room for.
     pub processes: u32,
-    /// Number of functions whose messages are counted by size.
+    /// Number of rows of histograms that a process has.
     pub rows: u32,
     /// Number of probes whose hits are added up.
     pub tallies: u32,
@@ -71,7 +72,7 @@ pub struct Kernel {
     cells: sys::Cells<Totals>,
     calls: sys::Cells<Call>,
     heads: sys::Cells<RingHead>,
-    sizes: sys::Cells<Sizes>,
+    rows: sys::Cells<Row>,
     tallies: sys::Cells<Tally>,
     looked: sys::Cells<u64>,
     changes: sys::Cells<u64>,
@@ -102,7 +103,7 @@ impl Kernel {
         let slots = options.processes + 1;
         let cells = (options.probes * slots).clamp(1, abi::MAX_TOTALS);
         let ring_size = ring_size(options.processes);
-        let sizes = (options.rows * options.processes).clamp(1, abi::MAX_SIZES);
+        let rows = (options.rows * options.processes).clamp(1, abi::MAX_HISTOGRAM_ROWS);
         let tallies = (options.tallies * slots * 2).clamp(2, abi::MAX_TALLIES);
         let waited_offset = fields::waited_offset();
         let (device, inode) = pid_namespace();
@@ -117,7 +118,7 @@ impl Kernel {
             .map_max_entries("CALLS", slots * ring_size)
             .map_max_entries("HEADS", slots)
             .map_max_entries("WORLDS", slots)
-            .map_max_entries("SIZES", sizes)
+            .map_max_entries("HISTOGRAMS", rows)
             .map_max_entries("TALLIES", tallies)
             .map_max_entries("STRETCHES", slots)
             .override_global("TALLY_COUNT", &options.tallies, true)
@@ -136,7 +137,7 @@ impl Kernel {
             cells: shared(&maps, "TOTALS", cells, sys::Cells::map)?,
             calls: shared(&maps, "CALLS", slots * ring_size, sys::Cells::map)?,
             heads: shared(&maps, "HEADS", slots, sys::Cells::map_writable)?,
-            sizes: shared(&maps, "SIZES", sizes, sys::Cells::map)?,
+            rows: shared(&maps, "HISTOGRAMS", rows, sys::Cells::map)?,
             tallies: shared(&maps, "TALLIES", tallies, sys::Cells::map)?,
             looked: shared(&maps, "LOOKED", 1, sys::Cells::map_writable)?,
             changes: shared(&maps, "CHANGES", 1, sys::Cells::map_writable)?,
@@ -355,12 +356,15 @@ impl Kernel {
             .set(slot, WorldRecord(world), 0)?)
     }
 
-    /// How many messages of each size a process handed over in the function of a row; none where there is no room for it.
-    pub fn sizes(&self, slot: u32, row: u16) -> Option<Sizes> {
-        let (rows, row) = (self.options.rows, u32::from(row));
-        (row < rows)
-            .then(|| self.sizes.get((slot * rows + row) as usize))
-            .flatten()
+    /// The histogram of a process that is in these of its rows, by bucket; none where there is no room for it.
+    pub fn histogram(&self, slot: u32, rows: Range<u32>) -> Option<Vec<u64>> {
+        if rows.end > self.options.rows {
+            return None;
+        }
+        let first = slot * self.options.rows;
+        let rows = rows.map(|row| self.rows.get((first + row) as usize));
+        let rows: Vec<Row> = rows.collect::<Option<_>>()?;
+        Some(rows.iter().flat_map(|row| row.counts).collect())
     }
 
     /// No hit that is added up after this has an earlier time. Must precede a look at what is added up.

@@ -131,6 +131,11 @@ impl RuleBook {
         self.recorder = Some(recorder);
     }
 
+    /// A recording is being made.
+    pub fn is_recorded(&self) -> bool {
+        self.recorder.is_some()
+    }
+
     /// Records what the whole iterations of a process came to, if a recording is being made.
     pub fn summarise(&mut self, slot: u32, iterations: &Iterations, now_ns: u64) {
         if let Some(recorder) = &mut self.recorder {

@@ -271,12 +271,6 @@ impl Session {
                 if taken == 0 {
                     self.costs.read_hit(hit.time_ns, monotonic_ns());
                 }
-                if self.durations.add(&hit) {
-                    // A kernel that refuses goes on sending: that costs more, and nothing else.
-                    let _ = self
-                        .durations
-                        .silence(&mut self.probes, &self.regions.before(&self.own));
-                }
                 self.rules.observe_hit(&hit, self.probes.list());
             } else if let Some(text) = text {
                 self.rules.observe_text(&text);

@@ -324,9 +324,8 @@ impl Metered {
             function.estimate = self
                 .unwatched
                 .estimate(index as u32, last.moment(), of_ns, &last.counted);
-            if let (Some(kernel), Some(_)) = (armed.kernel(), probe.bytes_kind()) {
-                let sizes = kernel.sizes(self.slot, probe.spec.message.row);
-                function.sizes = sizes.map(|sizes| sizes.counts.to_vec()).unwrap_or_default();
+            if let (Some(kernel), Some(rows)) = (armed.kernel(), probe.rows_of_sizes()) {
+                function.sizes = kernel.histogram(self.slot, rows).unwrap_or_default();
             }
             Some(function)
         });

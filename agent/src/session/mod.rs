@@ -245,7 +245,8 @@ impl Session {
     ) -> Result<Session, Failure> {
         let mut wanted = rules.wanted();
         let plain = wanted.len()..wanted.len() + options.probe.len();
-        wanted.extend(options.probe.iter().map(|function| Wanted::calls_of(function)));
+        let named = options.probe.iter();
+        wanted.extend(named.map(|function| Wanted::calls_of(function, rules.is_recorded())));
         let regions = Regions::ask(&job, &mut wanted);
         let own = plain.start..regions.wanted().end;
         let began = monotonic_ns();
@@ -263,7 +264,7 @@ impl Session {
             scout,
             rules,
             outputs,
-            durations: Durations::of(&probes, &plain),
+            durations: Durations::default(),
             probes,
             own,
             hits,
@@ -445,9 +446,6 @@ impl Session {
             }
             Wake::Tick => {
                 self.take_all_hits().map_err(kernel_failure)?;
-                self.durations
-                    .go_on(&mut self.probes, &self.regions.before(&self.own))
-                    .map_err(kernel_failure)?;
                 self.read().map_err(kernel_failure)?;
                 self.mind_regions().map_err(kernel_failure)?;
                 self.look_at_cost().map_err(kernel_failure)?;
@@ -485,6 +483,9 @@ impl Session {
         let now = monotonic_ns();
         self.read_ns = now;
         self.look_for_loops(now);
+        // First, so that none of them has more calls than are counted.
+        let slots = self.processes.iter().map(|process| process.slot);
+        self.durations.read(&self.probes, slots);
         let mut has_moved = false;
         for process in &mut self.processes {
             has_moved |= process.count(&self.probes)?;

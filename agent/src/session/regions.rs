@@ -152,11 +152,6 @@ impl Regions {
         }
     }
 
-    /// Of what is asked for in every process, what stands before them: what the user named.
-    pub(super) fn before(&self, own: &Range<usize>) -> Range<usize> {
-        own.start..self.wanted.start
-    }
-
     /// Which of the wanted they are.
     pub(super) fn wanted(&self) -> Range<usize> {
         self.wanted.clone()

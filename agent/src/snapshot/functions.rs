@@ -29,7 +29,7 @@ pub struct FunctionTotals {
     pub share: f64,
     /// Mean duration in the last period, in nanoseconds, where a call ended in it.
     pub mean_ns: Option<f64>,
-    /// How long calls took, one by one; `None` where nobody asked.
+    /// How long calls took; `None` where nobody asked, or there was no room.
     pub durations: Option<Histogram>,
     /// It was watched in windows: calls, time and bytes are told for all the time, and this is known of them. `None` where all was counted.
     pub estimate: Option<Estimate>,
@@ -78,14 +78,23 @@ impl FunctionTotals {
 /// How many calls took how long, by powers of two.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// At place n those that took from 2^n to less than 2^(n+1) nanoseconds; at 0 those that took less than 2.
+    /// By [`abi::Durations::bucket`], up to the longest call.
     counts: Vec<u64>,
 }
 
 impl Histogram {
+    /// As the kernel side has counted, by [`abi::Durations::bucket`].
+    pub fn of(mut counts: Vec<u64>) -> Histogram {
+        while counts.last() == Some(&0) {
+            counts.pop();
+        }
+        Histogram { counts }
+    }
+
     /// One more call.
-    pub fn add(&mut self, duration_ns: u64) {
-        let place = duration_ns.checked_ilog2().unwrap_or_default() as usize;
+    #[cfg(test)]
+    pub(crate) fn add(&mut self, duration_ns: u64) {
+        let place = abi::Durations::bucket(duration_ns);
         if self.counts.len() <= place {
             self.counts.resize(place + 1, 0);
         }
@@ -107,8 +116,8 @@ impl Histogram {
 
     /// From how many nanoseconds on so many calls, from the shortest call to the longest, those in between that are 0 included.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let buckets = self.counts.iter().zip(0u32..);
-        let buckets = buckets.map(|(count, place)| (if place == 0 { 0 } else { 1 << place }, *count));
+        let buckets = self.counts.iter().enumerate();
+        let buckets = buckets.map(|(place, count)| (abi::Durations::least_ns(place), *count));
         buckets.skip_while(|(_, count)| *count == 0)
     }
 }
@@ -130,5 +139,20 @@ mod tests {
         longer.merge(&histogram);
         assert_eq!((longer.calls(), longer.buckets().last()), (8, Some((1 << 63, 1))));
         assert_eq!(Histogram::default().buckets().next(), None);
+    }
+
+    #[test]
+    fn what_the_kernel_side_has_counted_is_the_histogram_of_the_same_calls() {
+        let mut counts = vec![0; abi::Durations::BUCKETS];
+        let mut histogram = Histogram::default();
+        for duration_ns in [0, 900, 1024, 3_000_000_000] {
+            counts[abi::Durations::bucket(duration_ns)] += 1;
+            histogram.add(duration_ns);
+        }
+        assert_eq!(Histogram::of(counts), histogram);
+        assert_eq!(
+            Histogram::of(vec![0; abi::Durations::BUCKETS]),
+            Histogram::default()
+        );
     }
 }

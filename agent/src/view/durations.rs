@@ -103,7 +103,7 @@ fn bars(function: &FunctionTotals) -> Vec<String> {
     lines
 }
 
-/// Calls are looked at one by one as long as they are not too many; of all of them number and time are known.
+/// Those that did not return are in none of the bars.
 fn not_in_it(function: &FunctionTotals, histogram: &Histogram) -> Option<String> {
     let missing = function.calls.saturating_sub(histogram.calls());
     // The call that each rank is in has no duration yet.

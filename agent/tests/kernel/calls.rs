@@ -3,7 +3,7 @@
 use abi::{SpecFlags, Totals};
 use tuneagent::kernel::LinkKind;
 
-use crate::target::{Target, armed, for_every_way};
+use crate::target::{Target, armed, for_every_way, rows};
 
 #[test]
 fn nested_and_recursive_calls_pair_with_their_entries_as_root() {
@@ -58,9 +58,12 @@ fn of_a_library_only_the_outermost_calls_count_as_root() {
     for_every_way(|way| {
         let directory = tempfile::tempdir().unwrap();
         let mut target = Target::start(&directory);
-        let (kernel, _links) = armed(&target, SpecFlags::SPAN | SpecFlags::OUTERMOST, way);
+        let flags = SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::DURATIONS;
+        let (kernel, _links) = armed(&target, flags, way);
         target.run("outer");
         let totals = kernel.totals(2).unwrap();
+        let by_duration = |probe| kernel.histogram(2, rows(probe)).unwrap().iter().sum::<u64>();
+        assert_eq!((by_duration(0), by_duration(1)), (100, 0));
         assert_eq!((totals[0].calls, totals[0].nested), (100, 0));
         assert_eq!((totals[1].calls, totals[1].nested, totals[1].timed), (0, 400, 0));
         let threads = kernel.threads().unwrap();

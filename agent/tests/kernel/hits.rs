@@ -1,9 +1,9 @@
 //! Hits: what each carries, and what becomes of those that nobody takes.
 
-use abi::{HitKind, SpecFlags};
+use abi::{Durations, HitKind, SpecFlags};
 use tuneagent::kernel::{is_filling, read_hit};
 
-use crate::target::{Target, armed, for_every_way};
+use crate::target::{FUNCTIONS, Target, armed, for_every_way, rows};
 
 #[test]
 fn hits_carry_the_captures_and_the_duration_as_root() {
@@ -64,6 +64,33 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
             .collect();
         off.sort_unstable();
         assert!(off[50] < 100_000, "{off:?} ns beside the duration");
+    });
+}
+
+#[test]
+fn calls_are_counted_by_the_very_durations_that_hits_carry_as_root() {
+    for_every_way(|way| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut target = Target::start(&directory);
+        let flags = SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::DURATIONS;
+        let (mut kernel, _links) = armed(&target, flags, way);
+        let mut ring = kernel.take_hits().unwrap();
+        let mut expected = vec![vec![0; Durations::BUCKETS]; FUNCTIONS.len()];
+        for what in ["outer", "threads", "jump"] {
+            target.run(what);
+            while let Some(hit) = ring.next().map(|item| read_hit(&item).unwrap()) {
+                expected[hit.probe as usize][Durations::bucket(hit.duration_ns)] += 1;
+            }
+        }
+        let counted = (0..FUNCTIONS.len() as u32).map(|probe| kernel.histogram(2, rows(probe)).unwrap());
+        let counted: Vec<Vec<u64>> = counted.collect();
+        assert_eq!(counted, expected, "{way:?}");
+        // Of a function that calls itself each call, and none of those that were left by a jump.
+        let sums: Vec<u64> = counted.iter().map(|counts| counts.iter().sum()).collect();
+        assert_eq!(sums, [4101, 16_401, 1]);
+        assert_eq!(kernel.histogram(1, rows(0)).unwrap(), [0; Durations::BUCKETS]);
+        assert_eq!(kernel.histogram(2, rows(FUNCTIONS.len() as u32)), None);
+        assert!(kernel.losses().unwrap().iter().all(|(_, count)| *count == 0));
     });
 }
 

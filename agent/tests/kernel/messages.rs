@@ -69,7 +69,8 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
     let totals = kernel.totals(0).unwrap()[0];
     // One more goes to nobody, and carries nothing.
     assert_eq!((totals.calls, totals.bytes), (PARTNERS + 1, 12 * PARTNERS));
-    assert_eq!(kernel.sizes(0, 0).unwrap().counts[Sizes::bucket(12)], PARTNERS);
+    let sizes = kernel.histogram(0, 0..Sizes::ROWS).unwrap();
+    assert_eq!(sizes[Sizes::bucket(12)], PARTNERS);
     let pairs = kernel.pairs().unwrap();
     assert!(
         pairs

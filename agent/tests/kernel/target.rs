@@ -1,8 +1,8 @@
 //! The program that is probed, and the ways to attach to it.
 
-use std::process::Command;
+use std::{ops::Range, process::Command};
 
-use abi::{Capture, CaptureKind, ProbeSpec};
+use abi::{Capture, CaptureKind, Durations, ProbeSpec};
 use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Site};
 
 use crate::{needs::is_root, running::Running};
@@ -71,7 +71,7 @@ impl Target {
     }
 }
 
-const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
+pub(crate) const FUNCTIONS: [&str; 3] = ["outer", "inner", "leaves"];
 
 /// How a test attaches.
 #[derive(Clone, Copy, Debug)]
@@ -80,12 +80,18 @@ pub(crate) struct Way {
     returns: At,
 }
 
+/// Those that count the calls of a function by duration.
+pub(crate) fn rows(probe: u32) -> Range<u32> {
+    let first = probe * Durations::ROWS;
+    first..first + Durations::ROWS
+}
+
 pub(crate) fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
     let probes = FUNCTIONS.len() as u32;
     let mut kernel = Kernel::load(LoadOptions {
         probes,
         processes: 4,
-        rows: 0,
+        rows: probes * Durations::ROWS,
         tallies: 0,
         force_tracefs: way.force_tracefs,
     })
@@ -124,7 +130,8 @@ pub(crate) fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>
             .iter()
             .find(|function| function.names == [*name])
             .unwrap();
-        kernel.set_spec(probe, spec).unwrap();
+        let durations = rows(probe).start;
+        kernel.set_spec(probe, ProbeSpec { durations, ..spec }).unwrap();
         let mut sites = vec![Site {
             offset: function.offset.0,
             probe,

@@ -1,5 +1,5 @@
 //! The records that the kernel side and the user side of tuneagent share: what a probe is told to do
-//! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Sizes`]), what it sends ([`Hit`], [`Text`]), what it
+//! ([`ProbeSpec`]), what it keeps ([`Totals`], [`Thread`], [`Call`], [`Pair`], [`Row`]), what it sends ([`Hit`], [`Text`]), what it
 //! adds up instead ([`Tally`]), what it lost ([`Loss`]), what waits for a sync point ([`Hold`]); and who belongs to a command ([`Coming`], [`FamilyState`]).
 //!
 //! Plain `repr(C)` data without padding and without dependencies; every size is asserted where it is declared, so
@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod family;
+mod histogram;
 mod hold;
 mod limits;
 mod message;
@@ -17,11 +18,12 @@ mod spec;
 mod tally;
 
 pub use family::{Coming, ComingKind, FamilyState};
+pub use histogram::{Durations, Row, Sizes};
 pub use hold::{Hold, HoldState, KEY_IN_MEMORY, KEY_NONE_YET, StoreResult};
 pub use limits::*;
 pub use message::{
-    Amount, Flow, Form, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout, Sizes,
-    Template, UNKNOWN_BYTES, World,
+    Amount, Flow, Form, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout, Template,
+    UNKNOWN_BYTES, World,
 };
 pub use records::{Alarm, Call, Filling, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals};
 pub use spec::{Capture, CaptureKind, ProbeSpec, SpecFlags};

@@ -75,11 +75,12 @@ pub const MAX_PAIRS: u32 = 1 << 16;
 /// Persistent requests that are known at once: 32 for each rank of the largest nodes of today. Room is taken as it is needed.
 pub const MAX_REQUESTS: u32 = 1 << 14;
 
-/// Rows of message sizes that a process can have: functions that carry bytes. MPI has about 150, with those of large counts.
-pub const MAX_ROWS: u32 = 256;
+/// Rows of histograms that a process can have: one for each function that carries bytes, of which MPI has about 150, with those of large
+/// counts; two for each whose calls are counted by their durations, and so for some 400 of them.
+pub const MAX_ROWS: u32 = 1024;
 
-/// Cells of [`crate::Sizes`] (processes times rows): 64 MiB.
-pub const MAX_SIZES: u32 = 1 << 18;
+/// Cells of [`crate::Row`] (processes times rows): 64 MiB.
+pub const MAX_HISTOGRAM_ROWS: u32 = 1 << 18;
 
 /// Counts of one call that are added up, or requests that one call starts; of more the bytes are unknown. 4096 reads take about 0.1 ms.
 pub const MAX_COUNTS: u32 = 4096;

@@ -307,44 +307,6 @@ impl Pair {
     }
 }
 
-/// How many messages of each size a process handed over in one function.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
-pub struct Sizes {
-    /// By [`Sizes::bucket`].
-    pub counts: [u64; Sizes::BUCKETS],
-}
-
-impl Sizes {
-    /// The first is of 0 bytes, the one with number n of more than 2^(n-2) up to 2^(n-1) bytes, the last of all that are greater.
-    pub const BUCKETS: usize = 32;
-
-    /// The greatest size that a bucket counts; none for the last.
-    pub const fn greatest(bucket: usize) -> Option<u64> {
-        match bucket {
-            0 => Some(0),
-            bucket if bucket + 1 < Sizes::BUCKETS => Some(1 << (bucket - 1)),
-            _ => None,
-        }
-    }
-
-    /// The bucket of a size.
-    pub const fn bucket(bytes: u64) -> usize {
-        if bytes < 2 {
-            return bytes as usize;
-        }
-        // Without a branch: the kernel's verifier would follow each of them.
-        let bits = (u64::BITS - (bytes - 1).leading_zeros()) as usize;
-        let bucket = bits + 1;
-        if bucket < Sizes::BUCKETS {
-            bucket
-        } else {
-            Sizes::BUCKETS - 1
-        }
-    }
-}
-
 /// What a persistent request was made for, or a message that was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -393,14 +355,5 @@ const _: () = assert!(size_of::<Objects>() == 24);
 const _: () = assert!(size_of::<RankMap>() == 40);
 const _: () = assert!(size_of::<World>() == 112);
 const _: () = assert!(size_of::<Pair>() == 16);
-const _: () = assert!(size_of::<Sizes>() == 8 * Sizes::BUCKETS);
 const _: () = assert!(size_of::<Template>() == 16);
 const _: () = assert!(size_of::<Pending>() == 48);
-const _: () =
-    assert!(Sizes::bucket(0) == 0 && Sizes::bucket(1) == 1 && Sizes::bucket(2) == 2 && Sizes::bucket(3) == 3);
-const _: () = assert!(
-    Sizes::bucket(4) == 3
-        && Sizes::bucket(5) == 4
-        && Sizes::bucket(1 << 29) == 30
-        && Sizes::bucket(u64::MAX) == 31
-);

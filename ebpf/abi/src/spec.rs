@@ -81,6 +81,8 @@ impl SpecFlags {
     pub const TALLY_RETURN: u32 = 1 << 10;
     /// What is added up before a hit that is sent is apart from what is added up after it, in its process.
     pub const PARTS: u32 = 1 << 11;
+    /// How long calls took is counted by powers of two ([`crate::Durations`]), in the rows that begin at `durations`.
+    pub const DURATIONS: u32 = 1 << 12;
     /// Something may fall due at a hit that is sent: who sleeps is woken at once ([`crate::Alarm`]).
     pub const DECIDES: u32 = 1 << 13;
 }
@@ -93,6 +95,8 @@ impl SpecFlags {
 pub struct ProbeSpec {
     /// [`SpecFlags`], or-ed.
     pub flags: u32,
+    /// The first of the rows of a process that count how long calls took.
+    pub durations: u32,
     /// Which arguments to read.
     pub captures: [Capture; MAX_CAPTURES],
     /// What the call carries.
@@ -104,5 +108,5 @@ pub struct ProbeSpec {
 const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
 const _: () = assert!(
     size_of::<ProbeSpec>()
-        == 4 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<TallyRule>()
+        == 8 + MAX_CAPTURES * size_of::<Capture>() + size_of::<MessageRule>() + size_of::<TallyRule>()
 );

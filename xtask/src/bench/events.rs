@@ -1,16 +1,14 @@
 //! `cargo xtask bench events`: how many hits a second the agent takes out of its ring, and that each one is read or counted as lost.
 //!
 //! The agent is the real one, attached to a program that does nothing; a synthetic producer in the kernel puts hits of its one probe into
-//! its ring (`agent/benches/events.rs`). What it read is what its report tells of durations, what it lost what its report calls lost: that the
+//! its ring (`agent/benches/events.rs`). What it read and what it lost is what its report tells: that the
 //! two come to what was made is asked of every run; and so it is while the agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else.
 
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
-use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, Problem, programs};
 
@@ -23,9 +21,8 @@ use crate::process::capture;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The function of the program that is probed. It is called once a run: of a function without calls nothing is told.
+/// The function of the program that is probed, so that there is a ring. Nobody calls it.
 const FUNCTION: &str = "named";
-const CALLED: u64 = 1;
 
 const PRODUCERS: [u32; 4] = [1, 2, 3, 4];
 
@@ -99,19 +96,9 @@ struct Target(Job);
 
 impl Target {
     fn new() -> Outcome<Target> {
-        let job = Job::alone(&programs::c("woken")?, |_| Vec::new())?;
+        let job = Job::alone(&programs::c("asleep")?, |_| Vec::new())?;
         job.events("ready", 1, SOON)?;
         Ok(Target(job))
-    }
-
-    /// Has it call the function, and waits until it has.
-    fn call(&self) -> Outcome {
-        let called = |lines: &[Line]| lines.iter().filter(|line| line.text.contains("called")).count();
-        let before = called(&self.0.lines.all());
-        let pid = Pid::from_raw(self.0.pid().cast_signed()).ok_or("no process")?;
-        kill_process(pid, Signal::USR1).map_err(std::io::Error::from)?;
-        let more = |lines: &[Line]| (called(lines) > before).then_some(());
-        self.0.lines.wait_for("the call", SOON, more)
     }
 
     /// An agent of its own for each run, which is stopped while hits are made where that is wanted.
@@ -119,7 +106,6 @@ impl Target {
         let flags = ["--rules", "none", "--probe", FUNCTION];
         let mut agent = Agent::attach(self.0.pid(), &flags)?;
         agent.armed()?;
-        self.call()?;
         let before = Usage::of(agent.pid())?;
         if reader == STOPPED {
             agent.pause()?;
@@ -129,10 +115,10 @@ impl Target {
         let took = Usage::of(agent.pid())?.since(before);
         agent.resume()?;
         let report = agent.stop()?;
-        let read = &report["processes"][0]["functions"][0]["durations"]["calls"];
+        let read = &report["completeness"]["events_received"];
         let run = Run {
             reader,
-            read: read.as_u64().ok_or("the report tells no durations")? - CALLED,
+            read: read.as_u64().ok_or("the report tells no events")?,
             lost: report["completeness"]["lost"]["ring_full"].as_u64().unwrap_or(0),
             reader_cpu_s: took.cpu_ns as f64 / 1e9,
             resident_kib: Some(took.resident_kib),

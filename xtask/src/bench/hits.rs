@@ -39,7 +39,7 @@ const SAME: [(Telling, &str, &str); 7] = [
     (Telling::BothEnds, "entries and returns counted", "count and time"),
     (Telling::Time, "times added up", "count and time"),
     (Telling::Time, "times added up for a rule", ADDED_UP),
-    (Telling::Histogram, "times in a histogram", "event with time"),
+    (Telling::Histogram, "times in a histogram", IN_HISTOGRAM),
 ];
 
 /// What an empty program behind the probe costs, entry alone and with the return: no way of ours can cost less.
@@ -47,12 +47,15 @@ const EMPTY: &str = "empty entry";
 const EMPTY_PAIR: &str = "empty pair";
 /// What is done at a call whose times are added up for a rule.
 const ADDED_UP: &str = "time added up";
+/// At a call of a function that is named with `--probe`.
+const IN_HISTOGRAM: &str = "time in a histogram";
 /// Ways that are held against the pair.
-const WITH_RETURN: [&str; 6] = [
+const WITH_RETURN: [&str; 7] = [
     "empty pair again",
     "count and time",
     "count and time, 6 arguments",
     "count, time and order",
+    IN_HISTOGRAM,
     ADDED_UP,
     "event with time",
 ];
@@ -287,6 +290,13 @@ fn verdicts(added: &Added) -> Vec<Verdict> {
             what("P2, counted and timed / empty pair"),
             function,
             ("count and time", EMPTY_PAIR),
+            1.25,
+            2.0,
+        );
+        times(
+            what("P2, its time in a histogram / empty pair"),
+            function,
+            (IN_HISTOGRAM, EMPTY_PAIR),
             1.25,
             2.0,
         );

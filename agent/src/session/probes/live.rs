@@ -1,8 +1,6 @@
 //! Probes of rules that are added and removed while the session runs. What others ask for is not touched: functions keep their
 //! numbers, and values that are read at a hit already keep their places.
 
-use abi::SpecFlags;
-
 use super::{ArmError, Probe, Probes, Wanted};
 use crate::{
     discover::{Job, Member},
@@ -118,27 +116,6 @@ impl Probes {
             self.detach_unneeded();
         }
         Ok(())
-    }
-
-    /// Whether returns of a function are sent, as far as the wanted of `whose` alone decide that.
-    pub fn send_returns(
-        &mut self,
-        probe: u32,
-        are_sent: bool,
-        whose: &std::ops::Range<usize>,
-    ) -> Result<(), KernelError> {
-        let (Some(kernel), Some(known)) = (&mut self.kernel, self.numbers.probes.get(probe as usize)) else {
-            return Ok(());
-        };
-        let others = known.wanted.iter().filter(|want| !whose.contains(want));
-        let flags = others
-            .filter_map(|want| self.wanted.get(*want))
-            .fold(0, |flags, want| flags | want.flags);
-        let mut spec = known.spec;
-        if !are_sent && flags & SpecFlags::SEND_RETURN == 0 {
-            spec.flags &= !SpecFlags::SEND_RETURN;
-        }
-        kernel.set_spec(probe, spec)
     }
 
     pub(super) fn set_specs(&mut self, probes: std::ops::Range<usize>) -> Result<(), KernelError> {

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::{Probes, Sought, sought};
-use crate::{discover::Member, mpi};
+use abi::SpecFlags;
+
+use super::{Probe, Probes, Sought, sought};
+use crate::{discover::Member, format::plural, mpi};
 
 /// What could not be probed, in words; each thing once, however many processes lack it.
 #[derive(Default)]
@@ -35,6 +37,24 @@ impl Probes {
                 self.missing.tell(want.sought.to_string(), text);
             }
         }
+    }
+
+    /// Functions whose calls were to be counted by duration.
+    pub(super) fn tell_of_rows(&mut self) {
+        let is_to_be = |want: &usize| self.wanted[*want].flags & SpecFlags::DURATIONS != 0;
+        let probes = self.numbers.probes.iter();
+        let (with, without): (Vec<&Probe>, Vec<&Probe>) = probes
+            .filter(|probe| probe.wanted.iter().any(is_to_be))
+            .partition(|probe| probe.rows_of_durations().is_some());
+        if without.is_empty() {
+            return;
+        }
+        let text = format!(
+            "no histogram of {} named with --probe: there was room for {}",
+            plural(without.len(), "function"),
+            with.len()
+        );
+        self.missing.tell(text.clone(), || text);
     }
 
     /// What a process that came later has beyond what was numbered at the start.

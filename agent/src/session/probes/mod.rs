@@ -169,10 +169,11 @@ impl Probes {
     ) -> Result<Probes, ArmError> {
         let numbers = Numbers::of(job, &wanted, asked)?;
         let count = u32::try_from(numbers.probes.len()).unwrap_or(abi::MAX_PROBES);
-        let (more, rows) = match spare.mpi {
+        let (more, sized) = match spare.mpi {
             true => (SPARE_PROBES + 2 * mpi::FUNCTIONS.len() as u32, mpi::with_bytes()),
             false => (SPARE_PROBES, 0),
         };
+        let more_rows = sized.saturating_sub(numbers.sized()) * abi::Sizes::ROWS;
         let count = (count + more).min(abi::MAX_PROBES);
         let room = abi::MAX_PROCESSES.min(abi::MAX_TOTALS / count.max(1));
         let processes = spare.processes.min(room);
@@ -181,7 +182,7 @@ impl Probes {
         let mut kernel = load(LoadOptions {
             probes: count,
             processes,
-            rows: numbers.rows().max(rows).min(abi::MAX_ROWS),
+            rows: (numbers.rows + more_rows).min(abi::MAX_ROWS),
             tallies: (tallied as u32).max(numbers.tallies.into()) + SPARE_TALLIES,
             force_tracefs: false,
         })?;
@@ -221,6 +222,7 @@ impl Probes {
             let text = "parallel regions are not profiled: on this kernel (tracefs) probes that cost too much could not be taken off";
             loaded.missing.tell(text.to_owned(), || text.to_owned());
         }
+        loaded.tell_of_rows();
         Ok(loaded)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use abi::{Capture, MessageRule, ProbeSpec, SizeLayout, SpecFlags, TallyRule};
+use abi::{Capture, Durations, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags};
 use tuner::module::Module;
 
 use super::{
@@ -31,6 +31,8 @@ pub(super) struct Numbers {
     pub(super) seen: Seen,
     /// How many functions have had their hits added up.
     pub(super) tallies: u16,
+    /// How many rows of histograms a process has.
+    pub(super) rows: u32,
     /// Values that were read at hits under way stand elsewhere now.
     pub(super) has_moved: bool,
 }
@@ -66,8 +68,12 @@ impl Numbers {
         for probe in self.probes.iter_mut().filter(is_asked) {
             let mut of_probe = probe.wanted.iter().filter_map(|index| wanted.get(*index));
             probe.is_quiet = !probe.wanted.is_empty() && of_probe.all(|want| want.is_quiet);
+            let had_rows = probe.rows_of_durations().is_some();
             for want in probe.wanted.iter().filter_map(|index| wanted.get(*index)) {
                 probe.spec.flags |= want.flags;
+            }
+            if !had_rows {
+                give_rows(probe, &mut self.rows);
             }
             let captures = captures::of_probe(probe, wanted, job)?;
             self.has_moved |= !captures.starts_with(&probe.captures);
@@ -123,7 +129,8 @@ impl Numbers {
             let index = known.unwrap_or_else(|| {
                 let mut spec = mpi_spec(function, is_large, &mpi.implementation);
                 if spec.flags & SpecFlags::BYTES != 0 {
-                    spec.message.row = self.rows().min(u32::from(MessageRule::NO_ROW)) as u16;
+                    let row = take_rows(&mut self.rows, Sizes::ROWS);
+                    spec.message.row = row.map_or(MessageRule::NO_ROW, |row| row as u16);
                 }
                 self.push(&site.name, Some(function), spec)
             });
@@ -235,7 +242,7 @@ impl Numbers {
     }
 
     /// Functions whose messages are counted by size.
-    pub(super) fn rows(&self) -> u32 {
+    pub(super) fn sized(&self) -> u32 {
         let has_row = |probe: &&Probe| probe.spec.flags & SpecFlags::BYTES != 0;
         self.probes.iter().filter(has_row).count() as u32
     }
@@ -260,15 +267,35 @@ impl Numbers {
     }
 }
 
+/// Rows of histograms, side by side, that nobody has yet: the first of them.
+fn take_rows(taken: &mut u32, count: u32) -> Option<u32> {
+    let (first, end) = (*taken, *taken + count);
+    (end <= abi::MAX_ROWS).then(|| {
+        *taken = end;
+        first
+    })
+}
+
+/// Calls are counted by duration where somebody wants that and there is room for it.
+fn give_rows(probe: &mut Probe, taken: &mut u32) {
+    if probe.rows_of_durations().is_none() {
+        return;
+    }
+    match take_rows(taken, Durations::ROWS) {
+        Some(first) => probe.spec.durations = first,
+        None => probe.spec.flags &= !SpecFlags::DURATIONS,
+    }
+}
+
 fn spot(module: &Module, offset: u64) -> Spot {
     (format!("{:?}", module.device), module.inode, offset)
 }
+
 fn mpi_spec(function: &mpi::Function, is_large: bool, implementation: &Implementation) -> ProbeSpec {
     let mut spec = ProbeSpec {
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST,
-        captures: [Capture::default(); abi::MAX_CAPTURES],
         message: mpi::rule(function, is_large, implementation),
-        tally: TallyRule::default(),
+        ..ProbeSpec::default()
     };
     if !function.is_asked_again() {
         spec.flags |= SpecFlags::SEQUENCE;

@@ -75,15 +75,16 @@ fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
         .filter(|capture| capture.kind != CaptureKind::None as u8)
         .count();
     let both = |sent: u32, added: u32| u32::from(flags & (sent | added) == sent | added);
-    let added = both(SpecFlags::SEND_ENTRY, SpecFlags::TALLY_ENTRY)
+    let summed = both(SpecFlags::SEND_ENTRY, SpecFlags::TALLY_ENTRY)
         + both(SpecFlags::SEND_RETURN, SpecFlags::TALLY_RETURN);
     Some(Probed {
         entry: sites.entry?,
         returns: sites.returns,
         is_in_sequence: flags & SpecFlags::SEQUENCE != 0,
         values: values as u32 + has(SpecFlags::MESSAGE) * VALUES_OF_A_MESSAGE,
-        events: has(SpecFlags::SEND_ENTRY) + has(SpecFlags::SEND_RETURN) - added,
-        added,
+        events: has(SpecFlags::SEND_ENTRY) + has(SpecFlags::SEND_RETURN) - summed,
+        // A call that is counted by its duration costs no more than one that is added up.
+        added: summed + has(SpecFlags::DURATIONS),
         links: sites.links.values().copied().max().unwrap_or(1),
     })
 }

@@ -1,8 +1,8 @@
 //! A probe: as someone asks for it, and as it is. Attaches nothing.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
-use abi::{ProbeSpec, SpecFlags};
+use abi::{Durations, ProbeSpec, Sizes, SpecFlags};
 
 use super::{ProbeCapture, Sought, WantedCapture, WantedTally, sought};
 use crate::{
@@ -30,11 +30,12 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// All calls of a function, each with how long it took.
-    pub fn calls_of(function: &str) -> Wanted {
+    /// The calls of a function by how long they took; a recording has each of them.
+    pub fn calls_of(function: &str, are_recorded: bool) -> Wanted {
+        let sent = if are_recorded { SpecFlags::SEND_RETURN } else { 0 };
         Wanted {
             sought: Sought::Function(function.to_owned()),
-            flags: SpecFlags::SPAN | SpecFlags::SEND_RETURN,
+            flags: SpecFlags::SPAN | SpecFlags::DURATIONS | sent,
             captures: Vec::new(),
             tally: None,
             is_switched: false,
@@ -88,6 +89,19 @@ impl Probe {
             .and_then(|function| function.carries)
             .filter(|_| counted)
             .map(|carries| carries.kind)
+    }
+
+    /// The rows of a process that count its messages by size, where they are.
+    pub fn rows_of_sizes(&self) -> Option<Range<u32>> {
+        self.bytes_kind()?;
+        let first = u32::from(self.spec.message.row);
+        Some(first..first + Sizes::ROWS)
+    }
+
+    /// The rows of a process that count its calls by duration, where they are.
+    pub fn rows_of_durations(&self) -> Option<Range<u32>> {
+        let first = self.spec.durations;
+        (self.spec.flags & SpecFlags::DURATIONS != 0).then_some(first..first + Durations::ROWS)
     }
 
     /// The mark it is of, as rules write it.

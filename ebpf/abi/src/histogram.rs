@@ -1,0 +1,90 @@
+//! Histograms by powers of two: of sizes of messages, and of how long calls took. What their buckets count, and the rows that they are kept in.
+
+/// A row of counts of a process. A histogram has one, or several side by side. Updated with atomic additions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(bytemuck::Pod, bytemuck::Zeroable))]
+pub struct Row {
+    /// By bucket.
+    pub counts: [u64; Row::BUCKETS],
+}
+
+impl Row {
+    /// A power of two: the kernel side masks the bucket with it.
+    pub const BUCKETS: usize = 32;
+}
+
+/// How many messages of each size a process handed over in one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes;
+
+impl Sizes {
+    /// Its rows.
+    pub const ROWS: u32 = 1;
+
+    /// The first is of 0 bytes, the one with number n of more than 2^(n-2) up to 2^(n-1) bytes, the last of all that are greater.
+    pub const BUCKETS: usize = Sizes::ROWS as usize * Row::BUCKETS;
+
+    /// The greatest size that a bucket counts; none for the last.
+    pub const fn greatest(bucket: usize) -> Option<u64> {
+        match bucket {
+            0 => Some(0),
+            bucket if bucket + 1 < Sizes::BUCKETS => Some(1 << (bucket - 1)),
+            _ => None,
+        }
+    }
+
+    /// The bucket of a size.
+    pub const fn bucket(bytes: u64) -> usize {
+        if bytes < 2 {
+            return bytes as usize;
+        }
+        // Without a branch: the kernel's verifier would follow each of them.
+        let bits = (u64::BITS - (bytes - 1).leading_zeros()) as usize;
+        let bucket = bits + 1;
+        if bucket < Sizes::BUCKETS {
+            bucket
+        } else {
+            Sizes::BUCKETS - 1
+        }
+    }
+}
+
+/// How many calls of one function by a process took how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durations;
+
+impl Durations {
+    /// Its rows.
+    pub const ROWS: u32 = 2;
+
+    /// The first is of 0 and 1 ns, the one with number n of 2^n to less than 2^(n+1) ns.
+    pub const BUCKETS: usize = Durations::ROWS as usize * Row::BUCKETS;
+
+    /// The least duration that a bucket counts, in nanoseconds.
+    pub const fn least_ns(bucket: usize) -> u64 {
+        if bucket == 0 { 0 } else { 1 << bucket }
+    }
+
+    /// The bucket of a duration.
+    pub const fn bucket(duration_ns: u64) -> usize {
+        (u64::BITS - 1 - (duration_ns | 1).leading_zeros()) as usize
+    }
+}
+
+const _: () = assert!(size_of::<Row>() == 8 * Row::BUCKETS);
+const _: () = assert!(Row::BUCKETS.is_power_of_two());
+const _: () =
+    assert!(Sizes::bucket(0) == 0 && Sizes::bucket(1) == 1 && Sizes::bucket(2) == 2 && Sizes::bucket(3) == 3);
+const _: () = assert!(
+    Sizes::bucket(4) == 3
+        && Sizes::bucket(5) == 4
+        && Sizes::bucket(1 << 29) == 30
+        && Sizes::bucket(u64::MAX) == 31
+);
+const _: () = assert!(Durations::bucket(0) == 0 && Durations::bucket(1) == 0 && Durations::bucket(2) == 1);
+const _: () = assert!(
+    Durations::bucket(1023) == 9
+        && Durations::bucket(1024) == 10
+        && Durations::bucket(u64::MAX) == Durations::BUCKETS - 1
+);

@@ -1,0 +1,29 @@
+//! Histograms by powers of two, one addition for each value: messages by size, calls by duration. To which bucket a value belongs is said by
+//! [`abi`].
+
+use abi::Row;
+use aya_ebpf::{macros::map, maps::Array};
+
+use crate::{maps::add, namespace::constant};
+
+/// The rows of each process: slot × ROW_COUNT + row. The user side sets the size at load and reads them as shared memory.
+#[map]
+pub static HISTOGRAMS: Array<Row> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
+
+/// Rows of one process in HISTOGRAMS; set at load.
+#[unsafe(no_mangle)]
+static ROW_COUNT: u32 = 0;
+
+/// One more in a bucket of the histogram whose first row this is.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn histogram_count(process: u32, first: u32, bucket: u32) -> u32 {
+    let (rows, row) = (constant(&ROW_COUNT), first + bucket / Row::BUCKETS as u32);
+    if row >= rows {
+        return 0;
+    }
+    if let Some(row) = HISTOGRAMS.get(process * rows + row) {
+        add(&row.counts[bucket as usize & (Row::BUCKETS - 1)], 1);
+    }
+    1
+}
