@@ -72,7 +72,7 @@ impl Engine {
             return Err(Conflict::Claimed { claim, rules });
         }
         let id = RuleId(self.rules.len());
-        self.rules.push(Running::new(rule, now));
+        self.rules.push(Running::new(Arc::new(rule), now));
         let known: Vec<_> = self
             .processes
             .iter()
@@ -116,7 +116,7 @@ impl Engine {
         *running = Running {
             mode,
             roles,
-            ..Running::new(running.rule.clone(), now)
+            ..Running::new(Arc::clone(&running.rule), now)
         };
         self.samples.drop_rule(rule);
     }
@@ -144,7 +144,7 @@ impl Engine {
             *running = Running {
                 is_removed: true,
                 mode: Mode::Off,
-                ..Running::new(rule, running.since)
+                ..Running::new(Arc::new(rule), running.since)
             };
         }
         out
@@ -169,7 +169,7 @@ fn claims(rule: &CheckedRule) -> BTreeSet<String> {
 }
 
 impl Running {
-    fn new(rule: CheckedRule, now: Time) -> Running {
+    fn new(rule: Arc<CheckedRule>, now: Time) -> Running {
         let windows = rule.windows.iter().zip(&rule.folds);
         let contents = rule.folds.iter().map(|folds| Contents::new(Arc::clone(folds)));
         Running {

@@ -85,7 +85,8 @@ pub struct Engine {
 /// A rule with what has become of it.
 #[derive(Clone, Debug)]
 struct Running {
-    rule: CheckedRule,
+    /// Never changed: copies of an engine share it.
+    rule: Arc<CheckedRule>,
     mode: Mode,
     /// Hits before this moment are not its.
     since: Time,
@@ -455,13 +456,13 @@ impl Engine {
         let rules = self.rules.iter().enumerate();
         rules
             .filter(|(_, running)| !running.is_removed)
-            .map(|(index, running)| (RuleId(index), &running.rule, running.mode))
+            .map(|(index, running)| (RuleId(index), &*running.rule, running.mode))
     }
 
     /// One of them; none if it was removed.
     pub fn rule(&self, rule: RuleId) -> Option<&CheckedRule> {
         let running = self.rules.get(rule.0).filter(|running| !running.is_removed);
-        running.map(|running| &running.rule)
+        running.map(|running| &*running.rule)
     }
 
     /// The metrics of the window a rule closed last, each with its value as people read it or `none (reason)`.
