@@ -214,14 +214,13 @@ impl Slot {
 
     /// For one more write to a place that [stays](Slot::stays): the handle tells by itself when the program has gone or was replaced,
     /// but not that somebody debugs it now.
-    pub(crate) fn still_untraced(self) -> Result<Slot, SlotError> {
-        check_tracer(self.pid(), &self.status)?;
-        Ok(self)
+    pub(crate) fn check_untraced(&self) -> Result<(), SlotError> {
+        check_tracer(self.pid(), &self.status)
     }
 
     /// Looks at what a write will ask, so that it is at hand then.
     pub(crate) fn look(&self) {
-        let _ = check_tracer(self.pid(), &self.status);
+        let _ = self.check_untraced();
         let _ = self.read();
     }
 

@@ -1,7 +1,7 @@
 //! The only unsafe code of the crate: what no safe crate offers.
 #![expect(
     unsafe_code,
-    reason = "neither a signal's disposition, nor process_vm_writev, nor the clock of another process has a safe face in rustix"
+    reason = "neither a signal's disposition, nor process_vm_writev and _readv, nor the clock of another process has a safe face in rustix"
 )]
 
 use std::io;
@@ -31,6 +31,22 @@ pub(crate) fn store(pid: i32, address: u64, bytes: &[u8]) -> io::Result<usize> {
     // process, the kernel checks it in the other one; one of each is passed, and no flag.
     let stored = unsafe { libc::process_vm_writev(pid, &ours, 1, &theirs, 1, 0) };
     usize::try_from(stored).map_err(|_| io::Error::last_os_error())
+}
+
+/// Fills `bytes` from `address` of process `pid`, by the way that [`store`] takes; how many were read.
+pub(crate) fn fetch(pid: i32, address: u64, bytes: &mut [u8]) -> io::Result<usize> {
+    let ours = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
+    let theirs = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(address as usize),
+        iov_len: bytes.len(),
+    };
+    // SAFETY: `ours` covers `bytes`, which outlives the call and which nobody else sees; `theirs` is never touched in this process, the
+    // kernel checks it in the other one; one of each is passed, and no flag.
+    let read = unsafe { libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
 /// The clock that counts the CPU time of all threads of a process, by number; none where there is no such process.

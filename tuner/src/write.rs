@@ -134,6 +134,38 @@ pub enum WriteError {
 /// half of it.
 pub(crate) fn commit(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
     let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
+    let way = checked(slot, expected, new)?;
+    put(
+        way,
+        slot.handle(),
+        pid,
+        slot.location().address,
+        new.as_slice(),
+        &symbol,
+    )?;
+    read_back(slot)
+}
+
+/// All that [`commit`] does but for the store, for practice: in its place what is there is read, which takes the kernel the same way.
+pub(crate) fn practise(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
+    checked(slot, expected, new)?;
+    let mut bytes = [0; Bytes::MAX];
+    let bytes = &mut bytes[..new.as_slice().len()];
+    // Whether it can be read so is for nobody to know.
+    let _ = sys::fetch(slot.pid().number, slot.location().address.0, bytes);
+    read_back(slot)
+}
+
+fn read_back(slot: &Slot) -> Result<Bytes, WriteError> {
+    match slot.read() {
+        Err(MemoryError::Gone { pid }) if pid.is_alive() => Err(WriteError::Replaced { pid }),
+        found => Ok(found?),
+    }
+}
+
+/// The way to store `new`, if it may be stored.
+fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, WriteError> {
+    let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
     if new.as_slice().len() != slot.value_type().size() {
         return Err(WriteError::WrongSize {
             symbol: symbol(),
@@ -156,25 +188,11 @@ pub(crate) fn commit(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, 
         });
     }
     let size = new.as_slice().len();
-    let Some(way) = way(size, short_copies_are_whole(), slot.may_override()) else {
-        return Err(WriteError::HalfSeen {
-            pid,
-            symbol: symbol(),
-            size,
-        });
-    };
-    put(
-        way,
-        slot.handle(),
+    way(size, short_copies_are_whole(), slot.may_override()).ok_or_else(|| WriteError::HalfSeen {
         pid,
-        slot.location().address,
-        new.as_slice(),
-        &symbol,
-    )?;
-    match slot.read() {
-        Err(MemoryError::Gone { .. }) if pid.is_alive() => Err(WriteError::Replaced { pid }),
-        found => Ok(found?),
-    }
+        symbol: symbol(),
+        size,
+    })
 }
 
 /// Writes `new` if the place still holds `expected` (of memory of our own and of a dead stack nothing is expected), and reads

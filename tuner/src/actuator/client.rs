@@ -5,12 +5,13 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use thiserror::Error;
 
 use super::{
-    ActCommand, Answer, ArmActCommand, ArmCommand, ChangeNumber, Collected, Command, Farewell, GetCommand,
-    Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request, SetCommand, TogetherCommand,
-    line,
+    ActCommand, Answer, ArmActCommand, ArmCommand, ChangeNumber, Collected, Command, Expectation, Farewell,
+    GetCommand, Hello, Practice, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Reading, Refusal, Reply, Request,
+    SetCommand, TogetherCommand, line,
 };
 use crate::action::ActionReceipt;
 use crate::journal::Change;
@@ -88,12 +89,21 @@ impl ActuatorClient {
         self.send(Command::Set(Box::new(command))).map(SentSet)
     }
 
-    /// Says that a set may follow at once. The actuator looks out for it without sleeping for so long, 5 ms at most. Has no answer.
-    pub fn expect(&mut self, look_out: Duration) -> Result<(), ClientError> {
+    /// Says that a set may follow at once, `like` this one. The actuator practises it, and looks out for it without sleeping for so
+    /// long, 5 ms at most. Has no answer.
+    pub fn expect(&mut self, look_out: Duration, like: Option<Practice>) -> Result<(), ClientError> {
         let look_out_us = look_out.as_micros().try_into().unwrap_or(u32::MAX);
-        self.send(Command::Expect { look_out_us })?;
+        self.send(Command::Expect(Expectation { look_out_us, like }))?;
         self.unanswered = None;
         Ok(())
+    }
+
+    /// Whether something has been answered, once it has been or so long has passed.
+    pub fn is_answered_within(&self, longest: Duration) -> bool {
+        let mut stream = [PollFd::new(self.reader.get_ref(), PollFlags::IN)];
+        let longest = Timespec::try_from(longest).unwrap_or_default();
+        // A wait that is interrupted has found nothing.
+        !self.reader.buffer().is_empty() || poll(&mut stream, Some(&longest)).is_ok_and(|ready| ready > 0)
     }
 
     /// Waits for what came of a set that was sent.

@@ -10,13 +10,14 @@
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
 //! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once and `assembly` how these
-//! come to the same iteration; `undoing` takes changes back.
+//! come to the same iteration; `undoing` takes changes back, `practice` sets that are not made.
 
 mod armed;
 mod assembly;
 mod calling;
 mod client;
 mod line;
+mod practice;
 mod refusal;
 mod serve;
 mod session;
@@ -29,6 +30,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use client::{ActuatorClient, ClientError, SentSet};
+pub use practice::Practice;
 pub use serve::{RendezvousSource, ServeError, ServeOptions, serve};
 
 use crate::action::{Action, ActionReceipt, Reason};
@@ -64,10 +66,7 @@ pub enum Command {
     Set(Box<SetCommand>),
     /// A variable may be to be written at once: what that takes is looked at in advance, and once more when it comes. The only one
     /// that has no answer.
-    Expect {
-        /// So many microseconds it is looked out for without sleeping.
-        look_out_us: u32,
-    },
+    Expect(Expectation),
     /// Writes a variable when the program reaches a sync point.
     Arm(Box<ArmCommand>),
     /// Has a function called by the thread that reaches a sync point, there.
@@ -133,6 +132,15 @@ pub struct SetCommand {
     pub why: Vec<String>,
     /// The rule that asks.
     pub rule: Option<String>,
+}
+
+/// A set may follow at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Expectation {
+    /// So many microseconds it is looked out for without sleeping.
+    pub look_out_us: u32,
+    /// One such as may follow: it is practised.
+    pub like: Option<Practice>,
 }
 
 /// Write a variable at a sync point, or not at all.

@@ -9,8 +9,8 @@ use thiserror::Error;
 
 use super::session::Session;
 use super::{
-    Answer, Command, Farewell, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, RefusalKind, Reply,
-    Request, line,
+    Answer, Command, Expectation, Farewell, Hello, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Refusal, RefusalKind,
+    Reply, Request, line,
 };
 use crate::sync::Rendezvous;
 use crate::sys;
@@ -90,10 +90,10 @@ fn run(
                 return farewell;
             }
             Ok(Some(Request {
-                command: Command::Expect { look_out_us },
+                command: Command::Expect(Expectation { look_out_us, like }),
                 ..
             })) => {
-                session.expect();
+                session.expect(like);
                 look_out(reader, Duration::from_micros(u64::from(look_out_us)));
             }
             Ok(Some(Request { id, command })) => {

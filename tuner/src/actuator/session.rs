@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::waiting::Waiting;
 use super::{
-    ActCommand, Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, REPLY_BYTES_MAX, Reading,
-    Refusal, RefusalKind, ServeOptions, SetCommand,
+    ActCommand, Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, Practice, REPLY_BYTES_MAX,
+    Reading, Refusal, RefusalKind, ServeOptions, SetCommand,
 };
 use crate::journal::{Change, StateDir, Status};
 use crate::memory::Memory;
@@ -16,7 +16,7 @@ use crate::module::Images;
 use crate::process::{Pid, Process, ProcessError};
 use crate::slot::Slot;
 use crate::space::{AddressSpace, read_maps};
-use crate::value::{Value, ValueType};
+use crate::value::{Value, ValueError, ValueType};
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
 use crate::writer::{Attempt, SetRequest, Writer, WriterError};
@@ -31,7 +31,7 @@ const SLOTS_MAX: usize = 256;
 const EXPECTED_MAX: usize = 4;
 
 /// A variable of a process, and the type that was stated for it.
-type Stated = (Pid, VariableName, Option<ValueType>);
+pub(super) type Stated = (Pid, VariableName, Option<ValueType>);
 
 pub(super) struct Session {
     keep: bool,
@@ -41,7 +41,7 @@ pub(super) struct Session {
     images: Arc<Images>,
     pub(super) writers: BTreeMap<Pid, Writer>,
     locations: HashMap<(Pid, VariableName), Location>,
-    slots: HashMap<Stated, Slot>,
+    pub(super) slots: HashMap<Stated, Slot>,
     pub(super) waiting: Waiting,
 }
 
@@ -99,7 +99,7 @@ impl Session {
                 let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);
                 Ok(Answer::Changes { changes, omitted })
             }
-            Command::Hello(_) | Command::Shutdown | Command::Expect { .. } => Err(Refusal {
+            Command::Hello(_) | Command::Shutdown | Command::Expect(_) => Err(Refusal {
                 kind: RefusalKind::Protocol,
                 message: "the session has begun already".to_owned(),
             }),
@@ -107,12 +107,7 @@ impl Session {
     }
 
     fn set(&mut self, command: SetCommand) -> Result<Answer, Refusal> {
-        let pid = command.pid;
-        let name = VariableName {
-            name: command.variable.clone(),
-            module: command.module.clone(),
-        };
-        let stated = (pid, name, command.value_type);
+        let (pid, stated) = (command.pid, stated(&command));
         let (slot, request) = self.prepare(command)?;
         let receipt = self.writer(pid)?.set(&slot, request)?;
         // After a write that failed it is looked up and checked anew.
@@ -122,47 +117,34 @@ impl Session {
         Ok(Answer::Set(Box::new(receipt)))
     }
 
-    /// A set may follow at once. What it will look at is looked at now, so that it is quick then; nothing is concluded from it.
-    pub(super) fn expect(&mut self) {
+    /// A set may follow at once, perhaps this one. What it will look at is looked at now, so that it is quick then; nothing is concluded
+    /// from it.
+    pub(super) fn expect(&mut self, like: Option<Practice>) {
         for slot in self.slots.values().take(EXPECTED_MAX) {
             slot.look();
         }
         for writer in self.writers.values_mut().take(EXPECTED_MAX) {
             writer.look();
         }
+        // Last: what it leaves in the caches is what the set will look for.
+        if let Some(like) = like {
+            self.practise(like);
+        }
     }
 
     /// Everything about a set that is known before anything is announced.
     pub(super) fn prepare(&mut self, command: SetCommand) -> Result<(Slot, SetRequest), Refusal> {
-        let SetCommand {
-            pid,
-            variable,
-            module,
-            value,
-            value_type,
-            expect_old,
-            why,
-            rule,
-        } = command;
-        let name = VariableName {
-            name: variable,
-            module,
-        };
         // Before anything is looked up: whoever may not write must be told so first.
-        self.writer(pid)?;
-        let stated = (pid, name, value_type);
+        self.writer(command.pid)?;
+        let stated = stated(&command);
         let slot = match self.slots.remove(&stated) {
-            Some(slot) => slot.still_untraced()?,
-            None => Slot::validate(&self.locate(pid, &stated.1)?, value_type)?,
+            Some(slot) => {
+                slot.check_untraced()?;
+                slot
+            }
+            None => Slot::validate(&self.locate(command.pid, &stated.1)?, command.value_type)?,
         };
-        let parse = |text: &str| Value::parse(text, slot.value_type());
-        let expect_old = expect_old.as_deref().map(parse).transpose()?;
-        let request = SetRequest {
-            value: parse(&value)?,
-            expect_old,
-            why,
-            rule,
-        };
+        let request = requested(command, &slot)?;
         Ok((slot, request))
     }
 
@@ -293,6 +275,34 @@ impl Session {
         farewell.shorten();
         farewell
     }
+}
+
+/// By what its checked place is kept.
+pub(super) fn stated(command: &SetCommand) -> Stated {
+    let name = VariableName {
+        name: command.variable.clone(),
+        module: command.module.clone(),
+    };
+    (command.pid, name, command.value_type)
+}
+
+/// What is to be written there, understood as a value of its type.
+pub(super) fn requested(command: SetCommand, slot: &Slot) -> Result<SetRequest, ValueError> {
+    let SetCommand {
+        value,
+        expect_old,
+        why,
+        rule,
+        ..
+    } = command;
+    let parse = |text: &str| Value::parse(text, slot.value_type());
+    let expect_old = expect_old.as_deref().map(parse).transpose()?;
+    Ok(SetRequest {
+        value: parse(&value)?,
+        expect_old,
+        why,
+        rule,
+    })
 }
 
 /// A bug of ours that panics must not leave changes behind either.

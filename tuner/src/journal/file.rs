@@ -20,6 +20,9 @@ use crate::process::Pid;
 /// A journal that grew past this is not appended to: 100 000 changes of one process are a rule gone wild.
 const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 
+/// Most lines are shorter.
+const LINE_BYTES: usize = 1024;
+
 /// Why the journal cannot be used. Nothing is written into the target then.
 #[derive(Debug, Error)]
 pub enum JournalError {
@@ -254,10 +257,20 @@ impl Journal {
     /// Appends an intent under the next number, and gives back the number.
     pub fn announce(&mut self, intent: Intent) -> Result<u64, JournalError> {
         self.locked(|journal| {
-            let change = journal.history.newest() + 1;
-            journal.write(Record::Intent(Box::new(Intent { change, ..intent })))?;
+            let (change, record) = journal.numbered(intent);
+            journal.write(record)?;
             Ok(change)
         })
+    }
+
+    /// The line that would announce an intent now, for practice: nothing is written.
+    pub(crate) fn practise(&self, intent: Intent) -> Result<Vec<u8>, JournalError> {
+        self.line(&self.numbered(intent).1)
+    }
+
+    fn numbered(&self, intent: Intent) -> (u64, Record) {
+        let change = self.history.newest() + 1;
+        (change, Record::Intent(Box::new(Intent { change, ..intent })))
     }
 
     /// Appends a record.
@@ -293,20 +306,25 @@ impl Journal {
         Ok(())
     }
 
-    /// One write(2). Behind a torn line it begins a new one, so that only the torn one is lost.
-    fn write(&mut self, record: Record) -> Result<(), JournalError> {
+    /// A record as it is written. Behind a torn line it begins a new one, so that only the torn one is lost.
+    fn line(&self, record: &Record) -> Result<Vec<u8>, JournalError> {
         if self.read_to > JOURNAL_BYTES_MAX {
             return Err(JournalError::Full {
                 path: self.path.clone(),
             });
         }
-        let mut line = if self.ends_in_line {
-            Vec::new()
-        } else {
-            vec![b'\n']
-        };
-        serde_json::to_writer(&mut line, &record).map_err(|error| io_error(&self.path)(error.into()))?;
+        let mut line = Vec::with_capacity(LINE_BYTES);
+        if !self.ends_in_line {
+            line.push(b'\n');
+        }
+        serde_json::to_writer(&mut line, record).map_err(|error| io_error(&self.path)(error.into()))?;
         line.push(b'\n');
+        Ok(line)
+    }
+
+    /// One write(2).
+    fn write(&mut self, record: Record) -> Result<(), JournalError> {
+        let line = self.line(&record)?;
         let full = || JournalError::Full {
             path: self.path.clone(),
         };

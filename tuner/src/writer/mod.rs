@@ -7,6 +7,7 @@
 mod back;
 mod error;
 
+use std::hint::black_box;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -222,19 +223,7 @@ impl Writer {
         together: Option<Bond>,
     ) -> Result<Announced, WriterError> {
         let started_ns = clock::monotonic_ns();
-        self.check(slot, &request)?;
-        let (old, new) = (slot.read()?, request.value.to_bytes());
-        let expected = request.expect_old.map_or(old, Value::to_bytes);
-        if old != expected {
-            let (pid, symbol) = (slot.pid(), slot.location().symbol.clone());
-            return Err(WriteError::Unexpected {
-                pid,
-                symbol,
-                found: old,
-                expected,
-            }
-            .into());
-        }
+        let (old, new) = self.values(slot, &request)?;
         let at = clock::now();
         let change = match old == new {
             true => None,
@@ -254,6 +243,35 @@ impl Writer {
             at,
             started_ns,
         })
+    }
+
+    /// Goes through a set for practice: what is checked and read before it, the line that would announce it, and all of the write but the
+    /// store. The journal is only looked at.
+    pub(crate) fn practise_set(&self, slot: &Slot, request: SetRequest) -> Result<Bytes, WriterError> {
+        let (old, new) = self.values(slot, &request)?;
+        let SetRequest { why, rule, .. } = request;
+        let deed = Deed::Set(self.assignment(slot, old, new));
+        let intent = self.intent(deed, Reason { why, rule }, clock::now());
+        black_box(self.journal.practise(intent)?);
+        Ok(write::practise(slot, old, new)?)
+    }
+
+    /// What is there and what is to be there, if that may be.
+    fn values(&self, slot: &Slot, request: &SetRequest) -> Result<(Bytes, Bytes), WriterError> {
+        self.check(slot, request)?;
+        let (old, new) = (slot.read()?, request.value.to_bytes());
+        let expected = request.expect_old.map_or(old, Value::to_bytes);
+        if old != expected {
+            let (pid, symbol) = (slot.pid(), slot.location().symbol.clone());
+            return Err(WriteError::Unexpected {
+                pid,
+                symbol,
+                found: old,
+                expected,
+            }
+            .into());
+        }
+        Ok((old, new))
     }
 
     /// The second half: writes down what came of it.
@@ -370,8 +388,13 @@ impl Writer {
     }
 
     fn write_down(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
+        let intent = self.intent(deed, reason, at);
+        Ok(self.journal.announce(intent)?)
+    }
+
+    fn intent(&self, deed: Deed, reason: Reason, at: Instant) -> Intent {
         let Reason { why, rule } = reason;
-        let intent = Intent {
+        Intent {
             change: 0, // The journal gives the number.
             at,
             who: self.who.clone(),
@@ -383,8 +406,7 @@ impl Writer {
                 executable: self.process.executable.to_string_lossy().into_owned(),
             },
             deed,
-        };
-        Ok(self.journal.announce(intent)?)
+        }
     }
 
     /// What is mapped and loaded now.

@@ -1,12 +1,14 @@
 //! The session of the separate process: what it does, how it ends, and what its crashes leave.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid as RawPid, Signal, kill_process};
-use tuner::actuator::{ActuatorClient, ClientError, GetCommand, Hello, RefusalKind, SetCommand};
+use tuner::actuator::{ActuatorClient, ClientError, GetCommand, Hello, Practice, RefusalKind, SetCommand};
 use tuner::journal::{RevertOutcome, StateDir, Status};
 use tuner::process::Pid;
 use tuner::value::ValueType;
@@ -172,6 +174,75 @@ fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_li
     let (reads_then, writes_then) = reads_and_writes(session.actuator);
     // Who debugs it; what is there when it is announced, before the store and after it. The intent and what came of it.
     assert_eq!((reads_then - reads, writes_then - writes), (10 * 4, 10 * 2));
+}
+
+/// All journals, by path.
+fn journals(setting: &Setting) -> BTreeMap<PathBuf, String> {
+    let entries = std::fs::read_dir(setting.state().join("journal"));
+    let paths = entries.into_iter().flatten().map(|entry| entry.unwrap().path());
+    paths
+        .map(|path| (path.clone(), std::fs::read_to_string(path).unwrap()))
+        .collect()
+}
+
+#[test]
+fn a_set_that_is_practised_writes_nothing_anywhere_and_leaves_no_trace() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    let (before, writes) = (journals(&setting), reads_and_writes(session.actuator).1);
+    for value in ["12", "11", "nonsense"] {
+        let like = Practice::of(setting.write("knob", value));
+        session.expect(Duration::ZERO, Some(like)).unwrap();
+    }
+    // It answers one after the other: all have been practised then.
+    let value = session.get(setting.read("knob")).unwrap().value;
+    assert_eq!(value.as_deref(), Some("11"));
+    assert_eq!(setting.program.sees("knob"), "11");
+    assert_eq!(journals(&setting), before);
+    assert_eq!(reads_and_writes(session.actuator).1, writes);
+    let (changes, _) = session.changes(setting.pid()).unwrap();
+    assert_eq!(changes.len(), 1);
+    assert_eq!(session.set(setting.write("knob", "13")).unwrap().change, Some(2));
+    assert_eq!(setting.program.sees("knob"), "13");
+}
+
+#[test]
+fn a_set_that_is_practised_first_of_all_opens_nothing() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    assert!(journals(&setting).is_empty());
+    let mut ended = setting.write("knob", "12");
+    ended.pid.start_time += 1;
+    for command in [setting.write("knob", "12"), setting.write("nothing", "1"), ended] {
+        session
+            .expect(Duration::ZERO, Some(Practice::of(command)))
+            .unwrap();
+    }
+    assert!(session.get(setting.read("knob")).is_ok());
+    assert!(journals(&setting).is_empty(), "not even a journal");
+    assert_eq!(setting.program.sees("knob"), "10");
+    // Nor is anything locked.
+    let (mut other, _other) = setting.session(false, &[]);
+    other.set(setting.write("knob", "13")).unwrap();
+    session
+        .expect(Duration::ZERO, Some(Practice::of(setting.write("knob", "14"))))
+        .unwrap();
+    assert_eq!(
+        session.get(setting.read("knob")).unwrap().value.as_deref(),
+        Some("13")
+    );
+}
+
+#[test]
+fn an_answer_is_known_to_be_there_once_it_is() {
+    let Some(setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    assert!(!session.is_answered_within(Duration::ZERO));
+    let sent = session.send_set(setting.write("knob", "11")).unwrap();
+    assert!(session.is_answered_within(Duration::from_secs(60)));
+    assert_eq!(session.receipt(sent).unwrap().change, Some(1));
+    assert!(!session.is_answered_within(Duration::ZERO));
 }
 
 #[test]

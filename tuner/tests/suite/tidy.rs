@@ -61,6 +61,24 @@ fn exactly_one_function_writes_into_another_process() {
 }
 
 #[test]
+fn of_a_practised_set_nobody_can_make_a_real_one() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/actuator/practice.rs");
+    let text = fs::read_to_string(source).unwrap();
+    assert!(
+        text.contains("pub struct Practice(SetCommand);"),
+        "what is in it is its own"
+    );
+    // Nobody but `practise` takes it apart, which has the session to look at only.
+    assert_eq!(text.matches("Practice(command)").count(), 2);
+    assert!(text.contains("fn practise(&self, Practice(command): Practice)"));
+    let elsewhere = files_with(&["Practice("]);
+    assert!(
+        elsewhere.iter().all(|file| file == "practice.rs"),
+        "{elsewhere:?}"
+    );
+}
+
+#[test]
 fn the_memory_of_another_process_is_opened_for_writing_in_one_place() {
     assert_eq!(files_with(&[".write(true)"]), ["slot.rs"]);
 }
