@@ -119,6 +119,7 @@ impl Watched {
         options.duration = args.duration;
         options.budget = args.budget;
         options.busy_poll = args.busy_poll;
+        options.has_second_cpu = args.agent_cpus.as_ref().is_some_and(|cpus| cpus.0.len() > 1);
         options.probe = args.probe;
         let host = crate::discover::host();
         let outputs = Outputs::open(args.json.as_deref(), &args.exports, args.metrics, &host)?;

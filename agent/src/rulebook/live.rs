@@ -48,6 +48,7 @@ impl RuleBook {
     /// Its probes are there: its windows begin.
     pub fn begin(&mut self, added: &Added, mode: control::Mode, now_ns: u64) {
         let name = self.name_of(added.id);
+        self.rehearsal.forget();
         self.engine.begin(added.id, Time(now_ns));
         self.engine.set_mode(added.id, modes::engine_mode(mode));
         if mode == control::Mode::Applying {
@@ -80,6 +81,7 @@ impl RuleBook {
     }
 
     fn take_out(&mut self, id: RuleId) -> (Vec<usize>, Vec<Act>) {
+        self.rehearsal.forget();
         let outputs = self.engine.remove(id);
         let acts = outputs.into_iter().map(|output| self.act(output)).collect();
         let gone = self.asks.iter().filter(|(_, ask)| ask.rule == id);

@@ -243,6 +243,7 @@ impl RuleBook {
 
     fn join_facts(&mut self, slot: u32, facts: ProcessFacts, now_ns: u64) {
         self.slots.insert(slot);
+        self.rehearsal.forget();
         self.switches.forget(slot);
         if let Some(recorder) = &mut self.recorder {
             recorder.joined(ProcessId(slot), Time(now_ns), &facts);
@@ -256,6 +257,7 @@ impl RuleBook {
             recorder.left(ProcessId(slot), Time(now_ns));
         }
         self.slots.remove(&slot);
+        self.rehearsal.forget();
         self.pairs.forget(slot);
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
@@ -280,12 +282,14 @@ impl RuleBook {
             recorder.ticked(Time(now_ns));
         }
         self.engine.forget_windows();
+        let copy = self.rehearsal.copy(&self.engine);
         let mut acts: Vec<Act> = self
             .engine
             .tick(Time(now_ns))
             .into_iter()
             .map(|output| self.act(output))
             .collect();
+        self.rehearsal.keep(copy, Time(now_ns), &acts);
         // Numbers of findings that hold on are those of the last window.
         acts.extend(
             self.engine

@@ -28,6 +28,7 @@ impl RuleBook {
         if mode == control::Mode::Applying && sources::changes_code(rule) && !is_named {
             return Err(NotSwitched::NotNamed);
         }
+        self.rehearsal.forget();
         let outputs = self.engine.set_mode(id, engine_mode(mode));
         if let Some(recorder) = &mut self.recorder {
             recorder.ruled(Time(now_ns), name, mode.name());

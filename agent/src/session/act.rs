@@ -1,6 +1,6 @@
 //! Acting: what the rules decide goes to the actuator, what it answers goes back to the rules and into the ledger.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
     action::{ActionOutcome, ActionReceipt},
@@ -28,6 +28,9 @@ use crate::{
 
 /// So many decisions are carried out in one session: each is remembered to the end, for it may have to be taken back.
 const DECISIONS_MAX: usize = 100_000;
+
+/// So long the receipt of a value is waited for where nobody else wants the CPU: no longer than hits are looked for at a time.
+const RECEIPT: Duration = Duration::from_millis(2);
 
 /// When a decision passed where, by CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +75,11 @@ impl Session {
                             evaluated_ns,
                             ordered_ns: monotonic_ns(),
                         });
+                    }
+                    // Nobody else wants that CPU, but for the actuator.
+                    let longest = self.options.busy_poll.then_some(RECEIPT);
+                    if let Some(hands) = &mut self.hands {
+                        hands.see_to_receipt(longest);
                     }
                 }
                 other => self.take_note_of(other),
@@ -187,12 +195,7 @@ impl Session {
         for (place, part) in parts.iter().enumerate() {
             // The same code cannot be changed twice: what this rule did there before goes first.
             let before = self.before(&decision, part);
-            let order = Order::Do {
-                decision: decision.id,
-                part: place,
-                task: part.task.clone(),
-                at: at.clone(),
-            };
+            let order = part.order(decision.id, place, at.clone());
             let undone = before
                 .into_iter()
                 .try_for_each(|(pid, change)| hands.order(Order::Undo(pid, change)));

@@ -3,10 +3,11 @@
 //! receipt fetched when the program was there.
 //!
 //! A value that is to be written at once while nothing else is under way is sent to the actuator by whoever orders it, and only its
-//! receipt is waited for here: waking this thread first would take as long as the write itself.
+//! receipt is waited for here: waking this thread first would take as long as the write itself. Whoever has a CPU to spare waits for
+//! the receipt too, and the thread sleeps on.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -21,7 +22,7 @@ use tuner::{
     action::ActionReceipt,
     actuator::{
         ActCommand, ActuatorClient, ArmActCommand, ArmCommand, ClientError, Collected, Farewell, GetCommand,
-        Refusal, RefusalKind, SentSet, SetCommand, TogetherCommand,
+        Practice, Refusal, RefusalKind, SentSet, SetCommand, TogetherCommand,
     },
     process::Pid,
     sync::SyncPlace,
@@ -75,7 +76,7 @@ pub enum Order {
     },
     /// A variable may be written later: where it is and of what type is looked up now. Nothing is heard of it.
     LookUp(Box<GetCommand>),
-    /// The receipt of what was sent already.
+    /// The receipt of what was sent already. No order of its own.
     TakeReceipt,
     /// The guard keeps this change.
     Confirm(Pid, u64),
@@ -112,7 +113,7 @@ pub enum Receipt {
 
 /// What the thread and those who order share.
 struct Shared {
-    /// Orders that are not done yet; what waits for its sync point is.
+    /// Orders that are not done yet, sent or not; what waits for its sync point is.
     under_way: AtomicUsize,
     /// Held while the actuator is talked to.
     talk: Mutex<Talk>,
@@ -174,6 +175,14 @@ impl Shared {
         *sent = Some(Sent { decision, part, set });
         Order::TakeReceipt
     }
+
+    /// The receipt of what was sent, if it comes in time and nobody else has taken it.
+    fn receipt_within(&self, longest: Duration) -> Option<Receipt> {
+        let mut talk = self.talk.try_lock().ok()?;
+        let client = &talk.actuator.as_ref()?.client;
+        let is_there = talk.sent.is_some() && client.is_answered_within(longest);
+        is_there.then(|| talk.take_receipt()).flatten()
+    }
 }
 
 impl Talk {
@@ -195,6 +204,8 @@ pub struct Hands {
     shared: Arc<Shared>,
     orders: SyncSender<Order>,
     receipts: mpsc::Receiver<Receipt>,
+    /// Those that were taken past the thread.
+    taken: VecDeque<Receipt>,
     thread: JoinHandle<Result<Farewell, ClientError>>,
 }
 
@@ -216,13 +227,14 @@ impl Hands {
             shared,
             orders,
             receipts,
+            taken: VecDeque::new(),
             thread,
         }
     }
 
-    /// An order may come at once: the actuator wakes up while it is decided on, and looks out for it without sleeping for so long. Does
-    /// nothing where anything is under way, or when it was told so a moment ago.
-    pub fn expect(&self, now_ns: u64, look_out: Duration) {
+    /// An order may come at once, perhaps this one: the actuator wakes up while it is decided on, practises it, and looks out for it
+    /// without sleeping for so long. Does nothing where anything is under way, or when it was told so a moment ago.
+    pub fn expect(&self, now_ns: u64, look_out: Duration, like: Option<Practice>) {
         if self.is_busy() {
             return;
         }
@@ -240,20 +252,24 @@ impl Hands {
         if now_ns.saturating_sub(*expected_ns) >= EXPECT_EVERY_NS {
             *expected_ns = now_ns;
             // An actuator that is gone is told with the order.
-            let _ = actuator.client.expect(look_out);
+            let _ = actuator.client.expect(look_out, like);
         }
     }
 
-    /// Orders are under way.
+    /// Orders are under way, or receipts were not heard.
     pub fn is_busy(&self) -> bool {
-        self.shared.under_way.load(Ordering::Acquire) > 0
+        self.shared.under_way.load(Ordering::Acquire) > 0 || !self.taken.is_empty()
     }
 
-    /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended.
+    /// Passes an order on. It is refused, and given back, when too many wait already or the thread has ended. Of one that was sent past the
+    /// thread [`Hands::see_to_receipt`] must be called.
     pub fn order(&self, order: Order) -> Result<(), Order> {
         use std::sync::mpsc::TrySendError;
         let order = self.shared.send(order);
         self.shared.under_way.fetch_add(1, Ordering::AcqRel);
+        if matches!(order, Order::TakeReceipt) {
+            return Ok(());
+        }
         self.orders.try_send(order).map_err(|error| {
             self.shared.under_way.fetch_sub(1, Ordering::AcqRel);
             match error {
@@ -262,16 +278,36 @@ impl Hands {
         })
     }
 
+    /// Waits so long for the receipt of what was sent past the thread, if anything was; then it is the thread's to wait.
+    pub fn see_to_receipt(&mut self, longest: Option<Duration>) {
+        if self.shared.talk.try_lock().is_ok_and(|talk| talk.sent.is_none()) {
+            return;
+        }
+        match longest.and_then(|longest| self.shared.receipt_within(longest)) {
+            Some(receipt) => {
+                self.taken.push_back(receipt);
+                self.shared.under_way.fetch_sub(1, Ordering::AcqRel);
+            }
+            // A thread that has too much to do comes by it anyway.
+            None => drop(self.orders.try_send(Order::TakeReceipt)),
+        }
+    }
+
     /// The next receipt; `None` when the thread has ended.
     pub async fn receipt(&mut self) -> Option<Receipt> {
-        self.receipts.recv().await
+        // What the thread did was done before anything was sent past it.
+        let earlier = self.receipts.try_recv().ok();
+        match earlier.or_else(|| self.taken.pop_front()) {
+            Some(receipt) => Some(receipt),
+            None => self.receipts.recv().await,
+        }
     }
 
     /// Ends the actuator's session once all orders are carried out. What waits for its sync point waits no longer; the receipts that
     /// were not fetched come with the farewell.
     pub async fn finish(mut self) -> (Vec<Receipt>, Result<Farewell, ClientError>) {
         drop(self.orders);
-        let mut last = Vec::new();
+        let mut last = Vec::from(self.taken);
         while let Some(receipt) = self.receipts.recv().await {
             last.push(receipt);
         }
@@ -295,10 +331,13 @@ fn serve(
         let mut talk = shared.talk();
         // What was sent was sent before all that is in the queue.
         let mut receipts: Vec<Receipt> = talk.take_receipt().into_iter().collect();
+        let taken = receipts.len();
         let Some(actuator) = talk.actuator.as_mut() else {
             return Err(ClientError::Ended);
         };
-        let is_order = order.is_ok();
+        let is_order = order
+            .as_ref()
+            .is_ok_and(|order| !matches!(order, Order::TakeReceipt));
         let is_over = matches!(order, Err(RecvTimeoutError::Disconnected));
         match order {
             Ok(order) => receipts.extend(carry_out(actuator, order, &mut waiting)),
@@ -317,7 +356,7 @@ fn serve(
         drop(talk);
         shared
             .under_way
-            .fetch_sub(usize::from(is_order), Ordering::AcqRel);
+            .fetch_sub(taken + usize::from(is_order), Ordering::AcqRel);
         receipts.into_iter().for_each(tell);
         if let Some(actuator) = ended {
             return actuator.finish();

@@ -82,7 +82,7 @@ impl Session {
             self.anticipation.fell_due(self.newest_hit_ns);
             // An actuator that wakes on the same CPU would be in the way.
             if !self.options.busy_poll {
-                hands.expect(monotonic_ns(), Duration::ZERO);
+                hands.expect(monotonic_ns(), Duration::ZERO, None);
             }
         }
         let since_read = monotonic_ns().saturating_sub(self.read_ns);
@@ -101,9 +101,15 @@ impl Session {
 
     /// Looks for hits for a while. What a decision takes is practised first, by both of us: what was not done for a while is slow to do.
     pub(super) fn poll_hits(&mut self) -> Result<(), KernelError> {
-        if let Some(hands) = &self.hands {
-            self.rules.rehearse(monotonic_ns());
-            hands.expect(monotonic_ns(), Duration::ZERO);
+        if self.hands.is_some() {
+            // With a CPU of its own the actuator need not sleep either.
+            let look_out = match self.options.has_second_cpu {
+                true => Duration::from_nanos(POLL_NS) + DECISION,
+                false => Duration::ZERO,
+            };
+            self.practise(look_out);
+            // On the same one it has its turn now, not when the order comes.
+            std::thread::yield_now();
         }
         let until = monotonic_ns() + POLL_NS;
         while monotonic_ns() < until && self.polls() {
@@ -145,14 +151,12 @@ impl Session {
         std::thread::sleep(Duration::from_nanos(
             due.from_ns.saturating_sub(now + PRACTICE_NS),
         ));
-        if let Some(hands) = &self.hands {
-            let longest = Duration::from_nanos(due.until_ns.saturating_sub(monotonic_ns())) + DECISION;
-            hands.expect(monotonic_ns(), longest);
-        }
-        if monotonic_ns() < due.from_ns {
-            // What was added up belongs to what is decided, and less is left to read then.
-            self.read_added();
-            self.rules.rehearse(monotonic_ns());
+        let longest = |now| Duration::from_nanos(due.until_ns.saturating_sub(now)) + DECISION;
+        let now = monotonic_ns();
+        if now < due.from_ns {
+            self.practise(longest(now));
+        } else if let Some(hands) = &self.hands {
+            hands.expect(now, longest(now), None);
         }
         let last = self.anticipation.last_ns();
         while monotonic_ns() < due.until_ns && self.anticipation.last_ns() == last {

@@ -28,6 +28,7 @@ mod meant;
 mod newcomers;
 mod orders;
 mod pace;
+mod practice;
 pub mod regions;
 mod requests;
 mod sampling;
@@ -128,6 +129,8 @@ pub struct Options {
     pub budget: Budget,
     /// Hits are looked for without sleeping, on CPUs that are there for it.
     pub busy_poll: bool,
+    /// There are two of them at least.
+    pub has_second_cpu: bool,
     /// Why this session may not probe; it then has what /proc tells, and nothing else.
     pub cannot_probe: Option<String>,
     /// To be said at the start.

@@ -7,9 +7,15 @@ use tuner::{
     actuator::{ActCommand, SetCommand},
     expression::Expression,
     process::Pid,
+    sync::SyncPlace,
 };
 
-use super::{Session, act::Path, hands::Task, meant};
+use super::{
+    Session,
+    act::Path,
+    hands::{Order, Task},
+    meant,
+};
 use crate::{
     clock::monotonic_ns,
     evidence::{self, Cores},
@@ -50,6 +56,18 @@ pub(super) struct Part {
     pub(super) label: String,
     pub(super) view: ChangeView,
     pub(super) task: Task,
+}
+
+impl Part {
+    /// As it is ordered: the part of a decision with this number.
+    pub(super) fn order(&self, decision: u64, number: usize, at: Option<SyncPlace>) -> Order {
+        Order::Do {
+            decision,
+            part: number,
+            task: self.task.clone(),
+            at,
+        }
+    }
 }
 
 impl Session {

@@ -1,0 +1,113 @@
+//! An order for practice, shortly before one is likely: decided on as the last decisions were, put into words and sent, and done by the
+//! actuator up to the write. What was last used an iteration before has left the caches, and fetching it takes longer than using it.
+//!
+//! Orders nothing: what leaves here is a [`Practice`], of which nobody can make a set.
+
+use std::time::Duration;
+
+use tuner::actuator::Practice;
+
+use super::{
+    Session,
+    hands::{Order, Task},
+};
+use crate::{
+    clock::monotonic_ns,
+    rulebook::{Change, Decision, Deed},
+};
+
+/// A decision of more changes is not practised: that would take longer than what it is to save.
+const CHANGES_MAX: usize = 8;
+
+impl Session {
+    /// Decides and orders once for practice; then the actuator looks out for the order for so long without sleeping.
+    pub(super) fn practise(&mut self, look_out: Duration) {
+        // What was added up belongs to what is decided, and less is left to read then.
+        self.read_added();
+        let decision = self.rules.rehearse(monotonic_ns());
+        let like = decision.and_then(|decision| self.practice(&decision));
+        if let Some(hands) = &self.hands {
+            hands.expect(monotonic_ns(), look_out, like);
+        }
+    }
+
+    /// The first order of a decision as [`Session::carry_out`] would give it; none where that is no plain value to be written at once.
+    fn practice(&self, decision: &Decision) -> Option<Practice> {
+        if !is_quick(decision) {
+            return None;
+        }
+        let parts = self.parts(decision).ok()?;
+        let order = parts.first()?.order(decision.id, 0, None);
+        match order {
+            Order::Do {
+                task: Task::Set(command),
+                ..
+            } => Some(Practice::of(*command)),
+            _ => None,
+        }
+    }
+}
+
+/// Whether all of it is written at once, and nothing has to be looked for first.
+fn is_quick(decision: &Decision) -> bool {
+    let has_no_place = decision.at.is_none() && decision.together.is_none() && decision.refused.is_none();
+    let is_plain = |change: &Change| matches!(&change.deed, Deed::Write(write) if !write.everywhere);
+    has_no_place
+        && decision.switches.is_empty()
+        && decision.changes.len() <= CHANGES_MAX
+        && decision.changes.iter().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rulebook::Write;
+
+    fn decision(everywhere: bool) -> Decision {
+        let write = Write {
+            variable: "knob".into(),
+            everywhere,
+            value: "11".into(),
+            type_name: None,
+        };
+        Decision {
+            id: 1,
+            rule: "r".into(),
+            because: Vec::new(),
+            expect: None,
+            asked: Vec::new(),
+            changes: vec![Change {
+                slot: 0,
+                keyword: "set",
+                label: "set knob".into(),
+                text: "knob".into(),
+                deed: Deed::Write(write),
+            }],
+            at: None,
+            together: None,
+            switches: Vec::new(),
+            refused: None,
+            window_ns: None,
+        }
+    }
+
+    #[test]
+    fn only_what_is_written_at_once_and_without_a_search_is_practised() {
+        assert!(is_quick(&decision(false)));
+        assert!(!is_quick(&decision(true)));
+        let at = Some("entry:step".to_owned());
+        assert!(!is_quick(&Decision {
+            at,
+            ..decision(false)
+        }));
+        let mut called = decision(false);
+        called.changes[0].deed = Deed::Call {
+            function: "flush".into(),
+            arguments: Vec::new(),
+        };
+        assert!(!is_quick(&called));
+        let mut many = decision(false);
+        many.changes = vec![many.changes[0].clone(); CHANGES_MAX + 1];
+        assert!(!is_quick(&many));
+    }
+}
