@@ -1,6 +1,8 @@
 //! Published models, as they stand in the library of rules, on running programs that were not prepared for us beyond having
 //! the variable that the model tunes.
 
+use std::{fs, path::Path};
+
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
@@ -91,10 +93,9 @@ fn the_model_of_the_number_of_workers_finds_the_optimum_of_a_running_program() -
 }
 
 /// MATE thesis (2007), section 3.1.3: T_Iter, T_Upd, T_Eval and T_Tun of each iteration, and how far its seen length is from the real one.
-#[test]
-fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_was() -> Outcome {
-    require!(Root, Mpich);
-    let _machine = machine();
+/// Iterations of a master with two workers, into each of which the number of the last is written, until 20 are: what they were and what
+/// the agent reports.
+fn written_to(state: Option<&Path>, flags: &[&str]) -> Outcome<(Vec<Value>, Value)> {
     let program = programs::master_worker("nbody", Mpi::Mpich)?;
     let mut job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 3, &program, |folder| {
         let given = [
@@ -110,7 +111,8 @@ fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_wa
     })?;
     job.events("ready", 3, SOON)?;
     let rule = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/reaction.yaml");
-    let mut agent = Agent::attach(job.pid(), &["--rules", "none", rule, "--apply"])?;
+    let flags = [&["--rules", "none", rule, "--apply"], flags].concat();
+    let mut agent = Agent::attach_in(state, job.pid(), &flags)?;
     agent.armed()?;
     job.open("go")?;
     let written = |lines: &[Line]| {
@@ -123,7 +125,41 @@ fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_wa
     job.open("stop")?;
     job.finish(SOON)?;
     let report = agent.finish(SOON)?;
-    let iterations = job.events("iteration", 20, SOON)?;
+    Ok((job.events("iteration", 20, SOON)?, report))
+}
+
+/// With a CPU of its own the agent practises each decision some ten times before it makes it.
+#[test]
+fn what_is_practised_is_neither_written_nor_told_nor_in_the_journal() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let state = tempfile::tempdir()?;
+    let (iterations, report) = written_to(Some(state.path()), &["--busy-poll", "--agent-cpus", "0"])?;
+    let changes = report["changes"].as_array().ok_or("no changes")?;
+    let mut announced = 0;
+    for entry in fs::read_dir(state.path().join("journal"))? {
+        let text = fs::read_to_string(entry?.path())?;
+        announced += text.matches(r#"{"record":"intent""#).count();
+    }
+    let made = changes.iter().filter(|change| change["change"] != 0);
+    assert_eq!(announced, made.count(), "{changes:?}");
+    // Each is decided on an iteration of its own, and what was written is never followed by what was decided before it.
+    let numbers = |of: &[Value], key: &str| -> Vec<u64> {
+        let number = |of: &Value| of[key].as_u64().or_else(|| of[key].as_str()?.parse().ok());
+        of.iter().filter_map(number).collect()
+    };
+    let news = numbers(changes, "new");
+    assert!(news.len() >= 20 && news.is_sorted_by(|a, b| a < b), "{news:?}");
+    let echoes = numbers(&iterations, "echo");
+    assert!(echoes.len() >= 20 && echoes.is_sorted(), "{echoes:?}");
+    Ok(())
+}
+
+#[test]
+fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_was() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let (iterations, report) = written_to(None, &[])?;
 
     let changes = report["changes"].as_array().ok_or("no changes")?;
     let mut errors = Vec::new();
