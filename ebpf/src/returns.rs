@@ -1,7 +1,7 @@
 //! A probed function returns: close the call that was entered with this stack pointer, add its time, count it by that or send the
 //! hit if asked to.
 
-use abi::{Call, Durations, HitKind, Loss, SpecFlags};
+use abi::{Call, Durations, Frame, HitKind, Loss, ProbeSpec, SpecFlags};
 use aya_ebpf::{EbpfContext, bindings::pt_regs, helpers::bpf_ktime_get_ns};
 
 use crate::{
@@ -79,16 +79,23 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
     }
     if spec.flags & SpecFlags::SEND_RETURN != 0 && !is_nested {
         let frame = frames::at(thread, place);
-        let mut captured = Captured {
-            values: frame.captures,
-            valid: u64::from(frame.valid),
-        };
-        if spec.flags & SpecFlags::CAPTURES_AT_RETURN != 0 {
-            capture::at_return(&Moment::of(&task, probe, now, regs), &mut captured);
-        }
-        emit::hit(&task, (probe, spec), HitKind::Return, (now, duration), &captured);
+        hit(&task, spec, regs, frame, (now, duration));
     }
     Some(())
+}
+
+/// Sends the hit of a call that was open in a frame, with all that was captured.
+#[inline(always)]
+fn hit(task: &Task, spec: &ProbeSpec, regs: &pt_regs, frame: &Frame, (now, duration): (u64, u64)) {
+    let probe = frame.probe;
+    let mut captured = Captured {
+        values: frame.captures,
+        valid: u64::from(frame.valid),
+    };
+    if spec.flags & SpecFlags::CAPTURES_AT_RETURN != 0 {
+        capture::at_return(&Moment::of(task, probe, now, regs), &mut captured);
+    }
+    emit::hit(task, (probe, spec), HitKind::Return, (now, duration), &captured);
 }
 
 /// After a return proper the next instruction is the caller's; before it the stack says which it will be.
