@@ -281,7 +281,8 @@ fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_
     };
     let (mut job, mut agent, _folder) = unshadowed(&format!("{EACH}{AT}"))?;
     // To look at all of them at every line would take CPU time from the program.
-    let changed = |lines: &[Line]| (lines.len() % 64 == 0 && changes_seen(lines) >= wanted).then_some(());
+    let changed =
+        |lines: &[Line]| (lines.len().is_multiple_of(64) && changes_seen(lines) >= wanted).then_some(());
     job.lines
         .wait_for(&format!("{wanted} changes"), 20 * SOON, changed)?;
     agent.stop()?;

@@ -31,6 +31,9 @@ const NAMED_MAX: usize = 3;
 /// Looks in a row that find the costs too high, where nothing can be done about it, before that is said.
 const OVER_MAX: u32 = 3;
 
+/// The same where it is the agent that costs.
+const AGENT_OVER_MAX: u32 = 15;
+
 /// Which functions are watched in windows now.
 #[derive(Debug, Default)]
 pub(super) struct Sampled {
@@ -62,6 +65,8 @@ pub(super) struct Sampling {
     /// Shares over the last window and gap.
     of_late: Option<(f64, f64)>,
     over: u32,
+    /// What makes it less was said.
+    is_advised: bool,
 }
 
 impl Sampling {
@@ -77,6 +82,7 @@ impl Sampling {
             opened: None,
             of_late: None,
             over: 0,
+            is_advised: false,
         }
     }
 
@@ -359,21 +365,24 @@ impl Session {
             true => load.asked,
             false => load.asked + load.of_functions(),
         };
+        if self.sampling.is_advised {
+            return;
+        }
         let windows = &self.sampling.windows;
         let is_over = windows
             .allowed(load)
             .is_some_and(|allowed| rest + load.agent > allowed);
-        self.sampling.over = match is_over {
-            true => self.sampling.over.saturating_add(1),
-            false if self.sampling.over >= OVER_MAX => return,
-            false => 0,
-        };
-        if self.sampling.over == OVER_MAX {
-            let text = match rest > load.agent {
+        self.sampling.over = if is_over { self.sampling.over + 1 } else { 0 };
+        // At its start, and while programs begin, the agent does more than later on.
+        let is_of_probes = rest > load.agent;
+        let patience = if is_of_probes { OVER_MAX } else { AGENT_OVER_MAX };
+        if self.sampling.over >= patience {
+            let text = match is_of_probes {
                 true => self.advice_on_probes(load, rest),
                 false => advice_on_agent(load, windows.budget()),
             };
             self.painter.say(&text);
+            self.sampling.is_advised = true;
         }
     }
 
