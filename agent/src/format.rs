@@ -92,6 +92,24 @@ fn significant(value: f64, digits: usize) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up stay.
+pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(indent.len() + 10);
+    let mut lines = Vec::new();
+    let mut rest = text.to_owned();
+    while let Some((end, _)) = rest.char_indices().nth(columns) {
+        let is_word = |cut: &usize| *cut > indent.len() && !rest[..*cut].trim().is_empty();
+        // A number stays with its percent sign.
+        let parts = |cut: &usize| rest[cut + 1..].starts_with('%');
+        let mut blanks = rest[..end].rmatch_indices(' ').map(|(cut, _)| cut);
+        let cut = blanks.find(|cut| is_word(cut) && !parts(cut)).unwrap_or(end);
+        lines.push(rest[..cut].trim_end().to_owned());
+        rest = format!("{indent}{}", rest[cut..].trim_start());
+    }
+    lines.push(rest);
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,17 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::{self, IsTerminal},
     time::Instant,
 };
 
 use procfs::process::MMapPath;
 
+use super::symbols::width;
 use crate::{
     cli::PsArgs,
     discover::{ProcessTable, launcher_above},
     evidence::{Counters, Sampler, available, usable},
     exit::{Code, Failure, Outcome},
-    format::percent,
+    format::{percent, wrapped},
     rights,
     rulebook::fits,
 };
@@ -31,6 +33,9 @@ const RIVALS_SHOWN: usize = 3;
 
 /// So many programs are named in the command that looks further.
 const PIDS_SHOWN: usize = 4;
+
+/// Before what of a reason does not fit into its line.
+const INDENT: &str = "          ";
 
 /// More than this many CPUs wanted for each one that may be used are too many.
 const CROWDED: f64 = 1.1;
@@ -125,6 +130,7 @@ fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program
 }
 
 fn print(busy: &BTreeMap<Key, Program>, all: bool) {
+    let is_terminal = io::stdout().is_terminal();
     let programs = match shown(busy, all) {
         Ok(programs) => programs,
         Err(why) => return say!("{why}"),
@@ -143,7 +149,7 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
         let user = procfs::process::Process::new(first)
             .and_then(|process| process.uid())
             .map(tuner::who::user_name);
-        say!(
+        let line = format!(
             "{first:>8}  {:<10} {:<16} {:>9} {:>6.1} {:>8}  {}",
             user.unwrap_or_else(|_| "?".into()),
             key.name,
@@ -152,6 +158,11 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
             percent(program.wait_share()),
             why(program, &rivals((key, program), busy)),
         );
+        // Who reads it in a pipe wants one line a program.
+        let columns = if is_terminal { width() } else { usize::MAX };
+        wrapped(INDENT, &line, columns)
+            .iter()
+            .for_each(|line| say!("{line}"));
     }
     let first = programs.iter().filter_map(|(_, program)| program.pids.first());
     let first: Vec<String> = first.take(PIDS_SHOWN).map(i32::to_string).collect();

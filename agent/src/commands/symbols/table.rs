@@ -15,7 +15,7 @@ const SECTION_MAX: usize = 8;
 const CAN: usize = 16;
 
 /// Columns of the terminal; 80 where there is none.
-pub(super) fn width() -> usize {
+pub(in crate::commands) fn width() -> usize {
     let size = rustix::termios::tcgetwinsize(std::io::stdout());
     let columns = size.map(|size| usize::from(size.ws_col)).unwrap_or_default();
     if columns == 0 {
