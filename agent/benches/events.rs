@@ -102,8 +102,8 @@ fn bare(asked: Asked) -> Value {
             loop {
                 // Asked first: what was made before it was said is then found.
                 let is_over = over.load(Ordering::Acquire);
-                while let Some(item) = ring.next() {
-                    newest = newest.max(read_hit(&item).unwrap().time_ns);
+                while let Some(item) = ring.take() {
+                    newest = newest.max(read_hit(item).unwrap().time_ns);
                     read += 1;
                 }
                 if is_over {

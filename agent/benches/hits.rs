@@ -11,9 +11,8 @@ mod common;
 use std::{fs::File, io::BufRead, path::Path};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec, SpecFlags};
-use aya::maps::{MapData, RingBuf};
 use common::{Case, DURATIONS, Target, cases};
-use tuneagent::kernel::{At, Kernel, Link, LoadOptions, Nothing, read_hit};
+use tuneagent::kernel::{At, Kernel, Link, LoadOptions, Nothing, Ring, read_hit};
 use tuner::image::Image;
 
 /// One way of probing a function.
@@ -104,7 +103,7 @@ impl Way {
 struct Sides {
     nothing: Nothing,
     ours: Kernel,
-    ring: RingBuf<MapData>,
+    ring: Ring,
 }
 
 fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls: u64) -> f64 {
@@ -126,7 +125,7 @@ fn call_ns(sides: &mut Sides, target: &mut Target, case: &Case, way: &Way, calls
     let took = target.call_ns(&case.function, calls);
     let counted = sides.ours.calls_of(0, 0) - before;
     assert!(counted >= calls, "{counted} of {calls} calls were seen");
-    let records = std::iter::from_fn(|| sides.ring.next().map(|item| read_hit(&item).is_some()));
+    let records = std::iter::from_fn(|| sides.ring.take().map(|item| read_hit(item).is_some()));
     let sent = records.filter(|is_hit| *is_hit).count() as u64;
     let expected = if way.is_sent() { counted } else { 0 };
     assert_eq!(

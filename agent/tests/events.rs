@@ -15,11 +15,10 @@ use std::{
     thread,
 };
 
-use aya::maps::{MapData, RingBuf};
 use needs::is_root;
 use running::Running;
 use rustix::process::{Pid, Signal, kill_process};
-use tuneagent::kernel::{Kernel, LoadOptions, Producer, read_hit};
+use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
 
 /// More than the ring has room for.
 const PRODUCERS: u32 = 4;
@@ -31,7 +30,7 @@ const BATCH: u32 = 1000;
 /// As many hits as the ring can hold, with the head of each.
 const ROOM: u64 = abi::RING_BYTES as u64 / (size_of::<abi::Hit>() as u64 + 8);
 
-fn ready() -> (Kernel, Producer, RingBuf<MapData>) {
+fn ready() -> (Kernel, Producer, Ring) {
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let producer = Producer::of(&kernel).unwrap();
     let ring = kernel.take_hits().unwrap();
@@ -55,9 +54,9 @@ struct Read(BTreeMap<u32, Vec<u64>>);
 
 impl Read {
     /// One hit, if there is one now.
-    fn next(&mut self, ring: &mut RingBuf<MapData>) -> bool {
-        let Some(item) = ring.next() else { return false };
-        let hit = read_hit(&item).unwrap();
+    fn next(&mut self, ring: &mut Ring) -> bool {
+        let Some(item) = ring.take() else { return false };
+        let hit = read_hit(item).unwrap();
         assert_eq!(
             hit.duration_ns,
             hit.captures[0] & 0xffff,
@@ -68,7 +67,7 @@ impl Read {
     }
 
     /// All, until none is there.
-    fn drain(&mut self, ring: &mut RingBuf<MapData>) {
+    fn drain(&mut self, ring: &mut Ring) {
         while self.next(ring) {}
     }
 

@@ -138,7 +138,7 @@ fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Li
 
 fn comings(kernel: &mut Kernel) -> Vec<Coming> {
     let mut ring = kernel.take_comings().unwrap();
-    std::iter::from_fn(|| ring.next().map(|item| read_coming(&item).unwrap())).collect()
+    std::iter::from_fn(|| ring.take().map(|item| read_coming(item).unwrap())).collect()
 }
 
 fn slots(comings: &[Coming], kind: ComingKind) -> Vec<u32> {

@@ -145,7 +145,7 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
     };
     let links: [Link; 2] = [attach(way.returns, returns), attach(At::Entry, entries)];
     let computed = target.run(CALLS);
-    let hits = std::iter::from_fn(|| ring.next().map(|item| read_hit(&item).unwrap()));
+    let hits = std::iter::from_fn(|| ring.take().map(|item| read_hit(item).unwrap()));
     let hits = hits
         .map(|hit| (hit.probe, hit.kind, hit.valid, hit.captures))
         .collect();

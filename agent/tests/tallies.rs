@@ -8,12 +8,11 @@ mod running;
 use std::{collections::BTreeMap, thread};
 
 use abi::{Capture, CaptureKind, Hit, ProbeSpec, SpecFlags, TallyRule, TallyValue};
-use aya::maps::{MapData, RingBuf};
 use needs::is_root;
 use running::Running;
 use tuneagent::{
     clock::monotonic_ns,
-    kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Site, Tallies, read_hit, read_tally},
+    kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Ring, Site, Tallies, read_hit, read_tally},
 };
 
 /// What the kernel side is told to add up, as it is read.
@@ -173,16 +172,16 @@ fn armed(target: &Running, tallies: u32, meant: Meant) -> (Kernel, Link) {
 }
 
 /// Takes what was sent: how many hits of it were alone.
-fn drain(ring: &mut RingBuf<MapData>, tallies: &mut Tallies, sums: &mut Sums, meant: Meant) -> u64 {
+fn drain(ring: &mut Ring, tallies: &mut Tallies, sums: &mut Sums, meant: Meant) -> u64 {
     let mut alone = 0;
-    while let Some(item) = ring.next() {
-        if let Some(tally) = read_tally(&item) {
+    while let Some(item) = ring.take() {
+        if let Some(tally) = read_tally(item) {
             tallies
                 .hand_over(tally)
                 .iter()
                 .for_each(|more| add_tally(sums, more));
         } else {
-            let Hit { captures, .. } = read_hit(&item).unwrap();
+            let Hit { captures, .. } = read_hit(item).unwrap();
             let (key, value) = (
                 (meant.as_key)(captures[1] as i64),
                 (meant.as_value)(captures[0] as i64),

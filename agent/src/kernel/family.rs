@@ -9,7 +9,9 @@ use abi::{Coming, FamilyState};
 use aya::{Ebpf, EbpfLoader};
 
 use super::{
-    KernelError, fields,
+    KernelError,
+    cells::Cells,
+    fields,
     links::LinkKind,
     program::{self, ProgramText, data, missing},
     sys,
@@ -56,7 +58,7 @@ impl Setting {
 
 /// The tracepoints at work. Dropping it lets the family be.
 pub(super) struct Family {
-    state: sys::Cells<FamilyState>,
+    state: Cells<FamilyState>,
     room: u32,
     verified: Vec<(&'static str, Option<u64>)>,
     _links: [OwnedFd; 3],
@@ -86,7 +88,7 @@ impl Family {
         };
         let map = maps.map("FAMILY_STATE").and_then(data);
         let map = map.ok_or_else(|| missing("FAMILY_STATE"))?;
-        let state = sys::Cells::map_writable(map.fd().as_fd(), 1);
+        let state = Cells::map_writable(map.fd().as_fd(), 1);
         // Exits first: who came before they are seen would never be taken out.
         let links = [
             attach("family_exits", c"sched_process_exit")?,

@@ -11,15 +11,15 @@ use std::{
 };
 
 use abi::{Hold, HoldState};
-use aya::{
-    Ebpf, EbpfLoader, VerifierLogLevel,
-    maps::{MapData, RingBuf},
-};
+use aya::{Ebpf, EbpfLoader, VerifierLogLevel};
 
 use super::{
     KernelError,
+    cells::Cells,
     links::{self, Link, LinkKind, LinkRequest},
+    object::take_ring,
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
+    ring::Ring,
     sys,
 };
 
@@ -60,7 +60,7 @@ impl Holds {
             error => error.to_string(),
         });
         let array = maps.map("HOLDS").and_then(data).ok_or_else(|| missing("HOLDS"))?;
-        let cells = sys::Cells::map_writable(array.fd().as_fd(), abi::MAX_HOLDS)
+        let cells = Cells::map_writable(array.fd().as_fd(), abi::MAX_HOLDS)
             .map_err(|error| KernelError::Object(format!("its records cannot be mapped: {error}")))?;
         Ok(Holds {
             maps,
@@ -95,11 +95,8 @@ impl Holds {
     }
 
     /// The rings that wake the first and the second answering thread. They can be taken once.
-    pub fn take_wakers(&mut self) -> Result<[RingBuf<MapData>; 2], KernelError> {
-        let mut take = |name: &'static str| {
-            let map = self.maps.take_map(name).ok_or_else(|| missing(name))?;
-            Ok::<_, KernelError>(RingBuf::try_from(map)?)
-        };
+    pub fn take_wakers(&mut self) -> Result<[Ring; 2], KernelError> {
+        let mut take = |name| take_ring(&mut self.maps, name, abi::WAKE_RING_BYTES);
         Ok([take("WAKE_FIRST")?, take("WAKE_SECOND")?])
     }
 
@@ -120,7 +117,7 @@ impl Holds {
 /// The pending actions, as both sides see them.
 #[derive(Debug)]
 pub struct Records {
-    cells: sys::Cells<Hold>,
+    cells: Cells<Hold>,
 }
 
 impl Records {

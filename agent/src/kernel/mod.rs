@@ -4,6 +4,7 @@
 //! Nothing here knows of MPI, rules or ranks: a probe is a number, a process a slot. [`Holds`] is an object of its own, which
 //! the actuator loads when an action is to wait for a sync point.
 
+mod cells;
 mod error;
 mod fallback;
 mod family;
@@ -14,6 +15,7 @@ mod links;
 mod object;
 mod program;
 mod records;
+mod ring;
 mod synthetic;
 mod sys;
 mod tallies;
@@ -28,6 +30,7 @@ pub use links::{At, Link, LinkKind, LinkRequest, Nothing, Site, emulation};
 pub use object::{Kernel, LoadOptions};
 pub use program::tells_number_of;
 pub use records::{is_filling, read_hit, read_tally, read_text};
+pub use ring::Ring;
 pub use synthetic::Producer;
 pub use tallies::Tallies;
 pub use version::{refusal, release, version};

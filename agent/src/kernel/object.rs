@@ -15,16 +15,17 @@ use abi::{
 };
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
-    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
 };
 
 use super::{
+    cells::Cells,
     error::KernelError,
     family::{Family, FamilyRoot, Setting},
     fields,
     links::{self, At, Link, LinkKind, LinkRequest},
     program::{self, ProgramText, data, load_error, missing, pid_namespace},
-    sys,
+    ring::Ring,
 };
 
 /// The kernel side, built by `cargo xtask ebpf` and committed.
@@ -69,14 +70,14 @@ struct Programs {
 /// The loaded kernel side. Dropping it (after its links) leaves nothing behind.
 pub struct Kernel {
     maps: Ebpf,
-    cells: sys::Cells<Totals>,
-    calls: sys::Cells<Call>,
-    heads: sys::Cells<RingHead>,
-    rows: sys::Cells<Row>,
-    tallies: sys::Cells<Tally>,
-    looked: sys::Cells<u64>,
-    changes: sys::Cells<u64>,
-    alarm: sys::Cells<Alarm>,
+    cells: Cells<Totals>,
+    calls: Cells<Call>,
+    heads: Cells<RingHead>,
+    rows: Cells<Row>,
+    tallies: Cells<Tally>,
+    looked: Cells<u64>,
+    changes: Cells<u64>,
+    alarm: Cells<Alarm>,
     /// Calls that the ring of a process has room for.
     ring_size: u32,
     /// How long threads wait for a CPU inside calls is told.
@@ -134,14 +135,14 @@ impl Kernel {
         let programs = load_programs(&maps, kind)?;
         let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {
-            cells: shared(&maps, "TOTALS", cells, sys::Cells::map)?,
-            calls: shared(&maps, "CALLS", slots * ring_size, sys::Cells::map)?,
-            heads: shared(&maps, "HEADS", slots, sys::Cells::map_writable)?,
-            rows: shared(&maps, "HISTOGRAMS", rows, sys::Cells::map)?,
-            tallies: shared(&maps, "TALLIES", tallies, sys::Cells::map)?,
-            looked: shared(&maps, "LOOKED", 1, sys::Cells::map_writable)?,
-            changes: shared(&maps, "CHANGES", 1, sys::Cells::map_writable)?,
-            alarm: shared(&maps, "ALARM", 1, sys::Cells::map_writable)?,
+            cells: shared(&maps, "TOTALS", cells, Cells::map)?,
+            calls: shared(&maps, "CALLS", slots * ring_size, Cells::map)?,
+            heads: shared(&maps, "HEADS", slots, Cells::map_writable)?,
+            rows: shared(&maps, "HISTOGRAMS", rows, Cells::map)?,
+            tallies: shared(&maps, "TALLIES", tallies, Cells::map)?,
+            looked: shared(&maps, "LOOKED", 1, Cells::map_writable)?,
+            changes: shared(&maps, "CHANGES", 1, Cells::map_writable)?,
+            alarm: shared(&maps, "ALARM", 1, Cells::map_writable)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
@@ -275,17 +276,15 @@ impl Kernel {
     }
 
     /// The ring buffer of those who came and went. It can be taken once.
-    pub fn take_comings(&mut self) -> Result<RingBuf<MapData>, KernelError> {
-        let map = self.maps.take_map("COMINGS").ok_or_else(|| missing("COMINGS"))?;
-        Ok(RingBuf::try_from(map)?)
+    pub fn take_comings(&mut self) -> Result<Ring, KernelError> {
+        take_ring(&mut self.maps, "COMINGS", abi::COMINGS_BYTES)
     }
 
     /// What a process did in each probed function, in the order of the probes.
     pub fn totals(&self, slot: u32) -> Result<Vec<Totals>, KernelError> {
-        let first = slot as usize * self.options.probes as usize;
-        (first..first + self.options.probes as usize)
-            .map(|index| self.cells.get(index).ok_or_else(|| missing("TOTALS")))
-            .collect()
+        let probes = self.options.probes as usize;
+        let totals = self.cells.row(slot as usize * probes, probes);
+        totals.ok_or_else(|| missing("TOTALS"))
     }
 
     /// Calls of one function by a process.
@@ -468,9 +467,8 @@ impl Kernel {
         let (pid, thread) = (std::process::id(), rustix::thread::gettid());
         self.forget(pid)?;
         self.forget_thread(u64::from(pid) << 32 | thread.as_raw_nonzero().get() as u64)?;
-        let mut hits = RingBuf::try_from(self.map_mut("HITS")?)?;
-        while hits.next().is_some() {}
-        drop(hits);
+        let mut hits = ring_of(self.map("HITS")?, "HITS", abi::RING_BYTES)?;
+        while hits.take().is_some() {}
         for probe in 0..probes {
             self.set_spec(probe, ProbeSpec::default())?;
         }
@@ -479,9 +477,8 @@ impl Kernel {
     }
 
     /// The ring buffer of hits. It can be taken once.
-    pub fn take_hits(&mut self) -> Result<RingBuf<MapData>, KernelError> {
-        let map = self.maps.take_map("HITS").ok_or_else(|| missing("HITS"))?;
-        Ok(RingBuf::try_from(map)?)
+    pub fn take_hits(&mut self) -> Result<Ring, KernelError> {
+        take_ring(&mut self.maps, "HITS", abi::RING_BYTES)
     }
 
     /// A map, for a program of another object that is to use it too.
@@ -531,11 +528,23 @@ fn shared<T: bytemuck::Pod>(
     maps: &Ebpf,
     name: &'static str,
     entries: u32,
-    how: impl FnOnce(BorrowedFd<'_>, u32) -> io::Result<sys::Cells<T>>,
-) -> Result<sys::Cells<T>, KernelError> {
+    how: impl FnOnce(BorrowedFd<'_>, u32) -> io::Result<Cells<T>>,
+) -> Result<Cells<T>, KernelError> {
     let map = maps.map(name).and_then(data).ok_or_else(|| missing(name))?;
     how(map.fd().as_fd(), entries)
         .map_err(|error| KernelError::Object(format!("its map {name} cannot be mapped: {error}")))
+}
+
+/// The ring of a map of the object, for the one who reads it from now on.
+pub(super) fn take_ring(maps: &mut Ebpf, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
+    let map = maps.take_map(name).ok_or_else(|| missing(name))?;
+    ring_of(&map, name, bytes)
+}
+
+fn ring_of(map: &Map, name: &'static str, bytes: u32) -> Result<Ring, KernelError> {
+    let map = data(map).ok_or_else(|| missing(name))?;
+    Ring::of(map.fd().as_fd(), bytes)
+        .map_err(|error| KernelError::Object(format!("its ring {name} cannot be mapped: {error}")))
 }
 
 /// What is not there any more need not be removed.

@@ -9,13 +9,13 @@
 use std::{
     ffi::CStr,
     io,
-    marker::PhantomData,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     ptr::NonNull,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use aya_obj::generated::bpf_insn;
+use rustix::mm::{MapFlags, ProtFlags};
 
 const BPF_PROG_LOAD: libc::c_int = 5;
 const BPF_PROG_TEST_RUN: libc::c_int = 10;
@@ -171,86 +171,66 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
     of.cast::<()>() as u64
 }
 
-/// The records of a mappable array, as shared memory: no system call for each.
+/// A part of a map of the kernel side as shared memory, in words: no system call for each.
 #[derive(Debug)]
-pub(super) struct Cells<T> {
+pub(super) struct Mapping {
     first: NonNull<AtomicU64>,
     words: usize,
     may_write: bool,
-    _record: PhantomData<T>,
 }
 
 // SAFETY: the memory is only touched with atomic operations, and stays mapped as long as the value lives.
-unsafe impl<T> Send for Cells<T> {}
+unsafe impl Send for Mapping {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Cells<T> {}
+unsafe impl Sync for Mapping {}
 
-impl<T: bytemuck::Pod> Cells<T> {
-    const WORDS_PER_CELL: usize = size_of::<T>() / size_of::<u64>();
-
-    /// To read.
-    pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
-        Cells::map_for(array, cells, rustix::mm::ProtFlags::READ)
-    }
-
-    /// To read and write.
-    pub(super) fn map_writable(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
-        let protection = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
-        Cells::map_for(array, cells, protection)
-    }
-
-    fn map_for(array: BorrowedFd<'_>, cells: u32, protection: rustix::mm::ProtFlags) -> io::Result<Cells<T>> {
-        const { assert!(size_of::<T>().is_multiple_of(size_of::<u64>()) && align_of::<T>() <= 8) };
-        let words = cells as usize * Self::WORDS_PER_CELL;
-        let (bytes, shared) = (words * size_of::<u64>(), rustix::mm::MapFlags::SHARED);
+impl Mapping {
+    /// So many words from `offset` on, in bytes, which is the begin of a page.
+    pub(super) fn of(map: BorrowedFd<'_>, offset: u64, words: usize, may_write: bool) -> io::Result<Mapping> {
+        let bytes = words * size_of::<u64>();
+        let protection = match may_write {
+            true => ProtFlags::READ | ProtFlags::WRITE,
+            false => ProtFlags::READ,
+        };
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory of ours.
-        let address = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, shared, array, 0) }?;
+        let address = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                protection,
+                MapFlags::SHARED,
+                map,
+                offset,
+            )
+        }?;
         let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Cells {
+        Ok(Mapping {
             first,
             words,
-            may_write: protection.contains(rustix::mm::ProtFlags::WRITE),
-            _record: PhantomData,
+            may_write,
         })
     }
 
-    /// A record, word by word.
-    pub(super) fn get(&self, index: usize) -> Option<T> {
-        let start = index.checked_mul(Self::WORDS_PER_CELL)?;
-        if start + Self::WORDS_PER_CELL > self.words {
-            return None;
-        }
-        let mut record = T::zeroed();
-        let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut record));
-        for (place, word) in words.iter_mut().enumerate() {
+    /// A word as it is now; `None` behind the last one.
+    pub(super) fn load(&self, place: usize, order: Ordering) -> Option<u64> {
+        // SAFETY: within the mapping, by the check before; the kernel's pages are aligned.
+        let word = (place < self.words).then(|| unsafe { self.first.add(place).as_ref() });
+        word.map(|word| word.load(order))
+    }
+
+    /// Words as they are now, one by one; `None` where there are not as many.
+    pub(super) fn copy(&self, place: usize, to: &mut [u64]) -> Option<()> {
+        place.checked_add(to.len()).filter(|end| *end <= self.words)?;
+        for (word, at) in to.iter_mut().zip(place..) {
             // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
-            *word = unsafe { self.first.add(start + place).as_ref() }.load(Ordering::Relaxed);
+            *word = unsafe { self.first.add(at).as_ref() }.load(Ordering::Relaxed);
         }
-        Some(record)
+        Some(())
     }
 
-    /// The first word of a record.
-    pub(super) fn first_word(&self, index: usize) -> Option<u64> {
-        let place = index
-            .checked_mul(Self::WORDS_PER_CELL)
-            .filter(|place| *place < self.words)?;
-        // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
-        Some(unsafe { self.first.add(place).as_ref() }.load(Ordering::Acquire))
-    }
-
-    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
-    /// was read.
-    pub(super) fn get_whole(&self, index: usize) -> Option<T> {
-        let before = self.first_word(index)?;
-        let record = self.get(index)?;
-        std::sync::atomic::fence(Ordering::Acquire);
-        (self.first_word(index)? == before).then_some(record)
-    }
-
-    /// One word of a record, to change; `None` where the records may only be read.
-    pub(super) fn word(&self, index: usize, word: usize) -> Option<&AtomicU64> {
-        let place = index.checked_mul(Self::WORDS_PER_CELL)?.checked_add(word)?;
-        if !self.may_write || word >= Self::WORDS_PER_CELL || place >= self.words {
+    /// A word, to change; `None` where they may only be read.
+    pub(super) fn word(&self, place: usize) -> Option<&AtomicU64> {
+        if !self.may_write || place >= self.words {
             return None;
         }
         // SAFETY: within the mapping, by the check above; it lives as long as `self`, and the kernel's side changes the word
@@ -259,9 +239,9 @@ impl<T: bytemuck::Pod> Cells<T> {
     }
 }
 
-impl<T> Drop for Cells<T> {
+impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `map_for` mapped, and nothing borrows from it.
+        // SAFETY: exactly what `of` mapped, and nothing borrows from it.
         let _ = unsafe { rustix::mm::munmap(self.first.as_ptr().cast(), self.words * size_of::<u64>()) };
     }
 }

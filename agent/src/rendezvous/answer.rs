@@ -16,14 +16,13 @@ use std::{
 };
 
 use abi::HoldState;
-use aya::maps::{MapData, RingBuf};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll},
     thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity},
 };
 use tuner::sync::{Action, Held, Meetings, Seen, Then, Ticket, Vigil, Watch};
 
-use crate::kernel::{Records, set_real_time};
+use crate::kernel::{Records, Ring, set_real_time};
 
 /// How often a thread that was asked to stop is looked after: it stops within microseconds, and is let go soon.
 const LOOK: Timespec = Timespec {
@@ -166,11 +165,7 @@ pub(super) struct Answerers {
 }
 
 impl Answerers {
-    pub(super) fn start(
-        desk: &Arc<Desk>,
-        wakers: [RingBuf<MapData>; 2],
-        cpus: [u32; 2],
-    ) -> io::Result<Answerers> {
+    pub(super) fn start(desk: &Arc<Desk>, wakers: [Ring; 2], cpus: [u32; 2]) -> io::Result<Answerers> {
         let quit = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let mut answerers = Answerers {
             threads: Vec::new(),
@@ -212,13 +207,7 @@ impl Drop for Answerers {
     }
 }
 
-fn run(
-    desk: &Desk,
-    mut waker: RingBuf<MapData>,
-    cpu: u32,
-    quit: &OwnedFd,
-    started: &Sender<io::Result<Pid>>,
-) {
+fn run(desk: &Desk, mut waker: Ring, cpu: u32, quit: &OwnedFd, started: &Sender<io::Result<Pid>>) {
     let mut only = CpuSet::new();
     only.set(cpu as usize);
     let bound = sched_setaffinity(None, &only)
@@ -241,9 +230,8 @@ fn run(
             let _ = poll(&mut events, wait.as_ref());
             !events[1].revents().is_empty()
         };
-        while let Some(record) = waker.next() {
+        while let Some(record) = waker.take() {
             let index = record.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes));
-            drop(record);
             if let Some(index) = index.and_then(|index| u32::try_from(index).ok()) {
                 watched.extend(desk.answer(index));
             }

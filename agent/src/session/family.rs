@@ -4,7 +4,6 @@
 use std::{collections::BTreeSet, io, os::fd::AsFd, time::Duration};
 
 use abi::{Coming, ComingKind};
-use aya::maps::{MapData, RingBuf};
 use tuner::process::{Pid, Process};
 
 use super::{Options, SCAN_PERIOD, Session, asked_in, meter::Metered, probes::Probes};
@@ -12,7 +11,7 @@ use crate::{
     clock::monotonic_ns,
     discover::{Job, Member},
     format::duration,
-    kernel::{FamilyRoot, Kernel, KernelError, read_coming},
+    kernel::{FamilyRoot, Kernel, KernelError, Ring, read_coming},
     readable::Readable,
 };
 
@@ -46,7 +45,7 @@ impl Started {
 
 /// What is kept of a family while its session runs.
 pub(super) struct Family {
-    comings: RingBuf<MapData>,
+    comings: Ring,
     nobody: Member,
     /// Slots of processes that have ended and are still shown as running.
     gone: Vec<u32>,
@@ -108,7 +107,7 @@ impl Session {
     pub(super) fn take_comings(&mut self) -> Result<(), KernelError> {
         let mut came = Vec::new();
         while let Some(family) = &mut self.family {
-            let coming = family.comings.next().and_then(|item| read_coming(&item));
+            let coming = family.comings.take().and_then(read_coming);
             let Some(coming) = coming else { break };
             if coming.kind == ComingKind::Went as u32 {
                 family.gone.push(coming.slot);

@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use abi::Thread;
-use aya::maps::RingBuf;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::{Session, anticipate::Due, hands::Hands, meter::Metered};
 use crate::{
     clock::monotonic_ns,
-    kernel::{Kernel, KernelError, is_filling, read_hit, read_tally, read_text},
+    kernel::{Kernel, KernelError, Ring, is_filling, read_hit, read_tally, read_text},
 };
 
 /// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
@@ -255,15 +254,13 @@ impl Session {
             kernel.listen();
         }
         for taken in 0..limit {
-            let Some(item) = self.hits.as_mut().and_then(RingBuf::next) else {
+            let Some(item) = self.hits.as_mut().and_then(Ring::take) else {
                 self.hits_left = false;
                 self.rest_from_hits(taken > 0);
                 return taken;
             };
-            let (hit, text, tally) = (read_hit(&item), read_text(&item), read_tally(&item));
-            let is_filling = is_filling(&item);
-            drop(item);
-            if is_filling {
+            let (hit, text, tally) = (read_hit(item), read_text(item), read_tally(item));
+            if is_filling(item) {
                 self.pace.is_filling = true;
                 continue;
             }

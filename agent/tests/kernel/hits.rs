@@ -14,7 +14,7 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
         let (mut kernel, _links) = armed(&target, flags, way);
         let mut ring = kernel.take_hits().unwrap();
         target.run("outer");
-        let hits: Vec<_> = std::iter::from_fn(|| ring.next().map(|item| read_hit(&item).unwrap())).collect();
+        let hits: Vec<_> = std::iter::from_fn(|| ring.take().map(|item| read_hit(item).unwrap())).collect();
         let of_outer = |kind: HitKind| {
             hits.iter()
                 .filter(move |hit| hit.probe == 0 && hit.kind == kind as u16)
@@ -78,7 +78,7 @@ fn calls_are_counted_by_the_very_durations_that_hits_carry_as_root() {
         let mut expected = vec![vec![0; Durations::BUCKETS]; FUNCTIONS.len()];
         for what in ["outer", "threads", "jump"] {
             target.run(what);
-            while let Some(hit) = ring.next().map(|item| read_hit(&item).unwrap()) {
+            while let Some(hit) = ring.take().map(|item| read_hit(item).unwrap()) {
                 expected[hit.probe as usize][Durations::bucket(hit.duration_ns)] += 1;
             }
         }
@@ -104,7 +104,7 @@ fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
         let mut ring = kernel.take_hits().unwrap();
         // Nobody takes the hits while they are made: two for each call of each function.
         target.run("flood");
-        let taken = std::iter::from_fn(|| ring.next().map(|_| ())).count() as u64;
+        let taken = std::iter::from_fn(|| ring.take().map(|_| ())).count() as u64;
         let losses = kernel.losses().unwrap();
         let lost = losses.iter().find(|(kind, _)| *kind == "ring_full").unwrap().1;
         let calls: u64 = kernel.totals(2).unwrap().iter().map(|totals| totals.calls).sum();
@@ -123,7 +123,7 @@ fn who_sleeps_until_a_ring_of_calls_is_half_full_is_told_once_as_root() {
         let mut ring = kernel.take_hits().unwrap();
         let mut told_after = |times: u32| {
             (0..times).for_each(|_| target.run("outer"));
-            std::iter::from_fn(|| ring.next().map(|item| assert!(is_filling(&item)))).count()
+            std::iter::from_fn(|| ring.take().map(|item| assert!(is_filling(item)))).count()
         };
         // 200 calls each time.
         let half = abi::RING_CALLS / 2 / 200;

@@ -1,0 +1,200 @@
+//! The records of a mappable array of the kernel side, read and written as shared memory. It is mapped piece by piece, each when it is first
+//! looked at: there is room for far more processes than there are mostly, and the kernel counts as ours whatever is mapped, touched or
+//! not. What a record means is not known here.
+
+use std::{
+    io,
+    marker::PhantomData,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering, fence},
+    },
+};
+
+use super::sys::Mapping;
+
+/// What is mapped at once: whole pages of every machine, and more than any record.
+const PIECE_BYTES: usize = 64 << 10;
+const PIECE_WORDS: usize = PIECE_BYTES / size_of::<u64>();
+
+/// The records. No piece is ever given back.
+#[derive(Debug)]
+pub(super) struct Cells<T> {
+    array: OwnedFd,
+    pieces: Box<[OnceLock<Mapping>]>,
+    words: usize,
+    may_write: bool,
+    _record: PhantomData<T>,
+}
+
+impl<T: bytemuck::Pod> Cells<T> {
+    const WORDS_PER_CELL: usize = size_of::<T>() / size_of::<u64>();
+
+    /// To read.
+    pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
+        Cells::map_for(array, cells, false)
+    }
+
+    /// To read and write.
+    pub(super) fn map_writable(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
+        Cells::map_for(array, cells, true)
+    }
+
+    fn map_for(array: BorrowedFd<'_>, cells: u32, may_write: bool) -> io::Result<Cells<T>> {
+        const {
+            assert!(size_of::<T>().is_multiple_of(size_of::<u64>()) && align_of::<T>() <= 8);
+            assert!(size_of::<T>() <= PIECE_BYTES);
+        };
+        let words = cells as usize * Self::WORDS_PER_CELL;
+        let pieces = (0..words.div_ceil(PIECE_WORDS)).map(|_| OnceLock::new());
+        let cells = Cells {
+            array: array.try_clone_to_owned()?,
+            pieces: pieces.collect(),
+            words,
+            may_write,
+            _record: PhantomData,
+        };
+        // Whether it can be mapped at all shows with the first.
+        match cells.pieces.first() {
+            Some(first) => drop(first.set(cells.mapping(0)?)),
+            None => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+        Ok(cells)
+    }
+
+    fn mapping(&self, piece: usize) -> io::Result<Mapping> {
+        let first = piece * PIECE_WORDS;
+        let words = PIECE_WORDS.min(self.words - first);
+        let offset = (first * size_of::<u64>()) as u64;
+        Mapping::of(self.array.as_fd(), offset, words, self.may_write)
+    }
+
+    /// A piece, mapped now if nobody has looked at it yet; `None` behind the last one.
+    fn piece(&self, piece: usize) -> Option<&Mapping> {
+        let place = self.pieces.get(piece)?;
+        if let Some(mapping) = place.get() {
+            return Some(mapping);
+        }
+        let mapping = self.mapping(piece);
+        let mapping = mapping.inspect_err(|error| tracing::warn!(%error, "records cannot be mapped"));
+        // Who was faster has mapped the same.
+        let mapping = mapping.ok()?;
+        Some(place.get_or_init(|| mapping))
+    }
+
+    /// A record, word by word.
+    pub(super) fn get(&self, index: usize) -> Option<T> {
+        let mut record = T::zeroed();
+        self.copy(index, std::slice::from_mut(&mut record))?;
+        Some(record)
+    }
+
+    /// So many records in a row, word by word.
+    pub(super) fn row(&self, first: usize, count: usize) -> Option<Vec<T>> {
+        let mut records = vec![T::zeroed(); count];
+        self.copy(first, &mut records)?;
+        Some(records)
+    }
+
+    fn copy(&self, first: usize, records: &mut [T]) -> Option<()> {
+        let mut place = first.checked_mul(Self::WORDS_PER_CELL)?;
+        let mut rest: &mut [u64] = bytemuck::cast_slice_mut(records);
+        while !rest.is_empty() {
+            let within = place % PIECE_WORDS;
+            let here = rest.len().min(PIECE_WORDS - within);
+            let (words, behind) = rest.split_at_mut(here);
+            self.piece(place / PIECE_WORDS)?.copy(within, words)?;
+            (place, rest) = (place + here, behind);
+        }
+        Some(())
+    }
+
+    /// The first word of a record.
+    pub(super) fn first_word(&self, index: usize) -> Option<u64> {
+        let place = index.checked_mul(Self::WORDS_PER_CELL)?;
+        let piece = self.piece(place / PIECE_WORDS)?;
+        piece.load(place % PIECE_WORDS, Ordering::Acquire)
+    }
+
+    /// A record that another writes to meanwhile, and whose first word it changes before and after: `None` where that changed while it
+    /// was read.
+    pub(super) fn get_whole(&self, index: usize) -> Option<T> {
+        let before = self.first_word(index)?;
+        let record = self.get(index)?;
+        fence(Ordering::Acquire);
+        (self.first_word(index)? == before).then_some(record)
+    }
+
+    /// One word of a record, to change; `None` where the records may only be read.
+    pub(super) fn word(&self, index: usize, word: usize) -> Option<&AtomicU64> {
+        let place = index.checked_mul(Self::WORDS_PER_CELL)?.checked_add(word)?;
+        if word >= Self::WORDS_PER_CELL {
+            return None;
+        }
+        self.piece(place / PIECE_WORDS)?.word(place % PIECE_WORDS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    use super::*;
+
+    /// Longer than a word, and none of a piece's parts.
+    type Record = [u64; 3];
+    const RECORDS: u32 = 3 * PIECE_WORDS as u32 / 4;
+
+    /// A file stands for the array: word by word its own number.
+    fn array() -> OwnedFd {
+        let file = memfd_create("records", MemfdFlags::CLOEXEC).unwrap();
+        let numbers = 0..3 * u64::from(RECORDS);
+        let bytes: Vec<u8> = numbers.flat_map(u64::to_ne_bytes).collect();
+        let mut file = std::fs::File::from(file);
+        std::io::Write::write_all(&mut file, &bytes).unwrap();
+        file.into()
+    }
+
+    fn mapped<T>(cells: &Cells<T>) -> Vec<bool> {
+        let pieces = cells.pieces.iter();
+        pieces.map(|piece| piece.get().is_some()).collect()
+    }
+
+    #[test]
+    fn what_nobody_looks_at_is_not_mapped() {
+        let array = array();
+        let cells = Cells::<Record>::map(array.as_fd(), RECORDS).unwrap();
+        assert_eq!(mapped(&cells), [true, false, false]);
+        let last = RECORDS as usize - 1;
+        assert_eq!(cells.first_word(last), Some(3 * last as u64));
+        assert_eq!(mapped(&cells), [true, false, true]);
+        assert_eq!(cells.get(last + 1), None);
+        assert_eq!(cells.first_word(usize::MAX), None);
+    }
+
+    #[test]
+    fn a_record_that_lies_in_two_pieces_is_whole() {
+        let array = array();
+        let cells = Cells::<Record>::map(array.as_fd(), RECORDS).unwrap();
+        for index in 0..RECORDS as usize {
+            let first = 3 * index as u64;
+            assert_eq!(cells.get_whole(index), Some([first, first + 1, first + 2]));
+        }
+        assert_eq!(mapped(&cells), [true; 3]);
+        let all = cells.row(0, RECORDS as usize).unwrap();
+        assert!(all.concat().into_iter().eq(0..3 * u64::from(RECORDS)));
+        assert_eq!(cells.row(1, RECORDS as usize), None, "one too many");
+    }
+
+    #[test]
+    fn a_word_that_is_changed_is_found_changed_by_whoever_maps_it_too() {
+        let array = array();
+        let cells = Cells::<Record>::map_writable(array.as_fd(), RECORDS).unwrap();
+        let others = Cells::<Record>::map(array.as_fd(), RECORDS).unwrap();
+        cells.word(4000, 2).unwrap().store(7, Ordering::Relaxed);
+        assert_eq!(others.get(4000), Some([12_000, 12_001, 7]));
+        assert!(others.word(4000, 2).is_none(), "they may only be read");
+        assert!(cells.word(4000, 3).is_none(), "the next record's");
+    }
+}
