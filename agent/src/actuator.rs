@@ -22,6 +22,7 @@ use tuner::{
 
 use crate::{
     format::duration,
+    heap,
     rendezvous::{KernelRendezvous, Prepared, RendezvousError},
     rights::{self, Part},
 };
@@ -105,6 +106,8 @@ pub fn serve(sync: bool) -> Result<(), String> {
     if sync {
         // Before rights are dropped: to let a probe write by itself takes one that the actuator does not keep.
         *PREPARED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Prepared::load(false));
+        heap::give_back();
+        heap::give_back_code();
     }
     let options = ServeOptions {
         only_user: rights::is_lent().then(rights::caller),

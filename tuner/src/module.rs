@@ -119,6 +119,11 @@ impl Images {
         (Identity::of(image.file()).ok()? == *identity).then(|| Arc::clone(image))
     }
 
+    /// Has all files forget what takes much memory ([`Image::forget`]).
+    pub fn forget_tables(&self) {
+        self.known().images.values().for_each(|image| image.forget());
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }

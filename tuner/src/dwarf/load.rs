@@ -82,6 +82,16 @@ impl Kept {
     }
 }
 
+impl Kept {
+    /// Gives the memory back as soon as nobody uses it. That there is none is remembered.
+    pub(crate) fn forget(&self) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Known::Read(_) = &*known {
+            *known = Known::Unread;
+        }
+    }
+}
+
 impl Drop for DebugInfo {
     fn drop(&mut self) {
         if self.kept {

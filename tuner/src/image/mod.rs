@@ -21,9 +21,11 @@ use crate::mark::{self, Mark};
 use crate::symbol::{Symbol, SymbolTable};
 
 mod read;
+mod shelf;
 pub(crate) mod slots;
 
 use read::{Reader, compression, decompress, old_compression, string_at};
+use shelf::Shelf;
 
 /// A larger section is not read at once.
 const SECTION_BYTES_MAX: u64 = 4 << 30;
@@ -167,8 +169,8 @@ pub struct Image {
     /// What the dynamic linker reads.
     pub dynamic: Dynamic,
     build_id: Option<(BuildId, Option<LinkAddress>)>,
-    dynamic_symbols: OnceLock<SymbolTable>,
-    static_symbols: OnceLock<SymbolTable>,
+    dynamic_symbols: Shelf<SymbolTable>,
+    static_symbols: Shelf<SymbolTable>,
     marks: OnceLock<Vec<Mark>>,
     pub(crate) origin: Origin,
     separate: OnceLock<Option<Box<Image>>>,
@@ -209,8 +211,8 @@ impl Image {
             build_id: reader.build_id(segments_of(elf::PT_NOTE))?,
             sections,
             dynamic: Dynamic::default(),
-            dynamic_symbols: OnceLock::new(),
-            static_symbols: OnceLock::new(),
+            dynamic_symbols: Shelf::default(),
+            static_symbols: Shelf::default(),
             marks: OnceLock::new(),
             origin: Origin::default(),
             separate: OnceLock::new(),
@@ -303,12 +305,12 @@ impl Image {
     }
 
     /// The symbols the dynamic linker sees (.dynsym).
-    pub fn dynamic_symbols(&self) -> Result<&SymbolTable, ImageError> {
+    pub fn dynamic_symbols(&self) -> Result<Arc<SymbolTable>, ImageError> {
         self.symbols(&self.dynamic_symbols, elf::SHT_DYNSYM)
     }
 
     /// The symbols the link editor saw (.symtab); those of its debug file when they were stripped, and empty when there is none.
-    pub fn static_symbols(&self) -> Result<&SymbolTable, ImageError> {
+    pub fn static_symbols(&self) -> Result<Arc<SymbolTable>, ImageError> {
         let has_own = self
             .sections
             .iter()
@@ -355,29 +357,35 @@ impl Image {
         self.content(name).is_some()
     }
 
-    fn symbols<'a>(
-        &'a self,
-        cell: &'a OnceLock<SymbolTable>,
-        kind: elf::SectionType,
-    ) -> Result<&'a SymbolTable, ImageError> {
-        if let Some(table) = cell.get() {
-            return Ok(table);
+    /// Gives the memory back that its symbols and its debug information take: who asks for them again has them read again.
+    pub fn forget(&self) {
+        self.dynamic_symbols.forget();
+        self.static_symbols.forget();
+        self.debug_info.forget();
+        if let Some(Some(separate)) = self.separate.get() {
+            separate.forget();
         }
-        let table = match self.sections.iter().find(|section| section.kind == kind) {
-            None => SymbolTable::default(),
-            Some(section) => {
-                let count = (section.size as usize) / size_of::<elf::Sym64<LE>>();
-                let entries = self.reader().table(section.offset, count, "a symbol table")?;
-                let strings = self.sections.get(section.link).ok_or(ImageError::Damaged {
-                    what: "a string table",
-                })?;
-                let strings = self
-                    .reader()
-                    .bytes(strings.offset, strings.size, "a string table")?;
-                SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM)
-            }
-        };
-        Ok(cell.get_or_init(|| table))
+    }
+
+    fn symbols(
+        &self,
+        shelf: &Shelf<SymbolTable>,
+        kind: elf::SectionType,
+    ) -> Result<Arc<SymbolTable>, ImageError> {
+        shelf.get(|| {
+            let Some(section) = self.sections.iter().find(|section| section.kind == kind) else {
+                return Ok(SymbolTable::default());
+            };
+            let count = (section.size as usize) / size_of::<elf::Sym64<LE>>();
+            let entries = self.reader().table(section.offset, count, "a symbol table")?;
+            let strings = self.sections.get(section.link).ok_or(ImageError::Damaged {
+                what: "a string table",
+            })?;
+            let strings = self
+                .reader()
+                .bytes(strings.offset, strings.size, "a string table")?;
+            Ok(SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM))
+        })
     }
 
     /// Every relocation that stores the address of the dynamic symbol `name`, or copies its value.
@@ -430,7 +438,8 @@ impl Image {
             .iter()
             .map(|symbol| (symbol.name.clone(), symbol.address))
             .collect();
-        let rest = self.static_symbols()?.iter().filter(|symbol| symbol.defined);
+        let own = self.static_symbols()?;
+        let rest = own.iter().filter(|symbol| symbol.defined);
         symbols.extend(rest.filter(|symbol| !exported.contains(&(symbol.name.clone(), symbol.address))));
         Ok(symbols)
     }

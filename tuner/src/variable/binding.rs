@@ -181,8 +181,8 @@ impl<'a> Search<'a> {
     }
 
     fn gather(&mut self, index: usize, module: &Module) -> Result<(), ImageError> {
-        let exported = module.image.dynamic_symbols()?.named(&self.name);
-        for symbol in exported.chain(module.image.static_symbols()?.named(&self.name)) {
+        let (exported, own) = (module.image.dynamic_symbols()?, module.image.static_symbols()?);
+        for symbol in exported.named(&self.name).chain(own.named(&self.name)) {
             if !symbol.defined {
                 self.users.insert(index);
                 continue;
