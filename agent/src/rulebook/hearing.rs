@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// What a process has counted in one probed function.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) calls: u64,
     pub(super) timed: u64,
@@ -236,13 +236,21 @@ impl RuleBook {
     fn hear_calls(&mut self, slot: u32, time: Time, probes: &[Probe], counted: &[Counted]) {
         let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
         let asked: BTreeSet<Measure> = plans.flat_map(|plan| plan.calls.iter().copied()).collect();
+        if asked.is_empty() {
+            return;
+        }
+        let now = (asked, counted.to_vec());
+        if self.calls_heard.get(&slot) == Some(&now) {
+            return self.engine.calls_stand(ProcessId(slot), time);
+        }
+        let (asked, _) = &now;
         let of_mpi = probes
             .iter()
             .zip(counted)
             .filter(|(probe, _)| probe.mpi.is_some());
         for (probe, counted) in of_mpi {
             let sends = probe.bytes_kind() == Some(BytesKind::Sent);
-            for &measure in &asked {
+            for &measure in asked {
                 let total = match measure {
                     Measure::MpiTime => Some(counted.whole_ns),
                     Measure::MpiCalls => Some(counted.calls),
@@ -260,6 +268,7 @@ impl RuleBook {
                 }
             }
         }
+        self.calls_heard.insert(slot, now);
     }
 }
 

@@ -82,6 +82,9 @@ pub struct RuleBook {
     /// A hit was heard that parts what is added up, since this was last read.
     has_parted: bool,
     rehearsal: Rehearsal,
+    /// Which measures of MPI's functions were told last of each process, by slot, and of what: most ranks sleep or compute when they are
+    /// looked at, and hundreds of functions are as they were.
+    calls_heard: BTreeMap<u32, (BTreeSet<rules::Measure>, Vec<hearing::Counted>)>,
 }
 
 impl RuleBook {
@@ -118,6 +121,7 @@ impl RuleBook {
             may_decide: false,
             has_parted: false,
             rehearsal: Rehearsal::default(),
+            calls_heard: BTreeMap::new(),
         })
     }
 
@@ -259,6 +263,7 @@ impl RuleBook {
         self.slots.remove(&slot);
         self.rehearsal.forget();
         self.pairs.forget(slot);
+        self.calls_heard.remove(&slot);
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::Engine;
 use super::output::{ProbeId, RuleId};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
@@ -50,6 +51,13 @@ impl<T: Copy> Series<T> {
         }
     }
 
+    /// A sample like the last one.
+    fn stand(&mut self, time: Time) {
+        if let Some((_, value)) = self.0.back().copied() {
+            self.push(time, value);
+        }
+    }
+
     /// Forgets what no window that begins at `floor` or later can need.
     fn forget(&mut self, floor: Time) {
         while self.0.get(1).is_some_and(|(time, _)| *time <= floor) {
@@ -81,6 +89,13 @@ impl<T: Copy> Series<T> {
             return Err("was observed over less than half of the window");
         }
         Ok((first, last))
+    }
+}
+
+impl Engine {
+    /// The same as to observe every [`super::Observation::CallCounter`] of a process again, each with the total that it had last.
+    pub fn calls_stand(&mut self, process: ProcessId, time: Time) {
+        self.samples.calls_stand(process, time);
     }
 }
 
@@ -126,6 +141,12 @@ impl Samples {
         } else if calls.len() < MOST_CALLS {
             calls.entry(call.to_string()).or_default().push(time, total);
         }
+    }
+
+    fn calls_stand(&mut self, process: ProcessId, time: Time) {
+        let of_process = self.calls.iter_mut().filter(|((of, _), _)| *of == process);
+        let series = of_process.flat_map(|(_, calls)| calls.values_mut());
+        series.for_each(|series| series.stand(time));
     }
 
     pub(crate) fn gauge(&mut self, process: Option<ProcessId>, measure: Measure, time: Time, value: f64) {
@@ -323,6 +344,24 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn calls_that_stand_are_as_if_each_was_told_again() {
+        let of = (ProcessId(1), Measure::MpiCalls);
+        let (mut told, mut stood) = (Samples::default(), Samples::default());
+        for samples in [&mut told, &mut stood] {
+            samples.call(of, "MPI_Send", Time(100 * MS), 7);
+            samples.call(of, "MPI_Recv", Time(100 * MS), 0);
+            samples.call((ProcessId(2), Measure::MpiCalls), "MPI_Send", Time(100 * MS), 3);
+        }
+        for ms in [500, 800] {
+            told.call(of, "MPI_Send", Time(ms * MS), 7);
+            told.call(of, "MPI_Recv", Time(ms * MS), 0);
+            stood.calls_stand(of.0, Time(ms * MS));
+        }
+        assert_eq!(format!("{told:?}"), format!("{stood:?}"));
+    }
+
     const WINDOW: (Time, Time) = (Time(500 * MS), Time(1000 * MS));
 
     fn hit(ms: u64, duration_ns: u64) -> Hit {
