@@ -1,7 +1,10 @@
 //! Waiting in the event loop until a descriptor can be read. The one place that registers descriptors with it.
 #![allow(unsafe_code, reason = "registering a descriptor with the event loop")]
 
-use std::{io, os::fd::OwnedFd};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
 
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -22,5 +25,11 @@ impl Readable {
     pub async fn wait(&self) -> io::Result<()> {
         self.0.readable().await?.clear_ready();
         Ok(())
+    }
+}
+
+impl AsFd for Readable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.get_ref().as_fd()
     }
 }

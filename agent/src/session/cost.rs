@@ -1,7 +1,12 @@
 //! Takes account of what the session costs: calls and CPU time of the job, the agent's own, how long hits lie unread. What it comes to is
 //! [`crate::cost`]'s.
 
-use std::{collections::BTreeMap, collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fs::File,
+    os::unix::fs::FileExt,
+    time::Duration,
+};
 
 use procfs::process::Process;
 use rustix::time::{ClockId, clock_gettime};
@@ -26,6 +31,8 @@ pub(super) struct Costs {
     /// The agent's own, the newest last; what was spent before the first is told apart.
     looks: VecDeque<(u64, AgentCost)>,
     starting_ns: Option<u64>,
+    /// Our own file in /proc, which stays open: a look at it is one system call then.
+    statm: Option<File>,
     unread: Unread,
     /// How functions are probed, and of how many sites and wishes that is true.
     probed: ((usize, usize), BTreeMap<u32, Probed>),
@@ -82,7 +89,7 @@ impl Costs {
         if self.looks.back().is_some_and(is_new) {
             return;
         }
-        let mut sum = own();
+        let mut sum = self.own();
         // Its time is lost to us when it has ended: what was seen of it stays.
         if let Some(actuator) = self.actuator.and_then(of_process) {
             sum.cpu_ns += actuator.cpu_ns;
@@ -96,6 +103,19 @@ impl Costs {
         self.looks.push_back((now_ns, sum));
         while self.looks.len() > 2 && now_ns.saturating_sub(self.looks[1].0) >= PERIOD_NS {
             self.looks.pop_front();
+        }
+    }
+
+    /// This process.
+    fn own(&mut self) -> AgentCost {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        if self.statm.is_none() {
+            self.statm = File::open("/proc/self/statm").ok();
+        }
+        AgentCost {
+            cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+            starting_ns: 0,
+            resident_bytes: self.statm.as_ref().and_then(resident_bytes).unwrap_or_default(),
         }
     }
 
@@ -115,15 +135,13 @@ impl Costs {
     }
 }
 
-/// This process.
-fn own() -> AgentCost {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    let resident = Process::myself().and_then(|process| process.statm());
-    AgentCost {
-        cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
-        starting_ns: 0,
-        resident_bytes: resident.map_or(0, |pages| pages.resident * procfs::page_size()),
-    }
+/// The second number of a statm.
+fn resident_bytes(statm: &File) -> Option<u64> {
+    let mut text = [0; 128];
+    let length = statm.read_at(&mut text, 0).ok()?;
+    let text = std::str::from_utf8(text.get(..length)?).ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * procfs::page_size())
 }
 
 fn of_process(pid: i32) -> Option<AgentCost> {

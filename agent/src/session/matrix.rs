@@ -22,15 +22,18 @@ const PAUSE_LEAST_NS: u64 = 1_000_000_000;
 pub(super) struct Matrix {
     pairs: Vec<(u64, Pair)>,
     next_ns: u64,
+    /// Calls were counted since.
+    pub(super) has_more: bool,
 }
 
 impl Matrix {
     /// Reads the table, where it is time to or where it must be.
     fn read(&mut self, kernel: &Kernel, now_ns: impl Fn() -> u64, must: bool) -> Result<(), KernelError> {
         let began = now_ns();
-        if began < self.next_ns && !must {
+        if !must && (began < self.next_ns || !self.has_more) {
             return Ok(());
         }
+        self.has_more = false;
         self.pairs = kernel.pairs()?;
         let ended = now_ns();
         self.next_ns = ended + PAUSE_LEAST_NS.max(PAUSE * ended.saturating_sub(began));
@@ -121,7 +124,7 @@ mod tests {
                 (Pair::key(0, true, Pair::UNRESOLVED), pair(2, 20)),
                 (Pair::key(2, false, 0), pair(7, 70)),
             ],
-            next_ns: 0,
+            ..Matrix::default()
         };
         let view = matrix.view(&[process(0, Some(4)), process(1, Some(5)), process(2, None)]);
         let named = |pairs: &[PairView]| -> Vec<(u32, u32, u64)> {

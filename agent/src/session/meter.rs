@@ -124,9 +124,11 @@ impl Metered {
         }
     }
 
-    /// It has not run between the last two readings.
+    /// It has not run between the last two readings. Of who goes on running the kernel may tell late.
     pub(super) fn is_still(&self) -> bool {
-        self.ended || self.sampler.as_ref().is_some_and(|sampler| !sampler.has_run())
+        let has_hit = self.counted.1;
+        let sampler = self.sampler.as_ref().filter(|_| !has_hit);
+        self.ended || sampler.is_some_and(|sampler| !sampler.has_run())
     }
 
     /// The oldest reading of all.

@@ -49,7 +49,6 @@ use std::{
 };
 
 use abi::Thread;
-use aya::maps::{MapData, RingBuf};
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::family::Started;
@@ -73,7 +72,7 @@ use self::{
     regions::Regions,
     sampling::Sampling,
     signals::Signals,
-    waits::{at_once_if, next_receipt, next_tick, readable, ticker, turn_if, until},
+    waits::{Ticks, at_once_if, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
     actuator::Actuator,
@@ -86,7 +85,7 @@ use crate::{
     exit::{Failure, Outcome},
     heap,
     http::{self, Shared},
-    kernel::{Kernel, KernelError},
+    kernel::{Kernel, KernelError, Ring},
     readable::Readable,
     report::reference::Reference,
     rulebook::RuleBook,
@@ -96,6 +95,9 @@ use crate::{
 
 /// Counters are read at least this often.
 const TICK: Duration = Duration::from_millis(500);
+
+/// And this often while none of the processes runs.
+const TICK_STILL: Duration = Duration::from_secs(1);
 
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
@@ -182,7 +184,7 @@ pub struct Session {
     own: Range<usize>,
     durations: Durations,
     /// None in a session that may not probe.
-    hits: Option<RingBuf<MapData>>,
+    hits: Option<Ring>,
     processes: Vec<Metered>,
     /// The kernel side's table of threads, as it was read last; none once it was changed.
     threads: Option<Vec<(u64, Thread)>>,
@@ -337,7 +339,12 @@ impl Session {
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);
         self.control = control;
+        // What a session that writes asks of files again, a decision waits for.
+        if self.hands.is_none() {
+            self.scout.images().forget_tables();
+        }
         heap::give_back();
+        heap::give_back_code();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -361,8 +368,7 @@ impl Session {
         if let Some(listener) = self.control.as_mut().and_then(Control::take_listener) {
             tokio::spawn(control::serve(listener, asking.clone()));
         }
-        let mut tick = self.tick();
-        let mut ticker = ticker(tick);
+        let mut ticks = Ticks::new().map_err(Failure::no)?;
         let ends_of_family = self.family_ends().map_err(Failure::no)?;
         let (comings, over) = ends_of_family.unzip();
         let mut family = waits::ticker(family::PERIOD);
@@ -389,7 +395,7 @@ impl Session {
                 receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
                 pressed = showing::next_key(&mut keys) => Wake::Keys(pressed),
                 Some((request, to)) = asked.recv() => Wake::Request(request, to),
-                _ = ticker.tick() => Wake::Tick,
+                Ok(()) = ticks.next() => Wake::Tick,
                 () = until(turn) => Wake::Calls,
                 () = until(calls_due) => Wake::Calls,
                 () = next_tick(&mut series) => Wake::Snapshot,
@@ -403,14 +409,16 @@ impl Session {
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
                 () = until(hits_due) => Wake::Hits,
             };
+            let was_tick = matches!(wake, Wake::Tick);
             if let Some(reason) = self.wake(wake, &ends)? {
                 return self.leave(reason).await;
             }
-            // A rule that was added or removed may have the shortest window.
-            if tick != self.tick() {
-                tick = self.tick();
-                ticker = waits::ticker(tick);
-            }
+            let asked_for = match was_tick {
+                true => ticks.next_after(self.tick()),
+                // A rule that was added may have the shortest window, or somebody runs again.
+                false => ticks.next_within(self.tick()),
+            };
+            asked_for.map_err(Failure::no)?;
         }
     }
 
@@ -469,8 +477,15 @@ impl Session {
 
     /// How often counters are read and windows of a length evaluated.
     fn tick(&self) -> Duration {
-        let shortest = TICK.min(self.rules.shortest_window());
+        let longest = if self.is_still() { TICK_STILL } else { TICK };
+        let shortest = longest.min(self.rules.shortest_window());
         shortest.max(Duration::from_millis(50))
+    }
+
+    /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
+    fn is_still(&self) -> bool {
+        let are_still = !self.processes.is_empty() && self.processes.iter().all(Metered::is_still);
+        are_still && self.family.is_none() && self.rules.on_trial().is_empty()
     }
 
     /// The ring's descriptor, to wait on.
@@ -493,6 +508,7 @@ impl Session {
         for process in &mut self.processes {
             has_moved |= process.count(&self.probes)?;
         }
+        self.matrix.has_more |= has_moved;
         let threads = match self.threads.take().filter(|_| !has_moved) {
             Some(threads) => threads,
             None => {

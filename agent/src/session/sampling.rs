@@ -202,6 +202,15 @@ impl Session {
         if windows.budget().0.is_none() || windows.next_ns().is_some() || is_early {
             return Ok(());
         }
+        if self.is_still()
+            && let Some(before) = &mut self.sampling.before
+        {
+            before.pass(self.read_ns, self.costs.agent().cpu_ns);
+            let nothing = Load::default();
+            self.sampling.windows.look(&nothing, self.read_ns);
+            self.advise(&nothing);
+            return Ok(());
+        }
         let spent = self.spent();
         let before = self.sampling.before.replace(spent.clone());
         let Some(before) = before.filter(|before| spent.at_ns > before.at_ns) else {

@@ -2,6 +2,9 @@
 
 use std::{io, time::Duration};
 
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep_until};
 
 use super::hands::{Hands, Receipt};
@@ -11,6 +14,57 @@ pub(super) fn ticker(period: Duration) -> Interval {
     let mut ticker = interval(period);
     ticker.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticker
+}
+
+/// Ticks, each a while after it was asked for. It is a timer of the kernel, which wakes once: the clock of the event loop takes what is
+/// farther away than 64 ms in two steps.
+#[derive(Debug)]
+pub(super) struct Ticks {
+    timer: Readable,
+    due: Instant,
+}
+
+impl Ticks {
+    /// The first comes at once.
+    pub(super) fn new() -> io::Result<Ticks> {
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let mut ticks = Ticks {
+            timer: Readable::new(timer)?,
+            due: Instant::now(),
+        };
+        ticks.next_after(Duration::ZERO)?;
+        Ok(ticks)
+    }
+
+    /// The next one comes after this time, instead of the one that was asked for before.
+    pub(super) fn next_after(&mut self, time: Duration) -> io::Result<()> {
+        self.due = Instant::now() + time;
+        // No time at all would stop the timer.
+        let time = time.max(Duration::from_nanos(1));
+        let nothing = Timespec::default();
+        let once = Itimerspec {
+            it_interval: nothing,
+            it_value: Timespec::try_from(time).map_err(io::Error::other)?,
+        };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        Ok(())
+    }
+
+    /// The next one comes after this time at the latest.
+    pub(super) fn next_within(&mut self, time: Duration) -> io::Result<()> {
+        match self.due > Instant::now() + time {
+            true => self.next_after(time),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for it.
+    pub(super) async fn next(&self) -> io::Result<()> {
+        self.timer.wait().await
+    }
 }
 
 /// Never, without a ticker.
@@ -60,5 +114,29 @@ pub(super) async fn next_receipt(hands: &mut Option<Hands>) -> Receipt {
             None => std::future::pending().await,
         },
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn ticks_come_when_they_were_asked_for_and_are_brought_forward_but_never_put_off() {
+        let began = Instant::now();
+        let mut ticks = Ticks::new().unwrap();
+        ticks.next().await.unwrap();
+        ticks.next_after(Duration::from_secs(3600)).unwrap();
+        ticks.next_within(Duration::from_millis(20)).unwrap();
+        // Later than what was asked for: it stays as it is.
+        ticks.next_within(Duration::from_secs(3600)).unwrap();
+        ticks.next().await.unwrap();
+        assert!(began.elapsed() >= Duration::from_millis(20));
+        // One that was not waited for is replaced by the next that is asked for.
+        ticks.next_after(Duration::from_millis(1)).unwrap();
+        ticks.next_after(Duration::from_millis(30)).unwrap();
+        let asked = Instant::now();
+        ticks.next().await.unwrap();
+        assert!(asked.elapsed() >= Duration::from_millis(25));
     }
 }

@@ -22,6 +22,11 @@ impl Spent {
         self.costs.get(&probe).copied().unwrap_or_default()
     }
 
+    /// Up to now nothing more was spent but by the agent.
+    pub(super) fn pass(&mut self, now_ns: u64, agent_ns: u64) {
+        (self.at_ns, self.agent_ns) = (now_ns, agent_ns);
+    }
+
     fn all(&self) -> f64 {
         self.costs.values().sum()
     }
