@@ -113,7 +113,7 @@ impl Ring {
 
     /// Where in the mapping what was written at a position is.
     fn place(&self, position: u64) -> usize {
-        self.first + (position as usize / WORD & (self.words - 1))
+        self.first + ((position as usize / WORD) & (self.words - 1))
     }
 
     /// Bytes from a position on, in one piece.
