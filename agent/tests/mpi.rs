@@ -60,7 +60,14 @@ fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
     }
     // A budget would take probes off where calls cost much, as they do where the processor is emulated.
     let mut agent = agent
-        .args(["attach", &job.pid().to_string(), "--plain", "--budget", "none", "--json"])
+        .args([
+            "attach",
+            &job.pid().to_string(),
+            "--plain",
+            "--budget",
+            "none",
+            "--json",
+        ])
         .arg(&report)
         .args(way)
         .stdin(Stdio::null())
@@ -71,7 +78,10 @@ fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
         .lines()
         .map(Result::unwrap);
     let armed = lines.by_ref().find(|line| line.starts_with("armed"));
-    println!("{mpi} {way:?}: {}", armed.expect("the agent ended before it was armed"));
+    println!(
+        "{mpi} {way:?}: {}",
+        armed.expect("the agent ended before it was armed")
+    );
     assert_eq!(job.answers(&ROUNDS.to_string()), ROUNDS.to_string());
     kill_process(Pid::from_child(&agent), Signal::INT).unwrap();
     lines.for_each(|line| println!("{line}"));

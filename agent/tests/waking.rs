@@ -30,7 +30,10 @@ impl Sleeper {
         let producer = Producer::of(&kernel).unwrap();
         let ring = kernel.take_hits().unwrap();
         let told = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
-        let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN | epoll::EventFlags::ET);
+        let (data, flags) = (
+            epoll::EventData::new_u64(0),
+            epoll::EventFlags::IN | epoll::EventFlags::ET,
+        );
         epoll::add(&told, ring.as_fd(), data, flags).unwrap();
         // It stays open, and is not read: what lies in it does not matter to who waits for the next waking.
         std::mem::forget(ring);

@@ -15,8 +15,7 @@ use std::process::{Command, Stdio};
 use crate::process::{capture, find_program, run};
 use crate::{Result, ci, target_folder};
 
-const USAGE: &str =
-    "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [mpi] [sync] [TEST...]";
+const USAGE: &str = "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [mpi] [sync] [TEST...]";
 
 /// The programs of tests that run there, each in a machine of its own: all, or those that are named.
 const SUITES: [&str; 4] = ["verifier", "counting", "mpi", SYNC];

@@ -94,7 +94,13 @@ pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
 
 /// The same for `openmpi` or `mpich`.
 pub(crate) fn program_of_mpi(directory: &Path, name: &str, mpi: &str) -> PathBuf {
-    compiled(directory, name, &format!("{name}.{mpi}"), &format!("mpicc.{mpi}"), &[])
+    compiled(
+        directory,
+        name,
+        &format!("{name}.{mpi}"),
+        &format!("mpicc.{mpi}"),
+        &[],
+    )
 }
 
 fn compiled(directory: &Path, name: &str, program: &str, compiler: &str, flags: &[&str]) -> PathBuf {

@@ -25,6 +25,8 @@ pub use message::{
     Amount, Flow, Form, MessageRule, NO_ARGUMENT, Objects, Pair, Pending, RankMap, SizeLayout, Template,
     UNKNOWN_BYTES, World,
 };
-pub use records::{Alarm, Call, Filling, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals};
+pub use records::{
+    Alarm, Call, Filling, Frame, Hit, HitKind, Loss, NO_DURATION, RingHead, Text, Thread, Totals,
+};
 pub use spec::{Capture, CaptureKind, ProbeSpec, SpecFlags};
 pub use tally::{Tally, TallyRule, TallySums, TallyValue};

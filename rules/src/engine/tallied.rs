@@ -25,7 +25,9 @@ impl CheckedRule {
             .filter_map(|(window, _)| window.borders())
             .flat_map(|borders| borders.begins_at().into_iter().chain(borders.to))
             .collect();
-        let decides: Vec<bool> = (0..self.probes.len()).map(|probe| self.decides_at(probe)).collect();
+        let decides: Vec<bool> = (0..self.probes.len())
+            .map(|probe| self.decides_at(probe))
+            .collect();
         for (place, (planned, tally)) in self.plan.probes.iter_mut().zip(tallies).enumerate() {
             planned.parts_tallies = borders.contains(&place);
             planned.decides = decides.get(place) == Some(&true);
