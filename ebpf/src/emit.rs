@@ -1,6 +1,6 @@
 //! Sends a hit on its own, or has it added up.
 
-use abi::{Hit, HitKind, Loss, ProbeSpec, SpecFlags};
+use abi::{Hit, HitKind, Loss, NO_DURATION, ProbeSpec, SpecFlags};
 
 use crate::{aggregate, capture::Captured, maps, task::Task};
 
@@ -26,18 +26,30 @@ pub fn hit(
         }
         maps::lost(Loss::SentAlone);
     }
+    let whose = u64::from(process) << 32 | u64::from(probe);
+    send(captured, spec.flags, whose, task.thread(), duration_ns);
+}
+
+/// A function of its own: what is put together here is not to lie on the stack of those that go deepest (512 bytes in all).
+#[inline(never)]
+fn send(captured: &Captured, flags: u32, whose: u64, thread: u32, duration_ns: u64) {
+    let (process, probe) = ((whose >> 32) as u32, whose as u32);
+    let kind = match duration_ns {
+        NO_DURATION => HitKind::Entry,
+        _ => HitKind::Return,
+    };
     let hit = Hit {
-        time_ns,
+        time_ns: 0,
         duration_ns,
         probe,
         process,
-        thread: task.thread(),
+        thread,
         kind: kind as u16,
         valid: captured.valid as u16,
         captures: captured.values,
     };
-    maps::send(hit, spec.flags & SpecFlags::DECIDES != 0, |sent_ns| {
-        if spec.flags & SpecFlags::PARTS != 0 {
+    maps::send(hit, flags & SpecFlags::DECIDES != 0, |sent_ns| {
+        if flags & SpecFlags::PARTS != 0 {
             aggregate::part(process, sent_ns);
         }
     });

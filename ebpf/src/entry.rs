@@ -26,10 +26,6 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         Some(thread) => Task::with(key, thread)?,
         None => Task::of(key)?,
     };
-    let Some(totals) = maps::totals(task.process, probe) else {
-        maps::lost(Loss::UnknownProbe);
-        return None;
-    };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
     let mut captured = Captured::nothing();
@@ -37,6 +33,11 @@ pub fn run(ctx: &ProbeContext) -> Option<()> {
         let moment = Moment::of(&task, probe, now, regs);
         capture::at_entry(&moment, &mut captured, spec, regs);
     }
+    // Not earlier: what is kept while values are read lies on the stack beside those that go deepest.
+    let Some(totals) = maps::totals(task.process, probe) else {
+        maps::lost(Loss::UnknownProbe);
+        return None;
+    };
     let mut is_nested = false;
     if is_timed && thread.is_none() {
         thread = maps::new_thread(key, task.process);

@@ -203,6 +203,7 @@ pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
 /// Sends a hit, or counts its loss. Its time is taken once it has its place in the ring: who finds the ring empty then knows that
 /// every hit up to that moment was seen, however long a program was kept from running in between. `timed` is called with it before
 /// anybody sees the hit. Where something may fall due at it, it `decides`.
+#[inline(always)]
 pub fn send(hit: Hit, decides: bool, timed: impl FnOnce(u64)) {
     match HITS.reserve::<Hit>(0) {
         Some(mut entry) => {
