@@ -7,26 +7,15 @@ mod running;
 
 use std::{
     io::{BufRead, BufReader},
-    path::Path,
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use needs::is_root;
-use running::{Running, built};
+use running::{Running, built, tuneagent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 const CALLS: u64 = 2000;
-
-/// The program, with everything that it writes in a folder.
-fn tuneagent(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
-    for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
-        command.env(variable, folder);
-    }
-    command.stdin(Stdio::null());
-    command
-}
 
 #[test]
 fn doctor_finds_nothing_that_fails_and_leaves_its_program_alone_as_root() {

@@ -9,11 +9,11 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     path::Path,
-    process::{Command, Stdio},
+    process::Stdio,
 };
 
 use needs::{is_root, needs};
-use running::{Running, program_of_mpi};
+use running::{Running, program_of_mpi, tuneagent};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -54,12 +54,8 @@ fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
     words.extend(["-n", &ranks, program.to_str().unwrap()]);
     let mut job = Running::start(launcher, &words);
     let report = folder.join("report.json");
-    let mut agent = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
-    for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
-        agent.env(variable, folder);
-    }
     // A budget would take probes off where calls cost much, as they do where the processor is emulated.
-    let mut agent = agent
+    let mut agent = tuneagent(folder)
         .args([
             "attach",
             &job.pid().to_string(),
@@ -70,7 +66,6 @@ fn watched(mpi: &str, launcher: &Path, folder: &Path, way: &[&str]) -> Value {
         ])
         .arg(&report)
         .args(way)
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -86,6 +86,16 @@ impl Drop for Running {
     }
 }
 
+/// The program, with everything that it writes in a folder.
+pub(crate) fn tuneagent(folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tuneagent"));
+    for variable in ["TUNEAGENT_STATE_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"] {
+        command.env(variable, folder);
+    }
+    command.stdin(Stdio::null());
+    command
+}
+
 /// One of `tests/programs`, compiled.
 pub(crate) fn built(directory: &Path, name: &str) -> PathBuf {
     let flags = ["-g", "-pthread", "-fno-optimize-sibling-calls"];
