@@ -38,7 +38,7 @@ fn ready() -> (Kernel, Producer, Ring) {
 }
 
 fn ring_full(kernel: &Kernel) -> u64 {
-    let losses = kernel.losses().unwrap();
+    let losses = kernel.losses();
     losses.iter().find(|(kind, _)| *kind == "ring_full").unwrap().1
 }
 

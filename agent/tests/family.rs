@@ -181,7 +181,7 @@ fn a_command_and_all_that_it_starts_are_counted_from_their_first_calls_on_as_roo
     assert_eq!((state.without_slot, state.privileged), (0, 0));
     // The command, and every second child.
     assert_eq!(state.execs, 1 + 4);
-    assert!(kernel.losses().unwrap().iter().all(|(_, count)| *count == 0));
+    assert!(kernel.losses().iter().all(|(_, count)| *count == 0));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use abi::{Alarm, Call, Filling, Hit, Loss, ProbeSpec, RingHead, Text, Thread, To
 use aya_ebpf::{
     helpers::bpf_ktime_get_ns,
     macros::map,
-    maps::{Array, HashMap, PerCpuArray, RingBuf, ring_buf::RingBufEntry},
+    maps::{Array, HashMap, RingBuf, ring_buf::RingBufEntry},
 };
 
 use crate::{atomic::compare_and_swap, namespace::constant};
@@ -61,9 +61,9 @@ pub static HITS: RingBuf = RingBuf::with_byte_size(abi::RING_BYTES, 0);
 #[map]
 pub static ALARM: Array<Alarm> = Array::with_max_entries(1, 1 << 10 /* BPF_F_MMAPABLE */);
 
-/// What was lost, by [`Loss`].
+/// What was lost, by [`Loss`]. The user side looks at it each time that it reads hits, as shared memory: that costs no system call.
 #[map]
-pub static LOSSES: PerCpuArray<u64> = PerCpuArray::with_max_entries(Loss::COUNT, 0);
+pub static LOSSES: Array<u64> = Array::with_max_entries(Loss::COUNT, 1 << 10 /* BPF_F_MMAPABLE */);
 
 /// Number of probes of one process in TOTALS; set at load.
 #[unsafe(no_mangle)]
@@ -176,10 +176,8 @@ pub fn changed() {
 
 /// Counts a loss.
 pub fn lost(what: Loss) {
-    if let Some(counter) = LOSSES.get_ptr_mut(what as u32) {
-        // SAFETY: the pointer is this CPU's own cell, and the kernel runs one program at a time on a CPU at this
-        // nesting level.
-        unsafe { *counter += 1 }
+    if let Some(counter) = LOSSES.get(what as u32) {
+        add(counter, 1);
     }
 }
 

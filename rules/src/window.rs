@@ -81,6 +81,11 @@ impl Borders {
         self.to == Some(probe) || self.begins_at() == Some(probe)
     }
 
+    /// The probe whose hits end instances: of its own, or those that begin the next one.
+    pub(crate) fn closes_at(&self) -> Option<usize> {
+        self.to.or(self.begins_at())
+    }
+
     /// The probe whose hits begin instances, if one does.
     pub(crate) fn begins_at(&self) -> Option<usize> {
         self.from.iter().find_map(|begin| begin.probe())

@@ -129,8 +129,12 @@ impl Amounts {
         self.0[0]
     }
 
-    fn time(&mut self) -> &mut f64 {
-        &mut self.0[3]
+    fn time(&self) -> f64 {
+        self.0[3]
+    }
+
+    fn add_time(&mut self, ns: f64) {
+        self.0[3] += ns;
     }
 
     /// What each is of: CPU time or time.
@@ -177,7 +181,7 @@ struct Gap {
     /// What had been counted when it began: probes come off a moment later.
     counted: Vec<Totals>,
     functions: BTreeSet<u32>,
-    /// What those of them have of it in a nanosecond of their clocks that were seen before, and at which pace.
+    /// In their order, what those of them have of it in a nanosecond of their clocks that were seen before, and at which pace.
     rates: Vec<(u32, Amounts)>,
     pace: Option<Pace>,
     waited: f64,
@@ -258,7 +262,7 @@ impl Unwatched {
                 beyond.at_ends += unpaired(counted, *probe).saturating_sub(unpaired(&gap.counted, *probe));
                 *gaps_ns += at.since(gap.since).at_ns;
             }
-            self.waited_ns += gap.waited_ns(at, counted);
+            self.waited_ns += gap.inside_ns(at, counted).1;
         }
         self.opened = Some((at, counted.to_vec()));
     }
@@ -295,8 +299,8 @@ impl Unwatched {
                 .filter(|(of, _)| of == probe)
                 .map(|(_, ns)| *ns)
                 .sum::<u64>() as f64;
-            *amounts.time() += open;
-            *self.beyond.get_mut(*probe as usize)?.amounts.time() += open;
+            amounts.add_time(open);
+            self.beyond.get_mut(*probe as usize)?.amounts.add_time(open);
             Some((*probe, amounts))
         });
         let seen: Vec<(u32, Amounts)> = seen.collect();
@@ -366,11 +370,12 @@ impl Unwatched {
 
     /// Time inside the library, and of it time waiting for a CPU, that gaps are told to have had beyond what was counted, in nanoseconds.
     pub fn inside_ns(&self, at: Moment, counted: &[Totals]) -> (u64, u64) {
-        let probes = 0..self.beyond.len() as u32;
-        let inside = probes.map(|probe| *self.beyond_of(probe, at, counted).amounts.time());
-        let gap = self.gap.as_ref();
-        let waited = self.waited_ns + gap.map_or(0.0, |gap| gap.waited_ns(at, counted));
-        (inside.sum::<f64>() as u64, waited as u64)
+        let over: f64 = self.beyond.iter().map(|beyond| beyond.amounts.time()).sum();
+        let (inside, waited) = self
+            .gap
+            .as_ref()
+            .map_or((0.0, 0.0), |gap| gap.inside_ns(at, counted));
+        ((over + inside) as u64, (self.waited_ns + waited) as u64)
     }
 
     /// What is known of the calls of a function, out of a time that it might have been watched; none where it always was.
@@ -418,7 +423,8 @@ impl Gap {
 
     /// Beyond what the probes, which come off a moment after it began, counted in it.
     fn beyond(&self, probe: u32, at: Moment, counted: &[Totals]) -> Beyond {
-        let Some((_, rate)) = self.rates.iter().find(|(of, _)| *of == probe) else {
+        let place = self.rates.binary_search_by_key(&probe, |(of, _)| *of);
+        let Some((_, rate)) = place.ok().and_then(|place| self.rates.get(place)) else {
             return Beyond {
                 has_no_most: self.has(probe),
                 ..Beyond::default()
@@ -450,12 +456,12 @@ impl Gap {
         }
     }
 
-    fn waited_ns(&self, at: Moment, counted: &[Totals]) -> f64 {
-        let inside = self
-            .rates
-            .iter()
-            .map(|(probe, _)| *self.beyond(*probe, at, counted).amounts.time());
-        self.waited * inside.sum::<f64>()
+    /// As [`Unwatched::inside_ns`], of this gap.
+    fn inside_ns(&self, at: Moment, counted: &[Totals]) -> (f64, f64) {
+        let probes = self.rates.iter().map(|(probe, _)| *probe);
+        let inside = probes.map(|probe| self.beyond(probe, at, counted).amounts.time());
+        let inside: f64 = inside.sum();
+        (inside, self.waited * inside)
     }
 }
 

@@ -15,7 +15,7 @@ use abi::{
 };
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
-    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray},
+    maps::{Array, HashMap, Map, MapData, MapError},
 };
 
 use super::{
@@ -78,6 +78,7 @@ pub struct Kernel {
     looked: Cells<u64>,
     changes: Cells<u64>,
     alarm: Cells<Alarm>,
+    losses: Cells<u64>,
     /// Calls that the ring of a process has room for.
     ring_size: u32,
     /// How long threads wait for a CPU inside calls is told.
@@ -143,6 +144,7 @@ impl Kernel {
             looked: shared(&maps, "LOOKED", 1, Cells::map_writable)?,
             changes: shared(&maps, "CHANGES", 1, Cells::map_writable)?,
             alarm: shared(&maps, "ALARM", 1, Cells::map_writable)?,
+            losses: shared(&maps, "LOSSES", Loss::COUNT, Cells::map)?,
             ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
@@ -391,12 +393,8 @@ impl Kernel {
     }
 
     /// Hits that were to be added up and were sent.
-    pub fn sent_alone(&self) -> Result<u64, KernelError> {
-        Ok(self
-            .counted(&[(Loss::SentAlone, "")])?
-            .iter()
-            .map(|(_, count)| count)
-            .sum())
+    pub fn sent_alone(&self) -> u64 {
+        self.lost(Loss::SentAlone)
     }
 
     /// Messages by pair, with their keys ([`Pair::key`]).
@@ -417,26 +415,29 @@ impl Kernel {
     }
 
     /// What was lost so far, by kind.
-    pub fn losses(&self) -> Result<Vec<(&'static str, u64)>, KernelError> {
+    pub fn losses(&self) -> Vec<(&'static str, u64)> {
         self.counted(&Loss::REPORTED)
     }
 
     /// What is missing from the matrix alone, by kind.
-    pub fn losses_of_matrix(&self) -> Result<Vec<(&'static str, u64)>, KernelError> {
+    pub fn losses_of_matrix(&self) -> Vec<(&'static str, u64)> {
         self.counted(&Loss::OF_MATRIX)
     }
 
-    fn counted(&self, kinds: &[(Loss, &'static str)]) -> Result<Vec<(&'static str, u64)>, KernelError> {
-        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.map("LOSSES")?)?;
-        let count =
-            |(loss, name): &(Loss, &'static str)| Ok((*name, counters.get(&(*loss as u32), 0)?.iter().sum()));
-        kinds.iter().map(count).collect()
+    fn counted(&self, kinds: &[(Loss, &'static str)]) -> Vec<(&'static str, u64)> {
+        kinds
+            .iter()
+            .map(|(loss, name)| (*name, self.lost(*loss)))
+            .collect()
+    }
+
+    fn lost(&self, what: Loss) -> u64 {
+        self.losses.first_word(what as usize).unwrap_or_default()
     }
 
     /// Calls that were under way when the probes were armed and have returned since.
-    pub fn under_way(&self) -> Result<u64, KernelError> {
-        let counters: PerCpuArray<_, u64> = PerCpuArray::try_from(self.map("LOSSES")?)?;
-        Ok(counters.get(&(Loss::UnderWay as u32), 0)?.iter().sum())
+    pub fn under_way(&self) -> u64 {
+        self.lost(Loss::UnderWay)
     }
 
     /// Makes room: takes out the record of a thread that has ended.

@@ -88,6 +88,7 @@ impl RuleBook {
             let reads: Vec<Result<Scalar, String>> = reads.collect();
             let is_heard = planned.delivers.are_hits();
             self.has_parted |= planned.parts_tallies;
+            self.has_due |= planned.decides;
             let (began_ns, captures) = match ask.end {
                 End::From => {
                     let entered = Entered {
@@ -171,6 +172,11 @@ impl RuleBook {
     /// Whether a decision may follow what was heard since this was last asked.
     pub fn take_may_decide(&mut self) -> bool {
         std::mem::take(&mut self.may_decide)
+    }
+
+    /// Whether something may have fallen due at a hit that was heard since the last evaluation.
+    pub fn has_due(&self) -> bool {
+        self.has_due
     }
 
     /// Whether what was added up is to be read, because a hit has parted it.

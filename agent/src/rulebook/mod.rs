@@ -79,6 +79,8 @@ pub struct RuleBook {
     recorder: Option<Recorder>,
     /// A hit was heard since this was last asked which decisions may follow at once.
     may_decide: bool,
+    /// A hit was heard at which something may fall due, since the last evaluation.
+    has_due: bool,
     /// A hit was heard that parts what is added up, since this was last read.
     has_parted: bool,
     rehearsal: Rehearsal,
@@ -119,6 +121,7 @@ impl RuleBook {
             held: Vec::new(),
             recorder: None,
             may_decide: false,
+            has_due: false,
             has_parted: false,
             rehearsal: Rehearsal::default(),
             calls_heard: BTreeMap::new(),
@@ -287,6 +290,7 @@ impl RuleBook {
             recorder.ticked(Time(now_ns));
         }
         self.engine.forget_windows();
+        self.has_due = false;
         let copy = self.rehearsal.copy(&self.engine);
         let mut acts: Vec<Act> = self
             .engine

@@ -4,7 +4,7 @@
 use super::Session;
 use crate::{
     clock::monotonic_ns,
-    kernel::{KernelError, Tallies},
+    kernel::{Kernel, KernelError, Tallies},
     snapshot::EventsView,
 };
 
@@ -77,7 +77,7 @@ impl Session {
 
     /// How hits came to the rules, so far.
     pub(super) fn events_told(&self) -> EventsView {
-        let sent_alone = self.probes.kernel().and_then(|kernel| kernel.sent_alone().ok());
+        let sent_alone = self.probes.kernel().map(Kernel::sent_alone);
         EventsView {
             sent_alone: sent_alone.unwrap_or_default(),
             ..self.added.events

@@ -5,7 +5,7 @@ use std::time::Duration;
 use abi::Thread;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::{Session, anticipate::Due, hands::Hands, meter::Metered};
+use super::{HITS_PER_WAKE, Session, anticipate::Due, hands::Hands, meter::Metered};
 use crate::{
     clock::monotonic_ns,
     kernel::{Kernel, KernelError, Ring, is_filling, read_hit, read_tally, read_text},
@@ -29,6 +29,9 @@ const POLL_NS: u64 = 2_000_000;
 
 /// How often the ring is emptied in a row before other work has its turn.
 const DRAINS: usize = 16;
+
+/// Hits at which nothing falls due are evaluated with the next that does, or when there are so many.
+const GATHERED_MAX: usize = 4096;
 
 /// More hits than the ring can hold: at the end of a window all that belong to it are taken.
 const ALL_HITS: usize = abi::RING_BYTES as usize / size_of::<abi::Hit>();
@@ -77,6 +80,7 @@ impl Session {
     /// Hits came: windows that they close are evaluated at once. Counters are read first where a timed window is over too.
     pub(super) fn evaluate_hits(&mut self) -> Result<(), KernelError> {
         self.take_all_hits()?;
+        self.gathered = 0;
         if let (true, Some(hands)) = (self.rules.take_may_decide(), &self.hands) {
             self.anticipation.fell_due(self.newest_hit_ns);
             // An actuator that wakes on the same CPU would be in the way.
@@ -90,6 +94,16 @@ impl Session {
         }
         self.evaluate();
         Ok(())
+    }
+
+    /// It is time to look for hits that wake nobody: nothing falls due at them, and they need not be evaluated one by one. Unless one that
+    /// does came meanwhile, or more than are kept so.
+    pub(super) fn gather_hits(&mut self) -> Result<(), KernelError> {
+        self.gathered += self.take_hits(HITS_PER_WAKE);
+        match self.rules.has_due() || self.gathered >= GATHERED_MAX {
+            true => self.evaluate_hits(),
+            false => Ok(()),
+        }
     }
 
     /// Hits are to be looked for without sleeping. While a change is under way the actuator has the CPU.
@@ -184,7 +198,8 @@ impl Session {
             let is_read = self.read_parted()?;
             if is_read && self.ring_is_empty() {
                 self.rules.forget_parted();
-                return self.take_note_of_hits(now);
+                self.take_note_of_hits(now);
+                return Ok(());
             }
             // Nobody wakes us when what was being written or added up is.
             self.hits_left = true;
@@ -192,7 +207,8 @@ impl Session {
                 break;
             }
         }
-        self.take_note_of_hits(self.seen_until_ns)
+        self.take_note_of_hits(self.seen_until_ns);
+        Ok(())
     }
 
     /// At the end nothing is waited for any more: what is in the ring is all there is.
@@ -200,7 +216,8 @@ impl Session {
         self.take_hits(ALL_HITS);
         self.read_last()?;
         self.take_hits(ALL_HITS);
-        self.take_note_of_hits(monotonic_ns())
+        self.take_note_of_hits(monotonic_ns());
+        Ok(())
     }
 
     /// The ring was emptied: hits at which nothing falls due may lie for a while, if there were any.
@@ -223,18 +240,17 @@ impl Session {
         poll(&mut ring, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
     }
 
-    fn take_note_of_hits(&mut self, seen_until: u64) -> Result<(), KernelError> {
+    fn take_note_of_hits(&mut self, seen_until: u64) {
         let Some(kernel) = self.probes.kernel() else {
-            return Ok(());
+            return;
         };
-        let lost: u64 = kernel.losses()?.iter().map(|(_, count)| count).sum();
+        let lost: u64 = kernel.losses().iter().map(|(_, count)| count).sum();
         if lost > self.lost {
             self.lose_hits();
             self.lost = lost;
         }
         self.rules.watermark(self.known_slots().into_iter(), seen_until);
         self.seen_until_ns = seen_until;
-        Ok(())
     }
 
     /// Hits are missing since all were known.

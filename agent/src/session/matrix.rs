@@ -94,8 +94,8 @@ impl Session {
     /// What was lost so far, of hits, of the matrix and of what rules want.
     pub(super) fn lost_by_kind(&self) -> Vec<(&'static str, u64)> {
         let kernel = self.probes.kernel();
-        let of_hits = kernel.and_then(|kernel| kernel.losses().ok());
-        let of_matrix = kernel.and_then(|kernel| kernel.losses_of_matrix().ok());
+        let of_hits = kernel.map(Kernel::losses);
+        let of_matrix = kernel.map(Kernel::losses_of_matrix);
         let of_kernel = of_hits.into_iter().chain(of_matrix).flatten();
         of_kernel.chain(self.rules.losses()).collect()
     }

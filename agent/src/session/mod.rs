@@ -148,6 +148,8 @@ enum Wake {
     Tick,
     /// Hits lie in the ring.
     Hits,
+    /// Time to take hits at which nothing falls due.
+    Gather,
     /// Time to look for hits without being woken by them.
     Poll,
     /// A decision is about to fall due.
@@ -212,6 +214,8 @@ pub struct Session {
     missing: Vec<String>,
     /// Hits were left in the ring. The kernel wakes us again only once it was found empty.
     hits_left: bool,
+    /// Hits that were taken since they were evaluated last.
+    gathered: usize,
     /// The time of the newest hit.
     newest_hit_ns: u64,
     /// When the counters were read last.
@@ -286,6 +290,7 @@ impl Session {
             host: host(),
             job_id: job_id(&job),
             hits_left: false,
+            gathered: 0,
             newest_hit_ns: 0,
             read_ns: now,
             seen_until_ns: now,
@@ -407,7 +412,7 @@ impl Session {
                 () = turn_if(polls) => Wake::Poll,
                 due = due => Wake::Due(due),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,
-                () = until(hits_due) => Wake::Hits,
+                () = until(hits_due) => Wake::Gather,
             };
             let was_tick = matches!(wake, Wake::Tick);
             if let Some(reason) = self.wake(wake, &ends)? {
@@ -433,7 +438,8 @@ impl Session {
             Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
             Wake::Due(due) => self.look_out(due).map_err(kernel_failure)?,
             Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
-            Wake::Hits => {
+            Wake::Gather if self.rules.has_probed_windows() => self.gather_hits().map_err(kernel_failure)?,
+            Wake::Hits | Wake::Gather => {
                 self.take_hits(HITS_PER_WAKE);
             }
             Wake::Family => self.take_family().map_err(kernel_failure)?,

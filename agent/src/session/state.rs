@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Session, meter::Metered, showing::job_view};
 use crate::{
     clock::monotonic_ns,
+    kernel::Kernel,
     snapshot::{JobView, Snapshot},
 };
 
@@ -46,9 +47,7 @@ impl Session {
             matrix: self.matrix(),
             lost: self.lost_by_kind(),
             events: self.events_told(),
-            under_way: kernel
-                .and_then(|kernel| kernel.under_way().ok())
-                .unwrap_or_default(),
+            under_way: kernel.map(Kernel::under_way).unwrap_or_default(),
             missing: self
                 .probes
                 .missing()

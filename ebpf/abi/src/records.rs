@@ -206,7 +206,7 @@ pub struct Text {
     pub bytes: [u8; MAX_TEXT + 8],
 }
 
-/// What can be lost on the kernel side. Each has a counter, by CPU.
+/// What can be lost on the kernel side. Each has a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Loss {

@@ -23,7 +23,7 @@ impl Engine {
         };
         let ends_at = |window: usize| {
             let borders = running.rule.windows.get(window).and_then(Window::borders);
-            borders.is_some_and(|borders| borders.to.or(borders.begins_at()) == Some(probe.0))
+            borders.is_some_and(|borders| borders.closes_at() == Some(probe.0))
         };
         let acting = running.rule.tunes.iter().filter(|tune| tune.action.is_some());
         let mut triggers = acting.map(|tune| tune.trigger);

@@ -18,6 +18,9 @@ const MOST_SAMPLES: usize = 1024;
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
 const MOST_HITS: usize = 65536;
 
+/// What is needed no more is kept for so long at most.
+const FORGETS_NS: u64 = 50_000_000;
+
 /// MPI functions whose calls are counted of one process.
 const MOST_CALLS: usize = 1024;
 
@@ -123,6 +126,8 @@ pub(crate) struct Samples {
     calls: BTreeMap<(ProcessId, Measure), BTreeMap<String, Series<u64>>>,
     gauges: BTreeMap<(Option<ProcessId>, Measure), Series<f64>>,
     probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
+    /// Up to when what is not needed was let go.
+    forgotten: Time,
 }
 
 impl Samples {
@@ -180,8 +185,13 @@ impl Samples {
         self.probes.retain(|(_, _, of), _| *of != process);
     }
 
-    /// Forgets what no window that begins at `floor` or later can need.
+    /// Forgets what no window that begins at `floor` or later can need; not each time that it is asked to, for a look at all series takes
+    /// longer than most ticks have to do.
     pub(crate) fn forget(&mut self, floor: Time) {
+        if floor.since(self.forgotten) < FORGETS_NS {
+            return;
+        }
+        self.forgotten = floor;
         self.counters.values_mut().for_each(|series| series.forget(floor));
         self.gauges.values_mut().for_each(|series| series.forget(floor));
         let calls = self.calls.values_mut().flat_map(BTreeMap::values_mut);
@@ -460,17 +470,21 @@ mod tests {
     #[test]
     fn forgetting_keeps_the_base_of_the_open_window() {
         let mut store = Samples::default();
+        let at = |i: u64| Time(i * FORGETS_NS);
         for i in 0..5000 {
-            store.counter(None, Measure::CpuThrottled, Time(i), i);
+            store.counter(None, Measure::CpuThrottled, at(i), i);
         }
+        let change = |store: &Samples, from| store.change(None, Measure::CpuThrottled, (at(from), at(4999)));
+        assert_eq!(change(&store, 0), Ok(4999.0));
+        store.forget(at(4990));
+        assert_eq!(change(&store, 4990), Ok(9.0));
         assert_eq!(
-            store.change(None, Measure::CpuThrottled, (Time(0), Time(4999))),
-            Ok(4999.0)
-        );
-        store.forget(Time(4990));
-        assert_eq!(
-            store.change(None, Measure::CpuThrottled, (Time(4990), Time(4999))),
-            Ok(9.0)
+            store
+                .counters
+                .values()
+                .map(|series| series.0.len())
+                .sum::<usize>(),
+            10
         );
     }
 }

@@ -51,13 +51,16 @@ impl CheckedRule {
         triggers.any(|trigger| matches!(trigger, Trigger::Hit { probe: at, .. } if at == probe))
     }
 
-    /// Whether hits of a probe are borders, or a window that does not close with a hit of its end alone has to do with them.
+    /// Whether windows close with hits of a probe, or one that does not close with a hit of its end alone has to do with them.
     fn may_close_with(&self, probe: usize) -> bool {
         let mut windows = self.windows.iter().zip(&self.folds).enumerate();
         windows.any(|(place, (window, folds))| {
             window.borders().is_some_and(|borders| {
                 let has_to_do = || folds.uses(probe) || is_looked_at(self, place, borders, probe);
-                borders.are_at(probe) || !is_plain(borders, self.probes.len()) && has_to_do()
+                match is_plain(borders, self.probes.len()) {
+                    true => borders.closes_at() == Some(probe),
+                    false => borders.are_at(probe) || has_to_do(),
+                }
             })
         })
     }

@@ -74,6 +74,7 @@ fn what_happens_at_the_instant_of_an_end_is_in_it_whatever_the_order_of_the_prob
 
 #[test]
 fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked_at_with_them() {
+    let turns = super::probed::FRAME.replace("to: end, ", "");
     let complete = super::probed::FRAME.replace(
         "key: number}",
         "key: number, complete: {worker: count(compute) == 1}}",
@@ -88,11 +89,13 @@ fn hits_are_waited_for_where_a_window_may_close_with_them_or_something_is_looked
     );
     let paired = paired.replace("capture:\n", "capture:\n  send.to: arg(1)\n");
     for (source, expected) in [
-        (super::probed::FRAME, &["begin", "end"][..]),
+        (super::probed::FRAME, &["end"][..]),
+        // What ends one is what begins the next.
+        (&turns, &["begin"]),
         // Whatever it has to do with may be what it waits for.
         (&complete, &["begin", "end", "send", "compute"]),
-        (&inner, &["begin", "end", "send"]),
-        (&paired, &["begin", "end", "send", "compute"]),
+        (&inner, &["end", "send"]),
+        (&paired, &["end", "send", "compute"]),
     ] {
         let rule = CheckedRule::from_source(source)
             .unwrap_or_else(|wrong| panic!("{}", crate::render("rule.yaml", source, &wrong)));
