@@ -229,6 +229,7 @@ fn a_snapshot_becomes_the_text_format_in_base_units_by_function_or_by_rank() {
             name: "workers".into(),
             mode: "advising",
             state: "condition false".into(),
+            ..RuleView::default()
         }],
         rule_values: vec![RuleValue {
             rule: "workers".into(),
@@ -310,7 +311,7 @@ fn absurd() -> Snapshot {
     let rule_view = |number: usize| RuleView {
         name: rule(number),
         mode: "off",
-        state: String::new(),
+        ..RuleView::default()
     };
     let probe = |number: usize| ProbeCost {
         name: format!("step{number}"),

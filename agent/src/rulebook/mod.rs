@@ -38,7 +38,7 @@ use std::{
     time::Duration,
 };
 
-use rules::{CheckedRule, Engine, Mode, Observation, ProcessFacts, ProcessId, Time};
+use rules::{CheckedRule, Engine, Mode, Observation, ProcessFacts, ProcessId, Standing, Time};
 
 use self::{
     act::found,
@@ -349,6 +349,13 @@ impl RuleBook {
         let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
         let view = |status: rules::TuneStatus| RuleView {
             mode: modes::word(modes_now.get(&status.rule).copied().unwrap_or(Mode::Off)),
+            saw_nobody: status.saw_nobody
+                && matches!(
+                    status.standing,
+                    Standing::NoValue | Standing::Waiting | Standing::Quiet
+                ),
+            had_processes: status.had_processes,
+            had_value: status.had_value,
             state: std::iter::once(status.why)
                 .chain(status.left_out)
                 .collect::<Vec<_>>()

@@ -11,6 +11,12 @@ pub struct RuleView {
     pub mode: &'static str,
     /// Why it does not act, or what it did.
     pub state: String,
+    /// That says nothing: none of the processes that it is for was there for all of its last window.
+    pub saw_nobody: bool,
+    /// In some window one of them was.
+    pub had_processes: bool,
+    /// Its condition had a value in some window.
+    pub had_value: bool,
 }
 
 /// What a metric of a rule came to in its window that closed last.

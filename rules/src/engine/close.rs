@@ -1,7 +1,7 @@
 //! Windows that are over: those of a length at a tick, those from probe to probe as far as their hits are known.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::advance::Due;
@@ -380,6 +380,8 @@ impl Running {
         outbox: &mut Outbox<'_>,
     ) -> Arc<Evaluated> {
         self.left_out = window.left_out.clone();
+        self.saw_nobody = window.roles.iter().all(BTreeSet::is_empty);
+        self.had_processes |= !self.saw_nobody;
         let memory = Memory {
             windows: &self.history,
             runs: &self.runs,

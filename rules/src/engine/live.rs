@@ -195,6 +195,8 @@ impl Running {
             tunes: rule.tunes.iter().map(|_| TuneState::new()).collect(),
             last: vec![None; rule.windows.len()],
             left_out: Vec::new(),
+            saw_nobody: true,
+            had_processes: false,
             rule,
         }
     }

@@ -120,9 +120,12 @@ struct Running {
     /// For each role its processes.
     roles: Vec<BTreeSet<ProcessId>>,
     tunes: Vec<TuneState>,
-    /// For each window the instance that closed last, and who was left out of the last of all.
+    /// For each window the instance that closed last, and who was left out of the last of all, or that nobody was in it.
     last: Vec<Option<Arc<Evaluated>>>,
     left_out: Vec<String>,
+    saw_nobody: bool,
+    /// Somebody was in one of them.
+    had_processes: bool,
 }
 
 /// What is open of a window.
@@ -427,6 +430,9 @@ impl Engine {
                     standing,
                     why,
                     left_out: running.left_out.clone(),
+                    saw_nobody: running.saw_nobody,
+                    had_processes: running.had_processes,
+                    had_value: tune.has_turned(),
                 });
             }
         }

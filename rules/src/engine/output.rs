@@ -347,6 +347,12 @@ pub struct TuneStatus {
     pub why: String,
     /// Processes that the last window left out, and why.
     pub left_out: Vec<String>,
+    /// None of its processes was there for all of the window that closed last, or no window has closed.
+    pub saw_nobody: bool,
+    /// In some window that has closed there was one.
+    pub had_processes: bool,
+    /// Its condition had a value in some window.
+    pub had_value: bool,
 }
 
 /// Where a tune stands.

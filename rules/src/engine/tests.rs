@@ -390,6 +390,26 @@ fn processes_that_come_or_go_within_a_window_are_left_out_and_named() {
 }
 
 #[test]
+fn that_nobody_was_in_the_last_window_is_told_and_whether_there_was_ever_a_value() {
+    let mut job = Job::busy_wait(2.0);
+    let told = |job: &Job| {
+        let status = job.engine.status().remove(0);
+        (status.saw_nobody, status.had_processes, status.had_value)
+    };
+    assert_eq!(told(&job), (true, false, false), "no window has closed");
+    job.window(SPINNING);
+    assert_eq!(told(&job), (false, true, true));
+    job.now = Time(job.now.0 + 100 * MS);
+    (0..6).for_each(|rank| job.engine.process_left(ProcessId(rank), job.now));
+    job.now = Time(job.now.0 - 100 * MS);
+    for _ in 0..2 {
+        job.window(SPINNING);
+        assert_eq!(told(&job), (true, true, true));
+        assert_eq!(job.status().0, Standing::NoValue);
+    }
+}
+
+#[test]
 fn a_process_that_joins_after_the_change_gets_it_too() {
     let mut job = Job::busy_wait(2.0).applying();
     job.until_applied(SPINNING);

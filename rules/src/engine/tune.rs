@@ -39,7 +39,7 @@ pub(super) struct TuneState {
     /// Decisions that give latecomers what was judged and kept in the others; and of these what is done, to be said to stay.
     late: BTreeSet<DecisionId>,
     confirmed: Vec<DecisionId>,
-    /// A window has closed for it.
+    /// A window has closed for it, with a value.
     has_turned: bool,
     /// A change of it was kept and is in force.
     applied: bool,
@@ -76,6 +76,10 @@ impl TuneState {
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
         }
+    }
+
+    pub(super) fn has_turned(&self) -> bool {
+        self.has_turned
     }
 
     pub(super) fn needs_initial(&self, process: ProcessId) -> bool {
