@@ -92,6 +92,30 @@ fn significant(value: f64, digits: usize) -> String {
     format!("{value:.decimals$}")
 }
 
+/// What a line says begins no farther to the right than here, where it goes on in lines below.
+const HANG_MOST: usize = 32;
+
+/// What begins without a label goes on so much farther to the right.
+const HANG: usize = 4;
+
+/// A line in as many as it needs; all but the first begin where what it says begins, behind its number and its label.
+pub fn hanging(line: &str, columns: usize) -> Vec<String> {
+    wrapped(&" ".repeat(hang(line, columns)), line, columns)
+}
+
+/// Where words begin that stand apart from those before, by two blanks at least: the last such place of the first columns.
+fn hang(line: &str, columns: usize) -> usize {
+    let begin = line.chars().take_while(|c| *c == ' ').count();
+    let (mut found, mut blanks) = (None, 0);
+    for (column, c) in line.chars().enumerate().take(HANG_MOST.min(columns / 2) + 1) {
+        if c != ' ' && blanks > 1 && column > begin {
+            found = Some(column);
+        }
+        blanks = if c == ' ' { blanks + 1 } else { 0 };
+    }
+    found.unwrap_or(begin + HANG)
+}
+
 /// A text in as many lines as it needs; all but the first begin with `indent`. Blanks that line columns up stay.
 pub fn wrapped(indent: &str, text: &str, columns: usize) -> Vec<String> {
     let columns = columns.max(indent.len() + 10);
@@ -145,5 +169,40 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(text, expected);
         }
+    }
+
+    #[test]
+    fn a_long_line_goes_on_below_what_it_says_and_not_below_its_label() {
+        let cases = [
+            ("as it is", vec!["as it is"]),
+            ("", vec![""]),
+            (
+                "finding  r   4 ranks share 2 CPUs and spin while they wait",
+                vec![
+                    "finding  r   4 ranks share 2 CPUs and",
+                    "             spin while they wait",
+                ],
+            ),
+            (
+                "     guard     91.4 ms -> 1.31 ms a step; kept",
+                vec!["     guard     91.4 ms -> 1.31 ms a", "               step; kept"],
+            ),
+            (
+                "note: all functions are watched all the time again",
+                vec!["note: all functions are watched all the", "    time again"],
+            ),
+            (
+                "    that is much: docs/performance.md says what makes it less",
+                vec![
+                    "    that is much: docs/performance.md",
+                    "        says what makes it less",
+                ],
+            ),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(hanging(line, 40), expected);
+        }
+        // A label that takes more than half of the line is none.
+        assert_eq!(hang("a label of more than twenty columns   text", 40), HANG);
     }
 }

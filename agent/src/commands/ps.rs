@@ -2,13 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{self, IsTerminal},
+    io,
     time::Instant,
 };
 
 use procfs::process::MMapPath;
 
-use super::symbols::width;
 use crate::{
     cli::PsArgs,
     discover::{ProcessTable, launcher_above},
@@ -17,6 +16,7 @@ use crate::{
     format::{percent, wrapped},
     rights,
     rulebook::fits,
+    view,
 };
 
 /// A process that neither runs nor waits for this share of a CPU is idle.
@@ -130,7 +130,8 @@ fn shown(busy: &BTreeMap<Key, Program>, all: bool) -> Result<Vec<(&Key, &Program
 }
 
 fn print(busy: &BTreeMap<Key, Program>, all: bool) {
-    let is_terminal = io::stdout().is_terminal();
+    // Who reads it in a pipe wants one line a program.
+    let columns = view::columns(io::stdout()).unwrap_or(usize::MAX);
     let programs = match shown(busy, all) {
         Ok(programs) => programs,
         Err(why) => return say!("{why}"),
@@ -158,8 +159,6 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
             percent(program.wait_share()),
             why(program, &rivals((key, program), busy)),
         );
-        // Who reads it in a pipe wants one line a program.
-        let columns = if is_terminal { width() } else { usize::MAX };
         wrapped(INDENT, &line, columns)
             .iter()
             .for_each(|line| say!("{line}"));
@@ -168,7 +167,7 @@ fn print(busy: &BTreeMap<Key, Program>, all: bool) {
     let first: Vec<String> = first.take(PIDS_SHOWN).map(i32::to_string).collect();
     say!(
         "to see what each waits for, and what can be done: {}",
-        super::attach::with_sudo(&format!("attach {}", first.join(" ")))
+        super::as_root(&format!("attach {}", first.join(" ")))
     );
 }
 

@@ -56,8 +56,9 @@ fn tell_of_the_job(
     };
     let is_measured = snapshot.processes.iter().any(|process| process.watched_ns > 0);
     if is_measured && !is_quiet {
-        say!("\n{}", view::header(&snapshot));
-        view::closing(&snapshot).iter().for_each(|line| say!("{line}"));
+        let mut painter = view::Painter::new(true);
+        painter.say(&format!("\n{}", view::header(&snapshot)));
+        view::closing(&snapshot).iter().for_each(|line| painter.say(line));
     }
     json.map_or(Ok(()), |place| place.write(&snapshot))
 }

@@ -13,4 +13,4 @@ mod terminal;
 
 pub use live::{Diagnostics, Keys, Wish};
 pub use screen::{closing, header, summary};
-pub use terminal::Painter;
+pub use terminal::{Painter, columns};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{cost, cpus, durations, history, pace, pairs};
 use crate::{
     format::{bytes, count, duration, percent, plural},
-    snapshot::{FindingView, FunctionTotals, Rates, Snapshot, TraceView},
+    snapshot::{FindingView, FunctionTotals, Rates, RuleView, Snapshot, TraceView},
 };
 
 const FUNCTIONS_SHOWN: usize = 8;
@@ -17,11 +17,44 @@ const WANTED_LEAST: f64 = 0.5;
 const WAITING_TOLD: f64 = 0.2;
 /// How the state of a rule begins whose condition must hold for some windows in a row, and does.
 const COUNTING: &str = "for: ";
+/// And that of one whose condition, or what it would do, has no value.
+const NO_VALUE: &str = "no value: ";
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
 
 /// One line that names the job.
 pub fn header(snapshot: &Snapshot) -> String {
+    header_within(snapshot, usize::MAX)
+}
+
+/// The same in so many columns: where not all of it fits, whole parts are left out, first what matters least.
+pub(super) fn header_within(snapshot: &Snapshot, columns: usize) -> String {
+    let job = &snapshot.job;
+    let (who, pids) = processes(snapshot);
+    let mpi = match &job.mpi {
+        Some((name, Some(version))) => format!(", {name} {version}"),
+        Some((name, None)) => format!(", {name}"),
+        None => ", no MPI".to_owned(),
+    };
+    // In the order in which they stand, each with how much it matters.
+    let parts = [
+        (4, format!("{}: {who}", job.program)),
+        (1, pids),
+        (2, mpi),
+        (0, format!(", user {}", job.user)),
+        (3, format!(", {}", place(snapshot))),
+    ];
+    let without = |least: usize| -> String {
+        let kept = parts.iter().filter(|(matters, _)| *matters >= least);
+        kept.map(|(_, part)| part.as_str()).collect()
+    };
+    let mut texts = (0..4).map(without);
+    let fits = texts.find(|text| text.chars().count() <= columns);
+    fits.unwrap_or_else(|| without(4))
+}
+
+/// How many there are here, and their numbers.
+fn processes(snapshot: &Snapshot) -> (String, String) {
     let job = &snapshot.job;
     // A recording has no numbers of processes.
     let pids = snapshot
@@ -42,32 +75,22 @@ pub fn header(snapshot: &Snapshot) -> String {
         _ if snapshot.processes.is_empty() => " (no process)".into(),
         _ => String::new(),
     };
-    let nodes: BTreeSet<&String> = snapshot
-        .processes
-        .iter()
-        .filter_map(|process| process.host.as_ref())
-        .collect();
-    let place = match nodes.len() {
+    let who = match (job.mpi.is_some(), here == job.size) {
+        (true, true) => plural(here, "rank"),
+        (true, false) => format!("{here} of {} ranks", job.size),
+        (false, _) => plural(here, "process"),
+    };
+    (who, pids)
+}
+
+fn place(snapshot: &Snapshot) -> String {
+    let nodes = snapshot.processes.iter();
+    let nodes: BTreeSet<&String> = nodes.filter_map(|process| process.host.as_ref()).collect();
+    match nodes.len() {
         0 => "this node only".to_owned(),
-        1 => format!("node {}", job.host),
+        1 => format!("node {}", snapshot.job.host),
         nodes => format!("{nodes} nodes"),
-    };
-    let what = match &job.mpi {
-        Some((name, version)) => {
-            let version = version
-                .as_ref()
-                .map(|version| format!(" {version}"))
-                .unwrap_or_default();
-            let ranks = if here == job.size {
-                plural(here, "rank")
-            } else {
-                format!("{here} of {} ranks", job.size)
-            };
-            format!("{ranks}{pids}, {name}{version}")
-        }
-        None => format!("{}{pids}, no MPI", plural(here, "process")),
-    };
-    format!("{}: {what}, user {}, {place}", job.program, job.user)
+    }
 }
 
 /// The overview, in blocks: where the time goes, then what matters most of the rest: findings before functions, and functions before the
@@ -255,41 +278,13 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
     if snapshot.rules.is_empty() {
         return Vec::new();
     }
-    let mut lines = Vec::new();
     if snapshot.findings.is_empty() {
-        // Each tune of a rule has a line of its own, unless it says the same.
-        let names: BTreeSet<&str> = snapshot.rules.iter().map(|rule| rule.name.as_str()).collect();
-        let counting = snapshot
-            .rules
-            .iter()
-            .filter(|rule| rule.state.starts_with(COUNTING));
-        let counting: BTreeSet<&str> = counting.map(|rule| rule.name.as_str()).collect();
-        if counting.is_empty() {
-            lines.push(format!(
-                " no finding: {} looked, none applies. Nothing to be won from outside here",
-                plural(names.len(), "rule")
-            ));
-            lines.extend(waits_for_others(snapshot));
-            lines.push("    for hot spots in its own code use a profiler: perf, samply".to_owned());
-        } else {
-            let counting: Vec<&str> = counting.into_iter().collect();
-            lines.push(format!(
-                " no finding yet: the conditions of {} hold, and are looked at for some more windows",
-                counting.join(", ")
-            ));
-        }
-        let mut told = BTreeSet::new();
-        let states = snapshot
-            .rules
-            .iter()
-            .filter(|rule| told.insert((&rule.name, &rule.state)));
-        lines.extend(states.map(|rule| format!("    {:<22} {}", rule.name, rule.state)));
-        return lines;
+        return no_finding_lines(snapshot);
     }
-    lines.push(format!(" {}", plural(snapshot.findings.len(), "finding")));
+    let mut lines = vec![format!(" {}", plural(snapshot.findings.len(), "finding"))];
     for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
         lines.extend(finding_block(index + 1, finding));
-        let tunes = snapshot.rules.iter().filter(|rule| rule.name == finding.rule);
+        let tunes = told_rules(snapshot).filter(|rule| rule.name == finding.rule);
         // Several tunes of a rule often wait for the same.
         let mut told = BTreeSet::new();
         let states = tunes
@@ -305,6 +300,78 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// That there is none, and why, rule by rule.
+fn no_finding_lines(snapshot: &Snapshot) -> Vec<String> {
+    let looked = plural(names(&snapshot.rules).len(), "rule");
+    let counting = names(told_rules(snapshot).filter(|rule| rule.state.starts_with(COUNTING)));
+    let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
+    let mut lines = Vec::new();
+    if !counting.is_empty() {
+        let counting: Vec<&str> = counting.into_iter().collect();
+        lines.push(format!(
+            " no finding yet: the conditions of {} hold, and are looked at for some more windows",
+            counting.join(", ")
+        ));
+    } else if has_ended(snapshot) && !had_value {
+        lines.push(format!(
+            " no finding: {looked} looked, and none had a value as long as the program ran"
+        ));
+    } else {
+        lines.push(format!(
+            " no finding: {looked} looked, none applies. Nothing to be won from outside here"
+        ));
+        lines.extend(waits_for_others(snapshot));
+        lines.push("    for hot spots in its own code use a profiler: perf, samply".to_owned());
+        lines.extend(silent_lines(snapshot));
+    }
+    // Each tune of a rule has a line of its own, unless it says the same.
+    let mut told = BTreeSet::new();
+    let states = told_rules(snapshot).filter(|rule| told.insert((&rule.name, &rule.state)));
+    lines.extend(states.map(|rule| format!("    {:<22} {}", rule.name, rule.state)));
+    lines
+}
+
+/// Those that have something to say. When a program ends its last window is one in which nobody was to the end: that there is no value then
+/// says nothing of the program, and every rule would say it. The report has it.
+fn told_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
+    let has_ended = has_ended(snapshot);
+    let rules = snapshot.rules.iter();
+    rules.filter(move |rule| !(has_ended && rule.saw_nobody))
+}
+
+/// Of the others those that had none before either, once the program has ended: there was no process for them, or why, the report has.
+fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
+    if !has_ended(snapshot) {
+        return Vec::new();
+    }
+    let spoke = names(
+        snapshot
+            .rules
+            .iter()
+            .filter(|rule| rule.had_value || !rule.saw_nobody),
+    );
+    let is_other = |rule: &RuleView| !rule.had_processes && rule.state.starts_with(NO_VALUE);
+    let line = |what: &str, others: bool| {
+        let mut silent = names(snapshot.rules.iter().filter(|rule| is_other(rule) == others));
+        silent.retain(|name| !spoke.contains(name));
+        (!silent.is_empty()).then(|| format!("    {what}: {}", Vec::from_iter(silent).join(", ")))
+    };
+    let lines = [
+        line("not for this program", true),
+        line("no value as long as it ran", false),
+    ];
+    lines.into_iter().flatten().collect()
+}
+
+fn has_ended(snapshot: &Snapshot) -> bool {
+    !snapshot.processes.is_empty() && snapshot.running().next().is_none()
+}
+
+/// Of rules, each once.
+fn names<'a>(rules: impl IntoIterator<Item = &'a RuleView>) -> BTreeSet<&'a str> {
+    rules.into_iter().map(|rule| rule.name.as_str()).collect()
 }
 
 /// What no rule of this program's can change: others have its CPUs.
@@ -380,7 +447,7 @@ fn losses(snapshot: &Snapshot) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{JobView, ProcessView, RuleView};
+    use crate::snapshot::{JobView, ProcessView};
     use std::time::Duration;
 
     fn rank(number: u32) -> ProcessView {
@@ -438,6 +505,7 @@ mod tests {
             name: "openmpi-busy-wait".into(),
             mode: "advising",
             state: "condition false".into(),
+            ..RuleView::default()
         });
         snapshot.lost.push(("ring_full", 3));
         let text = [header(&snapshot), text(&snapshot)].join("\n\n");
@@ -481,6 +549,7 @@ mod tests {
             name: "blas-threads".into(),
             mode: "advising",
             state: state.into(),
+            ..RuleView::default()
         };
         snapshot.rules = vec![rule("for: 2 of 3 windows"), rule("condition false")];
         let said = finding_lines(&snapshot);
@@ -490,6 +559,80 @@ mod tests {
         );
         snapshot.rules = vec![rule("condition false")];
         assert!(finding_lines(&snapshot)[0].starts_with(" no finding: 1 rule looked"));
+    }
+
+    #[test]
+    fn that_all_ranks_have_left_is_not_said_rule_by_rule_and_what_never_had_a_value_is() {
+        let mut snapshot = snapshot(2);
+        let rule = |name: &str, had_value| RuleView {
+            name: name.into(),
+            mode: "advising",
+            state: "no value: wanted has none because the table has no rows; rank 0 left within the window"
+                .into(),
+            saw_nobody: true,
+            had_processes: had_value,
+            had_value,
+        };
+        let of_iterations = RuleView {
+            state: "condition false".into(),
+            saw_nobody: false,
+            ..rule("mine", true)
+        };
+        let never_closed = RuleView {
+            state: "the first window has not closed".into(),
+            ..rule("batches", false)
+        };
+        snapshot.rules = vec![
+            rule("shared-core", true),
+            rule("blas-threads", false),
+            of_iterations,
+            never_closed,
+        ];
+        let all = finding_lines(&snapshot);
+        assert_eq!(
+            all.iter().filter(|line| line.contains("no value: ")).count(),
+            2,
+            "they run"
+        );
+        snapshot.processes.iter_mut().for_each(|process| {
+            process.ended = true;
+            process.rates = None;
+        });
+        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @"
+        no finding: 4 rules looked, none applies. Nothing to be won from outside here
+           for hot spots in its own code use a profiler: perf, samply
+           not for this program: blas-threads
+           no value as long as it ran: batches
+           mine                   condition false
+        ");
+        snapshot.rules.truncate(2);
+        snapshot.rules[0].had_value = false;
+        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @" no finding: 2 rules looked, and none had a value as long as the program ran");
+        // Nor beside what was found before.
+        snapshot.findings.push(FindingView {
+            rule: "shared-core".into(),
+            text: "32 threads want 2 CPUs".into(),
+            ..FindingView::default()
+        });
+        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @"
+        1 finding
+        1  shared-core   32 threads want 2 CPUs
+        ");
+    }
+
+    #[test]
+    fn a_header_that_does_not_fit_lacks_whole_parts_first_those_that_matter_least() {
+        let snapshot = snapshot(2);
+        let of = |columns| header_within(&snapshot, columns);
+        assert_eq!(of(71), header(&snapshot));
+        assert_eq!(
+            of(70),
+            "lmp: 2 ranks (pids 8120-8121), Open MPI 4.1.4, this node only"
+        );
+        assert_eq!(of(60), "lmp: 2 ranks, Open MPI 4.1.4, this node only");
+        assert_eq!(of(43), "lmp: 2 ranks, this node only");
+        assert_eq!(of(27), "lmp: 2 ranks");
+        assert_eq!(of(3), "lmp: 2 ranks");
     }
 
     #[test]
@@ -523,6 +666,7 @@ mod tests {
             name: "openmpi-busy-wait".into(),
             mode: "advising",
             state: "advising".into(),
+            ..RuleView::default()
         });
         insta::assert_snapshot!(text(&snapshot), @"
         after 2.00 s    26 368 MPI calls/s, 218 MiB/s sent

@@ -1,9 +1,15 @@
-//! Shows a session: as the live view on a terminal that can be taken over, else as lines that follow one another.
+//! Shows a session: as the live view on a terminal that can be taken over, else as lines that follow one another. On a terminal a line that
+//! is longer than it is wide goes on in the next, at a word; whoever reads it in a pipe or a file wants it whole.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    os::fd::AsFd,
+};
+
+use rustix::termios::tcgetwinsize;
 
 use super::live::{Live, Wish, can_be_taken};
-use crate::snapshot::Snapshot;
+use crate::{format::hanging, snapshot::Snapshot};
 
 /// Where a session is shown.
 pub struct Painter {
@@ -86,7 +92,61 @@ impl Painter {
     }
 }
 
+/// How wide a terminal is; none where this is none, or does not tell.
+pub fn columns(out: impl AsFd) -> Option<usize> {
+    let size = tcgetwinsize(out).ok()?;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 /// A reader that went away (`| head`) is no reason to stop watching.
-fn write(out: &mut impl Write, line: &str) {
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) {
+    let text = match columns(&*out) {
+        Some(columns) => {
+            let lines = line.split('\n').flat_map(|line| hanging(line, columns));
+            lines.collect::<Vec<_>>().join("\n")
+        }
+        None => line.to_owned(),
+    };
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    const CHILD: &str = "TUNEAGENT_TEST_SAYS_A_LONG_LINE";
+    const NAME: &str =
+        "view::terminal::tests::on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_whole";
+    const LINE: &str =
+        "note: a line that is longer than the forty columns of this terminal\nand one that is not";
+
+    /// The test starts itself, on a terminal of its own (`script`) and in a pipe.
+    #[test]
+    fn on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_whole() {
+        if std::env::var_os(CHILD).is_some() {
+            Painter::new(true).say(LINE);
+            return;
+        }
+        let this = std::env::current_exe().expect("a test has a file");
+        let arguments = ["--exact", NAME, "--nocapture"];
+        let piped = Command::new(&this).args(arguments).env(CHILD, "1").output();
+        let piped = String::from_utf8(piped.expect("it runs").stdout).expect("it is text");
+        assert!(piped.contains(LINE), "{piped:?}");
+        let command = format!(
+            "stty sane rows 24 columns 40; env {CHILD}=1 {} {}",
+            this.display(),
+            arguments.join(" ")
+        );
+        let shown = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("SHELL", "/bin/sh")
+            .output()
+            .expect("script is part of every Debian");
+        let shown = String::from_utf8_lossy(&shown.stdout).replace('\r', "");
+        let lines =
+            "note: a line that is longer than the\n    forty columns of this terminal\nand one that is not\n";
+        assert!(shown.contains(lines), "{shown:?}");
+    }
 }

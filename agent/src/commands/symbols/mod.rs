@@ -6,8 +6,6 @@ mod glob;
 mod sites;
 mod table;
 
-pub(super) use self::table::width;
-
 use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
 
 use serde::Serialize;

@@ -1,7 +1,7 @@
 //! Rows as lines of a width. Long types are cut; names never are, for they are copied: one that does not fit has a line of its own.
 
 use super::Row;
-use crate::format::count;
+use crate::{format::count, view::columns};
 
 /// The width when standard output tells none.
 const WIDTH: usize = 80;
@@ -15,14 +15,8 @@ const SECTION_MAX: usize = 8;
 const CAN: usize = 16;
 
 /// Columns of the terminal; 80 where there is none.
-pub(in crate::commands) fn width() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    let columns = size.map(|size| usize::from(size.ws_col)).unwrap_or_default();
-    if columns == 0 {
-        WIDTH
-    } else {
-        columns.max(WIDTH_MIN)
-    }
+pub(super) fn width() -> usize {
+    columns(std::io::stdout()).map_or(WIDTH, |columns| columns.max(WIDTH_MIN))
 }
 
 /// The lines, with a line of headings. What the last column says depends on what was asked.

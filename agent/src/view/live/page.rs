@@ -16,7 +16,7 @@ use super::{
     state::{State, Tab},
 };
 use crate::{
-    format::{self, percent},
+    format::{self, percent, plural},
     snapshot::Snapshot,
     view::{history, screen},
 };
@@ -75,7 +75,8 @@ pub(super) fn draw(
         Constraint::Length(1),
     ];
     let [top, tabs, body, keys] = Layout::vertical(lines).areas(frame.area());
-    let job = plain(screen::header(snapshot)).style(Modifier::BOLD);
+    let job = screen::header_within(snapshot, usize::from(top.width));
+    let job = plain(job).style(Modifier::BOLD);
     frame.render_widget(Paragraph::new(job), top);
     frame.render_widget(Paragraph::new(tab_line(state)), tabs);
     let columns = usize::from(body.width);
@@ -109,19 +110,30 @@ fn tab_line(state: &State) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The rows from where the user is; whether there are more than fit.
+/// The rows from where the user is, and how many are below; whether there are more than fit.
 fn scrolled(frame: &mut Frame<'_>, area: Rect, content: Content, state: &mut State) -> bool {
     let height = usize::from(area.height);
     let head = content.head.len().min(height);
     let rows = height - head;
-    state.rows = rows;
     let most = content.rows.len().saturating_sub(rows);
+    // No page passes over the row in the place of which it is said how many are below.
+    state.rows = rows.saturating_sub(usize::from(most > 0));
     let scroll = state.scroll();
     *scroll = (*scroll).min(most);
-    let shown = content.rows.into_iter().skip(*scroll).take(rows);
-    let lines: Vec<Line<'static>> = content.head.into_iter().take(head).chain(shown).collect();
+    let scroll = *scroll;
+    let below = (scroll < most && rows > 1).then(|| content.rows.len() - scroll - (rows - 1));
+    let shown = rows - usize::from(below.is_some());
+    let shown = content.rows.into_iter().skip(scroll).take(shown);
+    let below = below.map(|below| below_line(below, state.tab));
+    let head = content.head.into_iter().take(head);
+    let lines: Vec<Line<'static>> = head.chain(shown).chain(below).collect();
     frame.render_widget(Paragraph::new(lines), area);
     most > 0
+}
+
+fn below_line(below: usize, tab: Tab) -> Line<'static> {
+    let key = if tab == Tab::Rules { "PgDn" } else { "Down" };
+    plain(format!(" and {}: {key}", plural(below, "more line"))).style(Modifier::DIM)
 }
 
 fn key_line(state: &State, is_cut: bool) -> Line<'static> {

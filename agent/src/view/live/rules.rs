@@ -54,11 +54,20 @@ fn list_line(snapshot: &Snapshot, name: &str, is_chosen: bool, columns: usize) -
             .map_or_else(String::new, |rule| rule.state.clone()),
     };
     let text = format!(" {name:<28} {mode:<10} {state}");
-    let text: String = text.chars().take(columns).collect();
+    let text = cut(text, columns);
     if !is_chosen {
         return plain(text);
     }
     Line::from(Span::raw(format!("{text:<columns$}"))).style(Modifier::REVERSED)
+}
+
+/// The details have all of it.
+fn cut(text: String, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text;
+    }
+    let first = text.chars().take(columns.saturating_sub(3));
+    first.chain("...".chars()).take(columns).collect()
 }
 
 fn details(snapshot: &Snapshot, name: &str, columns: usize) -> Vec<Line<'static>> {

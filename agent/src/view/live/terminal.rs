@@ -31,7 +31,7 @@ use super::{
     page,
     state::{State, Wish},
 };
-use crate::{readable::Readable, snapshot::Snapshot};
+use crate::{readable::Readable, snapshot::Snapshot, view::terminal::write};
 
 /// Diagnostics that wait for the next picture.
 const WAITING_MAX: usize = 100;
@@ -160,9 +160,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         give_back();
         let mut out = io::stdout().lock();
-        for line in self.messages.all() {
-            let _ = writeln!(out, "{line}");
-        }
+        self.messages.all().for_each(|line| write(&mut out, &line));
     }
 }
 

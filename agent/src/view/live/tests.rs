@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use proptest::prelude::*;
 use ratatui::{
@@ -151,6 +151,7 @@ fn snapshot() -> Snapshot {
         name: name.into(),
         mode,
         state: state.into(),
+        ..RuleView::default()
     };
     let mut snapshot = Snapshot {
         job: JobView {
@@ -354,6 +355,78 @@ fn what_does_not_fit_is_reached_by_scrolling_and_no_further() {
     assert_eq!(picture(80, 12, &snapshot, &mut state), last);
     press(&mut state, &snapshot, &[KeyCode::Home]);
     assert!(picture(80, 12, &snapshot, &mut state).contains("\"    0  "));
+}
+
+#[test]
+fn what_is_below_is_counted_and_no_page_passes_over_a_row() {
+    let snapshot = snapshot();
+    let mut state = state(Tab::Ranks, &snapshot);
+    let on_it = |text: &str| -> BTreeSet<u32> {
+        let is_there = |rank: &u32| text.contains(&format!("\"{rank:>5}  "));
+        (0..16).filter(is_there).collect()
+    };
+    let first = picture(80, 12, &snapshot, &mut state);
+    let below = 16 - on_it(&first).len();
+    assert!(
+        first.contains(&format!(" and {below} more lines: Down ")),
+        "{first}"
+    );
+    let mut seen = on_it(&first);
+    for _ in 0..16 {
+        press(&mut state, &snapshot, &[KeyCode::PageDown]);
+        seen.extend(on_it(&picture(80, 12, &snapshot, &mut state)));
+    }
+    assert_eq!(seen.len(), 16);
+    let last = picture(80, 12, &snapshot, &mut state);
+    assert!(!last.contains("more line"), "{last}");
+    // Where Down chooses a rule it is another key.
+    state.tab = Tab::Rules;
+    let rules = picture(80, 16, &snapshot, &mut state);
+    assert!(rules.contains("more lines: PgDn "), "{rules}");
+}
+
+#[test]
+fn a_job_whose_header_is_too_long_lacks_whole_parts_of_it() {
+    let mut snapshot = snapshot();
+    snapshot.job.program = "a-program-with-a-long-name".into();
+    let text = picture(80, 12, &snapshot, &mut state(Tab::Overview, &snapshot));
+    let first = text.lines().next().unwrap_or_default();
+    assert_eq!(
+        first.trim_matches('"').trim_end(),
+        "a-program-with-a-long-name: 16 ranks, Open MPI 4.1.4, this node only"
+    );
+}
+
+#[test]
+fn a_rule_that_waits_for_the_trial_of_another_says_of_which() {
+    let mut snapshot = snapshot();
+    let waits = "another change is on trial, of openmpi-busy-wait";
+    (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", waits.into());
+    snapshot.rules.remove(1);
+    let mut state = state(Tab::Rules, &snapshot);
+    press(&mut state, &snapshot, &[KeyCode::Down]);
+    let text = picture(100, 24, &snapshot, &mut state);
+    for line in [
+        " shared-core                  applying   another change is on trial, of openmpi-busy-wait ",
+        "    state  another change is on trial, of openmpi-busy-wait ",
+    ] {
+        assert!(text.contains(line), "{line} is not in:\n{text}");
+    }
+    // In the list of a narrow screen as much as fits, and that it is not all.
+    let text = picture(80, 24, &snapshot, &mut state);
+    assert!(
+        text.contains("another change is on trial, of openm...\""),
+        "{text}"
+    );
+    // What it found stands with it on the first screen too.
+    snapshot.findings = vec![FindingView {
+        rule: "shared-core".into(),
+        text: "2 ranks share a core with others".into(),
+        ..FindingView::default()
+    }];
+    state.tab = Tab::Overview;
+    let text = picture(80, 24, &snapshot, &mut state);
+    assert!(text.contains(&format!("    state  {waits} ")), "{text}");
 }
 
 #[test]
