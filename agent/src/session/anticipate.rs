@@ -17,7 +17,7 @@ const LEFT_OUT: usize = 1;
 const SLACK_NS: u64 = 60_000;
 
 /// At most this share of the time is looked for.
-const SHARE_MOST: f64 = 0.05;
+pub(super) const SHARE_MOST: f64 = 0.05;
 
 /// Never longer than this at a time, in nanoseconds: so long nothing else is heard.
 const LOOK_NS_MAX: u64 = 2_000_000;

@@ -135,9 +135,10 @@ impl Session {
     }
 
     /// When the next decision is likely to fall due: a moment before it, for the clock of the loop counts milliseconds. Never where
-    /// nothing can be changed, or where every CPU is wanted by others.
+    /// nothing can be changed, where every CPU is wanted by others, or where the agent takes too much.
     pub(super) fn next_due(&self) -> impl Future<Output = Due> + use<> {
-        let may = self.hands.is_some() && self.has_idle_cpu && !self.options.busy_poll;
+        let is_free = self.has_idle_cpu && !self.pace.lets_decisions_come();
+        let may = self.hands.is_some() && is_free && !self.options.busy_poll;
         let now = monotonic_ns();
         let due = may.then(|| self.anticipation.next(now)).flatten();
         let before = due.map(|due| Duration::from_nanos(due.from_ns - now).saturating_sub(CLOCK_OF_LOOP));
@@ -161,6 +162,7 @@ impl Session {
         if now > due.until_ns {
             return Ok(());
         }
+        self.pace.have_looked_out();
         std::thread::sleep(Duration::from_nanos(
             due.from_ns.saturating_sub(now + PRACTICE_NS),
         ));

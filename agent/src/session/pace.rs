@@ -1,11 +1,11 @@
-//! When the loop wakes beside its ticks: how long calls and hits may lie. Every waking on a CPU that a rank has for itself delays the rank, and
-//! with it all that wait for it. What is done then is the session's.
+//! When the loop wakes beside its ticks: how long calls and hits may lie, and whether decisions are looked out for. Every waking on a CPU that a
+//! rank has for itself delays the rank, and with it all that wait for it. What is done then is the session's.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Session;
+use super::{Session, anticipate::SHARE_MOST};
 use crate::{clock::monotonic_ns, format::percent};
 
 /// Rings of calls are read this often at most, ticks aside: what a rank calls more often than its ring has room for is counted as not
@@ -15,12 +15,41 @@ const CALLS_PERIOD: Duration = Duration::from_millis(100);
 /// Hits at which nothing falls due are let lie for so long.
 const HITS_NS: u64 = 4_000_000;
 
-/// Looks in a row that find the agent too dear before it reads them at its ticks alone, and cheap before it reads them as ever.
+/// Looks in a row that find the agent too dear before it does less, and cheap before it does all again.
 const DEAR_LOOKS: u32 = 3;
 const CHEAP_LOOKS: u32 = 10;
 
-/// It is cheap below this part of what all may take: it reads up to five times as often then.
+/// It is cheap enough to read all rings below this part of what all may take: it reads up to five times as often then.
 const CHEAP: f64 = 0.2;
+
+/// CPUs that looking out for decisions takes at most: ours and the actuator's, who waits for the order meanwhile.
+const LOOKING_OUT_MOST: f64 = 2.0 * SHARE_MOST;
+
+/// Something that the agent leaves when it is too dear, if it did it lately: what it does not cause would not become less.
+#[derive(Debug, Default)]
+struct Brake {
+    rests: bool,
+    /// It was done since it was last looked what all costs.
+    was_done: bool,
+    looks: u32,
+}
+
+impl Brake {
+    /// True where it is left from now on, or done again.
+    fn turns_at(&mut self, is_dear: bool, is_cheap: bool) -> bool {
+        let was_done = std::mem::take(&mut self.was_done);
+        let (is_so, most) = match self.rests {
+            true => (is_cheap, CHEAP_LOOKS),
+            false => (is_dear && was_done, DEAR_LOOKS),
+        };
+        self.looks = if is_so { self.looks + 1 } else { 0 };
+        let turns = self.looks == most;
+        if turns {
+            (self.rests, self.looks) = (!self.rests, 0);
+        }
+        turns
+    }
+}
 
 /// What is kept of it.
 #[derive(Debug, Default)]
@@ -30,17 +59,16 @@ pub(super) struct Pace {
     calls_read_ns: u64,
     /// When hits are to be looked for again, on the monotonic clock; 0 where one that comes wakes us.
     hits_due_ns: u64,
-    /// One was since it was last looked what that costs.
-    has_filled: bool,
-    /// Rings of calls are read at ticks alone.
-    rests: bool,
-    looks: u32,
+    /// Rings of calls are read beside ticks.
+    rings: Brake,
+    /// Decisions are looked out for.
+    look_outs: Brake,
 }
 
 impl Pace {
     /// All rings of calls were just read.
     pub(super) fn have_read_calls(&mut self, now_ns: u64) {
-        self.has_filled |= self.is_filling;
+        self.rings.was_done |= self.is_filling;
         (self.is_filling, self.calls_read_ns) = (false, now_ns);
     }
 
@@ -56,23 +84,26 @@ impl Pace {
 
     /// Nobody is to wake us when a ring of calls fills.
     pub(super) fn rests(&self) -> bool {
-        self.rests
+        self.rings.rests
     }
 
-    /// What the agent takes is this part of what it may. True where it reads less often from now on, or as ever.
-    fn turns_at(&mut self, part: f64) -> bool {
-        let has_filled = std::mem::take(&mut self.has_filled);
-        let (is_so, most) = match self.rests {
-            true => (part < CHEAP, CHEAP_LOOKS),
-            // What rings do not cause would not become less.
-            false => (part > 1.0 && has_filled, DEAR_LOOKS),
-        };
-        self.looks = if is_so { self.looks + 1 } else { 0 };
-        let turns = self.looks == most;
-        if turns {
-            (self.rests, self.looks) = (!self.rests, 0);
-        }
-        turns
+    /// A decision was looked out for.
+    pub(super) fn have_looked_out(&mut self) {
+        self.look_outs.was_done = true;
+    }
+
+    /// Decisions are made when their hits wake us.
+    pub(super) fn lets_decisions_come(&self) -> bool {
+        self.look_outs.rests
+    }
+
+    /// The agent takes so many CPUs, and all may take so many. Whether rings are read less often from now on, or as ever; and whether decisions are
+    /// looked out for no more, or again.
+    fn turn_at(&mut self, agent: f64, allowed: f64) -> (bool, bool) {
+        let is_dear = agent > allowed;
+        let rings = self.rings.turns_at(is_dear, agent < CHEAP * allowed);
+        let has_room = agent + LOOKING_OUT_MOST <= allowed;
+        (rings, self.look_outs.turns_at(is_dear, has_room))
     }
 
     /// When hits are to be looked for; none where one that comes wakes us.
@@ -90,19 +121,33 @@ impl Session {
         must.then(|| Instant::now() + CALLS_PERIOD.saturating_sub(since))
     }
 
-    /// Reads rings of calls less often where the agent takes more than it may, both in CPUs, and as ever once it takes far less.
+    /// Reads rings of calls less often and looks out for no decision where the agent takes more than it may, both in CPUs, and as ever once it
+    /// takes far less.
     pub(super) fn rest_where_dear(&mut self, agent: f64, allowed: f64) {
-        if !self.pace.turns_at(agent / allowed) {
+        let (rings_turn, look_outs_turn) = self.pace.turn_at(agent, allowed);
+        if !rings_turn && !look_outs_turn {
             return;
         }
         let (agent, often) = (percent(agent), 1.0 / self.tick().as_secs_f64());
-        self.painter.say(&match self.pace.rests {
-            true => format!(
-                "note: tuneagent itself takes {agent} of a core, more than it may (--budget): it reads calls only {often:.0} times a second \
-                 from now on; where more are made than there is room for, iterations and call sites lack some, which are counted"
-            ),
-            false => format!("note: tuneagent itself takes {agent} of a core: calls are read as they come again"),
-        });
+        let dear = format!("note: tuneagent itself takes {agent} of a core, more than it may (--budget)");
+        let cheap = format!("note: tuneagent itself takes {agent} of a core");
+        if rings_turn {
+            self.painter.say(&match self.pace.rests() {
+                true => format!(
+                    "{dear}: it reads calls only {often:.0} times a second from now on; where more are made than there is room for, \
+                     iterations and call sites lack some, which are counted"
+                ),
+                false => format!("{cheap}: calls are read as they come again"),
+            });
+        }
+        if look_outs_turn {
+            self.painter.say(&match self.pace.lets_decisions_come() {
+                true => format!(
+                    "{dear}: it looks out for decisions no longer, which follow the program somewhat later from now on"
+                ),
+                false => format!("{cheap}: decisions are looked out for again"),
+            });
+        }
     }
 }
 
@@ -116,7 +161,8 @@ mod tests {
         let mut look = |part: f64, has_filled: bool| {
             pace.is_filling = has_filled;
             pace.have_read_calls(0);
-            pace.turns_at(part).then(|| pace.rests())
+            let (turns, _) = pace.turn_at(part, 1.0);
+            turns.then(|| pace.rests())
         };
         // Not for what it does besides.
         assert!((0..9).all(|_| look(2.0, false).is_none()));
@@ -132,6 +178,28 @@ mod tests {
         assert!((0..99).all(|_| look(0.5, false).is_none()));
         assert!((1..CHEAP_LOOKS).all(|_| look(0.1, false).is_none()));
         assert_eq!(look(0.1, false), Some(false));
+    }
+
+    #[test]
+    fn an_agent_that_is_dear_looks_out_for_no_decision_until_there_is_room_for_it() {
+        let mut pace = Pace::default();
+        let mut look = |agent: f64, allowed: f64, looks_out: bool| {
+            if looks_out && !pace.lets_decisions_come() {
+                pace.have_looked_out();
+            }
+            let (_, turns) = pace.turn_at(agent, allowed);
+            turns.then(|| pace.lets_decisions_come())
+        };
+        // Dear for something else, or for once.
+        assert!((0..9).all(|_| look(0.03, 0.02, false).is_none()));
+        let agent = [0.03, 0.03, 0.01, 0.03, 0.03];
+        assert!(agent.iter().all(|agent| look(*agent, 0.02, true).is_none()));
+        assert_eq!(look(0.03, 0.02, true), Some(true));
+        // Whatever it takes without: looking out might take it beyond again.
+        assert!((0..99).all(|_| look(0.001, 0.02, true).is_none()));
+        // A job of more CPUs.
+        assert!((1..CHEAP_LOOKS).all(|_| look(0.001, 0.11, true).is_none()));
+        assert_eq!(look(0.001, 0.11, true), Some(false));
     }
 
     #[test]
