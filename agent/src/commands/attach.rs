@@ -175,27 +175,29 @@ pub(super) fn raise_priority() -> io::Result<()> {
     Ok(setpriority_process(Some(getpid()), NICE)?)
 }
 
-/// The command that would have the rights, with the full path: sudo does not search where cargo installs.
-pub(crate) fn with_sudo(arguments: &str) -> String {
-    let program =
-        std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
-    format!("sudo {program} {arguments}")
+/// The command that would have the rights.
+pub(crate) fn as_root(arguments: &str) -> String {
+    rights::as_root(&with_path(arguments))
 }
 
 /// The command for the user that runs this one: journals and sockets are each user's own.
 pub(crate) fn as_we_are(arguments: &str) -> String {
-    let with_sudo = with_sudo(arguments);
-    if geteuid().is_root() {
-        return with_sudo;
+    match geteuid().is_root() {
+        true => as_root(arguments),
+        false => with_path(arguments),
     }
-    with_sudo
-        .strip_prefix("sudo ")
-        .map_or(with_sudo.clone(), str::to_owned)
 }
 
 /// The command that was typed, with the rights.
-pub(super) fn with_sudo_again() -> String {
-    with_sudo(&typed_arguments())
+pub(super) fn as_root_again() -> String {
+    as_root(&typed_arguments())
+}
+
+/// With the full path: sudo does not search where cargo installs.
+fn with_path(arguments: &str) -> String {
+    let program =
+        std::env::current_exe().map_or_else(|_| "tuneagent".into(), |path| path.display().to_string());
+    format!("{program} {arguments}")
 }
 
 /// The command that was typed, for this program.
@@ -234,7 +236,7 @@ fn no_mpi(job: &Job) -> Failure {
         "{program} (process {pid}) is no MPI program, nor has it parallel regions of OpenMP: none of its {modules} modules defines MPI_Init or GOMP_parallel\n\
          (libmpi, libmpich, or MPI linked into the program; a Python program loads it at `import mpi4py`).\n\
          {unread}To count calls of its own functions: {}",
-        with_sudo(&format!("attach {pid} --probe FUNCTION")),
+        as_root(&format!("attach {pid} --probe FUNCTION")),
     ))
 }
 
@@ -243,12 +245,17 @@ fn without_probes(refusal: &KernelError) -> String {
     format!("there are no probes: {refusal}\nwhat works on this machine: tuneagent doctor")
 }
 
-/// What is missing, and the commands that would have it.
+/// What is missing, and the commands that would have it. Where root lacks it no command of ours has it either.
 fn missing_rights(missing: &[&str]) -> String {
+    let missing = missing.join(", ");
+    if geteuid().is_root() {
+        return format!(
+            "probes need {missing}, which root lacks here: a container has what it was started with (docker run --cap-add)"
+        );
+    }
     format!(
-        "probes need {}, which this process does not have\nwith them: {}\nor once, for one's own programs: {}",
-        missing.join(", "),
-        with_sudo_again(),
+        "probes need {missing}, which this process does not have\nwith them: {}\nor once, for one's own programs: {}",
+        as_root_again(),
         rights::give_command(),
     )
 }

@@ -16,7 +16,7 @@ mod session;
 mod symbols;
 mod target;
 
-pub(crate) use attach::{as_we_are, with_sudo};
+pub(crate) use attach::{as_root, as_we_are};
 
 use crate::{
     cli::{Cli, Command},

@@ -61,7 +61,7 @@ pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Resu
     let why = if rights::is_lent() {
         format!(
             "the capabilities of tuneagent's file are lent for one's own programs\nas root: {}",
-            super::attach::with_sudo_again()
+            super::attach::as_root_again()
         )
     } else {
         "--any-user says that this is meant".to_owned()
@@ -77,7 +77,7 @@ pub(super) fn may_look(process: &Process, program: &str, any_user: bool) -> Resu
 pub(super) fn failure(error: DiscoverError) -> Failure {
     match of_process(&error) {
         Some(ProcessError::NotPermitted { .. }) if !geteuid().is_root() => {
-            Failure::not_permitted(format!("{error}\nas root: {}", super::attach::with_sudo_again()))
+            Failure::not_permitted(format!("{error}\nas root: {}", super::attach::as_root_again()))
         }
         Some(ProcessError::NotPermitted { .. } | ProcessError::Privileged { .. }) => {
             Failure::not_permitted(error)

@@ -16,11 +16,14 @@ use super::{
     links::{At, LinkRequest},
     sys,
 };
+use crate::rights;
 
 const GROUP: &str = "tuneagent";
 
 /// What would make the kernel take the probes of those who gave up CAP_SYS_ADMIN, as all of our processes do.
-pub const LOWER_PARANOIA: &str = "sudo sysctl kernel.perf_event_paranoid=2";
+pub fn lower_paranoia() -> String {
+    rights::as_root("sysctl kernel.perf_event_paranoid=2")
+}
 
 /// Debian's kernels have a third level of perf_event_paranoid, which is their default; at it they want CAP_SYS_ADMIN, whatever
 /// CAP_PERFMON says. The level, where it is that one.
@@ -35,7 +38,8 @@ fn explained(error: io::Error) -> io::Error {
             error.kind(),
             format!(
                 "{error}: kernel.perf_event_paranoid is {level}, and CAP_PERFMON is not enough then on this kernel; \
-                 {LOWER_PARANOIA}"
+                 {}",
+                lower_paranoia()
             ),
         ),
         _ => error,

@@ -22,7 +22,7 @@ mod tallies;
 mod version;
 
 pub use error::KernelError;
-pub use fallback::{LOWER_PARANOIA, TracefsLink, perf_wants_admin};
+pub use fallback::{TracefsLink, lower_paranoia, perf_wants_admin};
 pub use family::{FamilyRoot, read_coming};
 pub use gauge::{Gauge, measure};
 pub use holds::{Holds, Records, set_real_time};

@@ -141,7 +141,7 @@ impl Session {
             let attach = format!("attach {} --apply{named}", self.options.typed);
             // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
             let (command, remark) = match self.probes.kernel() {
-                Some(_) => (crate::commands::with_sudo(&format!("{attach} --keep")), None),
+                Some(_) => (crate::commands::as_root(&format!("{attach} --keep")), None),
                 None => (crate::commands::as_we_are(&attach), Some(UNJUDGED.to_owned())),
             };
             let lines = std::iter::once(command).chain(effects).chain(remark);

@@ -197,7 +197,7 @@ fn notes_of_tracefs(applies: bool, paranoia: Option<i32>) -> Vec<String> {
     notes.extend(paranoia.filter(|_| applies).map(|level| {
         format!(
             "note: changes at a place in the program are refused: kernel.perf_event_paranoid is {level}, and CAP_SYS_ADMIN is given up; {}",
-            kernel::LOWER_PARANOIA
+            kernel::lower_paranoia()
         )
     }));
     notes
@@ -275,6 +275,6 @@ mod tests {
             "who only looks changes nothing"
         );
         assert!(!of(true, None).contains("paranoid"));
-        assert!(of(true, Some(3)).contains("sudo sysctl kernel.perf_event_paranoid=2"));
+        assert!(of(true, Some(3)).contains("sysctl kernel.perf_event_paranoid=2"));
     }
 }

@@ -74,7 +74,15 @@ fn capabilities() -> Check {
     if missing.is_empty() {
         Check::works(name, "all that watching and changing need")
     } else if missing.iter().any(|row| row.need == Need::Probing) {
-        Check::fails(name, text).by(rights::give_command())
+        match as_root() {
+            Some(_) => Check::fails(name, text).by(rights::give_command()),
+            None => Check::fails(
+                name,
+                format!(
+                    "{text}\n(root lacks it here: a container has what it was started with, docker run --cap-add)"
+                ),
+            ),
+        }
     } else if rights::is_lent() {
         Check::works(
             name,
@@ -110,7 +118,7 @@ fn tracefs(name: &'static str, paranoia: Option<i32>) -> Check {
                  session gives that up when it has begun: no changes at a place in the program (rules with `at`, set --at)"
             ),
         )
-        .by(Some(kernel::LOWER_PARANOIA.to_owned())),
+        .by(Some(kernel::lower_paranoia())),
     }
 }
 
@@ -306,7 +314,7 @@ fn yama() -> Check {
 
 /// What a scope means for somebody who has CAP_SYS_PTRACE or has not (Documentation/admin-guide/LSM/Yama.rst).
 fn yama_says(scope: Option<&str>, may_trace: bool) -> Check {
-    let relax = "sudo sysctl kernel.yama.ptrace_scope=0".to_owned();
+    let relax = rights::as_root("sysctl kernel.yama.ptrace_scope=0");
     match scope {
         None => Check::works("Yama", "not built into this kernel"),
         Some("0") => Check::works("Yama", "scope 0: one's own processes may be looked into"),
@@ -422,6 +430,6 @@ mod tests {
             "{}",
             check.text
         );
-        assert_eq!(check.command.as_deref(), Some(kernel::LOWER_PARANOIA));
+        assert_eq!(check.command, Some(kernel::lower_paranoia()));
     }
 }
