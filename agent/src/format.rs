@@ -98,9 +98,13 @@ const HANG_MOST: usize = 32;
 /// What begins without a label goes on so much farther to the right.
 const HANG: usize = 4;
 
-/// A line in as many as it needs; all but the first begin where what it says begins, behind its number and its label.
-pub fn hanging(line: &str, columns: usize) -> Vec<String> {
-    wrapped(&" ".repeat(hang(line, columns)), line, columns)
+/// A text in as many lines as it needs; all but the first begin where what that one says begins, behind its number and its label.
+pub fn hanging(text: &str, columns: usize) -> Vec<String> {
+    let first = text.lines().next().unwrap_or_default();
+    let indent = " ".repeat(hang(first, columns));
+    let text = text.replace('\n', &format!("\n{indent}"));
+    let lines = text.split('\n').flat_map(|line| wrapped(&indent, line, columns));
+    lines.collect()
 }
 
 /// Where words begin that stand apart from those before, by two blanks at least: the last such place of the first columns.
@@ -186,6 +190,10 @@ mod tests {
             (
                 "     guard     91.4 ms -> 1.31 ms a step; kept",
                 vec!["     guard     91.4 ms -> 1.31 ms a", "               step; kept"],
+            ),
+            (
+                "finding  r   4 ranks spin:\n99 % of their time",
+                vec!["finding  r   4 ranks spin:", "             99 % of their time"],
             ),
             (
                 "note: all functions are watched all the time again",

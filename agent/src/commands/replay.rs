@@ -57,7 +57,8 @@ fn tell_of_the_job(
     let is_measured = snapshot.processes.iter().any(|process| process.watched_ns > 0);
     if is_measured && !is_quiet {
         let mut painter = view::Painter::new(true);
-        painter.say(&format!("\n{}", view::header(&snapshot)));
+        painter.say("");
+        painter.say(&view::header(&snapshot));
         view::closing(&snapshot).iter().for_each(|line| painter.say(line));
     }
     json.map_or(Ok(()), |place| place.write(&snapshot))

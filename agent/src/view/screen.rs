@@ -359,7 +359,7 @@ fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
         (!silent.is_empty()).then(|| format!("    {what}: {}", Vec::from_iter(silent).join(", ")))
     };
     let lines = [
-        line("not for this program", true),
+        line("found no process that they are for", true),
         line("no value as long as it ran", false),
     ];
     lines.into_iter().flatten().collect()
@@ -601,7 +601,7 @@ mod tests {
         insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @"
         no finding: 4 rules looked, none applies. Nothing to be won from outside here
            for hot spots in its own code use a profiler: perf, samply
-           not for this program: blas-threads
+           found no process that they are for: blas-threads
            no value as long as it ran: batches
            mine                   condition false
         ");

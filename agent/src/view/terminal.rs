@@ -101,10 +101,7 @@ pub fn columns(out: impl AsFd) -> Option<usize> {
 /// A reader that went away (`| head`) is no reason to stop watching.
 pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) {
     let text = match columns(&*out) {
-        Some(columns) => {
-            let lines = line.split('\n').flat_map(|line| hanging(line, columns));
-            lines.collect::<Vec<_>>().join("\n")
-        }
+        Some(columns) => hanging(line, columns).join("\n"),
         None => line.to_owned(),
     };
     let _ = writeln!(out, "{text}").and_then(|()| out.flush());
@@ -119,8 +116,7 @@ mod tests {
     const CHILD: &str = "TUNEAGENT_TEST_SAYS_A_LONG_LINE";
     const NAME: &str =
         "view::terminal::tests::on_a_terminal_a_long_line_goes_on_at_a_word_and_in_a_pipe_it_stays_whole";
-    const LINE: &str =
-        "note: a line that is longer than the forty columns of this terminal\nand one that is not";
+    const LINE: &str = "note: a line that is longer than the forty columns of this terminal\nand a second";
 
     /// The test starts itself, on a terminal of its own (`script`) and in a pipe.
     #[test]
@@ -146,7 +142,7 @@ mod tests {
             .expect("script is part of every Debian");
         let shown = String::from_utf8_lossy(&shown.stdout).replace('\r', "");
         let lines =
-            "note: a line that is longer than the\n    forty columns of this terminal\nand one that is not\n";
+            "note: a line that is longer than the\n    forty columns of this terminal\n    and a second\n";
         assert!(shown.contains(lines), "{shown:?}");
     }
 }
