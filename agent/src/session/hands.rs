@@ -139,7 +139,8 @@ impl Shared {
         self.talk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: so little fits into an empty socket.
+    /// Sends a value that is to be written at once, if nothing else is under way. Does not block: what the actuator was told to expect and
+    /// has not read leaves room for it.
     fn send(&self, order: Order) -> Order {
         let Order::Do {
             decision,

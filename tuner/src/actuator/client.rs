@@ -90,12 +90,22 @@ impl ActuatorClient {
     }
 
     /// Says that a set may follow at once, `like` this one. The actuator practises it, and looks out for it without sleeping for so
-    /// long, 5 ms at most. Has no answer.
+    /// long, 5 ms at most. Has no answer. An actuator that is behind with reading what it was told before is not told: nobody waits
+    /// for it here.
     pub fn expect(&mut self, look_out: Duration, like: Option<Practice>) -> Result<(), ClientError> {
+        if !self.has_room() {
+            return Ok(());
+        }
         let look_out_us = look_out.as_micros().try_into().unwrap_or(u32::MAX);
         self.send(Command::Expect(Expectation { look_out_us, like }))?;
         self.unanswered = None;
         Ok(())
+    }
+
+    /// Whether any message can be sent without waiting: of a stream's room three quarters are free where it says that it can be written.
+    fn has_room(&self) -> bool {
+        let mut stream = [PollFd::new(&self.writer, PollFlags::OUT)];
+        poll(&mut stream, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Whether something has been answered, once it has been or so long has passed.
@@ -219,39 +229,81 @@ fn ended(error: io::Error) -> ClientError {
 #[cfg(test)]
 mod tests {
     use std::thread;
-    use std::time::Duration;
 
     use super::*;
     use crate::who::Who;
+
+    fn hello() -> Hello {
+        Hello {
+            keep: false,
+            state_dir: "/nowhere".into(),
+            who: Who::current(),
+        }
+    }
+
+    /// Answers the hello, as an actuator does; then it says nothing any more.
+    fn welcome(reader: &mut BufReader<UnixStream>) {
+        let request: Request = line::read(reader, REQUEST_BYTES_MAX).unwrap().unwrap();
+        let reply = Reply {
+            id: request.id,
+            result: Ok(Answer::Welcome { actuator: 1 }),
+        };
+        line::write(reader.get_mut(), &reply, REPLY_BYTES_MAX).unwrap();
+    }
 
     #[test]
     fn once_an_answer_did_not_come_in_time_nothing_more_is_asked_and_the_session_ends() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let patience = ours.try_clone().unwrap();
         let actuator = thread::spawn(move || {
-            let mut writer = theirs.try_clone().unwrap();
             let mut reader = BufReader::new(theirs);
-            let mut next = || line::read::<Request>(&mut reader, REQUEST_BYTES_MAX).unwrap();
-            let result = Ok(Answer::Welcome { actuator: 1 });
-            let reply = Reply {
-                id: next().unwrap().id,
-                result,
-            };
-            line::write(&mut writer, &reply, REPLY_BYTES_MAX).unwrap();
+            welcome(&mut reader);
             // What it is asked next it does not answer.
+            let mut next = || line::read::<Request>(&mut reader, REQUEST_BYTES_MAX).unwrap();
             [next(), next()].map(|request| request.is_some())
         });
-        let hello = Hello {
-            keep: false,
-            state_dir: "/nowhere".into(),
-            who: Who::current(),
-        };
-        let mut client = ActuatorClient::begin(ours, hello).unwrap();
+        let mut client = ActuatorClient::begin(ours, hello()).unwrap();
         patience
             .set_read_timeout(Some(Duration::from_millis(50)))
             .unwrap();
         assert!(matches!(client.collect(), Err(ClientError::Io(_))));
         assert!(matches!(client.collect(), Err(ClientError::Ended)));
         assert_eq!(actuator.join().unwrap(), [true, false]);
+    }
+
+    #[test]
+    fn an_actuator_that_does_not_read_is_not_told_what_to_expect_and_keeps_nobody_waiting() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        // Whoever waits fails by it.
+        ours.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+        let stopped = thread::spawn(move || {
+            let mut reader = BufReader::new(theirs);
+            welcome(&mut reader);
+            reader
+        });
+        let mut client = ActuatorClient::begin(ours, hello()).unwrap();
+        let mut reader = stopped.join().unwrap();
+        for _ in 0..10_000 {
+            client.expect(Duration::ZERO, None).unwrap();
+        }
+        // Of those that it was told each is whole, and it is told again once it has read them.
+        let mut read = || {
+            line::read::<Request>(&mut reader, REQUEST_BYTES_MAX)
+                .unwrap()
+                .unwrap()
+        };
+        let last = (1..10_000).find(|_| {
+            assert!(matches!(read().command, Command::Expect(_)));
+            client.has_room()
+        });
+        assert!(last.is_some());
+        client.expect(Duration::from_micros(7), None).unwrap();
+        let is_it = |request: Request| {
+            matches!(
+                request.command,
+                Command::Expect(Expectation { look_out_us: 7, .. })
+            )
+        };
+        assert!((1..10_000).any(|_| is_it(read())));
     }
 }
