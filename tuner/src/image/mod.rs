@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use object::LittleEndian as LE;
 use object::elf;
+use object::pod::Pod;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -376,14 +377,7 @@ impl Image {
             let Some(section) = self.sections.iter().find(|section| section.kind == kind) else {
                 return Ok(SymbolTable::default());
             };
-            let count = (section.size as usize) / size_of::<elf::Sym64<LE>>();
-            let entries = self.reader().table(section.offset, count, "a symbol table")?;
-            let strings = self.sections.get(section.link).ok_or(ImageError::Damaged {
-                what: "a string table",
-            })?;
-            let strings = self
-                .reader()
-                .bytes(strings.offset, strings.size, "a string table")?;
+            let (entries, strings) = self.entries(section, "a symbol table")?;
             Ok(SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM))
         })
     }
@@ -490,16 +484,7 @@ impl Image {
         else {
             return Ok(Dynamic::default());
         };
-        let count = (section.size as usize) / size_of::<elf::Dyn64<LE>>();
-        let entries: Vec<elf::Dyn64<LE>> =
-            self.reader()
-                .table(section.offset, count, "the dynamic section")?;
-        let strings = self.sections.get(section.link).ok_or(ImageError::Damaged {
-            what: "a string table",
-        })?;
-        let strings = self
-            .reader()
-            .bytes(strings.offset, strings.size, "a string table")?;
+        let (entries, strings) = self.entries::<elf::Dyn64<LE>>(section, "the dynamic section")?;
         let mut dynamic = Dynamic::default();
         for entry in &entries {
             let value = entry.d_val.get(LE);
@@ -513,6 +498,21 @@ impl Image {
             }
         }
         Ok(dynamic)
+    }
+
+    /// What is in a section, and the strings that it speaks of.
+    fn entries<T: Pod>(
+        &self,
+        section: &Section,
+        what: &'static str,
+    ) -> Result<(Vec<T>, Vec<u8>), ImageError> {
+        let count = (section.size as usize) / size_of::<T>();
+        let entries = self.reader().table(section.offset, count, what)?;
+        let what = "a string table";
+        let strings = self.sections.get(section.link);
+        let strings = strings.ok_or(ImageError::Damaged { what })?;
+        let strings = self.reader().bytes(strings.offset, strings.size, what)?;
+        Ok((entries, strings))
     }
 
     fn reader(&self) -> Reader<'_> {
