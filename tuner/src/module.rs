@@ -33,6 +33,12 @@ pub enum ModuleError {
         /// The name of the file when it was loaded.
         path: String,
     },
+    /// The file is another one by now, under its old inode.
+    #[error("{path} was written to since it was read: where its functions begin is not known any more")]
+    Rewritten {
+        /// The name of the file when it was loaded.
+        path: String,
+    },
     /// The file is not understood.
     #[error("{path}: {source}")]
     Image {
@@ -228,8 +234,14 @@ impl Module {
     }
 
     /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain
-    /// path when it still has the same inode, else one through /proc.
+    /// path when it still has the same inode, else one through /proc. None of a file that was written to since it was read: a probe
+    /// would sit wherever another function began.
     pub fn probe_path(&self) -> Result<PathBuf, ModuleError> {
+        if !self.image.is_as_read() {
+            return Err(ModuleError::Rewritten {
+                path: self.path.clone(),
+            });
+        }
         let wanted = self
             .image
             .file()

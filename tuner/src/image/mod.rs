@@ -7,7 +7,7 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, OnceLock};
 
 use object::LittleEndian as LE;
@@ -156,6 +156,8 @@ pub struct SymbolRelocation {
 pub struct Image {
     file: File,
     file_size: u64,
+    /// When it was written last, as it was read: seconds and nanoseconds.
+    written: (i64, i64),
     machine: elf::Machine,
     /// The segments that the loader maps.
     pub segments: Vec<Segment>,
@@ -182,7 +184,8 @@ pub struct Image {
 impl Image {
     /// Reads the headers of an ELF file.
     pub fn read(file: File) -> Result<Image, ImageError> {
-        let file_size = file.metadata()?.len();
+        let meta = file.metadata()?;
+        let file_size = meta.len();
         let reader = Reader {
             file: &file,
             file_size,
@@ -220,6 +223,7 @@ impl Image {
             debug_info: Kept::default(),
             signatures: Signatures::default(),
             file_size,
+            written: (meta.mtime(), meta.mtime_nsec()),
             file,
         };
         image.dynamic = image.read_dynamic()?;
@@ -247,6 +251,13 @@ impl Image {
     /// The file itself.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Nobody has written to the file since it was read: what was found in it is there still.
+    pub(crate) fn is_as_read(&self) -> bool {
+        let as_read = (self.file_size, self.written.0, self.written.1);
+        let meta = self.file.metadata();
+        meta.is_ok_and(|meta| (meta.len(), meta.mtime(), meta.mtime_nsec()) == as_read)
     }
 
     /// Whether these bytes stand anywhere in the first `bytes_max` bytes of the file; not when it cannot be read.

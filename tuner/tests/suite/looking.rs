@@ -104,6 +104,24 @@ fn the_program_comes_first_then_its_libraries_in_the_linkers_order() {
 }
 
 #[test]
+fn a_file_that_was_written_to_since_it_was_read_is_not_probed() {
+    let Some(workshop) = Workshop::open() else { return };
+    let path = workshop.build("variables.c", "variables", &[]);
+    let Some(program) = Program::start(&path, &[]) else {
+        return;
+    };
+    let space = program.space();
+    let module = space.executable().unwrap();
+    assert!(module.probe_path().is_ok());
+    // As an installer would that copies over the old file: its inode stays.
+    drop(program);
+    let mut file = fs::OpenOptions::new().append(true).open(&path).unwrap();
+    std::io::Write::write_all(&mut file, &[0]).unwrap();
+    let refused = module.probe_path().unwrap_err().to_string();
+    assert!(refused.contains("was written to since it was read"), "{refused}");
+}
+
+#[test]
 fn a_file_that_is_mapped_as_data_is_no_second_module() {
     let Some(workshop) = Workshop::open() else { return };
     let library = workshop.build(
