@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use needs::is_root;
 use rustix::event::{Timespec, epoll};
-use tuneagent::kernel::{Kernel, LoadOptions, Producer};
+use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring};
 
 /// A moment that no test sees.
 const FAR: u64 = u64::MAX;
@@ -21,6 +21,8 @@ const BATCH: u32 = 1000;
 struct Sleeper {
     kernel: Kernel,
     producer: Producer,
+    /// Where it is not read, what lies in it does not matter to who waits for the next waking.
+    ring: Ring,
     told: OwnedFd,
 }
 
@@ -35,11 +37,10 @@ impl Sleeper {
             epoll::EventFlags::IN | epoll::EventFlags::ET,
         );
         epoll::add(&told, ring.as_fd(), data, flags).unwrap();
-        // It stays open, and is not read: what lies in it does not matter to who waits for the next waking.
-        std::mem::forget(ring);
         Sleeper {
             kernel,
             producer,
+            ring,
             told,
         }
     }
@@ -58,6 +59,15 @@ impl Sleeper {
 
     fn puts(&self, hits: u32) {
         self.producer.produce(0, hits, 1).unwrap();
+    }
+
+    fn puts_deciding(&self) {
+        self.producer.produce_deciding(0, 1, 1).unwrap();
+    }
+
+    /// How many hits were there; then he sleeps.
+    fn takes_all(&mut self) -> usize {
+        std::iter::from_fn(|| self.kernel.take_hit(&mut self.ring).map(|_| ())).count()
     }
 }
 
@@ -85,13 +95,32 @@ fn hits_wait_for_who_will_look_and_one_at_which_something_may_fall_due_wakes_him
     sleeper.kernel.listen();
     sleeper.puts(BATCH);
     assert!(!sleeper.was_woken(MOMENT_MS), "by hits that may lie");
-    sleeper.producer.produce_deciding(0, 1, 1).unwrap();
+    sleeper.puts_deciding();
     assert!(sleeper.was_woken(SOON_MS));
-    sleeper.producer.produce_deciding(0, 1, 1).unwrap();
+    sleeper.puts_deciding();
     assert!(!sleeper.was_woken(MOMENT_MS), "who is awake is not woken");
     sleeper.kernel.listen();
-    sleeper.producer.produce_deciding(0, 1, 1).unwrap();
+    sleeper.puts_deciding();
     assert!(sleeper.was_woken(SOON_MS));
+}
+
+#[test]
+fn who_took_the_hit_that_woke_him_before_he_heard_of_it_is_woken_by_the_next_as_root() {
+    if !is_root() {
+        return;
+    }
+    let mut sleeper = Sleeper::new();
+    sleeper.kernel.look_at(FAR);
+    assert_eq!(sleeper.takes_all(), 0);
+    for _ in 0..3 {
+        // It comes while he looks, and is taken by the same look: nothing lies in the ring that he could be told of.
+        sleeper.puts_deciding();
+        assert_eq!(sleeper.takes_all(), 1);
+        assert!(!sleeper.was_woken(MOMENT_MS), "nothing is left to be woken for");
+        sleeper.puts_deciding();
+        assert!(sleeper.was_woken(SOON_MS));
+        assert_eq!(sleeper.takes_all(), 1);
+    }
 }
 
 #[test]

@@ -328,13 +328,18 @@ impl Kernel {
         self.set_head(0, offset_of!(RingHead, is_asleep), 1);
     }
 
-    /// Who reads the ring of hits is about to look into it, and sleeps when it is empty: a hit at which something may fall due wakes him from
-    /// now on.
-    pub fn listen(&self) {
-        if let Some(state) = self.alarm.word(0, offset_of!(Alarm, state) / size_of::<u64>()) {
-            // What wakes nobody because we are awake had its place in the ring before this, and is found by the look after it.
-            state.swap(Alarm::ASLEEP, Ordering::SeqCst);
-        }
+    /// The next record of the ring of hits; none where all were taken. Whoever took them may sleep then: a hit at which something may fall due
+    /// wakes him, also where he was woken meanwhile by one that he has taken.
+    pub fn take_hit<'ring>(&self, ring: &'ring mut Ring) -> Option<&'ring [u8]> {
+        ring.take_until(|| !self.listen())
+    }
+
+    /// Who reads the ring of hits sleeps when it is empty: a hit at which something may fall due wakes him from now on. True where that was
+    /// not so until now, for he never said it or was woken since: hits may have come that woke nobody, and he must look once more.
+    pub fn listen(&self) -> bool {
+        let state = self.alarm.word(0, offset_of!(Alarm, state) / size_of::<u64>());
+        // What wakes nobody because we are awake had its place in the ring before this, and is found by the look after it.
+        state.is_some_and(|state| state.swap(Alarm::ASLEEP, Ordering::SeqCst) != Alarm::ASLEEP)
     }
 
     /// Until then other hits wake nobody. To be said before a look into the ring that is the last one.

@@ -63,7 +63,18 @@ impl Ring {
     /// The next record; none when none is there, or the next one is still being written: the kernel then makes the descriptor readable once
     /// it is.
     pub fn take(&mut self) -> Option<&[u8]> {
-        let length = self.copy_next()?;
+        self.take_until(|| true)
+    }
+
+    /// The same; where none is there it is looked again until that is enough.
+    pub(super) fn take_until(&mut self, mut is_enough: impl FnMut() -> bool) -> Option<&[u8]> {
+        let length = loop {
+            match self.copy_next() {
+                Some(length) => break length,
+                None if is_enough() => return None,
+                None => {}
+            }
+        };
         bytemuck::cast_slice::<u64, u8>(&self.record).get(..length)
     }
 

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::{HITS_PER_WAKE, Session, anticipate::Due, hands::Hands, meter::Metered};
 use crate::{
     clock::monotonic_ns,
-    kernel::{Kernel, KernelError, Ring, is_filling, read_hit, read_tally, read_text},
+    kernel::{Kernel, KernelError, is_filling, read_hit, read_tally, read_text},
 };
 
 /// A hit takes its time when it has its place in the ring. What the clocks of two CPUs differ by, and what a CPU may see of another's
@@ -268,11 +268,12 @@ impl Session {
 
     /// How many were taken. Where that was all, who sends hits knows when we look again.
     pub(super) fn take_hits(&mut self, limit: usize) -> usize {
-        if let Some(kernel) = self.probes.kernel() {
-            kernel.listen();
-        }
         for taken in 0..limit {
-            let Some(item) = self.hits.as_mut().and_then(Ring::take) else {
+            let item = match (self.probes.kernel(), &mut self.hits) {
+                (Some(kernel), Some(ring)) => kernel.take_hit(ring),
+                _ => None,
+            };
+            let Some(item) = item else {
                 self.hits_left = false;
                 self.rest_from_hits(taken > 0);
                 return taken;
