@@ -72,7 +72,7 @@ use self::{
     regions::Regions,
     sampling::Sampling,
     signals::Signals,
-    waits::{Ticks, at_once_if, next_receipt, next_tick, readable, turn_if, until},
+    waits::{Ticks, next_receipt, next_tick, readable, turn_if, until},
 };
 use crate::{
     actuator::Actuator,
@@ -408,7 +408,7 @@ impl Session {
                     first = None;
                     Wake::First
                 }
-                () = at_once_if(self.hits_left) => Wake::Hits,
+                () = turn_if(self.hits_left) => Wake::Hits,
                 () = turn_if(polls) => Wake::Poll,
                 due = due => Wake::Due(due),
                 Ok(()) = readable(ring.as_ref()) => Wake::Hits,

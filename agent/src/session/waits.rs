@@ -92,13 +92,8 @@ pub(super) async fn readable(ring: Option<&Readable>) -> io::Result<()> {
     }
 }
 
-pub(super) async fn at_once_if(now: bool) {
-    if !now {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// At once, but for what else the loop waits for, which is looked at first.
+/// At once, but for what else the loop waits for, which is looked at first: who has his turn again and again would else keep the loop from
+/// ever hearing of a signal or a tick.
 pub(super) async fn turn_if(now: bool) {
     match now {
         true => tokio::task::yield_now().await,
@@ -138,5 +133,18 @@ mod tests {
         let asked = Instant::now();
         ticks.next().await.unwrap();
         assert!(asked.elapsed() >= Duration::from_millis(25));
+    }
+
+    #[tokio::test]
+    async fn who_has_his_turn_again_and_again_keeps_nobody_from_being_heard() {
+        let (ticks, began) = (Ticks::new().unwrap(), Instant::now());
+        while began.elapsed() < Duration::from_secs(10) {
+            tokio::select! {
+                biased;
+                Ok(()) = ticks.next() => return,
+                () = turn_if(true) => {}
+            }
+        }
+        panic!("the tick was never heard");
     }
 }
