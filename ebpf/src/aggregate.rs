@@ -216,7 +216,8 @@ fn lock(tally: *mut Tally) -> Option<u64> {
     None
 }
 
-/// Sends what is in a cell that another key needs.
+/// Sends what is in a cell that another key needs. How that is submitted is asked before it has its place: nothing falls due at it, and it may
+/// lie until the next hit. Where there is no room for it, who reads is awake.
 #[inline(always)]
 fn hand_over(tally: &Tally, now_ns: u64) {
     if tally.count > 0 && HITS.output::<Tally>(tally, maps::wakes(false, now_ns)).is_err() {

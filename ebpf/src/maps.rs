@@ -174,7 +174,7 @@ pub fn changed() {
     }
 }
 
-/// Counts a loss.
+/// Counts a loss. The cell is this CPU's own, but a thread at a probe may be interrupted by another that comes to one on the same CPU.
 pub fn lost(what: Loss) {
     if let Some(counter) = LOSSES.get(what as u32) {
         add(counter, 1);
@@ -230,7 +230,7 @@ const FORCE_WAKEUP: u64 = 2;
 const UNREAD_BYTES: u64 = 0;
 
 /// How what has its place in the ring since then is submitted. To be asked after that place was taken: who finds the ring empty once he
-/// has said that he sleeps has then missed nothing.
+/// has said that he sleeps has then missed nothing. Only whoever reads the ring says that he sleeps again, once he has read all.
 #[inline(always)]
 pub fn wakes(decides: bool, now_ns: u64) -> u64 {
     let Some(alarm) = ALARM.get_ptr_mut(0) else {

@@ -255,4 +255,5 @@ const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
 const _: () = assert!(size_of::<Text>() == 24 + MAX_TEXT + 8);
 const _: () = assert!(size_of::<Text>() != size_of::<Hit>());
 const _: () = assert!(size_of::<Filling>() == 8);
+const _: () = assert!(size_of::<Alarm>() == 16);
 const _: () = assert!(MAX_FRAMES.is_power_of_two());
