@@ -8,9 +8,12 @@ mod common;
 
 use std::{fs::File, path::Path};
 
-use abi::{Amount, Flow, Form, MessageRule, ProbeSpec, SizeLayout, SpecFlags};
+use abi::{MessageRule, ProbeSpec, SizeLayout, SpecFlags};
 use common::{Case, DURATIONS, Target, cases};
-use tuneagent::kernel::{At, Kernel, Link, LoadOptions};
+use tuneagent::{
+    kernel::{At, Kernel, Link, LoadOptions},
+    mpi::{self, Implementation},
+};
 use tuner::image::Image;
 
 /// What is attached.
@@ -84,19 +87,16 @@ impl Way {
 
 /// As MPI_Send, whatever stands in the registers.
 fn send() -> MessageRule {
+    let (function, is_large) = mpi::find("MPI_Send").unwrap();
+    let library = Implementation {
+        name: "MPICH",
+        version: None,
+        layout: SizeLayout::InHandle,
+        size_offset: 0,
+    };
     MessageRule {
-        layout: SizeLayout::InHandle as u8,
-        count_width: 4,
-        amount: Amount {
-            form: Form::One as u8,
-            count: 1,
-            datatype: 2,
-            peer: 3,
-        },
-        flow: Flow::Sent as u8,
-        comm: 5,
         row: 0,
-        ..MessageRule::default()
+        ..mpi::rule(function, is_large, &library)
     }
 }
 

@@ -98,11 +98,8 @@ fn go(mut child: Child) {
 /// Probes on `work`, in every process.
 fn armed(program: &Path, pid: u32, user: u32, processes: u32) -> (Kernel, Vec<Link>) {
     let options = LoadOptions {
-        probes: 1,
         processes,
-        rows: 0,
-        tallies: 0,
-        force_tracefs: false,
+        ..LoadOptions::ONE_PROBE
     };
     let root = FamilyRoot { pid, user, rights: 0 };
     let mut kernel = Kernel::load_for(options, Some(root)).unwrap();

@@ -105,10 +105,8 @@ fn spec(way: Way) -> ProbeSpec {
 fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> Seen {
     let mut kernel = Kernel::load(LoadOptions {
         probes: FUNCTIONS.len() as u32,
-        rows: 0,
-        tallies: 0,
-        processes: 1,
         force_tracefs: way.force_tracefs,
+        ..LoadOptions::ONE_PROBE
     })
     .unwrap();
     let image = Image::read(File::open(&target.0.path).unwrap()).unwrap();

@@ -174,7 +174,7 @@ pub fn changed() {
     }
 }
 
-/// Counts a loss. The cell is this CPU's own, but a thread at a probe may be interrupted by another that comes to one on the same CPU.
+/// Counts a loss.
 pub fn lost(what: Loss) {
     if let Some(counter) = LOSSES.get(what as u32) {
         add(counter, 1);

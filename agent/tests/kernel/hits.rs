@@ -3,18 +3,16 @@
 use abi::{Durations, HitKind, SpecFlags};
 use tuneagent::kernel::{is_filling, read_hit};
 
-use crate::target::{FUNCTIONS, Target, armed, for_every_way, rows};
+use crate::target::{FUNCTIONS, Probed, for_every_way, rows};
 
 #[test]
 fn hits_carry_the_captures_and_the_duration_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
         let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
-        let (mut kernel, _links) = armed(&target, flags, way);
-        let mut ring = kernel.take_hits().unwrap();
-        target.run("outer");
-        let hits: Vec<_> = std::iter::from_fn(|| ring.take().map(|item| read_hit(item).unwrap())).collect();
+        let mut probed = Probed::new(flags, way);
+        probed.target.run("outer");
+        let hits: Vec<_> =
+            std::iter::from_fn(|| probed.ring.take().map(|item| read_hit(item).unwrap())).collect();
         let of_outer = |kind: HitKind| {
             hits.iter()
                 .filter(move |hit| hit.probe == 0 && hit.kind == kind as u16)
@@ -70,44 +68,55 @@ fn hits_carry_the_captures_and_the_duration_as_root() {
 #[test]
 fn calls_are_counted_by_the_very_durations_that_hits_carry_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
         let flags = SpecFlags::SPAN | SpecFlags::SEND_RETURN | SpecFlags::DURATIONS;
-        let (mut kernel, _links) = armed(&target, flags, way);
-        let mut ring = kernel.take_hits().unwrap();
+        let mut probed = Probed::new(flags, way);
         let mut expected = vec![vec![0; Durations::BUCKETS]; FUNCTIONS.len()];
         for what in ["outer", "threads", "jump"] {
-            target.run(what);
-            while let Some(hit) = ring.take().map(|item| read_hit(item).unwrap()) {
+            probed.target.run(what);
+            while let Some(hit) = probed.ring.take().map(|item| read_hit(item).unwrap()) {
                 expected[hit.probe as usize][Durations::bucket(hit.duration_ns)] += 1;
             }
         }
-        let counted = (0..FUNCTIONS.len() as u32).map(|probe| kernel.histogram(2, rows(probe)).unwrap());
+        let counted =
+            (0..FUNCTIONS.len() as u32).map(|probe| probed.kernel.histogram(2, rows(probe)).unwrap());
         let counted: Vec<Vec<u64>> = counted.collect();
         assert_eq!(counted, expected, "{way:?}");
         // Of a function that calls itself each call, and none of those that were left by a jump.
         let sums: Vec<u64> = counted.iter().map(|counts| counts.iter().sum()).collect();
         assert_eq!(sums, [4101, 16_401, 1]);
-        assert_eq!(kernel.histogram(1, rows(0)).unwrap(), [0; Durations::BUCKETS]);
-        assert_eq!(kernel.histogram(2, rows(FUNCTIONS.len() as u32)), None);
-        assert!(kernel.losses().iter().all(|(_, count)| *count == 0));
+        assert_eq!(
+            probed.kernel.histogram(1, rows(0)).unwrap(),
+            [0; Durations::BUCKETS]
+        );
+        assert_eq!(probed.kernel.histogram(2, rows(FUNCTIONS.len() as u32)), None);
+        assert!(
+            probed
+                .kernel
+                .losses()
+                .unwrap()
+                .iter()
+                .all(|(_, count)| *count == 0)
+        );
     });
 }
 
 #[test]
 fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
         let flags = SpecFlags::SPAN | SpecFlags::SEND_ENTRY | SpecFlags::SEND_RETURN;
-        let (mut kernel, _links) = armed(&target, flags, way);
-        let mut ring = kernel.take_hits().unwrap();
+        let mut probed = Probed::new(flags, way);
         // Nobody takes the hits while they are made: two for each call of each function.
-        target.run("flood");
-        let taken = std::iter::from_fn(|| ring.take().map(|_| ())).count() as u64;
-        let losses = kernel.losses();
+        probed.target.run("flood");
+        let taken = std::iter::from_fn(|| probed.ring.take().map(|_| ())).count() as u64;
+        let losses = probed.kernel.losses();
         let lost = losses.iter().find(|(kind, _)| *kind == "ring_full").unwrap().1;
-        let calls: u64 = kernel.totals(2).unwrap().iter().map(|totals| totals.calls).sum();
+        let calls: u64 = probed
+            .kernel
+            .totals(2)
+            .unwrap()
+            .iter()
+            .map(|totals| totals.calls)
+            .sum();
         assert_eq!(calls, 80_000);
         assert!(lost > 0, "{taken} hits fit");
         assert_eq!(taken + lost, 2 * calls);
@@ -117,26 +126,23 @@ fn every_hit_that_does_not_fit_into_the_ring_is_counted_as_root() {
 #[test]
 fn who_sleeps_until_a_ring_of_calls_is_half_full_is_told_once_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
-        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN | SpecFlags::SEQUENCE, way);
-        let mut ring = kernel.take_hits().unwrap();
+        let mut probed = Probed::new(SpecFlags::SPAN | SpecFlags::SEQUENCE, way);
         let mut told_after = |times: u32| {
-            (0..times).for_each(|_| target.run("outer"));
-            std::iter::from_fn(|| ring.take().map(|item| assert!(is_filling(item)))).count()
+            (0..times).for_each(|_| probed.target.run("outer"));
+            std::iter::from_fn(|| probed.ring.take().map(|item| assert!(is_filling(item)))).count()
         };
         // 200 calls each time.
         let half = abi::RING_CALLS / 2 / 200;
         assert_eq!(told_after(half + 1), 0, "nobody sleeps yet");
-        let next = kernel.calls_so_far(2).unwrap();
-        assert_eq!(kernel.calls(2, 0).unwrap().1.len() as u64, next);
-        kernel.sleep_until_half_full();
+        let next = probed.kernel.calls_so_far(2).unwrap();
+        assert_eq!(probed.kernel.calls(2, 0).unwrap().1.len() as u64, next);
+        probed.kernel.sleep_until_half_full();
         assert_eq!(
             (told_after(half), told_after(1), told_after(half)),
             (0, 1, 0),
             "{way:?}"
         );
-        kernel.sleep_until_half_full();
+        probed.kernel.sleep_until_half_full();
         assert_eq!(told_after(1), 1, "it sleeps though it has read nothing");
     });
 }

@@ -35,14 +35,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
             semaphore: 0,
         })
         .collect();
-    let kernel = Kernel::load(LoadOptions {
-        probes: 1,
-        processes: 1,
-        rows: 0,
-        tallies: 0,
-        force_tracefs: false,
-    })
-    .unwrap();
+    let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let mut times: Vec<(Duration, Duration)> = (0..5)
         .map(|_| {
             let began = Instant::now();

@@ -1,12 +1,30 @@
 //! Messages: who sends how much to whom, and those there is no place for.
 
-use abi::{Amount, Flow, Form, MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
-use tuneagent::kernel::{At, Kernel, LinkRequest, LoadOptions, Site};
+use abi::{MessageRule, ProbeSpec, SizeLayout, Sizes, SpecFlags, World};
+use tuneagent::{
+    kernel::{At, Kernel, LinkRequest, LoadOptions, Site},
+    mpi::{self, Implementation},
+};
 
 use crate::{needs::is_root, target::Target};
 
 /// Ranks that the program sends a message to, each one.
 const PARTNERS: u64 = 70_000;
+
+/// Of a function with the arguments of MPI_Send.
+fn send() -> MessageRule {
+    let (function, is_large) = mpi::find("MPI_Send").unwrap();
+    let library = Implementation {
+        name: "MPICH",
+        version: None,
+        layout: SizeLayout::InHandle,
+        size_offset: 0,
+    };
+    MessageRule {
+        row: 0,
+        ..mpi::rule(function, is_large, &library)
+    }
+}
 
 #[test]
 fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
@@ -16,29 +34,13 @@ fn a_message_that_the_table_of_pairs_has_no_place_for_is_counted_as_root() {
     let directory = tempfile::tempdir().unwrap();
     let mut target = Target::start(&directory);
     let mut kernel = Kernel::load(LoadOptions {
-        probes: 1,
-        processes: 1,
-        rows: 1,
-        tallies: 0,
-        force_tracefs: false,
+        rows: Sizes::ROWS,
+        ..LoadOptions::ONE_PROBE
     })
     .unwrap();
     let spec = ProbeSpec {
         flags: SpecFlags::SPAN | SpecFlags::OUTERMOST | SpecFlags::MESSAGE | SpecFlags::BYTES,
-        message: MessageRule {
-            layout: SizeLayout::InHandle as u8,
-            count_width: 4,
-            amount: Amount {
-                form: Form::One as u8,
-                count: 0,
-                datatype: 1,
-                peer: 2,
-            },
-            flow: Flow::Sent as u8,
-            comm: 3,
-            row: 0,
-            ..MessageRule::default()
-        },
+        message: send(),
         ..ProbeSpec::default()
     };
     let world = World {

@@ -5,17 +5,15 @@ use tuneagent::kernel::{Kernel, LoadOptions};
 
 use crate::{
     needs::is_root,
-    target::{Target, armed, for_every_way},
+    target::{Probed, for_every_way},
 };
 
 #[test]
 fn threads_are_paired_apart_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
-        let (kernel, _links) = armed(&target, SpecFlags::SPAN, way);
-        target.run("threads");
-        let totals = kernel.totals(2).unwrap();
+        let mut probed = Probed::new(SpecFlags::SPAN, way);
+        probed.target.run("threads");
+        let totals = probed.kernel.totals(2).unwrap();
         assert_eq!((totals[0].calls, totals[0].timed), (4000, 4000));
         assert_eq!((totals[1].calls, totals[1].timed), (16_000, 4000));
     });
@@ -24,58 +22,59 @@ fn threads_are_paired_apart_as_root() {
 #[test]
 fn more_threads_than_there_is_room_for_are_counted_and_said_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
-        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
-        target.run("many");
-        let outer = kernel.totals(2).unwrap()[0];
+        let mut probed = Probed::new(SpecFlags::SPAN, way);
+        probed.target.run("many");
+        let outer = probed.kernel.totals(2).unwrap()[0];
         let room = u64::from(abi::MAX_THREADS);
         assert_eq!(
             (outer.calls, outer.timed, outer.too_deep),
             (5000, room, 5000 - room)
         );
-        let lost: u64 = kernel.losses().iter().map(|(_, count)| count).sum();
+        let lost: u64 = probed
+            .kernel
+            .losses()
+            .unwrap()
+            .iter()
+            .map(|(_, count)| count)
+            .sum();
         // Each such thread asks for a record twice: in the outer function and in the inner one.
         assert_eq!(lost, 2 * (5000 - room));
-        for (key, _) in kernel.threads().unwrap() {
-            kernel.forget_thread(key).unwrap();
+        for (key, _) in probed.kernel.threads().unwrap() {
+            probed.kernel.forget_thread(key).unwrap();
         }
-        target.run("outer");
-        assert_eq!(kernel.totals(2).unwrap()[0].timed, room + 100);
+        probed.target.run("outer");
+        assert_eq!(probed.kernel.totals(2).unwrap()[0].timed, room + 100);
     });
 }
 
 #[test]
 fn a_thread_that_is_known_counts_for_its_process_only_while_that_is_watched_and_where_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
-        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
-        let counted = |kernel: &Kernel, slot| {
-            let totals = kernel.totals(slot).unwrap()[0];
+        let mut probed = Probed::new(SpecFlags::SPAN, way);
+        let counted = |probed: &Probed, slot| {
+            let totals = probed.kernel.totals(slot).unwrap()[0];
             (totals.calls, totals.timed)
         };
-        target.run("outer");
-        kernel.forget(target.0.pid()).unwrap();
-        target.run("outer");
-        assert_eq!(counted(&kernel, 2), (100, 100));
-        kernel.watch(target.0.pid(), 1).unwrap();
-        target.run("outer");
-        assert_eq!([counted(&kernel, 1), counted(&kernel, 2)], [(100, 100); 2]);
-        assert_eq!(kernel.threads().unwrap()[0].1.process, 1);
+        probed.target.run("outer");
+        probed.kernel.forget(probed.target.0.pid()).unwrap();
+        probed.target.run("outer");
+        assert_eq!(counted(&probed, 2), (100, 100));
+        probed.kernel.watch(probed.target.0.pid(), 1).unwrap();
+        probed.target.run("outer");
+        assert_eq!([counted(&probed, 1), counted(&probed, 2)], [(100, 100); 2]);
+        assert_eq!(probed.kernel.threads().unwrap()[0].1.process, 1);
     });
 }
 
 #[test]
 fn a_process_that_is_not_watched_counts_nothing_as_root() {
     for_every_way(|way| {
-        let directory = tempfile::tempdir().unwrap();
-        let mut target = Target::start(&directory);
-        let (mut kernel, _links) = armed(&target, SpecFlags::SPAN, way);
-        kernel.forget(target.0.pid()).unwrap();
-        target.run("outer");
+        let mut probed = Probed::new(SpecFlags::SPAN, way);
+        probed.kernel.forget(probed.target.0.pid()).unwrap();
+        probed.target.run("outer");
         assert!(
-            kernel
+            probed
+                .kernel
                 .totals(2)
                 .unwrap()
                 .iter()
@@ -89,14 +88,7 @@ fn what_is_gone_already_is_forgotten_without_a_word_as_root() {
     if !is_root() {
         return;
     }
-    let mut kernel = Kernel::load(LoadOptions {
-        probes: 1,
-        processes: 1,
-        rows: 0,
-        tallies: 0,
-        force_tracefs: false,
-    })
-    .unwrap();
+    let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let us = std::process::id();
     kernel.watch(us, 0).unwrap();
     kernel.forget(us).unwrap();

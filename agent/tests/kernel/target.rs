@@ -3,7 +3,7 @@
 use std::{ops::Range, process::Command};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
-use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Site};
+use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Ring, Site};
 
 use crate::{needs::is_root, running::Running};
 
@@ -19,7 +19,7 @@ __attribute__((noinline)) long inner(long depth) { sink++; return depth ? inner(
 __attribute__((noinline)) long outer(long depth, long tag) { calls++; long r = inner(depth); sink += tag; return r; }
 __attribute__((noinline)) void leaves(int really) { sink++; if (really) longjmp(out, 1); sink++; }
 __attribute__((noinline)) void catches(void) { if (!setjmp(out)) leaves(1); sink++; }
-__attribute__((noinline)) long message(int count, int type, int to, int comm) { sink += count + type + to + comm; return 0; }
+__attribute__((noinline)) long message(void *buffer, int count, int type, int to, int tag, int comm) { sink += count + type + to + tag + comm; return (long)buffer; }
 static void *work(void *unused) { for (int i = 0; i < 1000; i++) outer(3, 7); return unused; }
 static void *once(void *unused) { outer(0, 1); return unused; }
 int main(void) {
@@ -35,7 +35,7 @@ int main(void) {
             for (int i = 0; i < 4; i++) pthread_join(threads[i], 0);
         }
         if (line[0] == 'f') for (int i = 0; i < 40000; i++) outer(0, i);
-        if (line[0] == 'p') for (int to = -1; to < 70000; to++) message(3, 0x4c000405, to, 0x44000000);
+        if (line[0] == 'p') for (int to = -1; to < 70000; to++) message(0, 3, 0x4c000405, to, 0, 0x44000000);
         if (line[0] == 'm') for (int i = 0; i < 5000; i++) {
             pthread_t thread;
             pthread_create(&thread, 0, once, 0);
@@ -86,7 +86,31 @@ pub(crate) fn rows(probe: u32) -> Range<u32> {
     first..first + Durations::ROWS
 }
 
-pub(crate) fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
+/// The program with its functions probed, and the ring that hits come out of. Links are the first to go.
+pub(crate) struct Probed {
+    _links: Vec<Link>,
+    pub(crate) ring: Ring,
+    pub(crate) kernel: Kernel,
+    pub(crate) target: Target,
+    _directory: tempfile::TempDir,
+}
+
+impl Probed {
+    pub(crate) fn new(flags: u32, way: Way) -> Probed {
+        let directory = tempfile::tempdir().unwrap();
+        let target = Target::start(&directory);
+        let (mut kernel, links) = armed(&target, flags, way);
+        Probed {
+            _links: links,
+            ring: kernel.take_hits().unwrap(),
+            kernel,
+            target,
+            _directory: directory,
+        }
+    }
+}
+
+fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
     let probes = FUNCTIONS.len() as u32;
     let mut kernel = Kernel::load(LoadOptions {
         probes,

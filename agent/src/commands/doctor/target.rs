@@ -106,14 +106,7 @@ fn probed(member: &Member) -> Check {
         let first = functions
             .first()
             .ok_or("its program is stripped: no function has a name")?;
-        let kernel = Kernel::load(LoadOptions {
-            probes: 1,
-            processes: 1,
-            rows: 0,
-            tallies: 0,
-            force_tracefs: false,
-        })
-        .map_err(|error| error.to_string())?;
+        let kernel = Kernel::load(LoadOptions::ONE_PROBE).map_err(|error| error.to_string())?;
         let request = LinkRequest {
             path: module.probe_path().map_err(|error| error.to_string())?,
             sites: vec![Site {
