@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Engine;
 use super::output::{ProbeId, RuleId};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
@@ -95,13 +94,6 @@ impl<T: Copy> Series<T> {
     }
 }
 
-impl Engine {
-    /// The same as to observe every [`super::Observation::CallCounter`] of a process again, each with the total that it had last.
-    pub fn calls_stand(&mut self, process: ProcessId, time: Time) {
-        self.samples.calls_stand(process, time);
-    }
-}
-
 /// The factor that takes a change between two samples to the duration of the window.
 fn scale(first: Time, last: Time, start: Time, end: Time) -> f64 {
     match (last.since(first), end.since(start)) {
@@ -148,7 +140,7 @@ impl Samples {
         }
     }
 
-    fn calls_stand(&mut self, process: ProcessId, time: Time) {
+    pub(crate) fn calls_stand(&mut self, process: ProcessId, time: Time) {
         let of_process = self.calls.iter_mut().filter(|((of, _), _)| *of == process);
         let series = of_process.flat_map(|(_, calls)| calls.values_mut());
         series.for_each(|series| series.stand(time));

@@ -1,0 +1,177 @@
+//! What is observed finds its place: samples, and hits with the windows of their rule that look for them.
+
+use super::advance::Awaiting;
+use super::join::Joiner;
+use super::output::{Observation, ProbeId, RuleId};
+use super::stream::Arrived;
+use super::{Engine, Open, Running};
+use crate::hit::Hit;
+use crate::value::{ProcessId, Time};
+
+impl Engine {
+    /// Takes a measurement. One of a process or a probe that is not known is ignored.
+    pub fn observe(&mut self, observation: Observation) {
+        self.observe_of(observation, false);
+    }
+
+    /// The same as to observe every [`Observation::CallCounter`] of a process again, each with the total that it had last.
+    pub fn calls_stand(&mut self, process: ProcessId, time: Time) {
+        self.samples.calls_stand(process, time);
+    }
+
+    /// `elsewhere` if a node handed it on, which folds by itself what it can.
+    pub(super) fn observe_of(&mut self, observation: Observation, elsewhere: bool) {
+        let known =
+            |process: Option<ProcessId>| process.is_none_or(|process| self.processes.contains_key(&process));
+        let probed = |rule: RuleId, probe: ProbeId, process: ProcessId| {
+            known(Some(process))
+                && self
+                    .rules
+                    .get(rule.0)
+                    .is_some_and(|running| probe.0 < running.rule.probes.len())
+        };
+        match observation {
+            Observation::Counter {
+                process,
+                measure,
+                time,
+                total,
+            } if known(process) => {
+                self.samples.counter(process, measure, time, total);
+            }
+            Observation::CallCounter {
+                process,
+                measure,
+                call,
+                time,
+                total,
+            } if known(Some(process)) => {
+                self.samples.call((process, measure), &call, time, total);
+            }
+            Observation::Gauge {
+                process,
+                measure,
+                time,
+                value,
+            } if known(process) && value.is_finite() => {
+                self.samples.gauge(process, measure, time, value);
+            }
+            Observation::ProbeTotals {
+                rule,
+                probe,
+                process,
+                time,
+                count,
+                duration_sum_ns,
+            } if probed(rule, probe, process) => {
+                self.samples
+                    .totals((rule, probe, process), time, (count, duration_sum_ns));
+            }
+            Observation::Hit { .. } => self.hit(observation, elsewhere),
+            Observation::Tally {
+                rule,
+                probe,
+                process,
+                tally,
+            } if probed(rule, probe, process) => {
+                if let Some(running) = self.rules.get_mut(rule.0) {
+                    running.take_tally(probe.0, process, &tally);
+                }
+            }
+            Observation::Watermark { process, time } if known(Some(process)) => {
+                let streams = self.rules.iter_mut().map(|running| &mut running.stream);
+                streams.for_each(|stream| stream.watermark(process, time));
+            }
+            Observation::Lost { process, from, to } if known(Some(process)) => {
+                for running in &mut self.rules {
+                    running.stream.lose(from, to);
+                    running.joiners.iter_mut().for_each(Joiner::clear);
+                    running.spoil(to, "hits were lost in it");
+                }
+            }
+            Observation::Counter { .. }
+            | Observation::CallCounter { .. }
+            | Observation::Gauge { .. }
+            | Observation::ProbeTotals { .. }
+            | Observation::Tally { .. }
+            | Observation::Watermark { .. }
+            | Observation::Lost { .. } => {}
+        }
+    }
+
+    /// Puts a hit where the windows of its rule look for it.
+    fn hit(&mut self, hit: Observation, elsewhere: bool) {
+        let Observation::Hit {
+            rule,
+            probe,
+            process,
+            thread,
+            time,
+            duration_ns,
+            captures,
+        } = hit
+        else {
+            return;
+        };
+        let (Some(running), Some(known)) = (self.rules.get_mut(rule.0), self.processes.get(&process)) else {
+            return;
+        };
+        let Some(made) = running.captures.get(probe.0).filter(|_| time >= running.since) else {
+            return;
+        };
+        let hit = Hit {
+            time,
+            process,
+            rank: known.facts.rank,
+            host: known.host.clone(),
+            thread,
+            duration_ns,
+            captures: made.made(captures),
+        };
+        if running.timed {
+            self.samples.hit((rule, probe, process), hit.clone());
+        }
+        if running.probed {
+            running.take(probe.0, hit, elsewhere);
+        }
+    }
+}
+
+impl Running {
+    /// Puts a hit where windows from probe to probe look for it.
+    fn take(&mut self, probe: usize, hit: Hit, elsewhere: bool) {
+        let by_key = self.by_key.has(probe);
+        if by_key && elsewhere {
+            return;
+        }
+        let time = hit.time;
+        if self.stream.is_late(hit.process, time) {
+            self.stream.dropped.late += 1;
+            return self.spoil(time, "a hit came late");
+        }
+        let arrived = Arrived { probe, hit };
+        if !by_key {
+            self.stream.push(arrived);
+        } else if !self.desk.push(arrived) {
+            self.stream.overflow(time);
+        }
+    }
+
+    /// Something is missing of this time: the instances that it could belong to are not complete.
+    pub(super) fn spoil(&mut self, time: Time, reason: &str) {
+        for open in &mut self.windows {
+            match open {
+                Open::Probed(track) => track.spoil(time, reason),
+                // Its pair would become known later than the hit.
+                Open::Timed { spoiled, .. } => *spoiled = Some(reason.to_string()),
+                Open::Busy => {}
+            }
+        }
+        for Awaiting { due, .. } in &mut self.awaiting {
+            let instance = due.instance();
+            if instance.start() <= time {
+                instance.spoil(reason);
+            }
+        }
+    }
+}

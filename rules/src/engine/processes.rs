@@ -1,0 +1,130 @@
+//! Who is there: processes that come and go, the roles that each rule has for them, and what is kept of them no longer than it is needed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::output::RuleId;
+use super::{Engine, Open, Process, Running};
+use crate::facts::ProcessFacts;
+use crate::value::{ProcessId, Time};
+
+impl Engine {
+    /// A process of the job is there from `now` on. One with the number of an earlier one takes its place.
+    ///
+    /// It counts in the windows that begin at `now` or later.
+    pub fn process_joined(&mut self, process: ProcessId, facts: ProcessFacts, now: Time) {
+        self.forget(process);
+        self.processes.insert(
+            process,
+            Process {
+                host: facts.host.as_deref().map(Arc::from),
+                facts: facts.clone(),
+                joined: now,
+                left: None,
+            },
+        );
+        self.count();
+        self.assign(process, &facts);
+    }
+
+    /// More is known of a process: its roles are decided again. Nothing happens for one that never joined.
+    pub fn process_learned(&mut self, process: ProcessId, facts: ProcessFacts) {
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.facts = facts.clone();
+            known.host = facts.host.as_deref().map(Arc::from);
+            self.count();
+            self.assign(process, &facts);
+        }
+    }
+
+    /// A process has ended. It does not count in the windows open at `now`.
+    pub fn process_left(&mut self, process: ProcessId, now: Time) {
+        if let Some(known) = self.processes.get_mut(&process) {
+            known.left.get_or_insert(now);
+            self.count();
+        }
+    }
+
+    /// Processes have come, gone, or are known better.
+    fn count(&mut self) {
+        let there = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.left.is_none());
+        self.joined = Arc::new(there.map(|(id, process)| (*id, process.joined)).collect());
+        let rank = |(id, process): (&ProcessId, &Process)| Some((*id, process.facts.rank?));
+        self.ranks = Arc::new(self.processes.iter().filter_map(rank).collect());
+    }
+
+    fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
+        self.rules
+            .iter_mut()
+            .for_each(|running| running.assign(process, facts));
+    }
+
+    fn forget(&mut self, process: ProcessId) {
+        self.processes.remove(&process);
+        self.count();
+        self.samples.drop_process(process);
+        for running in &mut self.rules {
+            running.roles.iter_mut().for_each(|members| {
+                members.remove(&process);
+            });
+            running.stream.forget(process);
+            running.tallies.forget(process);
+            running.tunes.iter_mut().for_each(|tune| tune.forget(process));
+        }
+    }
+
+    /// Drops samples and ended processes that no open window can need.
+    pub(super) fn forget_the_past(&mut self, now: Time) {
+        let floor = self.rules.iter().filter_map(Running::floor).min().unwrap_or(now);
+        self.samples.forget(floor);
+        self.rules
+            .iter_mut()
+            .for_each(|running| running.stream.forget_before(floor));
+        let gone = self
+            .processes
+            .iter()
+            .filter(|(_, process)| process.left.is_some_and(|left| left <= floor));
+        let gone: Vec<ProcessId> = gone.map(|(id, _)| *id).collect();
+        gone.into_iter().for_each(|process| self.forget(process));
+    }
+
+    /// The processes that have a role of a rule: those its measures and probes are asked of, each with its roles.
+    pub fn members(&self, rule: RuleId) -> BTreeMap<ProcessId, Vec<&str>> {
+        let mut out: BTreeMap<ProcessId, Vec<&str>> = BTreeMap::new();
+        if let Some(running) = self.rules.get(rule.0) {
+            for (role, members) in running.rule.roles.iter().zip(&running.roles) {
+                members
+                    .iter()
+                    .for_each(|process| out.entry(*process).or_default().push(&role.name));
+            }
+        }
+        out
+    }
+}
+
+impl Running {
+    /// Decides which roles a process has.
+    pub(super) fn assign(&mut self, process: ProcessId, facts: &ProcessFacts) {
+        for (role, members) in self.rule.roles.iter().zip(&mut self.roles) {
+            if role.has(facts) {
+                members.insert(process);
+            } else {
+                members.remove(&process);
+            }
+        }
+    }
+
+    /// Since when samples are needed; none if by no window.
+    fn floor(&self) -> Option<Time> {
+        let floor = |open: &Open| match open {
+            Open::Busy => None,
+            Open::Timed { since, .. } => Some(*since),
+            Open::Probed(track) => track.floor().or(self.stream.frontier()),
+        };
+        let awaiting = self.awaiting.iter().map(|awaiting| awaiting.due.start());
+        self.windows.iter().filter_map(floor).chain(awaiting).min()
+    }
+}
