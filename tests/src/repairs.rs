@@ -107,11 +107,7 @@ pub static CASES: [Case; 8] = [
                 waiting(start),
                 4,
                 Path::new("/usr/bin/python3"),
-                |folder| {
-                    [&script, folder]
-                        .map(|path| path.to_string_lossy().into_owned())
-                        .to_vec()
-                },
+                |folder| texts([&script, folder]).to_vec(),
             )?;
             Ok(Crowd::of(job))
         },
@@ -135,7 +131,7 @@ pub static CASES: [Case; 8] = [
                     Start::Wrong => Vec::new(),
                     Start::Right => vec![preload],
                 };
-                words.extend([&program, folder].map(|path| path.to_string_lossy().into_owned()));
+                words.extend(texts([&program, folder]));
                 words
             })?;
             Ok(Crowd::of(job))
@@ -327,6 +323,11 @@ fn waiting(start: Start) -> Waiting {
     }
 }
 
+/// As words of a command line.
+fn texts(paths: [&Path; 2]) -> [String; 2] {
+    paths.map(|path| path.to_string_lossy().into_owned())
+}
+
 fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
     match start {
         Start::Wrong => Vec::new(),
@@ -351,7 +352,7 @@ pub fn wheels_folder() -> Outcome<PathBuf> {
 
 /// Each multiplies matrices of so many rows.
 fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs/products.py");
+    let script = programs::source("products.py");
     let script = script.to_string_lossy();
     let python = wheels().unwrap_or_else(|| "/usr/bin/python3".to_owned());
     let environment = with(start, "OPENBLAS_NUM_THREADS=1");

@@ -48,22 +48,15 @@ impl Load {
     }
 
     pub(super) fn arguments(&self) -> Vec<String> {
-        let Load {
-            iterations,
-            phase,
-            swing,
-            has_plain,
-            work_us,
-            latency_us,
-        } = self;
-        vec![
-            format!("no_plain={}", u8::from(!has_plain)),
-            format!("iterations={iterations}"),
-            format!("phase={phase}"),
-            format!("swing={swing}"),
-            format!("work_us={work_us}"),
-            format!("latency_us={latency_us}"),
-        ]
+        let numbers = [
+            ("no_plain", usize::from(!self.has_plain)),
+            ("iterations", self.iterations),
+            ("phase", self.phase),
+            ("swing", self.swing),
+            ("work_us", self.work_us),
+            ("latency_us", self.latency_us),
+        ];
+        numbers.map(|(name, number)| format!("{name}={number}")).into()
     }
 
     pub(super) fn kind(&self, iteration: usize) -> Kind {

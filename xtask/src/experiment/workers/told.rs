@@ -1,6 +1,6 @@
 //! What was measured, as tables, claims and pictures. Measures nothing.
 
-use super::{Measured, ORACLE, THESIS, THESIS_TUNED, TUNED, WATCHED, load::Load};
+use super::{Measured, ORACLE, THESIS, THESIS_TUNED, TUNED, WATCHED};
 use crate::experiment::chart::{Line, Panel};
 use crate::experiment::scenario::Run;
 use crate::experiment::stats::{Spread, less};
@@ -73,31 +73,31 @@ impl Measured {
         row(format!("{WATCHED}, advising only"), self.spread(WATCHED), None);
         row(TUNED.to_owned(), self.spread(TUNED), Some(THESIS_TUNED));
         row(ORACLE.to_owned(), self.spread(ORACLE), None);
-        let Load {
-            iterations,
-            phase,
-            swing,
-            has_plain,
-            work_us,
-            latency_us,
-        } = self.load;
+        let load = self.load;
         let mut notes = vec![format!(
-            "{iterations} iterations of {} ms of work and {} ms for each send; {}. {} runs of each.",
-            work_us as f64 / 1e3,
-            latency_us as f64 / 1e3,
-            match phase {
+            "{} iterations of {} ms of work and {} ms for each send; {}. {} runs of each.",
+            load.iterations,
+            load.work_us as f64 / 1e3,
+            load.latency_us as f64 / 1e3,
+            match load.phase {
                 0 => "nothing varies".to_owned(),
-                _ => format!(
-                    "in phases of {phase} iterations {}work and latency are in turns {swing} times as long",
-                    if has_plain { "with plain ones between " } else { "" }
+                phase => format!(
+                    "in phases of {phase} iterations {}work and latency are in turns {} times as long",
+                    if load.has_plain {
+                        "with plain ones between "
+                    } else {
+                        ""
+                    },
+                    load.swing
                 ),
             },
             self.rounds.of(TUNED).len()
         )];
-        if phase > 0 {
-            let s = (swing as f64).sqrt();
+        if load.phase > 0 {
+            let s = (load.swing as f64).sqrt();
             notes.push(format!(
-                "With the work alone varying by {swing}, no more than {:.0} % could be gained over one fixed number.",
+                "With the work alone varying by {}, no more than {:.0} % could be gained over one fixed number.",
+                load.swing,
                 100.0 * (1.0 - 2.0 * s.sqrt() / (s + 1.0))
             ));
         }
