@@ -21,41 +21,83 @@ impl Engine {
 
     /// `elsewhere` if a node handed it on, which folds by itself what it can.
     pub(super) fn observe_of(&mut self, observation: Observation, elsewhere: bool) {
-        let known =
-            |process: Option<ProcessId>| process.is_none_or(|process| self.processes.contains_key(&process));
-        let probed = |rule: RuleId, probe: ProbeId, process: ProcessId| {
-            known(Some(process))
-                && self
-                    .rules
-                    .get(rule.0)
-                    .is_some_and(|running| probe.0 < running.rule.probes.len())
+        if !self.is_of_known(&observation) {
+            return;
+        }
+        match observation {
+            Observation::Hit { .. } => self.hit(observation, elsewhere),
+            Observation::Tally {
+                rule,
+                probe,
+                process,
+                tally,
+            } => {
+                if let Some(running) = self.rules.get_mut(rule.0) {
+                    running.take_tally(probe.0, process, &tally);
+                }
+            }
+            Observation::Watermark { process, time } => {
+                let streams = self.rules.iter_mut().map(|running| &mut running.stream);
+                streams.for_each(|stream| stream.watermark(process, time));
+            }
+            Observation::Lost { from, to, .. } => {
+                for running in &mut self.rules {
+                    running.stream.lose(from, to);
+                    running.joiners.iter_mut().for_each(Joiner::clear);
+                    running.spoil(to, "hits were lost in it");
+                }
+            }
+            sampled => self.sample(sampled),
+        }
+    }
+
+    /// Whether process and probe are known, where it is of one.
+    fn is_of_known(&self, observation: &Observation) -> bool {
+        let known = |process: &ProcessId| self.processes.contains_key(process);
+        let has = |rule: &RuleId, probe: &ProbeId| {
+            let running = self.rules.get(rule.0);
+            running.is_some_and(|running| probe.0 < running.rule.probes.len())
         };
+        match observation {
+            Observation::Counter { process, .. } | Observation::Gauge { process, .. } => {
+                process.as_ref().is_none_or(known)
+            }
+            Observation::CallCounter { process, .. }
+            | Observation::Watermark { process, .. }
+            | Observation::Lost { process, .. } => known(process),
+            Observation::ProbeTotals {
+                rule, probe, process, ..
+            }
+            | Observation::Tally {
+                rule, probe, process, ..
+            } => known(process) && has(rule, probe),
+            // Looked up where it is put.
+            Observation::Hit { .. } => true,
+        }
+    }
+
+    /// Keeps what was measured at a moment until a window asks for it.
+    fn sample(&mut self, observation: Observation) {
         match observation {
             Observation::Counter {
                 process,
                 measure,
                 time,
                 total,
-            } if known(process) => {
-                self.samples.counter(process, measure, time, total);
-            }
+            } => self.samples.counter(process, measure, time, total),
             Observation::CallCounter {
                 process,
                 measure,
                 call,
                 time,
                 total,
-            } if known(Some(process)) => {
-                self.samples.call((process, measure), &call, time, total);
-            }
+            } => self.samples.call((process, measure), &call, time, total),
             Observation::Gauge {
                 process,
                 measure,
                 time,
                 value,
-            } if known(process) && value.is_finite() => {
-                self.samples.gauge(process, measure, time, value);
-            }
+            } if value.is_finite() => self.samples.gauge(process, measure, time, value),
             Observation::ProbeTotals {
                 rule,
                 probe,
@@ -63,39 +105,10 @@ impl Engine {
                 time,
                 count,
                 duration_sum_ns,
-            } if probed(rule, probe, process) => {
-                self.samples
-                    .totals((rule, probe, process), time, (count, duration_sum_ns));
-            }
-            Observation::Hit { .. } => self.hit(observation, elsewhere),
-            Observation::Tally {
-                rule,
-                probe,
-                process,
-                tally,
-            } if probed(rule, probe, process) => {
-                if let Some(running) = self.rules.get_mut(rule.0) {
-                    running.take_tally(probe.0, process, &tally);
-                }
-            }
-            Observation::Watermark { process, time } if known(Some(process)) => {
-                let streams = self.rules.iter_mut().map(|running| &mut running.stream);
-                streams.for_each(|stream| stream.watermark(process, time));
-            }
-            Observation::Lost { process, from, to } if known(Some(process)) => {
-                for running in &mut self.rules {
-                    running.stream.lose(from, to);
-                    running.joiners.iter_mut().for_each(Joiner::clear);
-                    running.spoil(to, "hits were lost in it");
-                }
-            }
-            Observation::Counter { .. }
-            | Observation::CallCounter { .. }
-            | Observation::Gauge { .. }
-            | Observation::ProbeTotals { .. }
-            | Observation::Tally { .. }
-            | Observation::Watermark { .. }
-            | Observation::Lost { .. } => {}
+            } => self
+                .samples
+                .totals((rule, probe, process), time, (count, duration_sum_ns)),
+            _ => {}
         }
     }
 
