@@ -65,9 +65,13 @@ impl Sleeper {
         self.producer.produce_deciding(0, 1, 1).unwrap();
     }
 
+    fn takes_one(&mut self) -> bool {
+        self.kernel.take_hit(&mut self.ring).is_some()
+    }
+
     /// How many hits were there; then he sleeps.
     fn takes_all(&mut self) -> usize {
-        std::iter::from_fn(|| self.kernel.take_hit(&mut self.ring).map(|_| ())).count()
+        std::iter::from_fn(|| self.takes_one().then_some(())).count()
     }
 }
 
@@ -113,7 +117,9 @@ fn who_took_the_hit_that_woke_him_before_he_heard_of_it_is_woken_by_the_next_as_
     sleeper.kernel.look_at(FAR);
     assert_eq!(sleeper.takes_all(), 0);
     for _ in 0..3 {
-        // It comes while he looks, and is taken by the same look: nothing lies in the ring that he could be told of.
+        sleeper.puts(1);
+        assert!(sleeper.takes_one(), "he is looking");
+        // It comes meanwhile, and the same look takes it: nothing lies in the ring that he could be told of.
         sleeper.puts_deciding();
         assert_eq!(sleeper.takes_all(), 1);
         assert!(!sleeper.was_woken(MOMENT_MS), "nothing is left to be woken for");
