@@ -498,6 +498,38 @@ fn ranks_behind_a_script_are_seen_from_mpi_init_on() -> Outcome {
     Ok(())
 }
 
+/// A finding that names the ranks that have a variable of their library.
+const HAVING: &str = "\
+rule: having
+about: Counts the ranks that have it.
+roles:
+  rank: has(opal_progress_yield_when_idle)
+windows:
+  pulse: {every: 200ms}
+metrics:
+  ranks: count(rank)
+tune:
+  - finding: \"{ranks} ranks have it\"
+    when: ranks == 2
+";
+
+#[test]
+fn a_rule_is_for_every_rank_of_a_foreseen_program_that_has_what_it_asks_for() -> Outcome {
+    require!(Root, OpenMpi, Lammps);
+    let _machine = machine();
+    let folder = tempfile::tempdir()?;
+    let [rule, input] = ["having.yaml", "in.melt"].map(|name| folder.path().join(name));
+    fs::write(&rule, HAVING)?;
+    fs::write(&input, lammps::input(2000, 2000, lammps::CELLS)?)?;
+    let [rule, input] = [&rule, &input].map(|path| path.to_string_lossy().into_owned());
+    let arguments = ["-in", &input, "-log", "none"];
+    let command = Mpi::OpenMpi.command(2, folder.path(), Path::new("lmp"), &arguments)?;
+    let mut agent = Agent::starting(&["--rules", &rule], &command)?;
+    let report = agent.finish(2 * SOON)?;
+    assert!(agent.lines.text().contains("2 ranks have it"), "{report}");
+    Ok(())
+}
+
 #[test]
 fn lammps_is_measured_from_its_first_call_and_its_numbers_are_the_same() -> Outcome {
     require!(Root, OpenMpi, Lammps);

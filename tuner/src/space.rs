@@ -125,6 +125,16 @@ impl AddressSpace {
         self.modules.iter().find(|module| module.is_executable)
     }
 
+    /// Whether its dynamic linker has done what it had to: not while a process begins, nor while it loads a library, nor in files that
+    /// nobody has mapped. Files may be lacking until then, and what those that are there stand for is not known. A program without one has
+    /// nothing to be linked.
+    pub fn is_linked(&self) -> bool {
+        let is_in_list = |module: &Module| !module.is_executable && module.order.is_some();
+        let has_linker = |program: &Module| program.image.interpreter.is_some();
+        let has_list = || self.modules.iter().any(is_in_list);
+        !self.maps.is_empty() && (!self.executable().is_some_and(has_linker) || has_list())
+    }
+
     /// The modules that a user means by `name`.
     pub fn modules_called<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Module> + 'a {
         self.modules.iter().filter(move |module| module.is_called(name))

@@ -1,7 +1,10 @@
 //! Finds the job of a process, and who joins it later. Keeps what it has learned of the files that processes map, and of processes that had
 //! nothing worth watching.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    time::Duration,
+};
 
 use tuner::{
     module::{Images, Module},
@@ -13,7 +16,7 @@ use super::{
     job::{Job, Member, Mpi, Root, WatchedSite},
     launcher,
     rank::Rank,
-    still::{InVain, Still, used},
+    still::{InVain, Still, Used, used},
     table::{ProcessTable, descendants_now},
 };
 use crate::mpi::{self, Implementation};
@@ -39,6 +42,13 @@ pub enum DiscoverError {
     },
 }
 
+/// A library is loaded within some of these.
+const LOADING: Duration = Duration::from_millis(1);
+const LOADING_LOOKS: u32 = 20;
+
+/// No dynamic linker is at work for so much CPU time.
+const LINKING_NS: u64 = 1_000_000_000;
+
 /// What is known of a file that defines MPI.
 type Known = (Implementation, Vec<tuner::symbol::Function>);
 
@@ -57,8 +67,25 @@ pub struct Scout {
 }
 
 impl Scout {
-    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them.
+    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. Who loads a library
+    /// just now is waited for, for a moment.
     pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
+        let mut job = self.job_as_it_is(pid)?;
+        for member in &mut job.members {
+            for _ in 0..LOADING_LOOKS {
+                if member.space.is_linked() {
+                    break;
+                }
+                std::thread::sleep(LOADING);
+                if let Ok(now) = self.look_into(member.process.clone(), member.rank) {
+                    *member = now;
+                }
+            }
+        }
+        Ok(job)
+    }
+
+    fn job_as_it_is(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let start = Process::open(pid)?;
         let table = ProcessTable::read();
         let launchers = launcher::find(&table, pid);
@@ -209,24 +236,26 @@ impl Scout {
         found
     }
 
-    /// A rank with its MPI; none as long as it has mapped none. Who has used no CPU time since the last look has mapped nothing.
+    /// A rank with its MPI; none as long as it has mapped none, or its dynamic linker may be at work still: what rules look for may be in
+    /// a library that is mapped behind it. Who has used no CPU time since the last look has mapped nothing.
     pub fn late_rank(&mut self, pid: i32) -> Option<Member> {
         let used = used(pid);
         if self.without_mpi.holds(pid, used) {
             return None;
         }
-        let found = self.rank_with_mpi(pid);
+        let found = self.rank_with_mpi(pid, used);
         if found.is_none() {
             self.without_mpi.add(pid, used);
         }
         found
     }
 
-    fn rank_with_mpi(&mut self, pid: i32) -> Option<Member> {
+    fn rank_with_mpi(&mut self, pid: i32, used: Option<Used>) -> Option<Member> {
         let process = Process::open(pid).ok()?;
         let rank = Rank::from_environment(&process.environment().ok()?)?;
         let member = self.look_into(process, Some(rank)).ok()?;
-        member.mpi.is_some().then_some(member)
+        let has_begun = used.is_none_or(|(_, ns)| ns > LINKING_NS) || member.space.is_linked();
+        (member.mpi.is_some() && has_begun).then_some(member)
     }
 
     /// Of processes that have ended nothing is kept.
@@ -297,7 +326,9 @@ fn public_name(names: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use std::{
+        fs::File,
         io::{BufRead, BufReader, Write},
+        path::{Path, PathBuf},
         process::{Command, Stdio},
     };
 
@@ -346,6 +377,53 @@ mod tests {
             scout.late_rank(pid).is_some()
         });
         assert!(is_found);
+        drop(input);
+        child.wait().unwrap();
+    }
+
+    /// Compiled from `tests/programs`.
+    fn auditor(folder: &Path) -> PathBuf {
+        let library = folder.join("slow_linking.so");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/slow_linking.c");
+        let mut compiler = Command::new("cc");
+        let compiler = compiler
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(&library)
+            .arg(source);
+        assert!(compiler.status().unwrap().success());
+        library
+    }
+
+    #[test]
+    fn a_rank_is_none_while_its_dynamic_linker_is_at_work() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipes = ["waits", "go"].map(|name| folder.path().join(name));
+        assert!(Command::new("mkfifo").args(&pipes).status().unwrap().success());
+        let mut child = Command::new("bash")
+            .env("OMPI_COMM_WORLD_RANK", "0")
+            .env("LD_AUDIT", auditor(folder.path()))
+            .env("SLOW_FOLDER", folder.path())
+            .env("SLOW_LIBRARY", "libtinfo.so")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let pid = child.id() as i32;
+        File::open(&pipes[0]).unwrap();
+        let mut scout = Scout::default();
+        assert!(scout.rank_with_mpi(pid, used(pid)).is_none());
+        takes_all_for_mpi(&mut scout);
+        assert!(scout.rank_with_mpi(pid, used(pid)).is_none());
+        // After so long it is taken as it is.
+        let long_since = used(pid).map(|(clock, _)| (clock, LINKING_NS + 1));
+        assert!(scout.rank_with_mpi(pid, long_since).is_some());
+        assert!(!scout.job_of(pid).unwrap().members[0].space.is_linked());
+        File::options().write(true).open(&pipes[1]).unwrap();
+        let (mut input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        writeln!(input, "echo here").unwrap();
+        BufReader::new(output).read_line(&mut String::new()).unwrap();
+        assert!(scout.rank_with_mpi(pid, used(pid)).is_some());
+        assert!(scout.job_of(pid).unwrap().members[0].space.is_linked());
         drop(input);
         child.wait().unwrap();
     }

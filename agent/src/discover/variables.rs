@@ -18,8 +18,12 @@ type OfFiles = (Vec<Arc<Image>>, HashMap<String, bool>);
 pub struct Variables(RefCell<Vec<OfFiles>>);
 
 impl Variables {
-    /// Whether a process has a variable of this name.
+    /// Whether a process has a variable of this name. What is found while its files are not mapped yet, or not linked, says nothing of
+    /// others that have the same.
     pub fn has(&self, member: &Member, name: &str) -> bool {
+        if !member.space.is_linked() {
+            return member.has_variable(name);
+        }
         let mut known = self.0.borrow_mut();
         let images = || member.space.modules.iter().map(|module| &module.image);
         let is_same = |(files, _): &OfFiles| {

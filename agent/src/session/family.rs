@@ -257,14 +257,16 @@ impl Session {
         Ok(())
     }
 
-    /// Processes without MPI may have begun another program, or loaded what is worth probing.
+    /// Processes without MPI may have begun another program, or loaded what is worth probing. Of one whose dynamic linker was at work when
+    /// it was looked into, as it is in MPI_Init, it is not known yet what it has.
     fn look_again(&mut self) -> Result<(), KernelError> {
         let now = monotonic_ns();
         let running = self.processes.iter().zip(&self.job.members);
         let running = running.filter(|(process, member)| {
             let is_young =
                 now.saturating_sub(started_ns(member.process.pid)) < 15 * BEGINNING.as_nanos() as u64;
-            process.is_known && !process.ended && member.mpi.is_none() && is_young
+            let may_have_more = member.mpi.is_none() || !member.space.is_linked();
+            process.is_known && !process.ended && may_have_more && is_young
         });
         let slots: Vec<u32> = running.map(|(process, _)| process.slot).collect();
         for slot in slots {
@@ -275,8 +277,9 @@ impl Session {
                 continue;
             };
             let is_same = before.process.executable == member.process.executable
-                && before.space.modules.len() == member.space.modules.len();
-            if !is_same && before.process.pid == member.process.pid {
+                && before.space.modules.len() == member.space.modules.len()
+                && before.space.is_linked();
+            if !is_same && member.space.is_linked() && before.process.pid == member.process.pid {
                 self.rules.leave(slot, now);
                 self.join(slot, member)?;
             }
