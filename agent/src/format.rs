@@ -98,13 +98,31 @@ const HANG_MOST: usize = 32;
 /// What begins without a label goes on so much farther to the right.
 const HANG: usize = 4;
 
-/// A text in as many lines as it needs; all but the first begin where what that one says begins, behind its number and its label.
+/// A text in as many lines as it needs; all but the first begin where what that one says begins, behind its number and its label. What is to
+/// be typed stays in one line: the terminal breaks it, and copies it whole.
 pub fn hanging(text: &str, columns: usize) -> Vec<String> {
     let first = text.lines().next().unwrap_or_default();
-    let indent = " ".repeat(hang(first, columns));
+    let column = hang(first, columns);
+    let indent = " ".repeat(column);
     let text = text.replace('\n', &format!("\n{indent}"));
-    let lines = text.split('\n').flat_map(|line| wrapped(&indent, line, columns));
+    let lines = text.split('\n').flat_map(|line| {
+        let said = line
+            .char_indices()
+            .nth(column)
+            .map_or(line, |(at, _)| &line[at..]);
+        match is_typed(said) {
+            true => vec![line.to_owned()],
+            false => wrapped(&indent, line, columns),
+        }
+    });
     lines.collect()
+}
+
+/// A command of ours, with sudo or without.
+fn is_typed(said: &str) -> bool {
+    let command = said.strip_prefix("sudo ").unwrap_or(said);
+    let program = command.split(' ').next().unwrap_or_default();
+    program.rsplit('/').next() == Some("tuneagent")
 }
 
 /// Where words begin that stand apart from those before, by two blanks at least: the last such place of the first columns.
@@ -205,6 +223,10 @@ mod tests {
                     "    that is much: docs/performance.md",
                     "        says what makes it less",
                 ],
+            ),
+            (
+                "    now    sudo tuneagent attach 8120 --apply --keep",
+                vec!["    now    sudo tuneagent attach 8120 --apply --keep"],
             ),
         ];
         for (line, expected) in cases {
