@@ -67,16 +67,18 @@ pub struct Scout {
 }
 
 impl Scout {
-    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. Who loads a library
-    /// just now is waited for, for a moment.
+    /// The job that process `pid` belongs to, or is the launcher of. A process around several jobs means all of them. For those that load a
+    /// library just now it waits a moment, for all of them together.
     pub fn job_of(&mut self, pid: i32) -> Result<Job, DiscoverError> {
         let mut job = self.job_as_it_is(pid)?;
-        for member in &mut job.members {
-            for _ in 0..LOADING_LOOKS {
-                if member.space.is_linked() {
-                    break;
-                }
-                std::thread::sleep(LOADING);
+        for _ in 0..LOADING_LOOKS {
+            let members = job.members.iter_mut();
+            let loading: Vec<&mut Member> = members.filter(|member| !member.space.is_linked()).collect();
+            if loading.is_empty() {
+                break;
+            }
+            std::thread::sleep(LOADING);
+            for member in loading {
                 if let Ok(now) = self.look_into(member.process.clone(), member.rank) {
                     *member = now;
                 }

@@ -30,9 +30,6 @@ const POLL_NS: u64 = 2_000_000;
 /// How often the ring is emptied in a row before other work has its turn.
 const DRAINS: usize = 16;
 
-/// Hits at which nothing falls due are evaluated with the next that does, or when there are so many.
-const GATHERED_MAX: usize = 4096;
-
 /// More hits than the ring can hold: at the end of a window all that belong to it are taken.
 const ALL_HITS: usize = abi::RING_BYTES as usize / size_of::<abi::Hit>();
 
@@ -100,7 +97,7 @@ impl Session {
     /// does came meanwhile, or more than are kept so.
     pub(super) fn gather_hits(&mut self) -> Result<(), KernelError> {
         self.gathered += self.take_hits(HITS_PER_WAKE);
-        match self.rules.has_due() || self.gathered >= GATHERED_MAX {
+        match self.rules.has_due() || self.gathered >= HITS_PER_WAKE {
             true => self.evaluate_hits(),
             false => Ok(()),
         }

@@ -102,7 +102,7 @@ const TICK_STILL: Duration = Duration::from_secs(1);
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
-/// Hits taken from the ring before the loop looks at anything else.
+/// Hits taken from the ring before the loop looks at anything else; and gathered, where nothing falls due at them, before they are evaluated.
 const HITS_PER_WAKE: usize = 4096;
 
 /// Requests that may wait for an answer.
