@@ -53,13 +53,6 @@ impl<T: Copy> Series<T> {
         }
     }
 
-    /// A sample like the last one.
-    fn stand(&mut self, time: Time) {
-        if let Some((_, value)) = self.0.back().copied() {
-            self.push(time, value);
-        }
-    }
-
     /// Forgets what no window that begins at `floor` or later can need.
     fn forget(&mut self, floor: Time) {
         while self.0.get(1).is_some_and(|(time, _)| *time <= floor) {
@@ -77,13 +70,15 @@ impl<T: Copy> Series<T> {
             .filter(|(time, _)| *time >= start)
     }
 
-    /// The two samples between which the window's change is taken.
-    fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
+    /// The two samples between which the window's change is taken, of those from `since` on.
+    fn ends_since(&self, since: Time, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
         let slack = end.since(start) / 2;
-        let last = self.last_in(start, end).ok_or("was not observed in the window")?;
-        let at_border = self.0.iter().rev().copied().find(|(time, _)| *time <= start);
+        let samples = || self.0.iter().copied().filter(|(time, _)| *time >= since);
+        let last = self.last_in(start.max(since), end);
+        let last = last.ok_or("was not observed in the window")?;
+        let at_border = samples().rev().find(|(time, _)| *time <= start);
         let fresh = at_border.filter(|(time, _)| start.since(*time) <= slack);
-        let first = fresh.or_else(|| self.0.iter().copied().find(|(time, _)| *time > start));
+        let first = fresh.or_else(|| samples().find(|(time, _)| *time > start));
         let first = first
             .filter(|(time, _)| *time < last.0)
             .ok_or("was observed once in the window, a change needs two")?;
@@ -91,6 +86,85 @@ impl<T: Copy> Series<T> {
             return Err("was observed over less than half of the window");
         }
         Ok((first, last))
+    }
+
+    fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
+        self.ends_since(Time(0), start, end)
+    }
+}
+
+/// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of hundreds few change between two
+/// of them: only those are looked at again.
+#[derive(Clone, Debug, Default)]
+struct Calls {
+    observed: Series<()>,
+    /// Totals that have not changed within any window, and since when they are known.
+    still: BTreeMap<String, (Time, u64)>,
+    /// When the last of all functions was observed first.
+    all_known: Time,
+    /// The others, from when on they were so.
+    changed: BTreeMap<String, Series<u64>>,
+}
+
+impl Calls {
+    fn call(&mut self, call: &str, time: Time, total: u64) {
+        self.observed.push(time, ());
+        if let Some(series) = self.changed.get_mut(call) {
+            if series.0.back().is_none_or(|(_, last)| *last != total) {
+                series.push(time, total);
+            }
+            return;
+        }
+        match self.still.get(call).copied() {
+            Some((_, same)) if same == total => {}
+            Some((known, before)) => {
+                self.still.remove(call);
+                let series = self.changed.entry(call.to_string()).or_default();
+                series.push(known, before);
+                series.push(time, total);
+            }
+            // Of a function too many, the total is not taken: MPI has some hundred.
+            None if self.still.len() + self.changed.len() >= MOST_CALLS => {}
+            None => {
+                self.still.insert(call.to_string(), (time, total));
+                self.all_known = self.all_known.max(time);
+            }
+        }
+    }
+
+    fn forget(&mut self, floor: Time) {
+        self.observed.forget(floor);
+        self.changed.retain(|call, series| {
+            series.forget(floor);
+            let has_changed = series.0.len() > 1;
+            let still = series.0.front().filter(|_| !has_changed);
+            self.still.extend(still.map(|total| (call.clone(), *total)));
+            has_changed
+        });
+    }
+
+    /// The changes within the window; of functions that were not called in it there is none.
+    fn changes(&self, start: Time, end: Time) -> Result<BTreeMap<String, f64>, &'static str> {
+        let of_all = self.observed.ends(start, end)?;
+        let ends = |known: Time| match known <= of_all.0.0 {
+            true => Ok(of_all),
+            false => self.observed.ends_since(known, start, end),
+        };
+        if self.all_known > of_all.0.0 {
+            self.still
+                .values()
+                .try_for_each(|(known, _)| ends(*known).map(drop))?;
+        }
+        let change = |(call, series): (&String, &Series<u64>)| {
+            let known = series.0.front().map_or(end, |(time, _)| *time);
+            let ((first, ()), (last, ())) = ends(known)?;
+            let at = |time| series.last_in(Time(0), time).map_or(0, |(_, total)| total);
+            let change = at(last).checked_sub(at(first));
+            let change = change.ok_or("ran backwards in the window")?;
+            Ok((change > 0).then(|| (call.clone(), change as f64 * scale(first, last, start, end))))
+        };
+        let changes = self.changed.iter().map(change);
+        changes.filter_map(Result::transpose).collect()
     }
 }
 
@@ -114,8 +188,7 @@ struct ProbeSeries {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples {
     counters: BTreeMap<(Option<ProcessId>, Measure), Series<u64>>,
-    /// Counters of the calls of each MPI function.
-    calls: BTreeMap<(ProcessId, Measure), BTreeMap<String, Series<u64>>>,
+    calls: BTreeMap<ProcessId, BTreeMap<Measure, Calls>>,
     gauges: BTreeMap<(Option<ProcessId>, Measure), Series<f64>>,
     probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
     /// Up to when what is not needed was let go.
@@ -130,20 +203,24 @@ impl Samples {
             .push(time, total);
     }
 
-    /// Of a function too many, the total is not taken: MPI has some hundred.
-    pub(crate) fn call(&mut self, of: (ProcessId, Measure), call: &str, time: Time, total: u64) {
-        let calls = self.calls.entry(of).or_default();
-        if let Some(series) = calls.get_mut(call) {
-            series.push(time, total);
-        } else if calls.len() < MOST_CALLS {
-            calls.entry(call.to_string()).or_default().push(time, total);
-        }
+    pub(crate) fn call(
+        &mut self,
+        (process, measure): (ProcessId, Measure),
+        call: &str,
+        time: Time,
+        total: u64,
+    ) {
+        let calls = self.calls.entry(process).or_default().entry(measure).or_default();
+        calls.call(call, time, total);
     }
 
     pub(crate) fn calls_stand(&mut self, process: ProcessId, time: Time) {
-        let of_process = self.calls.iter_mut().filter(|((of, _), _)| *of == process);
-        let series = of_process.flat_map(|(_, calls)| calls.values_mut());
-        series.for_each(|series| series.stand(time));
+        let calls = self
+            .calls
+            .get_mut(&process)
+            .into_iter()
+            .flat_map(BTreeMap::values_mut);
+        calls.for_each(|calls| calls.observed.push(time, ()));
     }
 
     pub(crate) fn gauge(&mut self, process: Option<ProcessId>, measure: Measure, time: Time, value: f64) {
@@ -173,7 +250,7 @@ impl Samples {
     pub(crate) fn drop_process(&mut self, process: ProcessId) {
         self.counters.retain(|(of, _), _| *of != Some(process));
         self.gauges.retain(|(of, _), _| *of != Some(process));
-        self.calls.retain(|(of, _), _| *of != process);
+        self.calls.remove(&process);
         self.probes.retain(|(_, _, of), _| *of != process);
     }
 
@@ -187,7 +264,7 @@ impl Samples {
         self.counters.values_mut().for_each(|series| series.forget(floor));
         self.gauges.values_mut().for_each(|series| series.forget(floor));
         let calls = self.calls.values_mut().flat_map(BTreeMap::values_mut);
-        calls.for_each(|series| series.forget(floor));
+        calls.for_each(|calls| calls.forget(floor));
         for series in self.probes.values_mut() {
             series.totals.forget(floor);
             // The change counts from the base sample on, and so must its hits.
@@ -219,17 +296,11 @@ impl Samples {
     /// The changes of a counter within the window for each MPI function that the process called.
     pub(crate) fn changes_of_calls(
         &self,
-        of: (ProcessId, Measure),
+        (process, measure): (ProcessId, Measure),
         (start, end): (Time, Time),
     ) -> Result<BTreeMap<String, f64>, &'static str> {
-        let calls = self.calls.get(&of).ok_or("was not observed in the window")?;
-        let change = |(call, series): (&String, &Series<u64>)| {
-            let ((first, before), (last, after)) = series.ends(start, end)?;
-            let change = after.checked_sub(before).ok_or("ran backwards in the window")?;
-            // Of hundreds of functions few are called in a window, and what is summed up needs no others.
-            Ok((change > 0).then(|| (call.clone(), change as f64 * scale(first, last, start, end))))
-        };
-        calls.iter().filter_map(|call| change(call).transpose()).collect()
+        let calls = self.calls.get(&process).and_then(|calls| calls.get(&measure));
+        calls.ok_or("was not observed in the window")?.changes(start, end)
     }
 
     /// The last level within the window.
@@ -362,6 +433,70 @@ mod tests {
             stood.calls_stand(of.0, Time(ms * MS));
         }
         assert_eq!(format!("{told:?}"), format!("{stood:?}"));
+    }
+
+    /// What of each function changed, of series that have every sample.
+    fn of_each(
+        told: &[(u64, [u64; 3])],
+        (start, end): (Time, Time),
+    ) -> Result<Vec<(usize, f64)>, &'static str> {
+        let change = |function: usize| {
+            let mut series = Series::default();
+            told.iter()
+                .for_each(|(ms, totals)| series.push(Time(ms * MS), totals[function]));
+            let ((first, before), (last, after)) = series.ends(start, end)?;
+            let change = (after - before) as f64 * scale(first, last, start, end);
+            Ok((change > 0.0).then_some((function, change)))
+        };
+        (0..3)
+            .filter_map(|function| change(function).transpose())
+            .collect()
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn of_calls_that_are_kept_when_they_change_the_changes_are_those_of_every_sample(
+            steps in proptest::collection::vec((1..200_u64, [0..3_u64, 0..2_u64, 0..40_u64]), 1..30),
+            (start, length) in (0..2_000_u64, 1..2_000_u64),
+            floor in proptest::option::of(0..2_000_u64),
+        ) {
+            let (mut calls, mut told) = (Calls::default(), Vec::new());
+            let (mut now, mut totals) = (0, [0; 3]);
+            for (wait, more) in steps {
+                now += wait;
+                // Few are called between two looks.
+                let more = more.map(|more| if more < 30 { more / 2 } else { more });
+                totals = std::array::from_fn(|function| totals[function] + more[function]);
+                told.push((now, totals));
+                for (function, total) in totals.iter().enumerate() {
+                    calls.call(&function.to_string(), Time(now * MS), *total);
+                }
+            }
+            let (start, end) = (Time(start * MS), Time((start + length) * MS));
+            if let Some(floor) = floor {
+                calls.forget(Time(floor * MS).min(start));
+            }
+            let changes = calls.changes(start, end);
+            let changes = changes.map(|changes| -> Vec<(usize, f64)> {
+                changes.into_iter().map(|(call, change)| (call.parse().unwrap(), change)).collect()
+            });
+            proptest::prop_assert_eq!(changes, of_each(&told, (start, end)));
+        }
+    }
+
+    #[test]
+    fn a_function_that_is_told_late_counts_from_then_on() {
+        let of = (ProcessId(1), Measure::MpiCalls);
+        let mut samples = Samples::default();
+        for (ms, total) in [(500, 7), (600, 8), (1000, 9)] {
+            samples.call(of, "MPI_Send", Time(ms * MS), total);
+        }
+        samples.call(of, "MPI_Recv", Time(1000 * MS), 3);
+        let alone = "was observed once in the window, a change needs two";
+        assert_eq!(samples.changes_of_calls(of, WINDOW), Err(alone));
+        samples.calls_stand(of.0, Time(1500 * MS));
+        let changes = samples.changes_of_calls(of, (Time(1000 * MS), Time(1500 * MS)));
+        assert_eq!(changes, Ok(BTreeMap::new()));
     }
 
     const WINDOW: (Time, Time) = (Time(500 * MS), Time(1000 * MS));
