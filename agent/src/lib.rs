@@ -31,6 +31,7 @@ pub mod kernel;
 pub mod metrics;
 pub mod mpi;
 pub mod plot;
+pub mod priority;
 pub mod readable;
 pub mod rendezvous;
 pub mod report;

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi};
 use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, start_count, with_folder};
@@ -245,6 +247,38 @@ fn cpus_of_threads(pid: u32) -> Outcome<Vec<String>> {
         lists.push(list.ok_or("no list of CPUs")?.trim().to_owned());
     }
     Ok(lists)
+}
+
+#[test]
+fn a_session_goes_before_other_terminals_until_its_first_numbers_and_no_longer_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    // Of a kernel that shares CPUs out by login sessions.
+    let nice = || {
+        let text = fs::read_to_string("/proc/self/autogroup").ok();
+        text.and_then(|text| text.trim().rsplit(' ').next()?.parse::<i32>().ok())
+    };
+    let before = nice();
+    let mut job = Ranks::Asleep.start(2)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    let mut least = before;
+    agent.lines.wait_for("numbers", SOON, |lines| {
+        least = least.min(nice());
+        lines
+            .iter()
+            .any(|line| line.text.contains(" after "))
+            .then_some(())
+    })?;
+    assert!(before.is_none() || least == Some(-15), "{before:?}, {least:?}");
+    let given_up = Instant::now() + SOON;
+    while nice() != before && Instant::now() < given_up {
+        std::thread::yield_now();
+    }
+    assert_eq!(nice(), before);
+    agent.stop()?;
+    job.open("end")?;
+    job.finish(SOON)?;
+    Ok(())
 }
 
 #[test]

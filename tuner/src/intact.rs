@@ -260,12 +260,15 @@ fn shows(map: &Mapping, module: &Module) -> bool {
 /// As much as the file has there.
 fn read_up_to(module: &Module, bytes: &mut [u8], offset: u64) -> usize {
     let mut done = 0;
-    while let Ok(count @ 1..) = module
-        .image
-        .file()
-        .read_at(&mut bytes[done..], offset + done as u64)
-    {
-        done += count;
+    while done < bytes.len() {
+        match module
+            .image
+            .file()
+            .read_at(&mut bytes[done..], offset + done as u64)
+        {
+            Ok(count @ 1..) => done += count,
+            _ => break,
+        }
     }
     done
 }

@@ -1,8 +1,8 @@
 //! `tuneagent attach`: checks what was asked, takes what a session needs, gives up the right to write, and runs it.
 
-use std::{io, time::Duration};
+use std::time::Duration;
 
-use rustix::process::{geteuid, getpid, setpriority_process};
+use rustix::process::geteuid;
 
 use super::target;
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     exit::{Failure, Outcome},
     format::plural,
     kernel::{self, KernelError},
+    priority::{self, Hurry},
     report::reference::Reference,
     rights,
     rulebook::{Recorder, RuleBook},
@@ -22,15 +23,13 @@ use crate::{
     view,
 };
 
-/// Above busy ranks, below what keeps the machine alive.
-const NICE: i32 = -15;
-
 /// How long /proc is looked at when probes are not permitted.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: AttachArgs) -> Outcome {
     // Beside ranks that keep every CPU busy finding them alone would take seconds. That it failed is told once there is a session.
-    let _ = raise_priority();
+    let _ = priority::raise();
+    let hurry = Hurry::begin();
     let targets: Vec<String> = args.targets.iter().chain(&args.pids).cloned().collect();
     let typed = targets.join(" ");
     let reference = reference(&args.watch)?;
@@ -73,6 +72,7 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
         scout,
         rules,
         program,
+        hurry,
     };
     watched.watch(args.watch, options, || Ok(()))
 }
@@ -96,6 +96,8 @@ pub(super) struct Watched {
     pub(super) rules: RuleBook,
     /// Its name in a recording.
     pub(super) program: String,
+    /// Until there are first numbers.
+    pub(super) hurry: Option<Hurry>,
 }
 
 impl Watched {
@@ -135,7 +137,7 @@ impl Watched {
             self.rules
                 .record(Recorder::create(&name, &host, self.program, about)?);
         }
-        if let Err(error) = raise_priority() {
+        if let Err(error) = priority::raise() {
             tracing::warn!(%error, "the session keeps its priority and may be starved by busy ranks: CAP_SYS_NICE is missing");
         }
         let control = control_socket();
@@ -143,7 +145,7 @@ impl Watched {
         let session = Session::arm(self.job, self.scout, self.rules, outputs, options)?;
         rights::only_look().map_err(Failure::not_permitted)?;
         armed()?;
-        session.run(actuator, control)
+        session.run(actuator, control, self.hurry)
     }
 }
 
@@ -168,11 +170,6 @@ fn control_socket() -> Option<Control> {
     Control::open()
         .inspect_err(|error| tracing::warn!(%error, "the session has no control socket"))
         .ok()
-}
-
-/// Runs this process before busy ranks, so that it is there when something is to be done.
-pub(super) fn raise_priority() -> io::Result<()> {
-    Ok(setpriority_process(Some(getpid()), NICE)?)
 }
 
 /// The command that would have the rights.

@@ -86,6 +86,7 @@ use crate::{
     heap,
     http::{self, Shared},
     kernel::{Kernel, KernelError, Ring},
+    priority::Hurry,
     readable::Readable,
     report::reference::Reference,
     rulebook::RuleBook,
@@ -241,6 +242,7 @@ pub struct Session {
     /// What is watched in windows.
     sampling: Sampling,
     pace: Pace,
+    hurry: Option<Hurry>,
 }
 
 impl Session {
@@ -306,6 +308,7 @@ impl Session {
             added: Added::default(),
             costs: Costs::armed_in(now.saturating_sub(began)),
             pace: Pace::default(),
+            hurry: None,
             armed_ns: now,
             painted_ns: now,
             has_shown: false,
@@ -338,8 +341,15 @@ impl Session {
         Ok(())
     }
 
-    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked.
-    pub fn run(mut self, actuator: Option<Actuator>, control: Option<Control>) -> Outcome {
+    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked. It hurries until there are
+    /// first numbers.
+    pub fn run(
+        mut self,
+        actuator: Option<Actuator>,
+        control: Option<Control>,
+        hurry: Option<Hurry>,
+    ) -> Outcome {
+        self.hurry = hurry;
         self.costs.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);
@@ -453,7 +463,10 @@ impl Session {
                 let snapshot = self.snapshot();
                 self.outputs.add(&snapshot);
             }
-            Wake::First => self.show_first().map_err(kernel_failure)?,
+            Wake::First => {
+                self.show_first().map_err(kernel_failure)?;
+                self.hurry = None;
+            }
             Wake::Ended(slot) => {
                 self.replaced.remove(&slot);
                 self.end_process(slot)?;

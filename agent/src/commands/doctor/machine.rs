@@ -283,7 +283,7 @@ fn holding() -> Check {
 
 fn priority() -> Check {
     let before = getpriority_process(Some(getpid())).unwrap_or(0);
-    match super::super::attach::raise_priority() {
+    match crate::priority::raise() {
         Ok(()) => {
             let now = getpriority_process(Some(getpid())).unwrap_or(before);
             Check::works(

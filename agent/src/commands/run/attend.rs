@@ -170,7 +170,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     target::may_look(&process, &words.join(" "), false)?;
     // That it failed is told once there is a session.
-    let _ = attach::raise_priority();
+    let _ = crate::priority::raise();
     let mut scout = Scout::default();
     let foreseen = foresee(&mut scout, &process, &order.files);
     let root = FamilyRoot {
@@ -196,6 +196,8 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
         scout,
         rules,
         program,
+        // Nobody waits for the numbers of those that are yet to begin.
+        hurry: None,
     };
     // Nobody hears it who is gone; then the input has ended too, and so does the session.
     let armed = || {

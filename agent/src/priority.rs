@@ -1,0 +1,97 @@
+//! That the session is there when something is to be done, though ranks keep every CPU busy: its own niceness for as long as it lasts, and
+//! that of its group while it begins. No real-time priority: that is for sync points alone.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    time::Duration,
+};
+
+use rustix::process::{getpid, setpriority_process};
+
+/// Above busy ranks, below what keeps the machine alive.
+const NICE: i32 = -15;
+
+/// Where the kernel shares CPUs out by login sessions, what a process's is called and how nice all of it is together.
+const GROUP: &str = "/proc/self/autogroup";
+
+/// Whoever is not root may change it once within this time.
+const AGAIN: Duration = Duration::from_millis(110);
+
+/// Runs this process before busy ranks of its own group.
+pub fn raise() -> io::Result<()> {
+    Ok(setpriority_process(Some(getpid()), NICE)?)
+}
+
+/// All of our login session goes before others. mpirun may give each rank one of its own, among which ours would be one of many, however nice
+/// we are in it. It ends with this value: whoever is left in the terminal must not keep what we took.
+#[derive(Debug)]
+pub struct Hurry {
+    /// Open from the beginning: nothing can be opened for writing later.
+    group: File,
+    before: i32,
+}
+
+impl Hurry {
+    /// None where CPUs are not shared out so, or it is not permitted.
+    pub fn begin() -> Option<Hurry> {
+        let mut group = OpenOptions::new().read(true).write(true).open(GROUP).ok()?;
+        let mut text = String::new();
+        group.read_to_string(&mut text).ok()?;
+        let before = nice_in(&text)?;
+        if before <= NICE {
+            return None;
+        }
+        // In one piece: half a number is refused.
+        group.write_all(NICE.to_string().as_bytes()).ok()?;
+        Some(Hurry { group, before })
+    }
+}
+
+impl Drop for Hurry {
+    fn drop(&mut self) {
+        let before = self.before.to_string();
+        let back = self.group.write_all(before.as_bytes());
+        if back.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            std::thread::sleep(AGAIN);
+            let _ = self.group.write_all(before.as_bytes());
+        }
+    }
+}
+
+/// Of `/autogroup-2480 nice 0`.
+fn nice_in(text: &str) -> Option<i32> {
+    text.trim().rsplit_once(" nice ")?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_group_is_before_others_as_root_until_the_hurry_is_over() {
+        let now = || {
+            std::fs::read_to_string(GROUP)
+                .ok()
+                .and_then(|text| nice_in(&text))
+        };
+        let before = now();
+        let hurry = Hurry::begin();
+        match before {
+            Some(before) if before > NICE => {
+                assert_eq!(now(), Some(NICE));
+                drop(hurry);
+            }
+            // A kernel without such groups.
+            _ => assert!(hurry.is_none()),
+        }
+        assert_eq!(now(), before);
+    }
+
+    #[test]
+    fn what_the_kernel_says_of_a_group_is_read() {
+        assert_eq!(nice_in("/autogroup-2480 nice 0\n"), Some(0));
+        assert_eq!(nice_in("/autogroup-7 nice -15\n"), Some(-15));
+        assert_eq!(nice_in("/autogroup-7\n"), None);
+    }
+}
