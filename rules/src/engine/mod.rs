@@ -28,6 +28,7 @@ mod placement;
 mod processes;
 mod remote;
 mod samples;
+mod series;
 mod stream;
 mod tallied;
 mod tallies;

@@ -1,180 +1,19 @@
 //! What was observed, kept as long as an open window needs it, and its change or level within a window.
-//!
-//! A counter's samples seldom fall on a window's borders. Its change is taken between the last sample at or before the
-//! first border (else the first one behind it) and the last at or before the second, and given at that rate for the
-//! window's duration; samples further than half a window from their border are no ground for a value.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::output::{ProbeId, RuleId};
+use super::series::{Calls, Series, scale};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::measure::{Kind, Measure};
 use crate::value::{ProcessId, Time};
 
-/// Samples kept of one series; a window of an hour sampled every 4 s needs 900.
-const MOST_SAMPLES: usize = 1024;
 /// Hits kept of one probe in one process; what is beyond counts as lost and makes the window's values none.
 const MOST_HITS: usize = 65536;
 
 /// What is needed no more is kept for so long at most.
 const FORGETS_NS: u64 = 50_000_000;
-
-/// MPI functions whose calls are counted of one process.
-const MOST_CALLS: usize = 1024;
-
-/// Two samples, the earlier first.
-type Ends<T> = ((Time, T), (Time, T));
-
-/// Samples in the order of their times.
-#[derive(Clone, Debug)]
-pub(crate) struct Series<T>(VecDeque<(Time, T)>);
-
-impl<T> Default for Series<T> {
-    fn default() -> Series<T> {
-        Series(VecDeque::new())
-    }
-}
-
-impl<T: Copy> Series<T> {
-    /// A sample of the time of the last one replaces it; an earlier one is ignored.
-    pub(crate) fn push(&mut self, time: Time, value: T) {
-        match self.0.back_mut() {
-            Some((last, _)) if time < *last => return,
-            Some((last, old)) if time == *last => {
-                *old = value;
-                return;
-            }
-            _ => self.0.push_back((time, value)),
-        }
-        if self.0.len() > MOST_SAMPLES {
-            // The oldest is the base of the open window's change; the next one is dispensable.
-            self.0.remove(1);
-        }
-    }
-
-    /// Forgets what no window that begins at `floor` or later can need.
-    fn forget(&mut self, floor: Time) {
-        while self.0.get(1).is_some_and(|(time, _)| *time <= floor) {
-            self.0.pop_front();
-        }
-    }
-
-    /// The last sample within the window, borders included.
-    fn last_in(&self, start: Time, end: Time) -> Option<(Time, T)> {
-        self.0
-            .iter()
-            .rev()
-            .copied()
-            .find(|(time, _)| *time <= end)
-            .filter(|(time, _)| *time >= start)
-    }
-
-    /// The two samples between which the window's change is taken, of those from `since` on.
-    fn ends_since(&self, since: Time, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
-        let slack = end.since(start) / 2;
-        let samples = || self.0.iter().copied().filter(|(time, _)| *time >= since);
-        let last = self.last_in(start.max(since), end);
-        let last = last.ok_or("was not observed in the window")?;
-        let at_border = samples().rev().find(|(time, _)| *time <= start);
-        let fresh = at_border.filter(|(time, _)| start.since(*time) <= slack);
-        let first = fresh.or_else(|| samples().find(|(time, _)| *time > start));
-        let first = first
-            .filter(|(time, _)| *time < last.0)
-            .ok_or("was observed once in the window, a change needs two")?;
-        if first.0.since(start) > slack || end.since(last.0) > slack {
-            return Err("was observed over less than half of the window");
-        }
-        Ok((first, last))
-    }
-
-    fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
-        self.ends_since(Time(0), start, end)
-    }
-}
-
-/// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of hundreds few change between two
-/// of them: only those are looked at again.
-#[derive(Clone, Debug, Default)]
-struct Calls {
-    observed: Series<()>,
-    /// Totals that have not changed within any window, and since when they are known.
-    still: BTreeMap<String, (Time, u64)>,
-    /// When the last of all functions was observed first.
-    all_known: Time,
-    /// The others, from when on they were so.
-    changed: BTreeMap<String, Series<u64>>,
-}
-
-impl Calls {
-    fn call(&mut self, call: &str, time: Time, total: u64) {
-        self.observed.push(time, ());
-        if let Some(series) = self.changed.get_mut(call) {
-            if series.0.back().is_none_or(|(_, last)| *last != total) {
-                series.push(time, total);
-            }
-            return;
-        }
-        match self.still.get(call).copied() {
-            Some((_, same)) if same == total => {}
-            Some((known, before)) => {
-                self.still.remove(call);
-                let series = self.changed.entry(call.to_string()).or_default();
-                series.push(known, before);
-                series.push(time, total);
-            }
-            // Of a function too many, the total is not taken: MPI has some hundred.
-            None if self.still.len() + self.changed.len() >= MOST_CALLS => {}
-            None => {
-                self.still.insert(call.to_string(), (time, total));
-                self.all_known = self.all_known.max(time);
-            }
-        }
-    }
-
-    fn forget(&mut self, floor: Time) {
-        self.observed.forget(floor);
-        self.changed.retain(|call, series| {
-            series.forget(floor);
-            let has_changed = series.0.len() > 1;
-            let still = series.0.front().filter(|_| !has_changed);
-            self.still.extend(still.map(|total| (call.clone(), *total)));
-            has_changed
-        });
-    }
-
-    /// The changes within the window; of functions that were not called in it there is none.
-    fn changes(&self, start: Time, end: Time) -> Result<BTreeMap<String, f64>, &'static str> {
-        let of_all = self.observed.ends(start, end)?;
-        let ends = |known: Time| match known <= of_all.0.0 {
-            true => Ok(of_all),
-            false => self.observed.ends_since(known, start, end),
-        };
-        if self.all_known > of_all.0.0 {
-            self.still
-                .values()
-                .try_for_each(|(known, _)| ends(*known).map(drop))?;
-        }
-        let change = |(call, series): (&String, &Series<u64>)| {
-            let known = series.0.front().map_or(end, |(time, _)| *time);
-            let ((first, ()), (last, ())) = ends(known)?;
-            let at = |time| series.last_in(Time(0), time).map_or(0, |(_, total)| total);
-            let change = at(last).checked_sub(at(first));
-            let change = change.ok_or("ran backwards in the window")?;
-            Ok((change > 0).then(|| (call.clone(), change as f64 * scale(first, last, start, end))))
-        };
-        let changes = self.changed.iter().map(change);
-        changes.filter_map(Result::transpose).collect()
-    }
-}
-
-/// The factor that takes a change between two samples to the duration of the window.
-fn scale(first: Time, last: Time, start: Time, end: Time) -> f64 {
-    match (last.since(first), end.since(start)) {
-        (covered, duration) if covered == duration => 1.0,
-        (covered, duration) => duration as f64 / covered as f64,
-    }
-}
 
 /// Totals of a probe in one process, and its hits where each is delivered.
 #[derive(Clone, Debug, Default)]
@@ -433,55 +272,6 @@ mod tests {
             stood.calls_stand(of.0, Time(ms * MS));
         }
         assert_eq!(format!("{told:?}"), format!("{stood:?}"));
-    }
-
-    /// What of each function changed, of series that have every sample.
-    fn of_each(
-        told: &[(u64, [u64; 3])],
-        (start, end): (Time, Time),
-    ) -> Result<Vec<(usize, f64)>, &'static str> {
-        let change = |function: usize| {
-            let mut series = Series::default();
-            told.iter()
-                .for_each(|(ms, totals)| series.push(Time(ms * MS), totals[function]));
-            let ((first, before), (last, after)) = series.ends(start, end)?;
-            let change = (after - before) as f64 * scale(first, last, start, end);
-            Ok((change > 0.0).then_some((function, change)))
-        };
-        (0..3)
-            .filter_map(|function| change(function).transpose())
-            .collect()
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn of_calls_that_are_kept_when_they_change_the_changes_are_those_of_every_sample(
-            steps in proptest::collection::vec((1..200_u64, [0..3_u64, 0..2_u64, 0..40_u64]), 1..30),
-            (start, length) in (0..2_000_u64, 1..2_000_u64),
-            floor in proptest::option::of(0..2_000_u64),
-        ) {
-            let (mut calls, mut told) = (Calls::default(), Vec::new());
-            let (mut now, mut totals) = (0, [0; 3]);
-            for (wait, more) in steps {
-                now += wait;
-                // Few are called between two looks.
-                let more = more.map(|more| if more < 30 { more / 2 } else { more });
-                totals = std::array::from_fn(|function| totals[function] + more[function]);
-                told.push((now, totals));
-                for (function, total) in totals.iter().enumerate() {
-                    calls.call(&function.to_string(), Time(now * MS), *total);
-                }
-            }
-            let (start, end) = (Time(start * MS), Time((start + length) * MS));
-            if let Some(floor) = floor {
-                calls.forget(Time(floor * MS).min(start));
-            }
-            let changes = calls.changes(start, end);
-            let changes = changes.map(|changes| -> Vec<(usize, f64)> {
-                changes.into_iter().map(|(call, change)| (call.parse().unwrap(), change)).collect()
-            });
-            proptest::prop_assert_eq!(changes, of_each(&told, (start, end)));
-        }
     }
 
     #[test]
