@@ -24,6 +24,9 @@ mod tallies;
 // Ranks that come late and go early, namespaces, deleted files.
 mod joining;
 
+// Those of them that cannot be probed.
+mod refused;
+
 // Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
 mod inputs;
 

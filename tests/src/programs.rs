@@ -64,6 +64,11 @@ pub fn c_with_math(name: &str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &["-pthread", "-lm"])
 }
 
+/// One of those with a macro: `-DNAME`.
+pub fn c_defining(name: &str, definition: &'static str) -> Outcome<PathBuf> {
+    compiled(&format!("{name}.c"), "cc", &[definition])
+}
+
 /// The same with everything linked in, `-static` or `-static-pie`: at run time there is no linker to ask what is where.
 pub fn c_alone(name: &str, how: &'static str) -> Outcome<PathBuf> {
     compiled(&format!("{name}.c"), "cc", &[how])

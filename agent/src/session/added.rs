@@ -27,7 +27,7 @@ impl Session {
             return Ok(true);
         }
         // Those of whom nothing but this is known yet.
-        self.take_comings()?;
+        self.take_comings();
         Ok(self.read_added())
     }
 

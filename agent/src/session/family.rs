@@ -87,7 +87,7 @@ impl Session {
 
     /// Takes note of processes that came and went.
     pub(super) fn take_family(&mut self) -> Result<(), KernelError> {
-        self.take_comings()?;
+        self.take_comings();
         self.look_for_relatives()?;
         self.end_gone()
     }
@@ -98,13 +98,13 @@ impl Session {
             .processes
             .get(slot as usize)
             .is_some_and(|process| process.pid != 0);
-        if !is_met && let Err(error) = self.take_comings() {
-            tracing::warn!(%error, "a process of the command is not watched");
+        if !is_met {
+            self.take_comings();
         }
     }
 
     /// All of them are looked at before anything is done for the first: some live for no longer than that takes.
-    pub(super) fn take_comings(&mut self) -> Result<(), KernelError> {
+    pub(super) fn take_comings(&mut self) {
         let mut came = Vec::new();
         while let Some(family) = &mut self.family {
             let coming = family.comings.take().and_then(read_coming);
@@ -118,11 +118,10 @@ impl Session {
         }
         for (coming, member) in came {
             match member {
-                Some(member) => self.join(coming.slot, member)?,
+                Some(member) => self.join(coming.slot, member),
                 None => self.put_unknown(&coming),
             }
         }
-        Ok(())
     }
 
     /// One that had ended before it was looked at.
@@ -139,26 +138,51 @@ impl Session {
         self.put(Metered::unknown(coming.pid as i32, coming.slot), member);
     }
 
-    /// A process of the family, from now on in this slot.
-    fn join(&mut self, slot: u32, member: Member) -> Result<(), KernelError> {
+    /// A process of the family, from now on in this slot. Those that come together have nothing to do with each other: of one that cannot be
+    /// watched it is said why.
+    fn join(&mut self, slot: u32, member: Member) {
+        let pid = member.process.pid.number;
+        let before = self.processes.get(slot as usize);
+        if before.is_some_and(|before| before.pid == pid && before.is_known) {
+            self.rules.leave(slot, monotonic_ns());
+        }
+        let process = self.watch_member(slot, &member);
+        let process = process.unwrap_or_else(|error| self.refused(slot, &member, &error));
+        let is_known = process.is_known;
+        self.put(process, member);
+        if let Some(process) = self.processes.get_mut(slot as usize) {
+            process.is_known = is_known;
+        }
+    }
+
+    fn watch_member(&mut self, slot: u32, member: &Member) -> Result<Metered, KernelError> {
         if member.mpi.is_some() {
             self.see_begin()?;
         }
-        let asked = asked_in(&self.rules, &self.own, &member);
-        self.probes.admit(&member, slot, asked, &self.job)?;
-        let missed = self.missed_of(slot, &member)?;
+        let asked = asked_in(&self.rules, &self.own, member);
+        self.probes.admit(member, slot, asked, &self.job)?;
+        let missed = self.missed_of(slot, member)?;
         if let Some(missed) = missed.filter(|missed| !self.missing.contains(missed)) {
             self.painter.say(&format!("missing: {missed}"));
-            self.missing.push(missed);
+            self.note_missing(missed);
         }
         self.others.forget();
         let now = monotonic_ns();
-        self.rules.join(slot, &member, now);
+        self.rules.join(slot, member, now);
         let rank = member.rank.map(|rank| rank.number);
         let mut process = Metered::new(member.process.pid.number, rank, slot);
         self.take_in(&mut process, now);
-        self.put(process, member);
-        Ok(())
+        Ok(process)
+    }
+
+    /// One that cannot be watched: it is named with the reason, and what /proc tells of it is all there is.
+    pub(super) fn refused(&mut self, slot: u32, member: &Member, error: &KernelError) -> Metered {
+        let pid = member.process.pid;
+        let text = format!("{} {pid} is not watched: {error}", who(member));
+        tracing::warn!("{text}");
+        self.painter.say(&format!("missing: {text}"));
+        self.note_missing(text);
+        Metered::refused(pid.number, member.rank.map(|rank| rank.number), slot)
     }
 
     /// What is not known of a process because it was attached to late, in words.
@@ -227,7 +251,7 @@ impl Session {
             return Ok(());
         }
         family.looked_ns = now;
-        self.look_again()?;
+        self.look_again();
         let members: Vec<_> = (0..).zip(&self.job.members).collect();
         self.probes.settle(&members)?;
         let Some(command) = self.job.roots.first().map(|root| root.process.clone()) else {
@@ -237,7 +261,7 @@ impl Session {
         let known: BTreeSet<i32> = living.map(|process| process.pid).collect();
         let found = self.scout.family(command.pid, command.uid, &known);
         // Some of them may have been told of meanwhile, and may have ended since.
-        self.take_comings()?;
+        self.take_comings();
         for member in found {
             let pid = member.process.pid;
             let mut same = self.processes.iter().filter(|process| process.pid == pid.number);
@@ -247,7 +271,7 @@ impl Session {
             let kernel = self.probes.kernel_mut();
             let slot = kernel.map(|kernel| kernel.admit(pid.number as u32)).transpose()?;
             let Some(slot) = slot.flatten() else { continue };
-            self.join(slot, member)?;
+            self.join(slot, member);
             // Of one that ended before it had its slot nobody tells.
             if !pid.is_alive() {
                 self.probes.forget(pid.number)?;
@@ -259,7 +283,7 @@ impl Session {
 
     /// Processes without MPI may have begun another program, or loaded what is worth probing. Of one whose dynamic linker was at work when
     /// it was looked into, as it is in MPI_Init, it is not known yet what it has.
-    fn look_again(&mut self) -> Result<(), KernelError> {
+    fn look_again(&mut self) {
         let now = monotonic_ns();
         let running = self.processes.iter().zip(&self.job.members);
         let running = running.filter(|(process, member)| {
@@ -280,11 +304,9 @@ impl Session {
                 && before.space.modules.len() == member.space.modules.len()
                 && before.space.is_linked();
             if !is_same && member.space.is_linked() && before.process.pid == member.process.pid {
-                self.rules.leave(slot, now);
-                self.join(slot, member)?;
+                self.join(slot, member);
             }
         }
-        Ok(())
     }
 
     fn end_gone(&mut self) -> Result<(), KernelError> {

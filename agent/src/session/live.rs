@@ -30,7 +30,7 @@ impl Session {
             Ok(added) => added,
             Err(NotAdded::Conflict(text)) => return Answer::refused(RefusalKind::NotThere, text),
         };
-        let living = self.processes.iter().filter(|process| !process.ended);
+        let living = self.processes.iter().filter(|process| process.is_watched());
         let members = living.filter_map(|process| {
             let member = self.job.members.get(process.slot as usize)?;
             Some((process.slot, member, self.rules.added_in(&added, member)))

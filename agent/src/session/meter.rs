@@ -61,7 +61,7 @@ pub struct Metered {
     pub slot: u32,
     /// It has ended.
     pub ended: bool,
-    /// It was looked into while it ran; of any other nothing but its hits is known.
+    /// It was looked into while it ran, and can be watched: rules have no other.
     pub is_known: bool,
     /// Its calls, one after the other.
     pub sequence: Sequence,
@@ -122,6 +122,19 @@ impl Metered {
             sampler: None,
             ..Metered::new(pid, None, slot)
         }
+    }
+
+    /// One that could be looked into and not be watched.
+    pub fn refused(pid: i32, rank: Option<u32>, slot: u32) -> Metered {
+        Metered {
+            is_known: false,
+            ..Metered::new(pid, rank, slot)
+        }
+    }
+
+    /// Probes may be put on it.
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_known && !self.ended
     }
 
     /// It has not run between the last two readings. Of who goes on running the kernel may tell late.

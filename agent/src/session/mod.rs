@@ -561,7 +561,7 @@ impl Session {
             self.rules.observe_cpus(&share, busy, now);
             self.cpus.take(share);
         }
-        for process in running() {
+        for process in running().filter(|process| process.is_known) {
             if let Some(reading) = process.last() {
                 self.rules.observe(process.slot, reading, self.probes.list());
             }
@@ -587,7 +587,9 @@ impl Session {
         process.ended = true;
         self.others.forget();
         self.probes.forget(process.pid).map_err(kernel_failure)?;
-        self.rules.leave(slot, monotonic_ns());
+        if process.is_known {
+            self.rules.leave(slot, monotonic_ns());
+        }
         Ok(())
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use tuner::process::Process;
 
 use super::{SCAN_PERIOD, Session, ends::Ends, kernel_failure, meter::Metered};
-use crate::{clock::monotonic_ns, discover::Member, exit::Failure};
+use crate::{clock::monotonic_ns, discover::Member, exit::Failure, kernel::KernelError};
 
-/// Programs that processes went on as are listed among what is missing up to this many lines.
+/// Of single processes it is listed what is missing up to this many lines.
 const MISSING_MAX: usize = 64;
 
 impl Session {
@@ -64,14 +64,19 @@ impl Session {
         // A call that was begun in the old slot (MPI_Init) is never closed there: all calls of the new one would be within it.
         self.forget_threads_of(slot).map_err(kernel_failure)?;
         self.painter.say(&text);
+        self.note_missing(text);
+        Ok(())
+    }
+
+    /// What is missing of a process, in words.
+    pub(super) fn note_missing(&mut self, text: String) {
         match self.missing.len() {
             0..MISSING_MAX => self.missing.push(text),
             MISSING_MAX => self
                 .missing
-                .push("more went on as other programs than are listed".to_owned()),
+                .push("of more processes something is missing than are listed".to_owned()),
             _ => {}
         }
-        Ok(())
     }
 
     fn since_armed(&self) -> String {
@@ -121,30 +126,43 @@ impl Session {
             .chain(newcomers)
             .filter(|member| user.is_none_or(|user| user == member.process.uid))
         {
-            let asked = super::asked_in(&self.rules, &self.own, &member);
-            let Some(slot) = self
-                .probes
-                .add(&member, asked, &self.job)
-                .map_err(kernel_failure)?
-            else {
-                return Ok(());
-            };
-            let rank = member.rank.map(|rank| rank.number);
-            let mut process = Metered::new(member.process.pid.number, rank, slot);
-            self.take_in(&mut process, now);
-            self.processes.push(process);
-            self.others.forget();
-            self.rules.join(slot, &member, now);
-            self.probes
-                .watch(slot, member.process.pid.number)
-                .map_err(kernel_failure)?;
-            ends.watch(member.process.pid.number, slot);
-            self.painter
-                .say(&format!("{} (pid {}) joined", who(rank), member.process.pid));
-            self.look_up_ahead(std::slice::from_ref(&member));
-            self.job.members.push(member);
+            if !self.take_newcomer(member, ends, now) {
+                break;
+            }
         }
         Ok(())
+    }
+
+    /// False where there is no room for any more. Those that come together have nothing to do with each other: of one that cannot be watched it is
+    /// said why.
+    fn take_newcomer(&mut self, member: Member, ends: &Ends, now: u64) -> bool {
+        // Of one that cannot be attached to the slot is taken all the same.
+        let slot = self.probes.slots();
+        let process = match self.watch_newcomer(&member, now) {
+            Ok(None) => return false,
+            Ok(Some(process)) => process,
+            Err(error) => self.refused(slot, &member, &error),
+        };
+        self.others.forget();
+        ends.watch(process.pid, slot);
+        self.processes.push(process);
+        self.job.members.push(member);
+        true
+    }
+
+    fn watch_newcomer(&mut self, member: &Member, now: u64) -> Result<Option<Metered>, KernelError> {
+        let asked = super::asked_in(&self.rules, &self.own, member);
+        let Some(slot) = self.probes.add(member, asked, &self.job)? else {
+            return Ok(None);
+        };
+        let (pid, rank) = (member.process.pid, member.rank.map(|rank| rank.number));
+        let mut process = Metered::new(pid.number, rank, slot);
+        self.take_in(&mut process, now);
+        self.probes.watch(slot, pid.number)?;
+        self.rules.join(slot, member, now);
+        self.painter.say(&format!("{} (pid {pid}) joined", who(rank)));
+        self.look_up_ahead(std::slice::from_ref(member));
+        Ok(Some(process))
     }
 }
 

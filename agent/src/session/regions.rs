@@ -287,7 +287,7 @@ impl Session {
     }
 
     fn switch_regions(&mut self, on: bool) -> Result<(), KernelError> {
-        let living = self.processes.iter().filter(|process| !process.ended);
+        let living = self.processes.iter().filter(|process| process.is_watched());
         let members =
             living.filter_map(|process| Some((process.slot, self.job.members.get(process.slot as usize)?)));
         let members: Vec<_> = members.collect();

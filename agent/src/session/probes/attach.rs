@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use tuner::module::Module;
@@ -117,53 +117,74 @@ impl Probes {
         let pid = self.own_links.then_some(pid as u32);
         let (device, inode) = module.file_id();
         let to: Target = (device, inode, pid);
-        let known = self.attached.entry(to).or_default();
-        let is_new = |place: &&Place| !known.contains(place);
+        let known = self.attached.get(&to);
+        let is_new = |place: &&Place| known.is_none_or(|known| !known.contains(place));
         let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
         // The right to define events of tracefs is given up by then.
         if self.is_armed && kernel.link_kind() == LinkKind::Tracefs && !new.is_empty() {
             self.tell_of_late_file(module);
             return Ok(());
         }
-        known.extend(&new);
         if let Some(late) = self.late.as_mut().filter(|_| self.is_armed && !new.is_empty()) {
             late.attach(module);
         }
+        // All or nothing: where one is refused the next process of the file finds it refused too, instead of taking it for attached.
+        let links = self.links_to(&path, &new, to)?;
+        self.links.extend(links);
+        self.attached.entry(to).or_default().extend(new);
+        Ok(())
+    }
+
+    /// Links to these places of a file.
+    fn links_to(&self, path: &Path, places: &[Place], to: Target) -> Result<Vec<Linked>, KernelError> {
         let mut groups: BTreeMap<Group, Vec<Place>> = BTreeMap::new();
-        for place in new {
-            groups
-                .entry(self.group(place.site.probe))
-                .or_default()
-                .push(place);
+        for place in places {
+            let group = groups.entry(self.group(place.site.probe)).or_default();
+            group.push(*place);
         }
+        let mut links = Vec::new();
         for places in groups.into_values() {
             // Returns first: a call that is entered in between then has its return seen without an entry, which is told from a
             // loss, and not the other way round.
             for at in [At::Return, At::ReturnInstruction, At::Entry] {
                 let here = places.iter().filter(|place| place.at == at);
                 let sites: Vec<Site> = here.map(|place| place.site).collect();
-                let serves = sites.iter().flat_map(|site| self.served(site.probe));
-                let probes: BTreeSet<u32> = serves.collect();
                 if !sites.is_empty() {
-                    let request = LinkRequest {
-                        path: path.clone(),
-                        sites,
-                        at,
-                        pid,
-                    };
-                    let linked = |(probes, link)| Linked { probes, at, to, link };
-                    match kernel.attach(&request) {
-                        Ok(link) => self.links.push(linked((probes, link))),
-                        // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without all others.
-                        Err(_) if probes.iter().all(|probe| self.numbers.is_quiet(*probe)) => {
-                            self.links
-                                .extend(one_by_one(kernel, &request).into_iter().map(linked));
-                        }
-                        Err(error) => return Err(error),
-                    }
+                    links.extend(self.links_at(path, sites, at, to)?);
                 }
             }
         }
-        Ok(())
+        Ok(links)
+    }
+
+    /// One link for all of these sites, or one for each that the kernel takes.
+    fn links_at(
+        &self,
+        path: &Path,
+        sites: Vec<Site>,
+        at: At,
+        to: Target,
+    ) -> Result<Vec<Linked>, KernelError> {
+        let Some(kernel) = &self.kernel else {
+            return Ok(Vec::new());
+        };
+        let serves = sites.iter().flat_map(|site| self.served(site.probe));
+        let probes: BTreeSet<u32> = serves.collect();
+        let (_, _, pid) = to;
+        let request = LinkRequest {
+            path: path.to_owned(),
+            sites,
+            at,
+            pid,
+        };
+        let linked = |(probes, link)| Linked { probes, at, to, link };
+        match kernel.attach(&request) {
+            Ok(link) => Ok(vec![linked((probes, link))]),
+            // Instructions that the kernel does not probe (with a lock prefix) are no reason to do without all others.
+            Err(_) if probes.iter().all(|probe| self.numbers.is_quiet(*probe)) => {
+                Ok(one_by_one(kernel, &request).into_iter().map(linked).collect())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
