@@ -16,6 +16,12 @@ use super::unwatched::PRICE_ERROR;
 /// watched again.
 const IN_A_ROW: u32 = 3;
 
+/// And after so many something is done whoever comes meanwhile.
+const DEAR_MOST: u32 = 10;
+
+/// Windows for those who have just come may be so much ahead, all together, of what the gaps make up for.
+const AHEAD_MOST_NS: f64 = 10e9;
+
 /// From the begin of a window to that of the next, on average, in nanoseconds.
 const CYCLE_NS: f64 = 8e9;
 
@@ -196,9 +202,13 @@ pub struct Windows {
     /// What each function takes while it is watched, over the last windows.
     costs: BTreeMap<u32, f64>,
     in_a_row: u32,
+    /// Looks in a row that found the costs too high, whoever came.
+    dear: u32,
     part: f64,
     /// What it took to attach the probes of the last window.
     attaching_ns: f64,
+    /// Time of windows that gaps have not made up for yet.
+    ahead_ns: f64,
 }
 
 impl Windows {
@@ -211,8 +221,10 @@ impl Windows {
             functions: BTreeSet::new(),
             costs: BTreeMap::new(),
             in_a_row: 0,
+            dear: 0,
             part: 1.0,
             attaching_ns: 0.0,
+            ahead_ns: 0.0,
         }
     }
 
@@ -258,8 +270,11 @@ impl Windows {
             return Turn::Stay;
         };
         let is_over = load.job > 0.0 && load.of_functions() > load.left(share);
-        self.in_a_row = if is_over { self.in_a_row + 1 } else { 0 };
-        if self.in_a_row < IN_A_ROW {
+        (self.in_a_row, self.dear) = match is_over {
+            true => (self.in_a_row + 1, self.dear + 1),
+            false => (0, 0),
+        };
+        if self.in_a_row < IN_A_ROW && self.dear < DEAR_MOST {
             return Turn::Stay;
         }
         self.costs = load
@@ -270,22 +285,43 @@ impl Windows {
         self.sample(load, share, now_ns)
     }
 
-    /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap begun for what it costs by then.
+    /// Somebody has come: whether the gap may end now, before its time, for him to be seen for so long.
+    pub fn may_open(&self, now_ns: u64, for_ns: u64) -> bool {
+        let Phase::Shut { until_ns, .. } = self.phase else {
+            return false;
+        };
+        let rest_ns = until_ns.saturating_sub(now_ns) as f64;
+        self.ahead_ns + self.made_up_by(rest_ns) + for_ns as f64 <= AHEAD_MOST_NS
+    }
+
+    /// Somebody has come who is to be seen without a gap until then: no window ends before, nor is a gap begun for what it costs by then. But
+    /// where one comes after the other that has an end.
     pub fn stay_open(&mut self, least_ns: u64) {
         self.in_a_row = 0;
+        let left_ns = (AHEAD_MOST_NS - self.ahead_ns).max(0.0) as u64;
         if let Phase::Open {
-            until_ns, most_ns, ..
+            since_ns,
+            until_ns,
+            most_ns,
         } = &mut self.phase
         {
+            let least_ns = least_ns.min(*since_ns + left_ns);
             (*until_ns, *most_ns) = ((*until_ns).max(least_ns), f64::INFINITY);
         }
     }
 
+    /// The time of windows that a gap makes up for.
+    fn made_up_by(&self, gap_ns: f64) -> f64 {
+        gap_ns * self.part / (1.0 - self.part)
+    }
+
     /// A gap is over: probes begin to be attached.
     pub fn open(&mut self, now_ns: u64) -> Turn {
-        let Phase::Shut { then_ns, .. } = self.phase else {
+        let Phase::Shut { until_ns, then_ns } = self.phase else {
             return Turn::Stay;
         };
+        // What a gap that ends before its time has not made up for, those that follow do.
+        self.ahead_ns += self.made_up_by(until_ns.saturating_sub(now_ns) as f64);
         let expected: f64 = self
             .functions
             .iter()
@@ -335,6 +371,7 @@ impl Windows {
         self.in_a_row = if is_under { self.in_a_row + 1 } else { 0 };
         if self.in_a_row >= IN_A_ROW {
             (self.phase, self.in_a_row, self.part) = (Phase::Always, 0, 1.0);
+            self.ahead_ns = 0.0;
             self.functions.clear();
             return Turn::Watch;
         }
@@ -346,7 +383,7 @@ impl Windows {
         let mut plan = plan(load, share);
         let is_new = !plan.functions.is_subset(&self.functions);
         if self.phase == Phase::Always {
-            self.in_a_row = 0;
+            (self.in_a_row, self.dear) = (0, 0);
         }
         self.functions.append(&mut plan.functions);
         self.part = plan.part;
@@ -356,7 +393,9 @@ impl Windows {
             Phase::Open { since_ns, .. } => now_ns.saturating_sub(since_ns) as f64 + CLOSING_NS,
             _ => 0.0,
         };
-        let gap_ns = gap_ns.max((attached_ns / self.part - attached_ns).min(GAP_MOST_NS));
+        let ahead_ns = self.ahead_ns + attached_ns;
+        let gap_ns = gap_ns.max((ahead_ns / self.part - ahead_ns).min(GAP_MOST_NS));
+        self.ahead_ns = (ahead_ns - self.made_up_by(gap_ns)).clamp(0.0, AHEAD_MOST_NS);
         self.phase = Phase::Shut {
             until_ns: now_ns + gap_ns as u64,
             then_ns: window_ns,
@@ -543,6 +582,56 @@ mod tests {
         let gap_ns = windows.next_ns().unwrap() - until_ns;
         let share = 2e9 / (2e9 + gap_ns as f64) * 0.5;
         assert!(share <= 0.01, "{share}");
+    }
+
+    /// The part of an hour in which a job is watched that would cost half a CPU, with somebody new so often; and how many of them were seen from
+    /// their begin.
+    fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
+        const STEP_MS: u64 = 100;
+        const HOUR_MS: u64 = 3_600_000;
+        const SEEN_NS: u64 = 2_000_000_000;
+        let load = Load {
+            job: 1.0,
+            functions: vec![function(7, 0.5, false)],
+            ..Load::default()
+        };
+        let mut windows = Windows::new(Budget::default(), 1);
+        let is_watched = |windows: &Windows| windows.next_ns().is_none() || windows.most_ns().is_some();
+        let (mut steps, mut seen) = (0, 0);
+        for ms in (0..HOUR_MS).step_by(STEP_MS as usize) {
+            let now = ms * 1_000_000;
+            if ms % every_ms == 0 {
+                if windows.may_open(now, SEEN_NS) {
+                    windows.open(now);
+                    windows.attached(now);
+                }
+                windows.stay_open(now + SEEN_NS);
+                seen += u64::from(is_watched(&windows));
+            }
+            match (windows.next_ns(), windows.most_ns()) {
+                (None, _) if ms % 1000 == 0 => drop(windows.look(&load, now)),
+                (Some(next), None) if now >= next => {
+                    windows.open(now);
+                    windows.attached(now);
+                }
+                (Some(next), Some(_)) if now >= next => drop(windows.shut(&load, now)),
+                _ => {}
+            }
+            steps += u64::from(is_watched(&windows));
+        }
+        ((steps * STEP_MS) as f64 / HOUR_MS as f64, seen)
+    }
+
+    #[test]
+    fn a_job_whose_ranks_keep_coming_costs_no_more_than_it_may_and_the_first_of_them_are_seen() {
+        for every_ms in [500, 2_000, 10_000, 60_000] {
+            let (watched, seen) = watched_while_they_come(every_ms);
+            assert!(
+                0.5 * watched <= 0.01,
+                "one every {every_ms} ms: {watched} of the time"
+            );
+            assert!(seen >= 5, "one every {every_ms} ms: {seen} were seen");
+        }
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Session {
 
     fn watch_member(&mut self, slot: u32, member: &Member) -> Result<Metered, KernelError> {
         if member.mpi.is_some() {
-            self.see_begin()?;
+            self.see_begin(member.process.pid.number)?;
         }
         let asked = asked_in(&self.rules, &self.own, member);
         self.probes.admit(member, slot, asked, &self.job)?;

@@ -14,7 +14,7 @@ use crate::{
     clock::{CpuClock, monotonic_ns},
     cost::{Budget, Load, Moment, Turn, Window, Windows, WindowsView},
     discover::Member,
-    format::percent,
+    format::{percent, plural},
     kernel::KernelError,
     mpi,
 };
@@ -67,6 +67,8 @@ pub(super) struct Sampling {
     over: u32,
     /// What makes it less was said.
     is_advised: bool,
+    /// Processes of a command that joined in a gap which did not end for them.
+    unseen_begins: BTreeSet<i32>,
 }
 
 impl Sampling {
@@ -83,6 +85,7 @@ impl Sampling {
             of_late: None,
             over: 0,
             is_advised: false,
+            unseen_begins: BTreeSet::new(),
         }
     }
 
@@ -102,11 +105,19 @@ impl Sampling {
     }
 
     /// What is of the windows alone, in words.
-    pub(super) fn missing(&self) -> Option<String> {
-        self.has_cut.then(|| {
+    pub(super) fn missing(&self) -> impl Iterator<Item = String> {
+        let cut = self.has_cut.then(|| {
             "MPI was watched in windows (--budget): call sites, sizes of messages, who sends to whom and iterations are those of the windows"
                 .to_owned()
-        })
+        });
+        let unseen = (!self.unseen_begins.is_empty()).then(|| {
+            format!(
+                "{} began with MPI between two windows (--budget), after so many others that no window began for it: calls before the \
+                 next one are not counted",
+                plural(self.unseen_begins.len(), "process"),
+            )
+        });
+        cut.into_iter().chain(unseen)
     }
 
     /// When a window begins or ends.
@@ -142,10 +153,15 @@ impl Session {
     }
 
     /// Of a command, one that is about to join with its MPI is seen from here on: its first call of MPI told of it, and while that lasts the
-    /// others are probed anew. So it is seen for a while, by whose pace the first gap is told then.
-    pub(super) fn see_begin(&mut self) -> Result<(), KernelError> {
-        if self.sampling.is_shut() && self.probes.can_take_turns() {
-            self.open_window()?;
+    /// others are probed anew. So it is seen for a while, by whose pace the first gap is told then. Unless so many have come of late that the budget
+    /// would not be kept.
+    pub(super) fn see_begin(&mut self, pid: i32) -> Result<(), KernelError> {
+        let windows = &self.sampling.windows;
+        let may_open = self.probes.can_take_turns() && windows.may_open(monotonic_ns(), BEGIN_NS);
+        match (self.sampling.is_shut(), may_open) {
+            (true, true) => self.open_window()?,
+            (true, false) => drop(self.sampling.unseen_begins.insert(pid)),
+            (false, _) => {}
         }
         self.sampling.windows.stay_open(monotonic_ns() + BEGIN_NS);
         Ok(())
@@ -433,9 +449,9 @@ fn foreseen(options: &Options) -> &[Member] {
     options.started.as_ref().map_or(&[], |started| &started.foreseen)
 }
 
-/// Processes that have not ended, with their slots.
+/// Processes that are watched, with their slots.
 fn living<'a>(processes: &[Metered], members: &'a [Member]) -> Vec<(u32, &'a Member)> {
-    let living = processes.iter().filter(|process| !process.ended);
+    let living = processes.iter().filter(|process| process.is_watched());
     living
         .filter_map(|process| Some((process.slot, members.get(process.slot as usize)?)))
         .collect()
