@@ -25,6 +25,8 @@ pub(super) struct Cells<T> {
     pieces: Box<[OnceLock<Mapping>]>,
     words: usize,
     may_write: bool,
+    /// Why the first piece that could not be mapped was not: records in it are there all the same.
+    refusal: OnceLock<io::Error>,
     _record: PhantomData<T>,
 }
 
@@ -53,6 +55,7 @@ impl<T: bytemuck::Pod> Cells<T> {
             pieces: pieces.collect(),
             words,
             may_write,
+            refusal: OnceLock::new(),
             _record: PhantomData,
         };
         // Whether it can be mapped at all shows with the first.
@@ -70,17 +73,26 @@ impl<T: bytemuck::Pod> Cells<T> {
         Mapping::of(self.array.as_fd(), offset, words, self.may_write)
     }
 
-    /// A piece, mapped now if nobody has looked at it yet; `None` behind the last one.
+    /// A piece, mapped now if nobody has looked at it yet; `None` behind the last one, and where it cannot be mapped: [`Cells::refusal`] says why
+    /// then.
     fn piece(&self, piece: usize) -> Option<&Mapping> {
         let place = self.pieces.get(piece)?;
         if let Some(mapping) = place.get() {
             return Some(mapping);
         }
-        let mapping = self.mapping(piece);
-        let mapping = mapping.inspect_err(|error| tracing::warn!(%error, "records cannot be mapped"));
-        // Who was faster has mapped the same.
-        let mapping = mapping.ok()?;
-        Some(place.get_or_init(|| mapping))
+        match self.mapping(piece) {
+            // Who was faster has mapped the same.
+            Ok(mapping) => Some(place.get_or_init(|| mapping)),
+            Err(error) => {
+                self.refusal.get_or_init(|| error);
+                None
+            }
+        }
+    }
+
+    /// Why records that are there could not be looked at; none where all could that were asked for.
+    pub(super) fn refusal(&self) -> Option<&io::Error> {
+        self.refusal.get()
     }
 
     /// A record, word by word.
@@ -138,7 +150,7 @@ impl<T: bytemuck::Pod> Cells<T> {
 
 #[cfg(test)]
 mod tests {
-    use rustix::fs::{MemfdFlags, memfd_create};
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
     use super::*;
 
@@ -148,7 +160,7 @@ mod tests {
 
     /// A file stands for the array: word by word its own number.
     fn array() -> OwnedFd {
-        let file = memfd_create("records", MemfdFlags::CLOEXEC).unwrap();
+        let file = memfd_create("records", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
         let numbers = 0..3 * u64::from(RECORDS);
         let bytes: Vec<u8> = numbers.flat_map(u64::to_ne_bytes).collect();
         let mut file = std::fs::File::from(file);
@@ -171,6 +183,21 @@ mod tests {
         assert_eq!(mapped(&cells), [true, false, true]);
         assert_eq!(cells.get(last + 1), None);
         assert_eq!(cells.first_word(usize::MAX), None);
+    }
+
+    #[test]
+    fn a_piece_that_cannot_be_mapped_is_told_from_one_that_is_not_there() {
+        let array = array();
+        let cells = Cells::<Record>::map_writable(array.as_fd(), RECORDS).unwrap();
+        // From here on nobody maps it to write: what is mapped stays.
+        fcntl_add_seals(&array, SealFlags::FUTURE_WRITE).unwrap();
+        let last = RECORDS as usize - 1;
+        assert_eq!(cells.get(2 * last), None);
+        assert!(cells.refusal().is_none(), "there is none");
+        assert_eq!(cells.get(last), None);
+        let refusal = cells.refusal().map(io::Error::kind);
+        assert_eq!(refusal, Some(io::ErrorKind::PermissionDenied));
+        assert_eq!(cells.get(0), Some([0, 1, 2]), "what is mapped is read as ever");
     }
 
     #[test]

@@ -39,6 +39,16 @@ pub enum KernelError {
     /// What hits cost could not be measured.
     #[error("{0}")]
     Gauge(String),
+    /// Some of what the kernel side has counted cannot be looked at.
+    #[error(
+        "not all that the kernel side has counted is seen: its map {name} cannot be mapped any further: {why}"
+    )]
+    NotMapped {
+        /// The map.
+        name: &'static str,
+        /// The error.
+        why: String,
+    },
     /// A map could not be read or written.
     #[error("a map of the kernel side failed: {0}")]
     Map(#[from] MapError),

@@ -4,6 +4,7 @@
 //! Nothing here knows of MPI, rules or ranks: a probe is a number, a process a slot. [`Holds`] is an object of its own, which
 //! the actuator loads when an action is to wait for a sync point.
 
+mod calls;
 mod cells;
 mod error;
 mod fallback;

@@ -10,8 +10,8 @@ use std::{
 };
 
 use abi::{
-    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, RingHead, Row, SpecFlags, Tally,
-    Thread, Totals, World,
+    Alarm, Call, Capture, CaptureKind, FamilyState, Loss, Pair, ProbeSpec, Row, SpecFlags, Tally, Thread,
+    Totals, World,
 };
 use aya::{
     Ebpf, EbpfLoader, VerifierLogLevel,
@@ -19,6 +19,7 @@ use aya::{
 };
 
 use super::{
+    calls::{Rings, ring_size},
     cells::Cells,
     error::KernelError,
     family::{Family, FamilyRoot, Setting},
@@ -71,16 +72,13 @@ struct Programs {
 pub struct Kernel {
     maps: Ebpf,
     cells: Cells<Totals>,
-    calls: Cells<Call>,
-    heads: Cells<RingHead>,
+    rings: Rings,
     rows: Cells<Row>,
     tallies: Cells<Tally>,
     looked: Cells<u64>,
     changes: Cells<u64>,
     alarm: Cells<Alarm>,
     losses: Cells<u64>,
-    /// Calls that the ring of a process has room for.
-    ring_size: u32,
     /// How long threads wait for a CPU inside calls is told.
     tells_waits: bool,
     programs: Programs,
@@ -137,15 +135,17 @@ impl Kernel {
         let family = setting.map(|_| Family::begin(OBJECT, &maps, kind, options.processes));
         Ok(Kernel {
             cells: shared(&maps, "TOTALS", cells, Cells::map)?,
-            calls: shared(&maps, "CALLS", slots * ring_size, Cells::map)?,
-            heads: shared(&maps, "HEADS", slots, Cells::map_writable)?,
+            rings: Rings {
+                calls: shared(&maps, "CALLS", slots * ring_size, Cells::map)?,
+                heads: shared(&maps, "HEADS", slots, Cells::map_writable)?,
+                size: ring_size,
+            },
             rows: shared(&maps, "HISTOGRAMS", rows, Cells::map)?,
             tallies: shared(&maps, "TALLIES", tallies, Cells::map)?,
             looked: shared(&maps, "LOOKED", 1, Cells::map_writable)?,
             changes: shared(&maps, "CHANGES", 1, Cells::map_writable)?,
             alarm: shared(&maps, "ALARM", 1, Cells::map_writable)?,
             losses: shared(&maps, "LOSSES", Loss::COUNT, Cells::map)?,
-            ring_size,
             tells_waits: waited_offset.is_some(),
             family: family.transpose()?,
             maps,
@@ -286,7 +286,7 @@ impl Kernel {
     pub fn totals(&self, slot: u32) -> Result<Vec<Totals>, KernelError> {
         let probes = self.options.probes as usize;
         let totals = self.cells.row(slot as usize * probes, probes);
-        totals.ok_or_else(|| missing("TOTALS"))
+        totals.ok_or_else(|| not_seen("TOTALS", self.cells.refusal()))
     }
 
     /// Calls of one function by a process.
@@ -297,35 +297,37 @@ impl Kernel {
 
     /// How many calls the ring of a process has seen.
     pub fn calls_so_far(&self, slot: u32) -> Option<u64> {
-        self.heads.get(slot as usize).map(|head| head.next)
+        self.rings.so_far(slot)
     }
 
     /// The newest calls of a process from this number on, in their order; `None` for each that was being overwritten while it was read.
     /// Before them so many were overwritten already.
     pub fn calls(&self, slot: u32, from: u64) -> Result<(u64, Vec<Option<Call>>), KernelError> {
-        let head = self.heads.get(slot as usize).ok_or_else(|| missing("HEADS"))?;
-        let size = u64::from(self.ring_size);
-        let first = from.max(head.next.saturating_sub(size));
-        let call = |number: u64| {
-            let place = u64::from(slot) * size + (number & (size - 1));
-            self.calls
-                .get_whole(place as usize)
-                .filter(|call| call.number == number as u32 + 1)
-        };
-        let calls = (first..head.next).map(call).collect();
-        self.pass_calls(slot, head.next);
-        Ok((first - from, calls))
+        let newest = self.rings.newest(slot, from);
+        newest.ok_or_else(|| not_seen("HEADS", self.rings.heads.refusal()))
     }
 
     /// Calls of a process before this number are not read any more.
     pub fn pass_calls(&self, slot: u32, next: u64) {
-        self.set_head(slot, offset_of!(RingHead, read), next);
+        self.rings.pass(slot, next);
     }
 
     /// Who reads the rings of calls sleeps from now on, and is told in the ring of hits ([`super::is_filling`]) once half of one is filled with
     /// what was not read.
     pub fn sleep_until_half_full(&self) {
-        self.set_head(0, offset_of!(RingHead, is_asleep), 1);
+        self.rings.sleep();
+    }
+
+    /// What is there and could not be looked at, in words: nobody is to take it for nothing, or for no room.
+    pub fn not_seen(&self) -> Vec<String> {
+        let all = [
+            ("TOTALS", self.cells.refusal()),
+            ("HISTOGRAMS", self.rows.refusal()),
+            ("TALLIES", self.tallies.refusal()),
+        ];
+        let all = all.into_iter().chain(self.rings.refusals());
+        all.filter_map(|(name, refusal)| Some(not_seen(name, Some(refusal?)).to_string()))
+            .collect()
     }
 
     /// The next record of the ring of hits; none where all were taken. Whoever took them may sleep then: a hit at which something may fall due
@@ -346,12 +348,6 @@ impl Kernel {
     pub fn look_at(&self, until_ns: u64) {
         if let Some(looks) = self.alarm.word(0, offset_of!(Alarm, looks_ns) / size_of::<u64>()) {
             looks.swap(until_ns, Ordering::SeqCst);
-        }
-    }
-
-    fn set_head(&self, slot: u32, field: usize, value: u64) {
-        if let Some(word) = self.heads.word(slot as usize, field / size_of::<u64>()) {
-            word.store(value, Ordering::Release);
         }
     }
 
@@ -522,11 +518,15 @@ fn capture_flags(captures: &[Capture]) -> u32 {
     captures.iter().map(of).fold(0, |flags, flag| flags | flag)
 }
 
-/// Room for calls that each process gets.
-fn ring_size(processes: u32) -> u32 {
-    let each = abi::MAX_CALLS / processes.max(1);
-    let power = each.checked_ilog2().map_or(1, |power| 1 << power);
-    power.min(abi::RING_CALLS)
+/// A record that is not there, or that cannot be mapped.
+fn not_seen(name: &'static str, refusal: Option<&io::Error>) -> KernelError {
+    refusal.map_or_else(
+        || missing(name),
+        |error| KernelError::NotMapped {
+            name,
+            why: error.to_string(),
+        },
+    )
 }
 
 /// A map of the object as shared memory.

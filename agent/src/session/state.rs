@@ -56,6 +56,7 @@ impl Session {
                 .cloned()
                 .chain(self.family_missing())
                 .chain(self.sampling.missing())
+                .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
                 .chain(not_shown)
                 .collect(),
         }
