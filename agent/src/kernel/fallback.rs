@@ -91,7 +91,8 @@ impl TracefsLink {
                 .join("id"),
         )?;
         let id = id.trim().parse().map_err(io::Error::other)?;
-        link.event = Some(sys::attach_tracepoint(id, program, cookie).map_err(explained)?);
+        let cpu = online_cpu();
+        link.event = Some(sys::attach_tracepoint(id, cpu, program, cookie).map_err(explained)?);
         Ok(link)
     }
 
@@ -135,6 +136,17 @@ impl Drop for TracefsLink {
     }
 }
 
+/// A CPU that is online: the first one need not be.
+fn online_cpu() -> i32 {
+    let list = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    first_of(&list).unwrap_or_default()
+}
+
+/// The first that `1-3,8` names.
+fn first_of(list: &str) -> Option<i32> {
+    list.trim().split([',', '-']).next()?.parse().ok()
+}
+
 /// Where tracefs is: mounted by the system, else by us, in a mount that no other process sees and that ends with its
 /// descriptor.
 #[derive(Debug)]
@@ -173,5 +185,19 @@ impl Tracefs {
             definitions,
             _mount: mount,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{first_of, online_cpu};
+
+    #[test]
+    fn the_first_cpu_that_is_online_is_taken_whichever_that_is() {
+        let firsts = ["0-3\n", "1-3,8\n", "2\n", "5,7-9", ""].map(first_of);
+        assert_eq!(firsts, [Some(0), Some(1), Some(2), Some(5), None]);
+        let offline = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{}/online", online_cpu()));
+        // Where a CPU cannot be taken offline there is no such file.
+        assert!(offline.map_or(true, |state| state.trim() == "1"));
     }
 }

@@ -402,10 +402,11 @@ pub(super) fn run_raw_tracepoint(program: BorrowedFd<'_>, arguments: &[u64]) -> 
     Ok(attr.retval)
 }
 
-/// Runs a program at every hit of a tracepoint, whichever process hits it. With a cookie the program is told it at each hit
-/// (kernels since 5.15); what comes back beside the event keeps it attached.
+/// Runs a program at every hit of a tracepoint, whichever process hits it, and on whichever CPU: the event itself is one CPU's, which must be
+/// online. With a cookie the program is told it at each hit (kernels since 5.15); what comes back beside the event keeps it attached.
 pub(super) fn attach_tracepoint(
     id: u64,
+    cpu: libc::c_int,
     program: BorrowedFd<'_>,
     cookie: Option<u64>,
 ) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
@@ -416,7 +417,6 @@ pub(super) fn attach_tracepoint(
         ..PerfEventAttr::default()
     };
     const EVERY_PROCESS: libc::c_int = -1;
-    const FIRST_CPU: libc::c_int = 0;
     const NO_GROUP: libc::c_int = -1;
     // SAFETY: `attr` is a live repr(C) struct that carries its own size.
     let event = owned(unsafe {
@@ -424,7 +424,7 @@ pub(super) fn attach_tracepoint(
             libc::SYS_perf_event_open,
             std::ptr::from_ref(&attr),
             EVERY_PROCESS,
-            FIRST_CPU,
+            cpu,
             NO_GROUP,
             PERF_FLAG_FD_CLOEXEC,
         )
