@@ -19,6 +19,9 @@ const WAITING_TOLD: f64 = 0.2;
 const COUNTING: &str = "for: ";
 /// And that of one whose condition, or what it would do, has no value.
 const NO_VALUE: &str = "no value: ";
+/// How that of one begins that waits until another's change is judged, and what is in that of one whose place another one has.
+const ON_TRIAL: &str = "another change is on trial";
+const CLAIMED: &str = " is claimed by ";
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
 
@@ -299,7 +302,22 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
             plural(rest, "more finding")
         ));
     }
+    lines.extend(conflict_lines(snapshot));
     lines
+}
+
+/// Rules that found nothing to be told, for they only follow what they measure, and give way to another one.
+fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
+    let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
+    let gives_way = |rule: &RuleView| rule.state.starts_with(ON_TRIAL) || rule.state.contains(CLAIMED);
+    let mut told = BTreeSet::new();
+    let conflicts = told_rules(snapshot).filter(|rule| gives_way(rule) && !has_found(rule));
+    let conflicts = conflicts.filter(|rule| told.insert((&rule.name, &rule.state)));
+    conflicts.map(state_line).collect()
+}
+
+fn state_line(rule: &RuleView) -> String {
+    format!("    {:<22} {}", rule.name, rule.state)
 }
 
 /// That there is none, and why, rule by rule.
@@ -329,7 +347,7 @@ fn no_finding_lines(snapshot: &Snapshot) -> Vec<String> {
     // Each tune of a rule has a line of its own, unless it says the same.
     let mut told = BTreeSet::new();
     let states = told_rules(snapshot).filter(|rule| told.insert((&rule.name, &rule.state)));
-    lines.extend(states.map(|rule| format!("    {:<22} {}", rule.name, rule.state)));
+    lines.extend(states.map(state_line));
     lines
 }
 
@@ -617,6 +635,45 @@ mod tests {
         insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @"
         1 finding
         1  shared-core   32 threads want 2 CPUs
+        ");
+    }
+
+    #[test]
+    fn rules_that_give_way_to_another_say_to_which() {
+        let mut snapshot = snapshot(2);
+        let rule = |name: &str, state: &str| RuleView {
+            name: name.into(),
+            mode: "applying",
+            state: state.into(),
+            ..RuleView::default()
+        };
+        snapshot.rules = vec![
+            rule("workers", "on trial: 2 of 5 windows"),
+            rule("chunks", "another change is on trial, of workers"),
+            rule("nodes", "another change is on trial, of workers"),
+            rule(
+                "frugal",
+                "the variable nw is claimed by workers, whose priority is 2",
+            ),
+            rule("shared-core", "condition false"),
+        ];
+        let finding = |name: &str, text: &str| FindingView {
+            rule: name.into(),
+            text: text.into(),
+            ..FindingView::default()
+        };
+        snapshot.findings = vec![
+            finding("workers", "4 workers take 18.5 ms, 1 takes 43.5 ms"),
+            finding("nodes", "a node is idle"),
+        ];
+        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @r"
+         2 findings
+         1  workers   4 workers take 18.5 ms, 1 takes 43.5 ms
+            state  on trial: 2 of 5 windows
+         2  nodes   a node is idle
+            state  another change is on trial, of workers
+            chunks                 another change is on trial, of workers
+            frugal                 the variable nw is claimed by workers, whose priority is 2
         ");
     }
 

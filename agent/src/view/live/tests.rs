@@ -430,6 +430,28 @@ fn a_rule_that_waits_for_the_trial_of_another_says_of_which() {
 }
 
 #[test]
+fn a_rule_whose_place_one_of_a_higher_priority_has_says_which() {
+    let mut snapshot = snapshot();
+    let claimed = "the variable nw is claimed by openmpi-busy-wait, whose priority is 2";
+    (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", claimed.into());
+    snapshot.rules.remove(1);
+    let mut state = state(Tab::Rules, &snapshot);
+    press(&mut state, &snapshot, &[KeyCode::Down]);
+    let text = picture(120, 24, &snapshot, &mut state);
+    for line in [
+        format!(" shared-core                  applying   {claimed} "),
+        format!("    state  {claimed} "),
+    ] {
+        assert!(text.contains(&line), "{line} is not in:\n{text}");
+    }
+    // Beside what others found it stands on the first screen.
+    state.tab = Tab::Overview;
+    let text = picture(120, 40, &snapshot, &mut state);
+    let line = format!("    shared-core            {claimed} ");
+    assert!(text.contains(&line), "{line} is not in:\n{text}");
+}
+
+#[test]
 fn a_matrix_of_many_ranks_is_folded_into_blocks() {
     let mut snapshot = snapshot();
     snapshot.job.size = 200;
