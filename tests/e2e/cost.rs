@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -20,6 +20,9 @@ const ROUNDS: usize = 4;
 
 /// A call every 20 us, which is a lot: each hit is sent, and 50 000 a second are evaluated by five rules.
 const GAP_NS: &str = "20000";
+
+/// A session is asked this often.
+const ASKED_EVERY: Duration = Duration::from_millis(500);
 
 /// Five rules on one function: totals and hits, each with something of its own.
 const RULES: [&str; 5] = [
@@ -307,5 +310,56 @@ fn the_agent_runs_on_the_cpus_that_it_is_given_and_no_other_as_root() -> Outcome
         "{code}: {text}"
     );
     job.open("end")?;
+    Ok(())
+}
+
+/// Every call is a hit that is sent, and nothing falls due at any of them.
+const EACH: &str = "rule: each\nabout: for a test\nprobes: {p: {entry: called}}\ncapture: {p.number: arg(0) as i64}\n\
+    windows: {w: {every: 500ms}}\nmetrics: {m: count(p where p.number >= 0)}\n";
+
+/// How often hits were read, and how often they had lain for more than 5 ms, of so many that come one after the other.
+fn reads_of(gap_ns: &str, hits: u64) -> Outcome<(f64, f64)> {
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("each.yaml");
+    fs::write(&rule, EACH)?;
+    let job = Job::alone(&programs::c("calls")?, |folder| {
+        with_folder(folder, vec![gap_ns.into()])
+    })?;
+    job.events("ready", 1, SOON)?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", &rule.to_string_lossy()])?;
+    agent.armed()?;
+    job.open("go")?;
+    let deadline = Instant::now() + SOON;
+    let received = |report: &Value| report["completeness"]["events_received"].as_u64();
+    while received(&agent.snapshot()?).is_none_or(|received| received < hits) {
+        assert!(Instant::now() < deadline, "{}", agent.lines.text());
+        // To be asked costs the agent time that it reads no hits in.
+        std::thread::sleep(ASKED_EVERY);
+    }
+    let report = agent.stop()?;
+    job.open("end")?;
+    let cost = &report["cost"];
+    println!(
+        "every {gap_ns} ns: {} of {} reads late, {} s at most",
+        cost["event_reads_late"], cost["event_reads"], cost["event_unread_s_most"]
+    );
+    assert!(number(cost, "event_unread_s_most")? > 0.0, "{cost}");
+    Ok((number(cost, "event_reads")?, number(cost, "event_reads_late")?))
+}
+
+#[test]
+fn hits_that_wake_nobody_lie_for_5_ms_at_most_whether_one_comes_a_second_or_thousands_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    for (gap_ns, hits) in [("1000000000", 6), ("200000", 10_000)] {
+        let (reads, late) = reads_of(gap_ns, hits)?;
+        assert!(reads >= 5.0, "{reads} reads");
+        // Whoever else has the machine keeps the agent from its CPU now and then, for longer than that. It is no pace of the agent's own as long as
+        // it is not so mostly.
+        assert!(
+            late <= 0.5 * reads,
+            "one every {gap_ns} ns: {late} of {reads} reads were late"
+        );
+    }
     Ok(())
 }

@@ -38,8 +38,8 @@ pub struct AgentCost {
     pub starting_ns: u64,
     /// Time on a CPU since then, in nanoseconds.
     pub cpu_ns: u64,
-    /// Memory in use, in bytes.
-    pub resident_bytes: u64,
+    /// Memory in use, in bytes; none where /proc does not tell.
+    pub resident_bytes: Option<u64>,
 }
 
 /// The same of the last period.
@@ -53,6 +53,19 @@ pub struct OfLate {
     pub agent: Option<f64>,
     /// Agent and probes together, as share of the job's CPU time.
     pub together: Option<f64>,
+}
+
+/// How long hits lay in the ring until they were read: of those that were read together the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnreadView {
+    /// The longest of late, in nanoseconds.
+    pub of_late_ns: u64,
+    /// The longest of all, in nanoseconds.
+    pub most_ns: u64,
+    /// How often hits were read.
+    pub reads: u64,
+    /// How often the first had lain there for longer than it is to.
+    pub late: u64,
 }
 
 /// Which functions are watched in windows, and how much of the time that is.
@@ -98,8 +111,8 @@ pub struct CostView {
     pub agent: AgentCost,
     /// Of late.
     pub of_late: OfLate,
-    /// The longest that a hit lay in the ring of late until it was read, and in the whole session, in nanoseconds.
-    pub unread_ns: Option<(u64, u64)>,
+    /// How long hits lay in the ring until they were read; none without hits.
+    pub unread: Option<UnreadView>,
     /// What is watched in windows now; `None` where all is watched all the time.
     pub windows: Option<WindowsView>,
 }

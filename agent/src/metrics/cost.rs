@@ -17,7 +17,7 @@ impl Filling {
             ("tuneagent_cost_ratio", cost.of_late.together),
             (
                 "tuneagent_unread_event_seconds",
-                cost.unread_ns.map(|(late, _)| late as f64 / 1e9),
+                cost.unread.map(|unread| unread.of_late_ns as f64 / 1e9),
             ),
         ] {
             if let Some(value) = value {
@@ -31,10 +31,8 @@ impl Filling {
         let agent = &cost.agent;
         let cpu_ns = agent.starting_ns + agent.cpu_ns;
         self.add("tuneagent_agent_cpu_seconds_total", &[], cpu_ns as f64 / 1e9);
-        self.add(
-            "tuneagent_agent_resident_memory_bytes",
-            &[],
-            agent.resident_bytes as f64,
-        );
+        if let Some(bytes) = agent.resident_bytes {
+            self.add("tuneagent_agent_resident_memory_bytes", &[], bytes as f64);
+        }
     }
 }

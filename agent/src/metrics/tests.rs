@@ -6,7 +6,7 @@ use crate::{
         Split, TeamTotals,
         efficiency::{Efficiencies, Scalability},
     },
-    cost::{AgentCost, CostView, Held, OfLate, Prices, ProbeCost},
+    cost::{AgentCost, CostView, Held, OfLate, Prices, ProbeCost, UnreadView},
     evidence::Counters,
     rulebook::VALUES_MAX,
     snapshot::{
@@ -334,13 +334,16 @@ fn absurd() -> Snapshot {
         probes: (0..2000).map(probe).collect(),
         job_ns: 1,
         held: actions.map(|action| (action, Held::default())).into(),
-        agent: AgentCost::default(),
+        agent: AgentCost {
+            resident_bytes: Some(1),
+            ..AgentCost::default()
+        },
         of_late: OfLate {
             probes: Some(0.1),
             together: Some(0.2),
             ..OfLate::default()
         },
-        unread_ns: Some((1, 2)),
+        unread: Some(UnreadView::default()),
         windows: None,
     };
     Snapshot {

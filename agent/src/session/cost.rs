@@ -8,12 +8,12 @@ use std::{
     time::Duration,
 };
 
-use procfs::process::Process;
+use procfs::{ProcError, process::Process};
 use rustix::time::{ClockId, clock_gettime};
 use tuner::site::Cost;
 
 use super::{Session, meter::Metered};
-use crate::cost::{Account, AgentCost, CostView, Probed};
+use crate::cost::{Account, AgentCost, CostView, Probed, UnreadView};
 
 /// Rates speak of about this much time.
 const PERIOD_NS: u64 = 1_000_000_000;
@@ -38,6 +38,9 @@ pub(super) struct Costs {
     probed: ((usize, usize), BTreeMap<u32, Probed>),
 }
 
+/// Hits are to lie unread no longer than this, in nanoseconds.
+const LATE_NS: u64 = 5_000_000;
+
 /// The longest that hits lay unread, in nanoseconds: in this period, in the one before, in all.
 #[derive(Debug, Default)]
 struct Unread {
@@ -45,6 +48,8 @@ struct Unread {
     now: Option<u64>,
     before: Option<u64>,
     most: Option<u64>,
+    reads: u64,
+    late: u64,
 }
 
 impl Unread {
@@ -52,6 +57,8 @@ impl Unread {
         self.turn(now_ns);
         self.now = self.now.max(Some(lay_ns));
         self.most = self.most.max(Some(lay_ns));
+        self.reads += 1;
+        self.late += u64::from(lay_ns > LATE_NS);
     }
 
     fn turn(&mut self, now_ns: u64) {
@@ -62,9 +69,13 @@ impl Unread {
         }
     }
 
-    /// Of late, and the most.
-    fn view(&self) -> Option<(u64, u64)> {
-        Some((self.now.max(self.before).unwrap_or_default(), self.most?))
+    fn view(&self) -> Option<UnreadView> {
+        Some(UnreadView {
+            of_late_ns: self.now.max(self.before).unwrap_or_default(),
+            most_ns: self.most?,
+            reads: self.reads,
+            late: self.late,
+        })
     }
 }
 
@@ -93,7 +104,8 @@ impl Costs {
         // Its time is lost to us when it has ended: what was seen of it stays.
         if let Some(actuator) = self.actuator.and_then(of_process) {
             sum.cpu_ns += actuator.cpu_ns;
-            sum.resident_bytes += actuator.resident_bytes;
+            let both = sum.resident_bytes.zip(actuator.resident_bytes);
+            sum.resident_bytes = both.map(|(own, actuator)| own + actuator);
         }
         sum.starting_ns = *self.starting_ns.get_or_insert(sum.cpu_ns);
         sum.cpu_ns = sum.cpu_ns.saturating_sub(sum.starting_ns);
@@ -115,7 +127,7 @@ impl Costs {
         AgentCost {
             cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
             starting_ns: 0,
-            resident_bytes: self.statm.as_ref().and_then(resident_bytes).unwrap_or_default(),
+            resident_bytes: self.statm.as_ref().and_then(resident_bytes),
         }
     }
 
@@ -144,14 +156,17 @@ fn resident_bytes(statm: &File) -> Option<u64> {
     Some(pages * procfs::page_size())
 }
 
+/// None of one that has ended.
 fn of_process(pid: i32) -> Option<AgentCost> {
-    let stat = Process::new(pid).ok()?.stat().ok()?;
-    let ticks = stat.utime + stat.stime;
-    Some(AgentCost {
-        cpu_ns: ticks * 1_000_000_000 / procfs::ticks_per_second(),
-        starting_ns: 0,
-        resident_bytes: stat.rss * procfs::page_size(),
-    })
+    match Process::new(pid).and_then(|process| process.stat()) {
+        Ok(stat) => Some(AgentCost {
+            cpu_ns: (stat.utime + stat.stime) * 1_000_000_000 / procfs::ticks_per_second(),
+            starting_ns: 0,
+            resident_bytes: Some(stat.rss * procfs::page_size()),
+        }),
+        Err(ProcError::NotFound(_)) => None,
+        Err(_) => Some(AgentCost::default()),
+    }
 }
 
 impl Session {
@@ -200,7 +215,7 @@ impl Session {
             held: self.ledger.held(),
             agent: self.costs.agent(),
             of_late,
-            unread_ns: self.costs.unread.view(),
+            unread: self.costs.unread.view(),
             windows: self.windows_view(),
             probes,
             prices,
@@ -252,16 +267,27 @@ mod tests {
     #[test]
     fn the_longest_wait_of_late_is_forgotten_and_the_longest_of_all_is_not() {
         let mut unread = Unread::default();
-        assert_eq!(unread.view(), None);
+        let view = |unread: &Unread| unread.view().map(|view| (view.of_late_ns, view.most_ns));
+        assert_eq!(view(&unread), None);
         unread.add(900, PERIOD_NS);
         unread.add(20, PERIOD_NS + 1);
-        assert_eq!(unread.view(), Some((900, 900)));
+        assert_eq!(view(&unread), Some((900, 900)));
         unread.add(30, 2 * PERIOD_NS + 1);
-        assert_eq!(unread.view(), Some((900, 900)));
+        assert_eq!(view(&unread), Some((900, 900)));
         unread.add(40, 3 * PERIOD_NS + 1);
-        assert_eq!(unread.view(), Some((40, 900)));
+        assert_eq!(view(&unread), Some((40, 900)));
         unread.turn(9 * PERIOD_NS);
-        assert_eq!(unread.view(), Some((0, 900)));
+        assert_eq!(view(&unread), Some((0, 900)));
+    }
+
+    #[test]
+    fn reads_that_find_hits_which_lay_too_long_are_counted() {
+        let mut unread = Unread::default();
+        for lay_ns in [1, LATE_NS, LATE_NS + 1, 10 * LATE_NS] {
+            unread.add(lay_ns, PERIOD_NS);
+        }
+        let counted = unread.view().map(|view| (view.reads, view.late));
+        assert_eq!(counted, Some((4, 2)));
     }
 
     #[test]
@@ -270,12 +296,24 @@ mod tests {
         costs.look(1);
         let first = costs.agent();
         assert!(
-            first.cpu_ns == 0 && first.starting_ns > 0 && first.resident_bytes > 100_000,
+            first.cpu_ns == 0 && first.starting_ns > 0 && first.resident_bytes > Some(100_000),
             "{first:?}"
         );
         assert_eq!(costs.agent_of_late(), None);
         costs.look(1 + LOOK_NS);
         let (cpu_ns, elapsed_ns) = costs.agent_of_late().unwrap();
         assert!(cpu_ns > 0 && elapsed_ns == LOOK_NS, "{cpu_ns} ns");
+    }
+
+    #[test]
+    fn memory_that_proc_does_not_tell_is_none_rather_than_0() {
+        // A file that is not what it should be.
+        let mut costs = Costs {
+            statm: File::open("/dev/null").ok(),
+            ..Costs::default()
+        };
+        costs.look(1);
+        assert_eq!(costs.agent().resident_bytes, None);
+        assert_eq!(of_process(i32::MAX), None, "nobody has that number");
     }
 }

@@ -12,8 +12,8 @@ use crate::{clock::monotonic_ns, format::percent};
 /// seen, and nothing is gained by following it.
 const CALLS_PERIOD: Duration = Duration::from_millis(100);
 
-/// Hits at which nothing falls due are let lie for so long.
-const HITS_NS: u64 = 4_000_000;
+/// Hits at which nothing falls due are let lie for so long: no hit is to lie for 5 ms, and the clock of the loop is a millisecond or two late.
+const HITS_NS: u64 = 3_000_000;
 
 /// Looks in a row that find the agent too dear before it does less, and cheap before it does all again.
 const DEAR_LOOKS: u32 = 3;

@@ -52,9 +52,8 @@ fn agent(share: f64) -> String {
 }
 
 fn line(mut parts: Vec<String>, cost: &CostView, probes: Option<f64>) -> Vec<String> {
-    if cost.agent.resident_bytes > 0 {
-        parts.push(bytes(cost.agent.resident_bytes as f64));
-    }
+    let resident = cost.agent.resident_bytes;
+    parts.extend(resident.map(|resident| bytes(resident as f64)));
     let mut lines = vec![format!(" cost: {}", parts.join(", "))];
     lines.extend(cost.windows.as_ref().map(windows));
     if probes.is_some_and(|share| share > TOO_MUCH) && cost.windows.is_none() {
@@ -103,7 +102,7 @@ mod tests {
                 agent: AgentCost {
                     cpu_ns: 20_000_000,
                     starting_ns: 1,
-                    resident_bytes: 21 << 20,
+                    resident_bytes: Some(21 << 20),
                 },
                 of_late: OfLate {
                     probes: Some(share),
@@ -111,7 +110,7 @@ mod tests {
                     agent: Some(0.004),
                     together: Some(share + 0.002),
                 },
-                unread_ns: None,
+                unread: None,
                 windows: None,
             }),
             ..Snapshot::default()
@@ -127,6 +126,17 @@ mod tests {
             that is much: docs/performance.md says what makes it less
         ");
         assert!(now(&Snapshot::default()).is_empty() && over_all(&Snapshot::default()).is_empty());
+    }
+
+    #[test]
+    fn memory_that_nobody_tells_is_left_out() {
+        let mut snapshot = snapshot(0.0031);
+        if let Some(cost) = &mut snapshot.cost {
+            cost.agent.resident_bytes = None;
+        }
+        for lines in [now(&snapshot), over_all(&snapshot)] {
+            assert!(lines[0].ends_with(" of a core"), "{lines:?}");
+        }
     }
 
     #[test]
