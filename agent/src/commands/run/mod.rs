@@ -44,11 +44,14 @@ pub(super) fn run(args: &RunArgs, environment: &Environment) -> Outcome {
     };
     let mut attendant = Attendant::start()?;
     attendant.arm(&order)?;
-    let command = gate.open().map_err(not_started)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::no)?;
+    // A key that is pressed as soon as the command says something must not end us before it.
+    let passed_on = runtime.block_on(async { PassedOn::new() });
+    let passed_on = passed_on.map_err(Failure::no)?;
+    let command = gate.open().map_err(not_started)?;
     let status = runtime
-        .block_on(accompany(command, attendant))
+        .block_on(accompany(command, attendant, passed_on))
         .map_err(Failure::no)?;
     Ok(Code::Command(code_of(status)))
 }
@@ -80,8 +83,11 @@ fn code_of(status: ExitStatus) -> u8 {
 }
 
 /// Waits for the command, and then for the report.
-async fn accompany(mut command: Child, mut attendant: Attendant) -> std::io::Result<ExitStatus> {
-    let mut passed_on = PassedOn::new()?;
+async fn accompany(
+    mut command: Child,
+    mut attendant: Attendant,
+    mut passed_on: PassedOn,
+) -> std::io::Result<ExitStatus> {
     let ended = ended(command.id())?;
     let unattended = self::ended(attendant.pid())?;
     let mut is_attended = true;
