@@ -57,6 +57,7 @@ $B mount -t 9p -o trans=virtio,version=9p2000.L,msize=1048576,cache=loose,ro roo
 $B mount -t proc proc /root/proc; $B mount -t sysfs sys /root/sys; $B mount -t devtmpfs dev /root/dev
 $B hostname localhost; $B ip link set lo up
 $B mount -t debugfs debug /root/sys/kernel/debug; $B mount -t tmpfs run /root/run
+$B mkdir /root/dev/shm; $B mount -t tmpfs shm /root/dev/shm
 $B cp /command /root/run/command
 echo "kernel $($B uname -r), preemption: $($B cat /root/sys/kernel/debug/sched/preempt), lockdown: $($B cat /root/sys/kernel/security/lockdown 2>/dev/null)"
 $B chroot /root /bin/sh /run/command
