@@ -14,6 +14,7 @@ macro_rules! of {
 const LIBRARY: &[(&str, &str)] = &[
     of!("runtime", "openmpi-busy-wait"),
     of!("runtime", "blas-threads"),
+    of!("runtime", "mkl-threads"),
     of!("runtime", "openmp-team-size"),
     of!("runtime", "memory-given-back"),
     of!("runtime", "shared-core"),
