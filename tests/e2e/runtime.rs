@@ -62,6 +62,11 @@ fn numpy_processes_with_too_many_blas_threads_become_faster_as_root() -> Outcome
 }
 
 #[test]
+fn processes_with_too_many_mkl_threads_become_faster_as_root() -> Outcome {
+    becomes_faster("MKL")
+}
+
+#[test]
 fn openmp_programs_whose_teams_fight_for_cores_become_faster_as_root() -> Outcome {
     becomes_faster("OpenMP")
 }

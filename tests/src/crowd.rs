@@ -1,6 +1,6 @@
 //! Programs that run for as long as they are looked at, one or several at once, and what each says of its own pace.
 //!
-//! The programs of ours (`teams.c`, `churn.c`, `allreduce.c`, `sums.py`, `products.py`) print
+//! The programs of ours (`teams.c`, `churn.c`, `allreduce.c`, `sums.py`, `products.py`, `products.c`) print
 //! `{"event":"pace","seconds":…,"count":…,"sum":…}` a few times a second by their own clock, and end when they find a gate open;
 //! what others say is read by a function that is given. Nothing here believes the agent.
 

@@ -29,5 +29,6 @@ pub mod screen;
 pub mod sight;
 pub mod underload;
 pub mod usage;
+pub mod wheels;
 
 pub use problem::{Outcome, Problem};

@@ -29,6 +29,8 @@ pub enum Need {
     Gromacs,
     /// Debian's Python with NumPy, on OpenBLAS
     NumPy,
+    /// Intel's MKL, and a compiler for the program that calls it
+    Mkl,
     /// Debian's mpi4py, for Open MPI
     Mpi4py,
     /// a C compiler
@@ -89,6 +91,7 @@ fn is_met(need: Need) -> bool {
         Need::Lammps => finds("lmp") && crate::lammps::example().is_some(),
         Need::Gromacs => finds("gmx") && finds("gmx_mpi"),
         Need::NumPy => Path::new("/usr/lib/python3/dist-packages/numpy").exists() && finds("env"),
+        Need::Mkl => crate::wheels::mkl().is_some() && finds("cc"),
         Need::Mpi4py => Path::new("/usr/lib/python3/dist-packages/mpi4py").exists(),
         Need::Cc => finds("cc"),
         Need::Cxx => finds("c++"),
@@ -109,6 +112,7 @@ fn said(need: Need) -> &'static str {
         Need::Lammps => "LAMMPS (packages lammps, lammps-examples)",
         Need::Gromacs => "GROMACS (packages gromacs, gromacs-data)",
         Need::NumPy => "NumPy (packages python3-numpy, libopenblas0-pthread)",
+        Need::Mkl => "MKL (cargo xtask setup)",
         Need::Mpi4py => "mpi4py (package python3-mpi4py)",
         Need::Cc => "a C compiler (package gcc)",
         Need::Cxx => "a C++ compiler (package g++)",

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use crate::job::Mpi;
 use crate::problem::While;
-use crate::{Outcome, Problem};
+use crate::{Outcome, Problem, wheels};
 
 /// -O1 keeps functions recognisable; the debug information is what `symbols`, `get` and `set` read.
 const FLAGS: [&str; 5] = ["-O1", "-g", "-Wall", "-Wextra", "-Werror"];
@@ -150,6 +150,16 @@ pub fn openmp_of_llvm(name: &str) -> Outcome<PathBuf> {
         "cc",
         &["-fopenmp", "-Wl,--no-as-needed", "-l:libomp.so.5"],
     )
+}
+
+/// A C program on MKL, as it was brought.
+pub fn mkl(name: &str) -> Outcome<PathBuf> {
+    let libraries = wheels::mkl().ok_or("MKL was not brought: cargo xtask setup")?;
+    let folder = format!("-L{}", libraries.display());
+    // The libraries that MKL loads by itself are looked for there, too.
+    let at_run_time = format!("-Wl,--disable-new-dtags,-rpath,{}", libraries.display());
+    let more = [folder.as_str(), "-l:libmkl_rt.so.2", &at_run_time];
+    compiled(&format!("{name}.c"), "cc", &more)
 }
 
 fn compiled(source: &str, compiler: &str, more: &[&str]) -> Outcome<PathBuf> {

@@ -2,13 +2,13 @@
 //!
 //! The tests ask whether each becomes faster, the experiment `runtime` how much.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use crate::crowd::{Crowd, Program, Results, Said};
 use crate::job::{Job, Mpi, Waiting};
 use crate::needs::Need;
-use crate::{Outcome, gromacs, lammps, programs};
+use crate::{Outcome, gromacs, lammps, programs, wheels};
 
 /// How programs are started.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,7 +70,7 @@ const TURNS: usize = 2;
 const KEEPS: &str = "GLIBC_TUNABLES=glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=4294967296";
 
 /// Every rule's own.
-pub static CASES: [Case; 8] = [
+pub static CASES: [Case; 9] = [
     Case {
         name: "LAMMPS melt, 6 ranks of Open MPI",
         rule: "openmpi-busy-wait",
@@ -143,8 +143,21 @@ pub static CASES: [Case; 8] = [
         needs: &[Need::Root, Need::NumPy],
         done: ["4 changes written and read back", "guard"],
         unit: "products/s",
-        gain: || if wheels().is_some() { 20.0 } else { 0.0 },
+        gain: || if wheels::python().is_some() { 20.0 } else { 0.0 },
         start: |start| products(4, start, 160),
+    },
+    Case {
+        name: "4 MKL processes, products of 96 rows",
+        rule: "mkl-threads",
+        needs: &[Need::Root, Need::Mkl],
+        done: ["call MKL_Set_Num_Threads(1): done in 4 processes", "guard"],
+        unit: "products/s",
+        gain: || 1.5,
+        start: |start| {
+            let program = programs::mkl("products")?;
+            let environment = with(start, "MKL_NUM_THREADS=1");
+            Crowd::start(4, &environment, &program, &["DIRECTORY", "96"])
+        },
     },
     Case {
         name: "2 OpenMP programs, short loops",
@@ -335,26 +348,11 @@ fn with(start: Start, environment: &'static str) -> Vec<&'static str> {
     }
 }
 
-/// A Python that has NumPy from a wheel, whose OpenBLAS spins where Debian's waits politely and loses little: the one that
-/// TUNEAGENT_PYTHON names, or the one that the experiment `runtime` has brought.
-pub fn wheels() -> Option<String> {
-    let brought = || {
-        let file = wheels_folder().ok()?.join("bin/python");
-        file.exists().then(|| file.to_string_lossy().into_owned())
-    };
-    std::env::var("TUNEAGENT_PYTHON").ok().or_else(brought)
-}
-
-/// Where the experiment brings it.
-pub fn wheels_folder() -> Outcome<PathBuf> {
-    Ok(programs::target_folder()?.with_file_name("numpy-wheel"))
-}
-
 /// Each multiplies matrices of so many rows.
 fn products(number: usize, start: Start, rows: u32) -> Outcome<Crowd> {
     let script = programs::source("products.py");
     let script = script.to_string_lossy();
-    let python = wheels().unwrap_or_else(|| "/usr/bin/python3".to_owned());
+    let python = wheels::python().unwrap_or_else(|| "/usr/bin/python3".to_owned());
     let environment = with(start, "OPENBLAS_NUM_THREADS=1");
     let rows = rows.to_string();
     let words = [&*script, "DIRECTORY", &rows];

@@ -15,6 +15,7 @@ mod process;
 mod setup;
 mod twice;
 mod vm;
+mod wheels;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

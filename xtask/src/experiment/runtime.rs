@@ -3,10 +3,9 @@
 //! Every pace is by the program's own clock: as it was started; then, once the rule has acted and the agent is gone, in turns with
 //! another that was started right.
 
-use std::process::Command;
-
 use tuneagent_e2e::needs::lacks;
-use tuneagent_e2e::repairs::{CASES, Case, Tried, wheels, wheels_folder};
+use tuneagent_e2e::repairs::{CASES, Case, Tried};
+use tuneagent_e2e::wheels;
 
 use super::chart::{Line, Panel, Picture};
 use super::rounds::{self, Rounds};
@@ -14,7 +13,7 @@ use super::scenario;
 use super::stats::{Spread, figure};
 use super::table::Table;
 use super::{Claim, Outcome, Section, Settings};
-use crate::{Result, process};
+use crate::Result;
 
 /// Seconds over which a pace is taken.
 const OVER: f64 = 2.0;
@@ -28,8 +27,8 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     scenario::build_agent(&crate::root())?;
     let over = if settings.quick { OVER_QUICK } else { OVER };
     let repeats = settings.repeats.div_ceil(3);
-    if !settings.quick && wheels().is_none() {
-        bring_wheels()?;
+    if !settings.quick && wheels::python().is_none() {
+        crate::wheels::bring_numpy()?;
     }
     // One is enough to see that it works; what a machine lacks is said only of what is to run.
     let fits = |case: &&Case| !settings.quick || case.rule == "memory-given-back";
@@ -52,30 +51,6 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
         sections: vec![measured.gains()?],
         picture: measured.picture()?,
         claims: measured.claims()?,
-    })
-}
-
-/// NumPy as most have it, from the Python Package Index, in a folder of its own.
-fn bring_wheels() -> Result<()> {
-    let folder = wheels_folder().map_err(|problem| problem.to_string())?;
-    println!(
-        "    NumPy is brought from the Python Package Index into {}",
-        folder.display()
-    );
-    process::run(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&folder))?;
-    let python = folder.join("bin/python");
-    let words = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--only-binary",
-        ":all:",
-        "numpy",
-    ];
-    process::run(Command::new(python).args(words)).inspect_err(|_| {
-        // Half of it must not pass for it.
-        let _ = std::fs::remove_dir_all(&folder);
     })
 }
 
@@ -150,7 +125,7 @@ impl Measured<'_> {
                 "`after` is without the agent: it has left, and what its guard kept stays. MPICH has no setting that would be right: \
                  a library is preloaded that does what the rule does."
                     .to_owned(),
-                match wheels() {
+                match wheels::python() {
                     Some(python) => format!("NumPy is that of {python}."),
                     None => "NumPy is Debian's, whose OpenBLAS waits politely.".to_owned(),
                 },

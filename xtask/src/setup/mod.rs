@@ -1,7 +1,8 @@
 //! `cargo xtask setup`: brings a machine to what building, testing and showing this project need.
 //!
 //! It says what is missing and why, asks, and installs once; where nothing is missing it only looks.
-//! `needs` is the list, `debian` asks and feeds dpkg and apt. The BPF linker is installed by `ebpf::toolchain`.
+//! `needs` is the list, `debian` asks and feeds dpkg and apt. The BPF linker is installed by `ebpf::toolchain`, what is no package of
+//! Debian by `wheels`.
 
 mod debian;
 mod needs;
@@ -12,6 +13,7 @@ use std::process::Command;
 use crate::Result;
 use crate::ebpf::toolchain;
 use crate::process::{capture, run};
+use crate::wheels;
 use needs::Need;
 pub(crate) use needs::Purpose;
 
@@ -76,6 +78,7 @@ fn is_there(need: &Need, installed: Option<&debian::Installed>) -> bool {
             needs::llvm_packages(it.llvm_major).iter().all(|name| has(name))
         }),
         needs::What::BpfLinker => toolchain::find_linker().is_some(),
+        needs::What::Mkl => tuneagent_e2e::wheels::mkl().is_some(),
         needs::What::RustComponent(name) => capture(Command::new("cargo").args([name, "--version"])).is_ok(),
     }
 }
@@ -124,6 +127,7 @@ fn install(missing: &[Need]) -> Result<()> {
             needs::What::BpfLinker => {
                 toolchain::install_linker(&toolchain::Compiler::find()?)?;
             }
+            needs::What::Mkl => wheels::bring_mkl()?,
             needs::What::RustComponent(name) => {
                 println!("installing {name} with rustup");
                 let component = if name == "fmt" { "rustfmt" } else { name };

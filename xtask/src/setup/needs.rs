@@ -57,6 +57,7 @@ pub(crate) enum What {
     MatchingLlvm,
     BpfLinker,
     RustComponent(&'static str),
+    Mkl,
 }
 
 impl fmt::Display for What {
@@ -66,6 +67,7 @@ impl fmt::Display for What {
             What::MatchingLlvm => f.write_str("llvm-N-dev libpolly-N-dev"),
             What::BpfLinker => f.write_str("bpf-linker (cargo install)"),
             What::RustComponent(name) => write!(f, "cargo {name}"),
+            What::Mkl => f.write_str("MKL (wheels of 225 MB)"),
         }
     }
 }
@@ -85,7 +87,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 34] = {
+const NEEDS: [Need; 36] = {
     use Purpose::{Bench, Build, Demo, Ebpf, Test};
     [
         package(
@@ -182,6 +184,11 @@ const NEEDS: [Need; 34] = {
             &[Test],
         ),
         package(
+            "python3-venv",
+            "brings what Debian has not from the Python Package Index",
+            &[Test],
+        ),
+        package(
             "prometheus",
             "scrapes /metrics and answers every query of the dashboards; not started as a service",
             &[Test],
@@ -215,6 +222,11 @@ const NEEDS: [Need; 34] = {
             what: What::BpfLinker,
             why: "links BPF objects",
             purposes: &[Ebpf],
+        },
+        Need {
+            what: What::Mkl,
+            why: "the other BLAS with threads of its own, that of conda",
+            purposes: &[Test],
         },
         Need {
             what: What::RustComponent("fmt"),

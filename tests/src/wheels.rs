@@ -1,0 +1,37 @@
+//! What is taken from the Python Package Index, in folders of the target directory. Brings nothing: `cargo xtask setup` does, and of
+//! NumPy the experiment `runtime`.
+
+use std::path::PathBuf;
+
+use crate::{Outcome, programs};
+
+/// A Python that has NumPy from a wheel, whose OpenBLAS spins where Debian's waits politely and loses little: the one that
+/// TUNEAGENT_PYTHON names, or the one that was brought.
+pub fn python() -> Option<String> {
+    let brought = || {
+        let file = numpy_folder().ok()?.join("bin/python");
+        file.exists().then(|| file.to_string_lossy().into_owned())
+    };
+    std::env::var("TUNEAGENT_PYTHON").ok().or_else(brought)
+}
+
+/// Where NumPy is brought.
+pub fn numpy_folder() -> Outcome<PathBuf> {
+    beside_builds("numpy-wheel")
+}
+
+/// The folder of MKL's libraries, if they were brought.
+pub fn mkl() -> Option<PathBuf> {
+    let libraries = mkl_folder().ok()?.join("lib");
+    libraries.join("libmkl_rt.so.2").exists().then_some(libraries)
+}
+
+/// Where MKL is brought.
+pub fn mkl_folder() -> Outcome<PathBuf> {
+    beside_builds("mkl-wheel")
+}
+
+/// Debug and release builds share it.
+fn beside_builds(name: &str) -> Outcome<PathBuf> {
+    Ok(programs::target_folder()?.with_file_name(name))
+}

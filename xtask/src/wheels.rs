@@ -1,0 +1,57 @@
+//! Packages of the Python Package Index, in virtual environments: what Debian has not, or has in a build of another kind. Where each
+//! lies is told by the tests, which use them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tuneagent_e2e::wheels;
+
+use crate::Result;
+use crate::process::capture;
+
+/// NumPy as most have it.
+const NUMPY: &[&str] = &["numpy"];
+/// MKL and the OpenMP that it is made for; what else the wheel names is for other machines and threads.
+const MKL: &[&str] = &["mkl==2024.2.2", "intel-openmp==2024.2.1"];
+
+pub(crate) fn bring_numpy() -> Result<()> {
+    bring(&folder(wheels::numpy_folder())?, NUMPY)
+}
+
+pub(crate) fn bring_mkl() -> Result<()> {
+    bring(&folder(wheels::mkl_folder())?, MKL)
+}
+
+fn folder<T>(found: tuneagent_e2e::Outcome<T>) -> Result<T> {
+    found.map_err(|problem| problem.to_string())
+}
+
+/// Into a folder of its own, then renamed: half of it must not pass for it.
+fn bring(folder: &Path, packages: &[&str]) -> Result<()> {
+    println!(
+        "bringing {} from the Python Package Index into {}",
+        packages.join(" "),
+        folder.display()
+    );
+    let draft = folder.with_extension("draft");
+    let wrong = |error: std::io::Error| format!("{}: {error}", draft.display());
+    if draft.exists() {
+        fs::remove_dir_all(&draft).map_err(wrong)?;
+    }
+    capture(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&draft))?;
+    let words = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-cache-dir",
+        "--no-compile",
+        "--no-deps",
+        "--only-binary",
+        ":all:",
+    ];
+    capture(Command::new(draft.join("bin/python")).args(words).args(packages))?;
+    fs::rename(&draft, folder).map_err(wrong)
+}
