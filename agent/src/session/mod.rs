@@ -26,6 +26,7 @@ mod live;
 mod matrix;
 mod meant;
 mod newcomers;
+mod options;
 mod orders;
 mod pace;
 mod practice;
@@ -51,7 +52,6 @@ use std::{
 use abi::Thread;
 use tokio::sync::{mpsc, oneshot};
 
-pub use self::family::Started;
 use self::{
     added::Added,
     anticipate::{Anticipation, Due},
@@ -74,12 +74,12 @@ use self::{
     signals::Signals,
     waits::{Ticks, next_receipt, next_tick, readable, turn_if, until},
 };
+pub use self::{family::Started, options::Options};
 use crate::{
     actuator::Actuator,
     calls::Collectives,
     clock::monotonic_ns,
     control::{self, Answer, Asked, Control, Request},
-    cost::Budget,
     discover::{Job, Scout, host, job_id},
     evidence,
     exit::{Failure, Outcome},
@@ -88,7 +88,6 @@ use crate::{
     kernel::{Kernel, KernelError, Ring},
     priority::Hurry,
     readable::Readable,
-    report::reference::Reference,
     rulebook::RuleBook,
     snapshot::GuardView,
     view::Painter,
@@ -108,39 +107,6 @@ const HITS_PER_WAKE: usize = 4096;
 
 /// Requests that may wait for an answer.
 const REQUESTS_MAX: usize = 8;
-
-/// What was asked for on the command line.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// The target as it was typed.
-    pub typed: String,
-    /// Rules may write.
-    pub applies: bool,
-    /// What the guard confirmed stays at the end.
-    pub keep: bool,
-    /// Ends by itself.
-    pub duration: Option<Duration>,
-    /// Lines, no screen.
-    pub plain: bool,
-    /// Another run to compare with.
-    pub reference: Option<Reference>,
-    /// Functions whose calls are counted.
-    pub probe: Vec<String>,
-    /// Attach with tracefs.
-    pub force_tracefs: bool,
-    /// What watching may cost.
-    pub budget: Budget,
-    /// Hits are looked for without sleeping, on CPUs that are there for it.
-    pub busy_poll: bool,
-    /// There are two of them at least.
-    pub has_second_cpu: bool,
-    /// Why this session may not probe; it then has what /proc tells, and nothing else.
-    pub cannot_probe: Option<String>,
-    /// To be said at the start.
-    pub notes: Vec<String>,
-    /// The command that this session was started with.
-    pub started: Option<Started>,
-}
 
 /// Everything that can wake the loop.
 #[derive(Debug)]
@@ -242,7 +208,6 @@ pub struct Session {
     /// What is watched in windows.
     sampling: Sampling,
     pace: Pace,
-    hurry: Option<Hurry>,
 }
 
 impl Session {
@@ -308,7 +273,6 @@ impl Session {
             added: Added::default(),
             costs: Costs::armed_in(now.saturating_sub(began)),
             pace: Pace::default(),
-            hurry: None,
             armed_ns: now,
             painted_ns: now,
             has_shown: false,
@@ -349,7 +313,7 @@ impl Session {
         control: Option<Control>,
         hurry: Option<Hurry>,
     ) -> Outcome {
-        self.hurry = hurry;
+        self.pace.hurry = hurry;
         self.costs.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);
@@ -465,7 +429,7 @@ impl Session {
             }
             Wake::First => {
                 self.show_first().map_err(kernel_failure)?;
-                self.hurry = None;
+                self.pace.hurry = None;
             }
             Wake::Ended(slot) => {
                 self.replaced.remove(&slot);

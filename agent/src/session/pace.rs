@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Session, anticipate::SHARE_MOST};
-use crate::{clock::monotonic_ns, format::percent};
+use crate::{clock::monotonic_ns, format::percent, priority::Hurry};
 
 /// Rings of calls are read this often at most, ticks aside: what a rank calls more often than its ring has room for is counted as not
 /// seen, and nothing is gained by following it.
@@ -63,6 +63,8 @@ pub(super) struct Pace {
     rings: Brake,
     /// Decisions are looked out for.
     look_outs: Brake,
+    /// Until there are first numbers.
+    pub(super) hurry: Option<Hurry>,
 }
 
 impl Pace {

@@ -93,7 +93,7 @@ impl Probes {
         files.max_by_key(|file| file.at_ns)
     }
 
-    /// Functions that were asked for by their names and that no process had.
+    /// Functions that were asked for by their names, in some process at least, and that none had.
     pub fn never_found(&self) -> Vec<String> {
         if self.late.is_none() {
             return Vec::new();
@@ -102,10 +102,14 @@ impl Probes {
             let mut places = self.attached.values().flatten();
             places.any(|place| place.site.probe == probe)
         };
+        // What a rule asks for in processes of a role, where none has it, is nothing that is missed.
+        let asked = |want: usize| move |asked: &Vec<bool>| asked.get(want) == Some(&true);
+        let is_asked = |want: usize| self.asked.is_empty() || self.asked.iter().any(asked(want));
         let named = |sought: &Sought| matches!(sought, Sought::Function(_) | Sought::Mark(_));
         let probes = self.numbers.probes.iter().zip(0..);
         let plain = probes.filter(|(probe, _)| {
-            let mut wanted = probe.wanted.iter().filter_map(|want| self.wanted.get(*want));
+            let wanted = probe.wanted.iter().filter(|want| is_asked(**want));
+            let mut wanted = wanted.filter_map(|want| self.wanted.get(*want));
             wanted.any(|want| named(&want.sought) && want.flags == 0 && want.captures.is_empty())
         });
         plain
