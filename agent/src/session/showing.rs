@@ -43,6 +43,7 @@ impl Session {
         } else if watched == 0 && self.has_regions() {
             "parallel regions watched".to_owned()
         } else if meter::has_mpi(self.probes.list()) {
+            let watched = self.probes.watched_of_mpi();
             format!("{watched} MPI functions watched (not local ones such as MPI_Wtime){regions}")
         } else {
             format!("{} watched{regions}", crate::format::plural(watched, "function"))

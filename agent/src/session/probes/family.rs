@@ -103,12 +103,10 @@ impl Probes {
             places.any(|place| place.site.probe == probe)
         };
         // What a rule asks for in processes of a role, where none has it, is nothing that is missed.
-        let asked = |want: usize| move |asked: &Vec<bool>| asked.get(want) == Some(&true);
-        let is_asked = |want: usize| self.asked.is_empty() || self.asked.iter().any(asked(want));
         let named = |sought: &Sought| matches!(sought, Sought::Function(_) | Sought::Mark(_));
         let probes = self.numbers.probes.iter().zip(0..);
         let plain = probes.filter(|(probe, _)| {
-            let wanted = probe.wanted.iter().filter(|want| is_asked(**want));
+            let wanted = probe.wanted.iter().filter(|want| self.is_wanted(**want));
             let mut wanted = wanted.filter_map(|want| self.wanted.get(*want));
             wanted.any(|want| named(&want.sought) && want.flags == 0 && want.captures.is_empty())
         });

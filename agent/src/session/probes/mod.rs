@@ -401,7 +401,25 @@ impl Probes {
 
     /// How many functions are watched that have rows of their own.
     pub fn watched(&self) -> usize {
-        self.numbers.probes.iter().filter(|probe| !probe.is_quiet).count()
+        let is_watched = |probe: &&Probe| !probe.is_quiet && (probe.mpi.is_some() || self.is_asked(probe));
+        self.numbers.probes.iter().filter(is_watched).count()
+    }
+
+    /// Of them, functions of MPI.
+    pub fn watched_of_mpi(&self) -> usize {
+        let of_mpi = |probe: &&Probe| !probe.is_quiet && probe.mpi.is_some();
+        self.numbers.probes.iter().filter(of_mpi).count()
+    }
+
+    /// Whether some process has asked for it, if there is one yet: of what a rule asks for in processes of a role there may be none.
+    fn is_asked(&self, probe: &Probe) -> bool {
+        let is_wanted = |want: &usize| self.is_wanted(*want);
+        probe.wanted.iter().any(is_wanted)
+    }
+
+    fn is_wanted(&self, want: usize) -> bool {
+        let by = |asked: &Vec<bool>| asked.get(want) == Some(&true);
+        self.asked.is_empty() || self.asked.iter().any(by)
     }
 
     /// Processes that have a slot.
