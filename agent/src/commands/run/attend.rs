@@ -9,6 +9,7 @@ use std::{
 
 use rustix::process::{getgid, getgroups, getuid};
 use serde::{Deserialize, Serialize};
+use tokio::signal::unix::{SignalKind, signal};
 use tuner::process::Process;
 
 use super::files::{Foreseen, program};
@@ -156,6 +157,19 @@ fn by_sudo() -> Result<Command, Failure> {
     Ok(command)
 }
 
+/// Ctrl-C and Ctrl-\ reach all processes of the terminal; from here on they end those of the command alone. The session hears signals only once
+/// the command has begun.
+fn leave_keys_to_the_command() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let _inside = runtime.enter();
+    // What they do is changed for as long as this process lives, heard or not.
+    drop(signal(SignalKind::interrupt())?);
+    drop(signal(SignalKind::quit())?);
+    Ok(())
+}
+
 /// The process itself.
 pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
     let missing = rights::missing_to_probe();
@@ -163,6 +177,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
         let missing = missing.join(", ");
         return Err(Failure::not_permitted(format!("probes need {missing}")));
     }
+    leave_keys_to_the_command().map_err(Failure::no)?;
     let mut text = String::new();
     io::stdin().read_line(&mut text).map_err(Failure::not_there)?;
     let order: Order = serde_json::from_str(&text).map_err(Failure::not_there)?;

@@ -11,6 +11,7 @@ use std::{
     os::unix::process::ExitStatusExt,
     process::{Child, ExitStatus},
     task::Poll,
+    time::Duration,
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal, geteuid, kill_process, pidfd_open};
@@ -82,6 +83,9 @@ fn code_of(status: ExitStatus) -> u8 {
     u8::try_from(status.code().unwrap_or_else(of_signal)).unwrap_or(u8::MAX)
 }
 
+/// The key that ends a command may be heard only after its end.
+const KEYS_LATE: Duration = Duration::from_millis(200);
+
 /// Waits for the command, and then for the report.
 async fn accompany(
     mut command: Child,
@@ -104,10 +108,16 @@ async fn accompany(
     }
     let status = command.wait()?;
     attendant.release();
-    tokio::select! {
-        _ = unattended.wait(), if is_attended => {}
-        _ = passed_on.next(), if is_attended => eprintln!("tuneagent: the report was not waited for"),
-        else => {}
+    let late = tokio::time::Instant::now() + KEYS_LATE;
+    loop {
+        tokio::select! {
+            _ = unattended.wait(), if is_attended => break,
+            _ = passed_on.next(), if is_attended => if tokio::time::Instant::now() > late {
+                eprintln!("tuneagent: the report was not waited for");
+                break;
+            },
+            else => break,
+        }
     }
     attendant.finish();
     Ok(status)
