@@ -60,7 +60,12 @@ impl<T: Copy> Series<T> {
             .filter(|(time, _)| *time >= start)
     }
 
-    /// The two samples between which the window's change is taken, of those from `since` on.
+    /// The two samples between which the window's change is taken.
+    pub(super) fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
+        self.ends_since(Time(0), start, end)
+    }
+
+    /// The same of the samples from `since` on.
     fn ends_since(&self, since: Time, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
         let slack = end.since(start) / 2;
         let samples = || self.0.iter().copied().filter(|(time, _)| *time >= since);
@@ -76,10 +81,6 @@ impl<T: Copy> Series<T> {
             return Err("was observed over less than half of the window");
         }
         Ok((first, last))
-    }
-
-    pub(super) fn ends(&self, start: Time, end: Time) -> Result<Ends<T>, &'static str> {
-        self.ends_since(Time(0), start, end)
     }
 }
 

@@ -102,11 +102,10 @@ impl Probes {
             let mut places = self.attached.values().flatten();
             places.any(|place| place.site.probe == probe)
         };
-        // What a rule asks for in processes of a role, where none has it, is nothing that is missed.
         let named = |sought: &Sought| matches!(sought, Sought::Function(_) | Sought::Mark(_));
         let probes = self.numbers.probes.iter().zip(0..);
         let plain = probes.filter(|(probe, _)| {
-            let wanted = probe.wanted.iter().filter(|want| self.is_wanted(**want));
+            let wanted = probe.wanted.iter().filter(|want| self.is_asked(**want));
             let mut wanted = wanted.filter_map(|want| self.wanted.get(*want));
             wanted.any(|want| named(&want.sought) && want.flags == 0 && want.captures.is_empty())
         });

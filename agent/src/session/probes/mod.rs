@@ -401,23 +401,26 @@ impl Probes {
 
     /// How many functions are watched that have rows of their own.
     pub fn watched(&self) -> usize {
-        let is_watched = |probe: &&Probe| !probe.is_quiet && (probe.mpi.is_some() || self.is_asked(probe));
-        self.numbers.probes.iter().filter(is_watched).count()
+        let is_asked = |probe: &Probe| probe.wanted.iter().any(|want| self.is_asked(*want));
+        let shown = self.shown();
+        shown
+            .filter(|probe| probe.mpi.is_some() || is_asked(probe))
+            .count()
     }
 
     /// Of them, functions of MPI.
     pub fn watched_of_mpi(&self) -> usize {
-        let of_mpi = |probe: &&Probe| !probe.is_quiet && probe.mpi.is_some();
-        self.numbers.probes.iter().filter(of_mpi).count()
+        self.shown().filter(|probe| probe.mpi.is_some()).count()
     }
 
-    /// Whether some process has asked for it, if there is one yet: of what a rule asks for in processes of a role there may be none.
-    fn is_asked(&self, probe: &Probe) -> bool {
-        let is_wanted = |want: &usize| self.is_wanted(*want);
-        probe.wanted.iter().any(is_wanted)
+    /// Those that have rows of their own where they are watched.
+    fn shown(&self) -> impl Iterator<Item = &Probe> {
+        self.numbers.probes.iter().filter(|probe| !probe.is_quiet)
     }
 
-    fn is_wanted(&self, want: usize) -> bool {
+    /// Whether what is wanted is asked for in some process, if there is one yet. What a rule wants in processes of a role, where none has it, is
+    /// neither watched nor missed.
+    fn is_asked(&self, want: usize) -> bool {
         let by = |asked: &Vec<bool>| asked.get(want) == Some(&true);
         self.asked.is_empty() || self.asked.iter().any(by)
     }
