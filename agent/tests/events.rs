@@ -28,7 +28,8 @@ const MADE: u64 = PRODUCERS as u64 * EACH;
 const BATCH: u32 = 1000;
 
 /// As many hits as the ring can hold, with the head of each.
-const ROOM: u64 = abi::RING_BYTES as u64 / (size_of::<abi::Hit>() as u64 + 8);
+const HIT_BYTES: u64 = abi::Hit::SHORT_BYTES as u64 + 8;
+const ROOM: u64 = abi::RING_BYTES as u64 / HIT_BYTES;
 
 fn ready() -> (Kernel, Producer, Ring) {
     let mut kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
@@ -101,10 +102,7 @@ fn hits_that_nobody_reads_are_counted_one_by_one_as_root() {
     assert_eq!(read.count() + ring_full(&kernel), MADE);
     // The ring was full to the last place before anything was lost.
     assert_eq!(read.count(), ROOM);
-    assert_eq!(
-        u64::from(producer.position().unwrap()),
-        ROOM * (size_of::<abi::Hit>() as u64 + 8)
-    );
+    assert_eq!(u64::from(producer.position().unwrap()), ROOM * HIT_BYTES);
 }
 
 #[test]

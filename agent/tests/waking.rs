@@ -13,7 +13,7 @@ use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring};
 /// A moment that no test sees.
 const FAR: u64 = u64::MAX;
 /// As many hits as fill half of the ring, with the head of each.
-const HALF: u32 = abi::RING_BYTES / 2 / (size_of::<abi::Hit>() as u32 + 8);
+const HALF: u32 = abi::RING_BYTES / 2 / (abi::Hit::SHORT_BYTES as u32 + 8);
 /// Hits of one run of the program in the kernel.
 const BATCH: u32 = 1000;
 

@@ -203,16 +203,30 @@ pub fn fetch_and_add(counter: &u64, amount: u64) -> u64 {
 /// anybody sees the hit. Where something may fall due at it, it `decides`.
 #[inline(always)]
 pub fn send(hit: Hit, decides: bool, timed: impl FnOnce(u64)) {
-    match HITS.reserve::<Hit>(0) {
-        Some(mut entry) => {
-            // SAFETY: the helper has no preconditions.
-            let time_ns = unsafe { bpf_ktime_get_ns() };
-            timed(time_ns);
-            entry.write(Hit { time_ns, ..hit });
-            entry.submit(wakes(decides, time_ns));
-        }
-        None => lost(Loss::RingFull),
+    let is_sent = match hit.is_short() {
+        true => put(hit, decides, timed, |hit| {
+            // SAFETY: a hit is longer than that, and without padding.
+            unsafe { (&raw const *hit).cast::<[u64; Hit::SHORT_BYTES / 8]>().read() }
+        }),
+        false => put(hit, decides, timed, |hit| *hit),
+    };
+    if !is_sent {
+        lost(Loss::RingFull);
     }
+}
+
+/// As what it is `sent` as; whether there was room.
+#[inline(always)]
+fn put<T: 'static>(hit: Hit, decides: bool, timed: impl FnOnce(u64), sent: impl FnOnce(&Hit) -> T) -> bool {
+    let Some(mut entry) = HITS.reserve::<T>(0) else {
+        return false;
+    };
+    // SAFETY: the helper has no preconditions.
+    let time_ns = unsafe { bpf_ktime_get_ns() };
+    timed(time_ns);
+    entry.write(sent(&Hit { time_ns, ..hit }));
+    entry.submit(wakes(decides, time_ns));
+    true
 }
 
 /// Room for a text in the ring, to be filled and submitted; its loss is counted.

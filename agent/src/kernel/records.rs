@@ -2,9 +2,13 @@
 
 use abi::{Filling, Hit, Tally, Text};
 
-/// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's.
+/// Reads one hit out of what the ring buffer holds; `None` when its size is not a hit's, whole or short.
 pub fn read_hit(bytes: &[u8]) -> Option<Hit> {
-    bytemuck::try_pod_read_unaligned(bytes).ok()
+    let mut hit = Hit::default();
+    let is_hit = [size_of::<Hit>(), Hit::SHORT_BYTES].contains(&bytes.len());
+    let part = bytemuck::bytes_of_mut(&mut hit).get_mut(..bytes.len());
+    part.filter(|_| is_hit)?.copy_from_slice(bytes);
+    Some(hit)
 }
 
 /// Reads a captured text out of what the ring buffer holds; `None` when its size is not a text's.
@@ -20,4 +24,27 @@ pub fn read_tally(bytes: &[u8]) -> Option<Tally> {
 /// Whether what the ring buffer holds tells that a ring of calls is half full.
 pub fn is_filling(bytes: &[u8]) -> bool {
     bytes.len() == size_of::<Filling>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hit_is_read_whole_or_short_and_nothing_else_is_taken_for_one() {
+        let hit = Hit {
+            time_ns: 1,
+            process: 2,
+            valid: 3,
+            captures: [4, 5, 0, 0, 0, 0],
+            ..Hit::default()
+        };
+        let whole = bytemuck::bytes_of(&hit);
+        assert!(hit.is_short());
+        assert_eq!(read_hit(whole), Some(hit));
+        assert_eq!(read_hit(&whole[..Hit::SHORT_BYTES]), Some(hit));
+        for other in (0..size_of::<Hit>()).filter(|length| *length != Hit::SHORT_BYTES) {
+            assert_eq!(read_hit(&whole[..other]), None, "{other} bytes");
+        }
+    }
 }

@@ -184,6 +184,17 @@ pub struct Hit {
     pub captures: [u64; MAX_CAPTURES],
 }
 
+impl Hit {
+    /// Bytes of a hit of which the first two captures at most have a value: it is sent without the others, so that the ring lasts half as
+    /// long again for a reader who is late.
+    pub const SHORT_BYTES: usize = size_of::<Hit>() - 8 * (MAX_CAPTURES - 2);
+
+    /// Whether it is sent so.
+    pub fn is_short(&self) -> bool {
+        self.valid < 1 << 2
+    }
+}
+
 /// A captured text, sent before the hit that it belongs to: the hit has `time_ns` in the place of the capture, so that what is
 /// read at an entry is found again at the return. It has another size than a [`Hit`], by which it is told from one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -253,7 +264,7 @@ const _: () = assert!(size_of::<Call>() == 48);
 const _: () = assert!(size_of::<RingHead>() == 64);
 const _: () = assert!(size_of::<Hit>() == 32 + 8 * MAX_CAPTURES);
 const _: () = assert!(size_of::<Text>() == 24 + MAX_TEXT + 8);
-const _: () = assert!(size_of::<Text>() != size_of::<Hit>());
+const _: () = assert!(size_of::<Text>() != size_of::<Hit>() && size_of::<Text>() != Hit::SHORT_BYTES);
 const _: () = assert!(size_of::<Filling>() == 8);
 const _: () = assert!(size_of::<Alarm>() == 16);
 const _: () = assert!(MAX_FRAMES.is_power_of_two());

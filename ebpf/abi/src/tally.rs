@@ -114,5 +114,6 @@ pub struct Tally {
 
 const _: () = assert!(size_of::<TallyRule>() == 8 + MAX_TALLIED * size_of::<TallyValue>());
 const _: () = assert!(size_of::<Tally>() == 64 + MAX_TALLIED * size_of::<TallySums>());
-const _: () = assert!(size_of::<Tally>() != size_of::<crate::Hit>());
+const _: () =
+    assert!(size_of::<Tally>() != size_of::<crate::Hit>() && size_of::<Tally>() != crate::Hit::SHORT_BYTES);
 const _: () = assert!(size_of::<Tally>() != size_of::<crate::Text>());
