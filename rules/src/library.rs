@@ -50,6 +50,7 @@ const MODELS: &[(&str, &str)] = &[
     of!("models", "optimal-workers"),
     of!("models", "adjusting-factoring"),
     of!("models", "factoring"),
+    of!("models", "halo-width"),
     of!("models", "iteration-time"),
     of!("models", "network"),
     of!("models", "speedup"),

@@ -35,10 +35,10 @@ const BAD: &str = "rule: bad\nabout: a decision that is wrong\nroles: {master: r
     tune:\n  - set: mw_workers\n    role: master\n    value: 2\n    when: workers == 4\n    expect: 1ms\n    \
     guard: {minimize: iteration.duration, over: 4, undo_if_worse_by: 10%}\n";
 
-/// The names of `optimal-workers` as the program has them.
-const NAMES: &str = "for: optimal-workers\nnames:\n  begin_iteration: mw_begin_iteration\n  end_iteration: mw_end_iteration\n  \
-    send_task: mw_send\n  receive_result: mw_receive\n  compute_task: mw_compute\n  iteration: mw_iteration\n  nw: mw_nw\n  \
-    current_iteration: mw_current_iteration\n  last_worker: mw_last_worker\n  nbytes: mw_nbytes\n  NOptWorkers: mw_workers\n";
+/// The names of `optimal-workers` as programs on the library `mw` have them.
+fn names() -> String {
+    programs::source("mw.yaml").to_string_lossy().into_owned()
+}
 
 fn file(folder: &TempDir, name: &str, text: &str) -> Outcome<String> {
     let file = folder.path().join(name);
@@ -142,8 +142,7 @@ fn a_bad_rule_is_undone_within_ten_iterations_and_the_run_is_hardly_longer_as_ro
 fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -> Outcome {
     require!(Root, Mpich);
     let _machine = machine();
-    let folder = tempfile::tempdir()?;
-    let names = file(&folder, "names.yaml", NAMES)?;
+    let names = names();
     let mut ratios = Vec::new();
     for _ in 0..TRIES {
         let (plain, _) = run(&[], "workers=4")?;
@@ -171,8 +170,7 @@ fn a_run_that_is_right_from_the_start_is_hardly_longer_under_a_model_as_root() -
 fn a_right_decision_taken_while_the_work_grows_is_not_undone_as_root() -> Outcome {
     require!(Root, Mpich);
     let _machine = machine();
-    let folder = tempfile::tempdir()?;
-    let names = file(&folder, "names.yaml", NAMES)?;
+    let names = names();
     for swing in ["swing=2", "swing=8"] {
         let mut seen = Vec::new();
         // On a busy machine the decision may come too late, or iterations take any time.

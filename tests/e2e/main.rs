@@ -107,6 +107,9 @@ mod guarded;
 // The fire simulator and the two rules of the 2010 thesis on it.
 mod fire;
 
+// The ring of ranks that exchange borders, and the rule that says how wide they are.
+mod halo;
+
 // The agent is killed at any moment: the program goes on and its result is right.
 mod killed;
 

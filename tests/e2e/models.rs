@@ -223,6 +223,50 @@ fn the_model_of_the_number_of_workers_keeps_to_its_bound() -> Outcome {
     Ok(())
 }
 
+/// MATE thesis (2007), its case of a framework: who knows the names of the library knows those of all programs on it.
+#[test]
+fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_result() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let names = programs::source("mw.yaml").to_string_lossy().into_owned();
+    for name in ["nbody", "quadrature"] {
+        let program = programs::master_worker(name, Mpi::Mpich)?;
+        // n·latency + work / n is least at sqrt(40 / 2) = 4.5 workers.
+        let given = ["iterations=100000", "work_us=40000", "latency_us=2000", "workers=1"];
+        let mut job = on_library(&program, &given)?;
+        let rules = ["--rules", "none", "optimal-workers", &names, "--apply"];
+        let mut agent = Agent::attach(job.pid(), &rules)?;
+        agent.armed()?;
+        job.open("go")?;
+        agent.lines.wait_for_line("kept", SOON)?;
+        job.open("stop")?;
+        job.finish(SOON)?;
+        let report = agent.finish_anyhow(SOON)?;
+        let told = agent.lines.text();
+        let (_, workers) = pace(&job.events("iteration", 1, SOON)?)?;
+        assert!((3..=6).contains(&workers), "{name}: {workers} workers\n{told}");
+        let change = &report["changes"][0];
+        assert_eq!(change["variable"], "mw_workers", "{name}: {report}\n{told}");
+
+        let result = job.events("result", 1, SOON)?.remove(0);
+        let as_many = format!("iterations={}", result["iterations"]);
+        let mut alone = on_library(&program, &[&as_many, "work_us=0", "latency_us=0"])?;
+        alone.open("go")?;
+        alone.finish(SOON)?;
+        assert_eq!(alone.events("result", 1, SOON)?, [result], "{name}\n{told}");
+    }
+    Ok(())
+}
+
+/// A program on the library `mw` with six workers, at its gate.
+fn on_library(program: &Path, given: &[&str]) -> Outcome<Job> {
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, 7, program, |folder| {
+        with_folder(folder, given.iter().map(|word| (*word).to_owned()).collect())
+    })?;
+    job.events("ready", 7, SOON)?;
+    Ok(job)
+}
+
 /// Another number of workers after each iteration.
 const EACH: &str = "rule: each\nabout: another number of workers after each iteration\nroles: {master: rank == 0}\nprobes:\n  \
     begin: {role: master, entry: mw_begin_iteration}\n  end: {role: master, return: mw_end_iteration}\n\

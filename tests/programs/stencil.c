@@ -2,7 +2,7 @@
  *
  *   mpirun -n RANKS stencil DIRECTORY [NAME=VALUE ...]
  *     steps=2000    in time           block=1        steps between two exchanges, whose borders are as wide
- *     cells=1024    of each rank      step_us=0      slept for each step
+ *     cells=1024    of each rank      step_us=0      slept for each step, for the cells of others in proportion
  *     exchange_us=0 slept for each exchange          slow_rank=-1 slow=1   a rank that sleeps so many times as long
  *
  * `block` is a knob that all ranks must turn at the same exchange: a rank whose neighbour has another one waits for a message that is
@@ -22,6 +22,7 @@
 
 /* What a rule reads and writes. */
 int block = 1; /* read at the top of the loop */
+int width;     /* what is in use until the next exchange */
 int iteration; /* exchanges so far */
 
 static struct {
@@ -29,7 +30,7 @@ static struct {
 } given = {2000, 1024, 0, 0, -1, 1};
 
 static double heat[MOST_CELLS + 2 * MOST_BLOCK], warmer[MOST_CELLS + 2 * MOST_BLOCK];
-static int rank, ranks, width;
+static int rank, ranks;
 static const char *directory;
 
 NAMED void begin_iteration(void) { __asm__ volatile("" ::: "memory"); }
@@ -63,8 +64,8 @@ NAMED void compute(int cells)
             moved[i] = own[i] + 0.25 * (own[i - 1] - 2 * own[i] + own[i + 1]);
         memcpy(own - margin, moved - margin, (cells + 2 * margin) * sizeof *own);
     }
-    double times = rank == (int)given.slow_rank ? given.slow : 1;
-    usleep((useconds_t)(given.step_us * width * times));
+    double times = rank == (int)given.slow_rank ? given.slow : 1, computed = (double)width * (cells + width - 1) / cells;
+    usleep((useconds_t)(given.step_us * computed * times));
 }
 
 static void run(int cells)

@@ -14,6 +14,7 @@ const ALL: &[(&str, Made)] = &[
     ("workers-by-index", workers_by_index),
     ("adjusting-factoring", adjusting_factoring),
     ("factoring", factoring),
+    ("halo-width", halo_width),
     ("speedup", speedup),
     ("network", network),
     ("iteration-time", iteration_time),
@@ -67,6 +68,29 @@ fn workers_by_index() -> Tape {
         }
         tape.hit("end", 0, start + 90.0, 0.0, &[]);
         tape.until(start + 900.0);
+    }
+    tape
+}
+
+/// Exchanges of 4 ms, and 64 cells of 1/32 ms each, in one of three ranks of twice that: a step between b takes T(b) = 4/b + (63 + b)/16 ms.
+fn halo_width() -> Tape {
+    let mut tape = Tape::new("halo-width", 3);
+    let mut start = 0.0;
+    for number in 1..=12_u32 {
+        let width = if number < 7 { 1.0 } else { 8.0 };
+        let longest = width * (63.0 + width) / 16.0;
+        let end = start + 4.0 + longest;
+        for rank in 0..3 {
+            let took = if rank == 1 { longest } else { longest / 2.0 };
+            let computing = end - took;
+            tape.hit("begin", rank, start, 0.0, &[number.into()]);
+            // The others are in the exchange until the slow one has come to it.
+            tape.hit("exchange", rank, computing, computing - start, &[number.into()]);
+            tape.hit("compute", rank, end, took, &[number.into(), width, 64.0]);
+            tape.hit("end", rank, end, 0.0, &[]);
+        }
+        tape.until(end + 0.5);
+        start = end + 1.0;
     }
     tape
 }
@@ -430,6 +454,25 @@ fn s0_5_2_factoring_on_its_recording() {
         .iter()
         .find_map(|decision| written(decision, "globalSizeFirst"));
     assert_eq!(first, Some(89.0));
+}
+
+#[test]
+fn borders_are_as_wide_as_the_slowest_rank_and_the_exchange_ask_for() {
+    // The least of 4/b + (63 + b)/16 ms is at sqrt(4 · 16) = 8.
+    let expected = [
+        ("cost", 1e3, 4.0, 6),
+        ("per_cell", 1e3, 1.0 / 16.0, 9),
+        ("taken", 1e3, 39.5, 6),
+        ("best", 1.0, 8.0, 9),
+    ];
+    last_window("halo-width", &expected);
+    let bench = replayed(shipped("halo-width"), &recorded("halo-width"));
+    let decided = bench.decided();
+    assert_eq!(decided.len(), 1, "{}", bench.why());
+    assert_eq!(written(decided[0], "block"), Some(8.0));
+    assert_eq!(decided[0].expect.as_deref(), Some("4.94 ms"));
+    assert!(decided[0].together.as_ref().is_some_and(|all| all.boundary.is_ok()));
+    assert_eq!(bench.verdicts(), [true], "the guard keeps it");
 }
 
 #[test]

@@ -1,0 +1,78 @@
+//! A program whose ranks exchange borders, under the rule that chooses how wide they are: a knob that all ranks turn together, and a rank
+//! that is slower than the others.
+
+use serde_json::Value;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+
+const RANKS: usize = 4;
+
+/// The ring of cells, at its gate.
+fn start(arguments: &[&str]) -> Outcome<Job> {
+    let program = programs::mpi("stencil", Mpi::Mpich)?;
+    let given = [&["steps=1200", "cells=64"], arguments].concat();
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, RANKS, &program, |folder| {
+        with_folder(folder, given.iter().map(|word| (*word).to_owned()).collect())
+    })?;
+    job.events("ready", RANKS, SOON)?;
+    Ok(job)
+}
+
+fn checksum(job: &Job) -> Outcome<Value> {
+    Ok(job.events("result", 1, SOON)?[0]["checksum"].clone())
+}
+
+/// Seconds that a step takes in an iteration.
+fn of_a_step(iteration: &Value) -> f64 {
+    let number = |name: &str| iteration[name].as_f64().unwrap_or(f64::NAN);
+    number("seconds") / number("block")
+}
+
+/// An exchange takes 4 ms, a step of the slow rank 4 ms: T(b) = 4/b + (63 + b)/16 ms, which is 8 ms between single steps and least, 4.94 ms,
+/// at sqrt(4 · 16) = 8. Who takes the mean of the ranks, of which one step is 2.5 ms, would come to 10.
+#[test]
+fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_computes_the_same_as_root() -> Outcome
+{
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut alone = start(&[])?;
+    alone.open("go")?;
+    alone.finish(SOON)?;
+
+    let mut job = start(&["step_us=2000", "exchange_us=4000", "slow_rank=1", "slow=2"])?;
+    let mut agent = Agent::attach(job.pid(), &["--rules", "none", "halo-width", "--apply"])?;
+    agent.armed()?;
+    job.open("go")?;
+    // A change that some ranks take and others do not would leave it waiting for ever.
+    job.finish(SOON)?;
+    let report = agent.finish_anyhow(SOON)?;
+    let told = agent.lines.text();
+
+    let iterations = job.events("iteration", 1, SOON)?;
+    // The last may be cut short by the end.
+    let (first, last) = (&iterations[0], &iterations[iterations.len() - 2]);
+    assert_eq!(first["block"], 1, "{told}");
+    let block = last["block"].as_u64().ok_or("no block")?;
+    assert!((5..=12).contains(&block), "{block} steps between exchanges\n{told}");
+    assert!(
+        of_a_step(last) < 0.85 * of_a_step(first),
+        "{first} then {last}\n{told}"
+    );
+    let changes = report["changes"].as_array().ok_or("no changes")?;
+    assert!(
+        changes.len() >= RANKS && changes.len().is_multiple_of(RANKS),
+        "in some ranks only: {report}"
+    );
+    let mechanism = changes[0]["mechanism"].as_str().unwrap_or_default();
+    assert!(
+        mechanism.contains("at entry:begin_iteration, its thread stopped for"),
+        "{mechanism}\n{told}"
+    );
+    assert_eq!(changes[0]["guard"]["verdict"], "kept", "{report}\n{told}");
+    assert_eq!(checksum(&job)?, checksum(&alone)?, "{told}");
+    Ok(())
+}
