@@ -104,6 +104,9 @@ mod models;
 // The guard in the loop: wrong decisions are undone, right ones are not.
 mod guarded;
 
+// Changes that wait in programs that stand still, and processes that end meanwhile.
+mod standing;
+
 // The fire simulator and the two rules of the 2010 thesis on it.
 mod fire;
 

@@ -17,7 +17,9 @@ use self::{
 };
 use crate::{
     control::Mode,
-    session::ledger::{ENDED, IN_FORCE, KEPT, NOT_JUDGED, ON_TRIAL, REVERTED, UNDONE, WRITTEN},
+    session::ledger::{
+        ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, ON_TRIAL, REVERTED, THERE, UNDONE, WRITTEN,
+    },
     snapshot::{ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot},
 };
 
@@ -475,6 +477,7 @@ const STATES: [&str; 4] = ["in_force", "reverted", "refused", "other"];
 fn state(change: &ChangeView) -> &'static str {
     let [in_force, reverted, refused, other] = STATES;
     match change.outcome.as_str() {
+        THERE | GONE => other,
         _ if change.number == 0 => refused,
         WRITTEN | IN_FORCE => in_force,
         REVERTED => reverted,

@@ -336,6 +336,11 @@ impl RuleBook {
             .receipt(rules::DecisionId(decision), outcome, Time(now_ns))
     }
 
+    /// Whether the rules wait for what comes of a decision.
+    pub fn awaits(&self, decision: u64) -> bool {
+        self.engine.awaits(rules::DecisionId(decision))
+    }
+
     /// The decisions that are being judged, each after how many windows of how many.
     pub fn on_trial(&self) -> Vec<(u64, usize, u32)> {
         let trials = self.engine.on_trial().into_iter();

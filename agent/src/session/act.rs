@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
     action::{ActionOutcome, ActionReceipt},
-    actuator::ClientError,
+    actuator::{ClientError, RefusalKind},
     journal::{Outcome, RevertOutcome},
     process::Pid,
     sync::SyncPlace,
@@ -14,7 +14,7 @@ use tuner::{
 use super::{
     Session,
     hands::{Done, Order, Receipt},
-    ledger::{Carried, IN_FORCE, KEPT, REVERTED, WRITTEN},
+    ledger::{Carried, IN_FORCE, KEPT, REVERTED, THERE, WRITTEN},
     orders::{Ordered, Part, file_name},
 };
 use crate::{
@@ -84,6 +84,16 @@ impl Session {
                 }
                 other => self.take_note_of(other),
             }
+        }
+        self.give_up();
+    }
+
+    /// What the rules wait for no longer, for it grew stale or its rule was switched or removed, is not to be done any more.
+    pub(super) fn give_up(&mut self) {
+        let Some(hands) = &self.hands else { return };
+        for decision in self.ledger.give_up(|decision| self.rules.awaits(decision)) {
+            // Else it is undone when it is done.
+            let _ = hands.order(Order::GiveUp(decision));
         }
     }
 
@@ -247,12 +257,12 @@ impl Session {
             Receipt::Confirmed(_, _, Ok(())) => {}
             Receipt::Undone(pid, change, result) => {
                 let outcome = match result.map(|undone| undone.outcome) {
-                    Ok(RevertOutcome::Reverted) => REVERTED.to_owned(),
+                    Ok(RevertOutcome::Reverted) => self.is_back((pid, change), REVERTED),
                     Ok(RevertOutcome::ChangedSince(_)) => {
-                        "left alone: the program changed it since".to_owned()
+                        self.is_back((pid, change), "left alone: the program changed it since")
                     }
-                    Ok(RevertOutcome::Failed(reason)) => format!("not put back: {reason}"),
-                    Err(error) => format!("not put back: {error}"),
+                    Ok(RevertOutcome::Failed(reason)) => self.is_not_back((pid, change), &reason, true),
+                    Err(error) => self.is_not_back((pid, change), &error.to_string(), may_pass(&error)),
                 };
                 self.ledger.set_outcome(pid, change, &outcome);
             }
@@ -263,10 +273,12 @@ impl Session {
         let Some(known) = self.decisions.get(&decision) else {
             return;
         };
-        let Some(Part { pid, mut view, .. }) = known.parts.get(part).cloned() else {
+        let Some(part) = known.parts.get(part).cloned() else {
             return;
         };
+        let Part { pid, mut view, slot, .. } = part;
         let meeting = known.decision.together.as_ref();
+        let is_together = meeting.is_some();
         let at = known.decision.at.as_deref();
         let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
         let at = at.and_then(|place| place.parse().ok());
@@ -287,9 +299,17 @@ impl Session {
         };
         let carried = match is_done {
             true => self.ledger.written(decision, pid, view),
+            // Together it is all of them or none.
+            false if !is_together && self.has_gone(pid, slot) => self.ledger.gone(decision, view, pid),
             false => self.ledger.refused(decision, view, pid),
         };
         self.carried(decision, carried);
+    }
+
+    /// The process has ended or runs another program: it needs nothing any more of what was decided for it.
+    fn has_gone(&self, pid: Pid, slot: u32) -> bool {
+        let member = self.job.members.get(slot as usize);
+        !pid.is_alive() || member.is_some_and(|member| member.space.is_gone())
     }
 
     /// Every process has answered: tell the rules, and put back what a refused decision has written.
@@ -431,6 +451,11 @@ fn newest_first(acts: Vec<Act>) -> Vec<Act> {
     judged.into_iter().chain(others).collect()
 }
 
+/// Somebody is in the way, or the machine has failed: later it may be otherwise.
+fn may_pass(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::Failed))
+}
+
 /// What a set did; false when the value is not there.
 fn show_set(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &tuner::writer::Receipt) -> bool {
     let show =
@@ -445,7 +470,7 @@ fn show_set(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &tuner::writ
     view.hold_ns = receipt.hold_ns;
     view.outcome = match (&receipt.outcome, receipt.change) {
         (Outcome::Applied, Some(_)) => WRITTEN.into(),
-        (Outcome::Applied, None) => "it was there already".into(),
+        (Outcome::Applied, None) => THERE.into(),
         (Outcome::NotWritten(reason), _) => format!("not written: {reason}"),
         (Outcome::Overwritten(_), _) => "the program wrote it at the same time".into(),
     };

@@ -78,6 +78,8 @@ pub enum Order {
     LookUp(Box<GetCommand>),
     /// The receipt of what was sent already. No order of its own.
     TakeReceipt,
+    /// What of a decision still waits for its place is to wait no longer.
+    GiveUp(u64),
     /// The guard keeps this change.
     Confirm(Pid, u64),
     /// The guard takes this change back.
@@ -451,6 +453,14 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Ve
         Order::LookUp(command) => {
             // What is wrong with it is told when it is to be written.
             let _ = client.get(*command);
+            return Vec::new();
+        }
+        Order::GiveUp(decision) => {
+            let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
+            for ticket in of.map(|(ticket, _)| *ticket) {
+                // Where this fails the actuator is gone, and so is what waited.
+                let _ = client.disarm(ticket);
+            }
             return Vec::new();
         }
         // Was taken before.

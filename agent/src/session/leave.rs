@@ -26,7 +26,8 @@ impl Session {
     /// With --keep a session ends by itself when everything that was changed is confirmed.
     pub(super) fn is_settled(&self) -> bool {
         let (in_force, confirmed) = self.ledger.in_force();
-        self.options.keep && in_force > 0 && in_force == confirmed && !self.ledger.is_waiting()
+        let is_quiet = !self.ledger.is_waiting() && self.again.is_empty();
+        self.options.keep && in_force > 0 && in_force == confirmed && is_quiet
     }
 
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {

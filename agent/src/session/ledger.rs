@@ -31,7 +31,19 @@ impl Made {
 #[derive(Clone, Debug, Default)]
 struct Pending {
     waiting: usize,
+    is_written: bool,
+    /// A process that was to have it has ended.
+    gone: bool,
     refused: Option<String>,
+    /// The rules wait for it no longer, and whoever carries it out was told so.
+    given_up: bool,
+}
+
+/// How one process came by a decision.
+enum Came {
+    Written,
+    Gone,
+    Refused(String),
 }
 
 /// All findings and changes.
@@ -70,13 +82,23 @@ impl Ledger {
 
     /// A decision waits for this many processes.
     pub fn await_receipts(&mut self, decision: u64, processes: usize) {
-        self.pending.insert(
-            decision,
-            Pending {
-                waiting: processes,
-                refused: None,
-            },
-        );
+        let pending = Pending {
+            waiting: processes,
+            ..Pending::default()
+        };
+        self.pending.insert(decision, pending);
+    }
+
+    /// Decisions whose receipts are waited for though the rules wait for them no longer; each once.
+    pub fn give_up(&mut self, is_awaited: impl Fn(u64) -> bool) -> Vec<u64> {
+        let pending = self.pending.iter_mut();
+        let given_up = pending.filter(|(decision, pending)| !pending.given_up && !is_awaited(**decision));
+        given_up
+            .map(|(decision, pending)| {
+                pending.given_up = true;
+                *decision
+            })
+            .collect()
     }
 
     /// One process has it.
@@ -88,30 +110,47 @@ impl Ledger {
             number,
             view,
         });
-        self.count_down(decision, None)
+        self.count_down(decision, Came::Written)
     }
 
     /// One process has it not.
     pub fn refused(&mut self, decision: u64, view: ChangeView, pid: Pid) -> Option<Carried> {
         let reason = view.outcome.clone();
+        self.not_made(decision, view, pid);
+        self.count_down(decision, Came::Refused(reason))
+    }
+
+    /// One process has ended, and needs nothing any more: the others are to have it all the same.
+    pub fn gone(&mut self, decision: u64, view: ChangeView, pid: Pid) -> Option<Carried> {
+        let outcome = GONE.to_owned();
+        self.not_made(decision, ChangeView { outcome, ..view }, pid);
+        self.count_down(decision, Came::Gone)
+    }
+
+    fn not_made(&mut self, decision: u64, view: ChangeView, pid: Pid) {
         self.made.push(Made {
             decision,
             pid,
             number: 0,
             view,
         });
-        self.count_down(decision, Some(reason))
     }
 
-    fn count_down(&mut self, decision: u64, refused: Option<String>) -> Option<Carried> {
+    fn count_down(&mut self, decision: u64, came: Came) -> Option<Carried> {
         let pending = self.pending.get_mut(&decision)?;
         pending.waiting = pending.waiting.saturating_sub(1);
-        pending.refused = pending.refused.take().or(refused);
+        match came {
+            Came::Written => pending.is_written = true,
+            Came::Gone => pending.gone = true,
+            Came::Refused(reason) => _ = pending.refused.get_or_insert(reason),
+        }
         if pending.waiting > 0 {
             return None;
         }
         let pending = self.pending.remove(&decision)?;
-        Some(pending.refused.map_or(Carried::Out, Carried::Refused))
+        let nobody_left = pending.gone && !pending.is_written;
+        let refused = pending.refused.or(nobody_left.then(|| NOBODY_LEFT.to_owned()));
+        Some(refused.map_or(Carried::Out, Carried::Refused))
     }
 
     /// The changes of a decision that are in force.
@@ -240,6 +279,12 @@ impl Ledger {
 pub const WRITTEN: &str = "written";
 /// The outcome of anything else that is in force.
 pub const IN_FORCE: &str = "in force";
+/// The outcome of a value that needed no change.
+pub const THERE: &str = "it was there already";
+/// The outcome in a process that ended before it could be changed.
+pub const GONE: &str = "it ended before";
+/// Why a decision is not carried out.
+pub const NOBODY_LEFT: &str = "no process is left to be changed";
 /// The outcome of a change that was taken back.
 pub const REVERTED: &str = "reverted";
 /// The guard's word for a change that did good.
@@ -296,6 +341,35 @@ mod tests {
         assert_eq!(ledger.of_decision(7), [(pid(2), 4)]);
         ledger.set_outcome(pid(2), 4, REVERTED);
         assert_eq!(ledger.in_force(), (0, 0));
+    }
+
+    #[test]
+    fn a_process_that_ended_does_not_keep_a_decision_from_the_others() {
+        let mut ledger = Ledger::default();
+        ledger.await_receipts(7, 2);
+        assert_eq!(ledger.gone(7, change(0, "no such process"), pid(1)), None);
+        assert_eq!(ledger.written(7, pid(2), change(4, WRITTEN)), Some(Carried::Out));
+        assert_eq!(ledger.changes(&BTreeMap::new())[0].outcome, GONE);
+        ledger.await_receipts(8, 1);
+        let nobody = Carried::Refused(NOBODY_LEFT.into());
+        assert_eq!(ledger.gone(8, change(0, "no such process"), pid(1)), Some(nobody));
+        ledger.await_receipts(9, 3);
+        ledger.gone(9, change(0, "no such process"), pid(1));
+        ledger.refused(9, change(0, "read-only"), pid(2));
+        assert_eq!(
+            ledger.written(9, pid(3), change(5, WRITTEN)),
+            Some(Carried::Refused("read-only".into()))
+        );
+    }
+
+    #[test]
+    fn a_decision_that_nobody_waits_for_is_given_up_once() {
+        let mut ledger = Ledger::default();
+        ledger.await_receipts(7, 1);
+        ledger.await_receipts(8, 1);
+        assert_eq!(ledger.give_up(|decision| decision == 8), [7]);
+        assert_eq!(ledger.give_up(|decision| decision == 8), []);
+        assert_eq!(ledger.give_up(|_| false), [8]);
     }
 
     #[test]

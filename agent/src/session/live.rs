@@ -71,6 +71,7 @@ impl Session {
             return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {name}"));
         };
         acts.into_iter().for_each(|act| self.take_note_of(act));
+        self.give_up();
         let in_force = self.ledger.in_force_of(name);
         let (put_back, kept) = match keep {
             true => (0, in_force.len()),

@@ -12,6 +12,7 @@ mod state;
 
 mod act;
 mod added;
+mod again;
 mod ahead;
 mod anticipate;
 mod arming;
@@ -54,6 +55,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{
     added::Added,
+    again::Again,
     anticipate::{Anticipation, Due},
     arming::{armed, asked_in, not_watched},
     cost::Costs,
@@ -166,6 +168,8 @@ pub struct Session {
     hands: Option<Hands>,
     control: Option<Control>,
     decisions: BTreeMap<u64, Ordered>,
+    /// What is to be taken back and could not be yet.
+    again: Again,
     /// What is said of changes that no guard has judged, once the session is over.
     unjudged: BTreeMap<u64, GuardView>,
     painter: Painter,
@@ -253,6 +257,7 @@ impl Session {
             hands: None,
             control: None,
             decisions: BTreeMap::new(),
+            again: Again::default(),
             unjudged: BTreeMap::new(),
             host: host(),
             job_id: job_id(&job),
@@ -445,6 +450,7 @@ impl Session {
                 self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate();
+                self.try_again();
                 if self.family.is_none() {
                     self.look_for_replaced()?;
                     self.look_for_newcomers(ends)?;

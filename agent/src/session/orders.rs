@@ -14,6 +14,7 @@ use super::{
     Session,
     act::Path,
     hands::{Order, Task},
+    ledger::NOBODY_LEFT,
     meant,
 };
 use crate::{
@@ -52,6 +53,7 @@ impl Ordered {
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) pid: Pid,
+    pub(super) slot: u32,
     /// What it acts on: `set_arg send(2)`.
     pub(super) label: String,
     pub(super) view: ChangeView,
@@ -75,13 +77,13 @@ impl Session {
     pub(super) fn parts(&self, decision: &Decision) -> Result<Vec<Part>, String> {
         let mut parts = Vec::new();
         for change in &decision.changes {
-            // A process that has ended needs nothing any more.
             let Some(pid) = self.pid_of(change.slot) else {
                 continue;
             };
             for (text, task) in self.tasks(decision, change, pid)? {
                 parts.push(Part {
                     pid,
+                    slot: change.slot,
                     label: change.label.clone(),
                     view: self.change_view(decision, change, pid, text),
                     task,
@@ -89,7 +91,7 @@ impl Session {
             }
         }
         match parts.is_empty() {
-            true => Err("no process is left to be changed".to_owned()),
+            true => Err(NOBODY_LEFT.to_owned()),
             false => Ok(parts),
         }
     }

@@ -86,6 +86,7 @@ impl Session {
         for act in acts {
             self.take_note_of(act);
         }
+        self.give_up();
         if before != mode.name() {
             self.painter
                 .say(&format!("{rule} switched from {before} to {}", mode.name()));

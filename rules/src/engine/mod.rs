@@ -201,6 +201,12 @@ impl Engine {
         out
     }
 
+    /// Whether a decision waits for its receipt. False once it was given up: it grew stale, or its rule was switched or removed.
+    pub fn awaits(&self, decision: DecisionId) -> bool {
+        let mut tunes = self.rules.iter().flat_map(|running| &running.tunes);
+        tunes.any(|tune| tune.awaits(decision))
+    }
+
     /// What came of a decision; `Applied` starts its guard's trial.
     ///
     /// False if no such decision is waiting: it was given up when its rule was switched, and what was written is to

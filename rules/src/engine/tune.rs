@@ -409,6 +409,11 @@ impl TuneState {
         self.why = why.into();
     }
 
+    pub(super) fn awaits(&self, decision: DecisionId) -> bool {
+        let is_pending = matches!(&self.phase, Phase::Pending { decision: pending, .. } if *pending == decision);
+        is_pending || self.begun.contains_key(&decision)
+    }
+
     /// Starts the trial, keeps a change that nobody judges, or puts the tune on hold. True if the decision was this
     /// tune's.
     pub(super) fn receipt(

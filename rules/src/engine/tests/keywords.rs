@@ -35,7 +35,9 @@ fn a_decision_without_a_receipt_grows_stale_and_its_receipt_finds_nobody() {
     assert_eq!(decisions(&job.window(HEALTHY)), 1);
     assert_eq!(decisions(&job.windows(2, HEALTHY)), 0);
     assert_eq!(job.status().0, Standing::Pending);
+    assert!(job.engine.awaits(DecisionId(1)));
     job.window(HEALTHY);
+    assert!(!job.engine.awaits(DecisionId(1)));
     assert_eq!(job.status().1, "1 given up as stale: no receipt within 2 windows");
     assert!(!job.engine.receipt(DecisionId(1), Outcome::Applied, job.now));
     let outputs = job.windows(2, HEALTHY);
@@ -46,6 +48,21 @@ fn a_decision_without_a_receipt_grows_stale_and_its_receipt_finds_nobody() {
             ..
         })]
     ));
+}
+
+#[test]
+fn a_decision_of_a_rule_that_was_switched_off_or_removed_is_not_awaited() {
+    for is_removed in [false, true] {
+        let mut job = shares(&[]);
+        assert_eq!(decisions(&job.window(HEALTHY)), 1);
+        assert!(job.engine.awaits(DecisionId(1)));
+        match is_removed {
+            true => drop(job.engine.remove(RuleId(0))),
+            false => drop(job.engine.set_mode(RuleId(0), Mode::Off)),
+        }
+        assert!(!job.engine.awaits(DecisionId(1)));
+        assert!(!job.engine.receipt(DecisionId(1), Outcome::Applied, job.now));
+    }
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! Changes that wait for a place which the program does not come to: what is no longer wanted is not done later, who ends meanwhile keeps
+//! nobody else from a change, and what could not be taken back is, as soon as the program goes on.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::knobs::Knobs;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, require};
+
+use crate::expected::SOON;
+
+/// Sets `knob` where the program is about to say what it has, which it does when it is asked.
+const WHEN_ASKED: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 100ms}}\n\
+    metrics: {used: sum(cpu.time) / pulse.duration}\ntune:\n  - set: knob\n    role: one\n    at: {entry: say}\n    \
+    value: 20\n    when: used >= 0\n    MORE\n    finding: knob is not 20\n";
+
+/// Sets `knob` of two processes where each takes a step.
+const OF_BOTH: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nwindows: {pulse: {every: 100ms}}\n\
+    tune:\n  - set: knob\n    role: one\n    at: {entry: step}\n    value: 20\n    when: count(one) == 2\n    \
+    finding: two are there\n";
+
+/// Sets `knob` there, and judges that by how often steps are taken.
+const JUDGED: &str = "rule: waits\nabout: for a test\nroles: {one: has(knob)}\nprobes: {step: {role: one, entry: step}}\n\
+    capture: {step.before: knob}\nwindows: {pulse: {every: 100ms}}\n\
+    tune:\n  - set: knob\n    role: one\n    at: {entry: step}\n    value: 20\n    when: max(step.before) == 10\n    \
+    guard: {maximize: count(step), over: 10, undo_if_worse_by: 10%}\n";
+
+/// Less than a change waits for its place, so that what is told then is told for another reason.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
+fn rule(text: &str) -> Outcome<(TempDir, String)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("waits.yaml");
+    fs::write(&file, text)?;
+    let file = file.to_string_lossy().into_owned();
+    Ok((folder, file))
+}
+
+fn signal(knobs: &Knobs, signal: Signal) -> Outcome {
+    let pid = Pid::from_raw(knobs.pid() as i32).ok_or("no process")?;
+    Ok(kill_process(pid, signal).map_err(std::io::Error::from)?)
+}
+
+#[test]
+fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_it_is_stale_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    for (more, verb, arguments) in [
+        ("cooldown: 0s", "switch", &["waits", "off"][..]),
+        ("cooldown: 0s", "remove", &["waits"]),
+        ("stale: 2", "", &[]),
+    ] {
+        let (_folder, rule) = rule(&WHEN_ASKED.replace("MORE", more))?;
+        let mut knobs = Knobs::start()?;
+        let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule, "--apply"])?;
+        agent.lines.wait_for_line("finding  waits", SOON)?;
+        if !verb.is_empty() {
+            let (code, text) = agent.ask(verb, arguments)?;
+            assert_eq!(code, 0, "{text}");
+        }
+        agent.lines.wait_for_line("not done: ", AT_ONCE)?;
+        if !verb.is_empty() {
+            assert_eq!(knobs.knob()?, 10, "{verb}: {}", agent.lines.text());
+        }
+        let report = agent.stop()?;
+        assert_eq!(report["changes"][0]["outcome"], "the program did not reach entry:say in time: nothing was written");
+        knobs.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_ends_before_it_comes_to_the_place_keeps_no_other_from_its_change_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let (_folder, rule) = rule(OF_BOTH)?;
+    let (mut stays, ends) = (Knobs::start()?, Knobs::start()?);
+    // It comes to no place any more.
+    signal(&ends, Signal::STOP)?;
+    let (one, other) = (stays.pid().to_string(), ends.pid().to_string());
+    let agent = Agent::command(&[
+        "attach", &one, &other, "--plain", "--rules", "none", &rule, "--apply",
+    ])?;
+    agent.lines.wait_for_line("finding  waits", SOON)?;
+    while stays.knob()? != 20 {
+        assert!(!agent.lines.text().contains("not done"), "{}", agent.lines.text());
+    }
+    signal(&ends, Signal::KILL)?;
+    agent
+        .lines
+        .wait_for_line("1 change written and read back", AT_ONCE)?;
+    assert_eq!(stays.knob()?, 20);
+    let text = tuneagent_e2e::crowd::leave(agent)?;
+    assert!(text.contains("1 change put back"), "{text}");
+    assert_eq!(stays.knob()?, 10);
+    stays.end()?;
+    Ok(())
+}
+
+#[test]
+fn what_could_not_be_taken_back_while_the_program_stood_still_is_when_it_goes_on_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let (_folder, rule) = rule(JUDGED)?;
+    let mut knobs = Knobs::start()?;
+    let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule, "--apply"])?;
+    agent
+        .lines
+        .wait_for_line("1 change written and read back", SOON)?;
+    // The guard sees no step any more.
+    signal(&knobs, Signal::STOP)?;
+    agent.lines.wait_for_line("; it is tried again", AT_ONCE)?;
+    signal(&knobs, Signal::CONT)?;
+    agent.lines.wait_for_line(": reverted now", AT_ONCE)?;
+    assert_eq!(knobs.knob()?, 10, "{}", agent.lines.text());
+    agent.signal(Signal::INT)?;
+    let report = agent.finish_anyhow(SOON)?;
+    assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
+    assert_eq!(report["changes"][0]["guard"]["verdict"], "undone", "{report}");
+    let end = knobs.end()?;
+    let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
+    assert_eq!(end["state"], Knobs::state_after(rounds));
+    Ok(())
+}
