@@ -442,13 +442,18 @@ impl ProcessError {
     }
 }
 
-/// Whether an auxiliary vector, pairs of words, says AT_SECURE.
+/// Whether an auxiliary vector says AT_SECURE.
 fn secure_in(vector: &[u8]) -> bool {
+    auxiliary(vector, libc::AT_SECURE).is_some_and(|value| value != 0)
+}
+
+/// What an auxiliary vector, pairs of words, has under a key.
+pub(crate) fn auxiliary(vector: &[u8], key: u64) -> Option<u64> {
     let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
     let mut pairs = vector
         .chunks_exact(16)
         .map(|pair| (word(&pair[..8]), word(&pair[8..])));
-    pairs.any(|(key, value)| key == libc::AT_SECURE && value != 0)
+    pairs.find_map(|(known, value)| (known == key).then_some(value))
 }
 
 fn owner(pid: i32) -> String {

@@ -10,13 +10,14 @@
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
 //! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once and `assembly` how these
-//! come to the same iteration; `undoing` takes changes back, `practice` sets that are not made.
+//! come to the same iteration; `undoing` takes changes back, `offspring` in what was forked since too, `practice` sets that are not made.
 
 mod armed;
 mod assembly;
 mod calling;
 mod client;
 mod line;
+mod offspring;
 mod practice;
 mod refusal;
 mod serve;

@@ -27,8 +27,15 @@ struct ArmedUndo {
 }
 
 impl Session {
-    /// Takes one change back: at its sync point, if it has one.
+    /// Takes one change back: at its sync point, if it has one. What fails in processes that were forked since is tried again at the end
+    /// of the session.
     pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
+        let undone = self.undo_here(pid, change)?;
+        self.undo_in_offspring(pid, &[change]);
+        Ok(undone)
+    }
+
+    fn undo_here(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
         if let Some(undone) = self.undo_bonded(pid, change)? {
             return Ok(undone);
         }
@@ -43,7 +50,7 @@ impl Session {
     }
 
     /// Takes back the changes in force that are wanted, newest first; those with a sync point there. One that cannot be taken back
-    /// does not keep the others from it, nor one process those of another.
+    /// does not keep the others from it, nor one process those of another. What was forked from them since is told with them.
     pub(super) fn undo_all(
         &mut self,
         mut pids: Vec<Pid>,
@@ -80,6 +87,12 @@ impl Session {
                     Err(refusal) => failed(change, symbol, &refusal),
                 };
                 done.entry(pid).or_default().push(attempt);
+            }
+        }
+        let tried = done.iter().map(|(pid, attempts)| (*pid, numbers(attempts)));
+        for (pid, changes) in tried.collect::<Vec<_>>() {
+            for (child, attempt) in self.undo_in_offspring(pid, &changes) {
+                done.entry(child).or_default().push(attempt);
             }
         }
         let mut results: BTreeMap<_, _> = done
@@ -177,6 +190,10 @@ impl Session {
         };
         Ok(self.writer(pid)?.conclude_undo(returning, outcome, Some(hold))?)
     }
+}
+
+fn numbers(attempts: &[Attempt]) -> Vec<u64> {
+    attempts.iter().map(|attempt| attempt.change).collect()
 }
 
 pub(super) fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {

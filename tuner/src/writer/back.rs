@@ -277,6 +277,12 @@ pub(crate) fn reverted(set: &Assignment, written: Result<Bytes, WriteError>) -> 
     }
 }
 
+/// Whether a process has what was written in the one that it was forked from.
+pub(crate) fn has_inherited(space: &AddressSpace, set: &Assignment) -> bool {
+    let found = recorded(space, 0, set).map(|location| location.read(space.memory()));
+    matches!(found, Ok(Ok(found)) if found == set.new)
+}
+
 /// The place of a change, if the same file is still loaded at the same address, and pointers still lead there. The symbol is not
 /// looked up again: another file that was loaded since could define it.
 fn recorded(space: &AddressSpace, change: u64, set: &Assignment) -> Result<Location, WriterError> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 pub use back::{Attempt, Undone};
-pub(crate) use back::{Back, Returning, reverted};
+pub(crate) use back::{Back, Returning, has_inherited, reverted};
 pub use error::WriterError;
 
 use crate::action::Reason;
@@ -23,7 +23,7 @@ use crate::journal::{
 };
 use crate::lock::WriterLock;
 use crate::module::Images;
-use crate::process::Process;
+use crate::process::{Pid, Process};
 use crate::slot::Slot;
 use crate::space::AddressSpace;
 use crate::sync::{Passage, SyncPlace};
@@ -390,6 +390,23 @@ impl Writer {
     fn write_down(&mut self, deed: Deed, reason: Reason, at: Instant) -> Result<u64, WriterError> {
         let intent = self.intent(deed, reason, at);
         Ok(self.journal.announce(intent)?)
+    }
+
+    /// Writes down a value that the process has from the one that it was forked from: in memory it is, and nobody wrote it there.
+    pub(crate) fn inherit(
+        &mut self,
+        parent: Pid,
+        change: &Change,
+        set: Assignment,
+    ) -> Result<u64, WriterError> {
+        let number = change.intent.change;
+        let reason = Reason {
+            why: vec![format!("it was forked from process {parent} while change {number} was in force there")],
+            rule: change.intent.rule.clone(),
+        };
+        let change = self.write_down(Deed::Set(set), reason, clock::now())?;
+        self.recover_outcome(change, Outcome::Applied)?;
+        Ok(change)
     }
 
     fn intent(&self, deed: Deed, reason: Reason, at: Instant) -> Intent {

@@ -47,6 +47,14 @@ impl Setting {
         Some(setting)
     }
 
+    /// A program that forks. Its variables are at the same addresses whenever it begins.
+    pub(crate) fn forking() -> Option<Setting> {
+        let mut setting = Setting::new()?;
+        let forker = setting.workshop.build("forker.c", "forker", &["-g", "-no-pie"]);
+        setting.program = Program::start(&forker, &[])?;
+        Some(setting)
+    }
+
     pub(crate) fn state(&self) -> &Path {
         self.workshop.directory.path()
     }

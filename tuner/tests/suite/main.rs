@@ -13,6 +13,7 @@
 //! - `actuator`: the session of the separate process, and its crashes
 //! - `crashes`: the actuator is killed in the middle of actions
 //! - `obstacles`: processes that must be left alone
+//! - `offspring`: processes that are forked from changed ones
 //! - `sequences`: random series of changes and undos
 //! - `sites`: where entries are probed, in real libraries
 //! - `calling`: calls that wait for a sync point
@@ -33,6 +34,7 @@ mod finding;
 mod loading;
 mod looking;
 mod obstacles;
+mod offspring;
 mod programs;
 mod refused;
 mod sequences;
