@@ -2,8 +2,9 @@
 //! started right, with the same results. The factors asked for are well below what is seen on an idle machine, which the experiment
 //! `runtime` measures. LAMMPS has its tests in `lammps`.
 
+use tuneagent_e2e::group::Group;
 use tuneagent_e2e::needs::{lacks, machine};
-use tuneagent_e2e::repairs::{self, HEALTHY, Healthy};
+use tuneagent_e2e::repairs::{self, HEALTHY, Healthy, Start};
 use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
@@ -79,6 +80,30 @@ fn a_program_that_gives_its_memory_back_becomes_faster_as_root() -> Outcome {
 #[test]
 fn programs_bound_to_one_core_beside_an_idle_one_become_faster_as_root() -> Outcome {
     becomes_faster("one core")
+}
+
+/// As in a container: the machine has more CPUs, and nobody else has to use them.
+#[test]
+fn teams_that_outnumber_the_quota_of_their_group_are_told_with_it_as_root() -> Outcome {
+    require!(Root, Cc, Quota);
+    let _machine = machine();
+    let group = Group::with_quota(1.0)?;
+    let crowd = (repairs::case("OpenMP")?.start)(Start::Wrong)?;
+    crowd.pids().iter().try_for_each(|pid| group.take(pid))?;
+    crowd.pace(0.1)?;
+    let mut agent = crowd.attach(&["--duration", "6s"])?;
+    let code = agent.wait(SOON)?;
+    let text = agent.lines.text();
+    for part in [
+        "CPUs allowed 1.0 (a quota; the machine has ",
+        "throttled in ",
+        "finding  openmp-team-size",
+        "OMP_NUM_THREADS=1",
+    ] {
+        assert!(code == 0 && text.contains(part), "{part}\n{text}");
+    }
+    crowd.finish()?;
+    Ok(())
 }
 
 #[test]

@@ -16,6 +16,7 @@ pub mod agent;
 pub mod crowd;
 pub mod family;
 pub mod gromacs;
+pub mod group;
 pub mod job;
 pub mod knobs;
 pub mod lammps;

@@ -49,6 +49,8 @@ pub enum Need {
     Prometheus,
     /// A terminal to look at
     Tmux,
+    /// a group of processes with a quota of CPU time
+    Quota,
 }
 
 /// Leaves the test (successfully, but visibly) when this machine lacks something that it needs.
@@ -101,6 +103,7 @@ fn is_met(need: Need) -> bool {
         Need::Strace => finds("strace"),
         Need::Prometheus => finds("prometheus") && finds("promtool"),
         Need::Tmux => finds("tmux"),
+        Need::Quota => crate::group::Group::with_quota(1.0).is_ok(),
     }
 }
 
@@ -122,6 +125,7 @@ fn said(need: Need) -> &'static str {
         Need::Strace => "strace (package strace)",
         Need::Prometheus => "Prometheus (package prometheus)",
         Need::Tmux => "tmux (package tmux)",
+        Need::Quota => "control groups with a quota of CPU time, which root may make",
     }
 }
 

@@ -1,0 +1,63 @@
+//! A control group whose processes together get so much CPU time and no more: what a container with a quota is to the kernel.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::problem::While;
+use crate::{Outcome, Problem};
+
+/// Where groups are made, and the file of a quota there.
+const PLACES: [(&str, &str); 2] = [
+    ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us"),
+    ("/sys/fs/cgroup", "cpu.max"),
+];
+
+const PERIOD_US: f64 = 100_000.0;
+
+/// Processes that have just ended may be in it for a moment.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A group with a quota; removed when dropped, its processes having ended before.
+#[derive(Debug)]
+pub struct Group {
+    folder: PathBuf,
+}
+
+impl Group {
+    /// Of so many CPUs, if this machine lets us make one.
+    pub fn with_quota(cpus: f64) -> Outcome<Group> {
+        let name = format!("tuneagent-test-{}", std::process::id());
+        let made = PLACES
+            .iter()
+            .find_map(|(root, file)| Group::made(&Path::new(root).join(&name), file));
+        let (group, file) = made.ok_or_else(|| Problem::new("no group with a quota can be made here"))?;
+        let quota = format!("{:.0}", cpus * PERIOD_US);
+        fs::write(&file, &quota).while_(file.display())?;
+        Ok(group)
+    }
+
+    /// Where the kernel has put the file of the quota into the new folder.
+    fn made(folder: &Path, file: &str) -> Option<(Group, PathBuf)> {
+        fs::create_dir(folder).ok()?;
+        let folder = folder.to_owned();
+        let file = folder.join(file);
+        let group = Group { folder };
+        file.exists().then_some((group, file))
+    }
+
+    /// Takes a process in, with all its threads.
+    pub fn take(&self, pid: &str) -> Outcome {
+        let file = self.folder.join("cgroup.procs");
+        fs::write(&file, pid).while_(file.display())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let given_up = Instant::now() + PATIENCE;
+        while fs::remove_dir(&self.folder).is_err() && Instant::now() < given_up {
+            std::thread::yield_now();
+        }
+    }
+}
