@@ -31,21 +31,6 @@ const THESIS: [(usize, f64); 6] = [
 /// Its run that was tuned from 1.
 const THESIS_TUNED: f64 = 102.0;
 
-/// The names of the rule, as the library `mw` has them.
-const NAMES: [(&str, &str); 11] = [
-    ("begin_iteration", "mw_begin_iteration"),
-    ("end_iteration", "mw_end_iteration"),
-    ("send_task", "mw_send"),
-    ("receive_result", "mw_receive"),
-    ("compute_task", "mw_compute"),
-    ("iteration", "mw_iteration"),
-    ("current_iteration", "mw_current_iteration"),
-    ("nw", "mw_nw"),
-    ("NOptWorkers", "mw_workers"),
-    ("last_worker", "mw_last_worker"),
-    ("nbytes", "mw_nbytes"),
-];
-
 const MOST: usize = 25;
 
 /// One program under one load, in all the ways in which it is run.
@@ -97,7 +82,10 @@ impl Bench<'_> {
 
     /// What a scenario of the rounds is, by its name.
     fn scenario(&self, name: &str, best: usize, oracle: &[String]) -> Result<Run> {
-        let rule = |flags: &[&str]| With::rule("optimal-workers", &NAMES, flags);
+        // The names of the rule, as the library `mw` has them.
+        let names = programs::source("mw.yaml");
+        let names = names.to_string_lossy();
+        let rule = |flags: &[&str]| With::rule("optimal-workers", &[], &[&[&*names], flags].concat());
         match name {
             TUNED => self.run(&["workers=1".to_owned()], rule(&["--apply"])),
             WATCHED => self.run(&[format!("workers={best}")], rule(&[])),
