@@ -14,7 +14,7 @@ const RANKS: usize = 4;
 /// The ring of cells, at its gate.
 fn start(arguments: &[&str]) -> Outcome<Job> {
     let program = programs::mpi("stencil", Mpi::Mpich)?;
-    let given = [&["steps=1200", "cells=64"], arguments].concat();
+    let given = [&["steps=1200", "cells=64"][..], arguments].concat();
     let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, RANKS, &program, |folder| {
         with_folder(folder, given.iter().map(|word| (*word).to_owned()).collect())
     })?;

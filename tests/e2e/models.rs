@@ -239,6 +239,8 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
         agent.armed()?;
         job.open("go")?;
         agent.lines.wait_for_line("kept", SOON)?;
+        // Earlier the area is not yet what it must be.
+        job.events("iteration", 12, SOON)?;
         job.open("stop")?;
         job.finish(SOON)?;
         let report = agent.finish_anyhow(SOON)?;
@@ -250,7 +252,7 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
 
         let result = job.events("result", 1, SOON)?.remove(0);
         let as_many = format!("iterations={}", result["iterations"]);
-        let mut alone = on_library(&program, &[&as_many, "work_us=0", "latency_us=0"])?;
+        let mut alone = on_library(&program, &[&*as_many, "work_us=0", "latency_us=0"])?;
         alone.open("go")?;
         alone.finish(SOON)?;
         assert_eq!(alone.events("result", 1, SOON)?, [result], "{name}\n{told}");

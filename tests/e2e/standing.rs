@@ -50,9 +50,9 @@ fn a_change_that_waits_is_not_made_any_more_once_its_rule_is_off_or_removed_or_i
     require!(Root, Cc);
     let _machine = machine();
     for (more, verb, arguments) in [
-        ("cooldown: 0s", "switch", &["waits", "off"][..]),
-        ("cooldown: 0s", "remove", &["waits"]),
-        ("stale: 2", "", &[]),
+        ("for: 1", "switch", &["waits", "off"][..]),
+        ("for: 1", "remove", &["waits"][..]),
+        ("stale: 2", "", &[][..]),
     ] {
         let (_folder, rule) = rule(&WHEN_ASKED.replace("MORE", more))?;
         let mut knobs = Knobs::start()?;

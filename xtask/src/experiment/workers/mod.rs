@@ -85,7 +85,7 @@ impl Bench<'_> {
         // The names of the rule, as the library `mw` has them.
         let names = programs::source("mw.yaml");
         let names = names.to_string_lossy();
-        let rule = |flags: &[&str]| With::rule("optimal-workers", &[], &[&[&*names], flags].concat());
+        let rule = |flags: &[&str]| With::rule("optimal-workers", &[], &[&[&*names][..], flags].concat());
         match name {
             TUNED => self.run(&["workers=1".to_owned()], rule(&["--apply"])),
             WATCHED => self.run(&[format!("workers={best}")], rule(&[])),
