@@ -52,7 +52,7 @@ use crate::{
     calls::Iterations,
     discover::{Member, Variables},
     exit::Failure,
-    session::probes::Wanted,
+    session::{ledger::NotDone, probes::Wanted},
     snapshot::RuleView,
 };
 
@@ -327,10 +327,14 @@ impl RuleBook {
     }
 
     /// What came of a decision. False when the rules no longer wait for it: what was written for it must be undone.
-    pub fn receipt(&mut self, decision: u64, outcome: Result<(), String>, now_ns: u64) -> bool {
+    pub fn receipt(&mut self, decision: u64, outcome: Result<(), NotDone>, now_ns: u64) -> bool {
         let outcome = match outcome {
             Ok(()) => rules::Outcome::Applied,
-            Err(reason) => rules::Outcome::Failed(reason),
+            Err(NotDone {
+                reason,
+                may_pass: true,
+            }) => rules::Outcome::Hindered(reason),
+            Err(NotDone { reason, .. }) => rules::Outcome::Failed(reason),
         };
         self.engine
             .receipt(rules::DecisionId(decision), outcome, Time(now_ns))

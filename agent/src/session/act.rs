@@ -14,7 +14,7 @@ use tuner::{
 use super::{
     Session,
     hands::{Done, Order, Receipt},
-    ledger::{Carried, IN_FORCE, KEPT, REVERTED, THERE, WRITTEN},
+    ledger::{Carried, IN_FORCE, KEPT, NotDone, REVERTED, THERE, WRITTEN},
     orders::{Ordered, Part, file_name},
 };
 use crate::{
@@ -170,7 +170,7 @@ impl Session {
         let Some(hands) = &self.hands else {
             self.rules.receipt(
                 decision.id,
-                Err("this session does not write".into()),
+                Err(NotDone::for_good("this session does not write")),
                 monotonic_ns(),
             );
             return;
@@ -218,7 +218,7 @@ impl Session {
         for part in refused {
             let outcome = "too many orders wait".into();
             let view = ChangeView { outcome, ..part.view };
-            let carried = self.ledger.refused(id, view, part.pid);
+            let carried = self.ledger.refused(id, view, part.pid, true);
             self.carried(id, carried);
         }
     }
@@ -240,7 +240,8 @@ impl Session {
     pub(super) fn refuse(&mut self, decision: &Decision, reason: String) {
         let (time, rule) = (time_of_day(), &decision.rule);
         self.painter.say(&format!("{time}  {rule}   not done: {reason}"));
-        self.rules.receipt(decision.id, Err(reason), monotonic_ns());
+        let refused = Err(NotDone::for_good(reason));
+        self.rules.receipt(decision.id, refused, monotonic_ns());
     }
 
     /// An answer of the actuator.
@@ -282,6 +283,7 @@ impl Session {
         let at = known.decision.at.as_deref();
         let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
         let at = at.and_then(|place| place.parse().ok());
+        let may_pass = result.as_ref().is_err_and(may_pass);
         let is_done = match result {
             Ok(Done::Set(receipt)) => {
                 let path = known.path.zip(known.decision.window_ns);
@@ -301,7 +303,7 @@ impl Session {
             true => self.ledger.written(decision, pid, view),
             // Together it is all of them or none.
             false if !is_together && self.has_gone(pid, slot) => self.ledger.gone(decision, view, pid),
-            false => self.ledger.refused(decision, view, pid),
+            false => self.ledger.refused(decision, view, pid, may_pass),
         };
         self.carried(decision, carried);
     }
@@ -333,11 +335,11 @@ impl Session {
                     self.order_each(written, Order::Undo);
                 }
             }
-            Carried::Refused(reason) => {
+            Carried::Refused(why) => {
                 self.painter
-                    .say(&format!("{}  {rule}   not done: {reason}", time_of_day()));
+                    .say(&format!("{}  {rule}   not done: {}", time_of_day(), why.reason));
                 self.order_each(written, Order::Undo);
-                self.rules.receipt(decision, Err(reason), monotonic_ns());
+                self.rules.receipt(decision, Err(why), monotonic_ns());
             }
         }
     }
@@ -376,6 +378,7 @@ impl Session {
             .map_or_else(|error| format!("not done: {error}"), |()| text);
         self.painter
             .say(&format!("{}  {}   {said}", time_of_day(), decision.rule));
+        let outcome = outcome.map_err(NotDone::for_good);
         self.rules.receipt(decision.id, outcome, monotonic_ns());
         let (id, parts) = (decision.id, Vec::new());
         self.decisions.insert(id, Ordered::new(decision, parts));

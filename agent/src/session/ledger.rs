@@ -34,7 +34,7 @@ struct Pending {
     is_written: bool,
     /// A process that was to have it has ended.
     gone: bool,
-    refused: Option<String>,
+    refused: Option<NotDone>,
     /// The rules wait for it no longer, and whoever carries it out was told so.
     given_up: bool,
 }
@@ -43,7 +43,27 @@ struct Pending {
 enum Came {
     Written,
     Gone,
-    Refused(String),
+    Refused(NotDone),
+}
+
+/// Why a decision was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotDone {
+    /// In words.
+    pub reason: String,
+    /// Later it may go.
+    pub may_pass: bool,
+}
+
+impl NotDone {
+    /// Nothing will change that.
+    pub fn for_good(reason: impl Into<String>) -> NotDone {
+        let reason = reason.into();
+        NotDone {
+            reason,
+            may_pass: false,
+        }
+    }
 }
 
 /// All findings and changes.
@@ -60,7 +80,7 @@ pub enum Carried {
     /// Every process has it.
     Out,
     /// At least one process has not, for this reason.
-    Refused(String),
+    Refused(NotDone),
 }
 
 impl Ledger {
@@ -113,11 +133,17 @@ impl Ledger {
         self.count_down(decision, Came::Written)
     }
 
-    /// One process has it not.
-    pub fn refused(&mut self, decision: u64, view: ChangeView, pid: Pid) -> Option<Carried> {
+    /// One process has it not; whether it may have it later.
+    pub fn refused(
+        &mut self,
+        decision: u64,
+        view: ChangeView,
+        pid: Pid,
+        may_pass: bool,
+    ) -> Option<Carried> {
         let reason = view.outcome.clone();
         self.not_made(decision, view, pid);
-        self.count_down(decision, Came::Refused(reason))
+        self.count_down(decision, Came::Refused(NotDone { reason, may_pass }))
     }
 
     /// One process has ended, and needs nothing any more: the others are to have it all the same.
@@ -142,14 +168,19 @@ impl Ledger {
         match came {
             Came::Written => pending.is_written = true,
             Came::Gone => pending.gone = true,
-            Came::Refused(reason) => _ = pending.refused.get_or_insert(reason),
+            // What will not pass counts, whatever else there is.
+            Came::Refused(why) if pending.refused.as_ref().is_none_or(|known| known.may_pass) => {
+                pending.refused = Some(why);
+            }
+            Came::Refused(_) => {}
         }
         if pending.waiting > 0 {
             return None;
         }
         let pending = self.pending.remove(&decision)?;
         let nobody_left = pending.gone && !pending.is_written;
-        let refused = pending.refused.or(nobody_left.then(|| NOBODY_LEFT.to_owned()));
+        let nobody_left = nobody_left.then(|| NotDone::for_good(NOBODY_LEFT));
+        let refused = pending.refused.or(nobody_left);
         Some(refused.map_or(Carried::Out, Carried::Refused))
     }
 
@@ -333,10 +364,10 @@ mod tests {
     fn one_refusal_refuses_the_decision_and_leaves_the_written_ones_to_be_taken_back() {
         let mut ledger = Ledger::default();
         ledger.await_receipts(7, 2);
-        assert_eq!(ledger.refused(7, change(0, "read-only"), pid(1)), None);
+        assert_eq!(ledger.refused(7, change(0, "read-only"), pid(1), false), None);
         assert_eq!(
             ledger.written(7, pid(2), change(4, WRITTEN)),
-            Some(Carried::Refused("read-only".into()))
+            Some(Carried::Refused(NotDone::for_good("read-only")))
         );
         assert_eq!(ledger.of_decision(7), [(pid(2), 4)]);
         ledger.set_outcome(pid(2), 4, REVERTED);
@@ -351,15 +382,30 @@ mod tests {
         assert_eq!(ledger.written(7, pid(2), change(4, WRITTEN)), Some(Carried::Out));
         assert_eq!(ledger.changes(&BTreeMap::new())[0].outcome, GONE);
         ledger.await_receipts(8, 1);
-        let nobody = Carried::Refused(NOBODY_LEFT.into());
+        let nobody = Carried::Refused(NotDone::for_good(NOBODY_LEFT));
         assert_eq!(ledger.gone(8, change(0, "no such process"), pid(1)), Some(nobody));
         ledger.await_receipts(9, 3);
         ledger.gone(9, change(0, "no such process"), pid(1));
-        ledger.refused(9, change(0, "read-only"), pid(2));
+        ledger.refused(9, change(0, "read-only"), pid(2), false);
         assert_eq!(
             ledger.written(9, pid(3), change(5, WRITTEN)),
-            Some(Carried::Refused("read-only".into()))
+            Some(Carried::Refused(NotDone::for_good("read-only")))
         );
+    }
+
+    #[test]
+    fn a_refusal_that_will_not_pass_counts_before_those_that_may() {
+        let mut ledger = Ledger::default();
+        ledger.await_receipts(7, 3);
+        ledger.refused(7, change(0, "no thread suits"), pid(1), true);
+        ledger.refused(7, change(0, "read-only"), pid(2), false);
+        assert_eq!(
+            ledger.refused(7, change(0, "no thread suits"), pid(3), true),
+            Some(Carried::Refused(NotDone::for_good("read-only")))
+        );
+        ledger.await_receipts(8, 1);
+        let refused = ledger.refused(8, change(0, "no thread suits"), pid(1), true);
+        assert!(matches!(refused, Some(Carried::Refused(NotDone { may_pass: true, .. }))));
     }
 
     #[test]

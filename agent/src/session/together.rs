@@ -29,7 +29,7 @@ impl Session {
         for part in refused {
             let outcome = refusal.clone().unwrap_or_default();
             let view = ChangeView { outcome, ..part.view };
-            let carried = self.ledger.refused(id, view, part.pid);
+            let carried = self.ledger.refused(id, view, part.pid, false);
             self.carried(id, carried);
         }
     }

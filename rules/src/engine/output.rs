@@ -328,6 +328,8 @@ pub enum Outcome {
     Refused(String),
     /// It could not be done, for this reason; nothing is left written.
     Failed(String),
+    /// The same, but what was in the way may be gone later.
+    Hindered(String),
 }
 
 /// Where a tune stands and why it does not act.

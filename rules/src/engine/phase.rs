@@ -10,6 +10,8 @@ use crate::value::{Cell, ProcessId, Scalar};
 
 /// How many windows without a value of the objective a trial bears, as a multiple of the guard's `over`.
 const PATIENCE: u32 = 3;
+/// Windows until what was in the way of a change is taken to be gone, at first.
+const UNTIL_GONE: u32 = 20;
 /// How often the time until a new attempt doubles.
 const MOST_DOUBLINGS: u32 = 10;
 
@@ -37,6 +39,14 @@ impl Phase {
     /// For good, unless the rule is switched.
     pub(super) fn on_hold(reason: String) -> Phase {
         Phase::OnHold { reason, left: None }
+    }
+
+    /// For a while: what was in the way may be gone then. `hindered` is how often it was before, in a row.
+    pub(super) fn hindered(reason: &str, hindered: u32) -> Phase {
+        Phase::OnHold {
+            reason: format!("could not be done: {reason}"),
+            left: Some(UNTIL_GONE << hindered.min(MOST_DOUBLINGS)),
+        }
     }
 
     /// After an undo; `undone` is how many there were in a row before.

@@ -354,6 +354,20 @@ fn a_refusal_puts_the_tune_on_hold_with_its_reason() {
 }
 
 #[test]
+fn a_change_that_something_was_in_the_way_of_is_decided_on_again_after_twenty_windows_and_after_forty() {
+    let mut job = Job::busy_wait(2.0).applying();
+    assert_eq!(decisions(&job.windows(5, SPINNING)), 1);
+    let hindered = Outcome::Hindered("no thread suits".into());
+    assert!(job.engine.receipt(DecisionId(1), hindered, job.now));
+    assert_eq!(decisions(&job.windows(19, SPINNING)), 0);
+    assert_eq!(decisions(&job.windows(2, SPINNING)), 1, "{:?}", job.status());
+    let hindered = Outcome::Hindered("no thread suits".into());
+    assert!(job.engine.receipt(DecisionId(2), hindered, job.now));
+    let status = "on hold for 40 more windows: could not be done: no thread suits";
+    assert_eq!(job.status(), (Standing::OnHold, status.into()));
+}
+
+#[test]
 fn switching_a_rule_while_its_change_is_on_trial_undoes_it() {
     for (mode, applied) in [(Mode::Off, true), (Mode::Advising, true), (Mode::Off, false)] {
         let mut job = Job::busy_wait(2.0).applying();

@@ -49,6 +49,8 @@ pub(super) struct TuneState {
     given_up: u64,
     /// Undone since the last that was kept.
     undone: u32,
+    /// Decisions that something was in the way of, since the last that was carried out.
+    hindered: u32,
     pub(super) quiet_until: Time,
     pub(super) standing: Standing,
     pub(super) why: String,
@@ -72,6 +74,7 @@ impl TuneState {
             kept: Vec::new(),
             given_up: 0,
             undone: 0,
+            hindered: 0,
             quiet_until: Time(0),
             standing: Standing::Waiting,
             why: "the first window has not closed".to_string(),
@@ -449,6 +452,7 @@ impl TuneState {
         self.phase = match outcome {
             Outcome::Applied => {
                 let changed: BTreeSet<ProcessId> = changes.iter().map(|change| change.process).collect();
+                self.hindered = 0;
                 self.acted.extend(&changed);
                 self.done
                     .extend(changes.into_iter().map(|change| (change.process, change.action)));
@@ -459,6 +463,10 @@ impl TuneState {
             _ if !trial.decisions.is_empty() => Phase::Trial(trial),
             Outcome::Refused(reason) => Phase::on_hold(format!("refused: {reason}")),
             Outcome::Failed(reason) => Phase::on_hold(format!("failed: {reason}")),
+            Outcome::Hindered(reason) => {
+                self.hindered += 1;
+                Phase::hindered(reason, self.hindered - 1)
+            }
         };
         true
     }

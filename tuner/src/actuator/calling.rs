@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::session::Session;
-use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, refused};
+use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
 use crate::action::{Action, ActionReceipt, CallThere, Reached};
 use crate::journal::Hold;
@@ -132,7 +132,7 @@ impl Session {
         let written = self
             .writer(call.pid)
             .and_then(|writer| Ok(writer.abandon_call(&call.call, &why, hold)?));
-        written.err().unwrap_or_else(|| refused(why))
+        written.err().unwrap_or_else(|| not_now(why))
     }
 
     /// A call is to wait no longer. One that is being made is waited for a little.

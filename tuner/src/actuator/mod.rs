@@ -336,7 +336,7 @@ pub enum RefusalKind {
     Ended,
     /// The kernel does not permit it.
     NotPermitted,
-    /// Somebody else writes into the process.
+    /// Somebody else writes into the process, or something is in the way now: no thread suits, or the program did not come to the place.
     Busy,
     /// It is there and permitted, but must not be done: type, range, read-only, changed since.
     Refused,

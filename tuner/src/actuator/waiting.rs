@@ -252,7 +252,7 @@ impl Session {
             Over::Never(hold) => {
                 let why = not_reached(place, &hold.passage.unwrap_or_default());
                 writer.abandon(&set.announced, &why, Some(hold))?;
-                Err(refused(why))
+                Err(not_now(why))
             }
         }
     }
@@ -281,6 +281,14 @@ impl Session {
 pub(super) fn refused(message: String) -> Refusal {
     Refusal {
         kind: RefusalKind::Refused,
+        message,
+    }
+}
+
+/// At another time it may go.
+pub(super) fn not_now(message: String) -> Refusal {
+    Refusal {
+        kind: RefusalKind::Busy,
         message,
     }
 }
