@@ -35,8 +35,8 @@ fn of_a_step(iteration: &Value) -> f64 {
 /// An exchange takes 4 ms, a step of the slow rank 4 ms: T(b) = 4/b + (63 + b)/16 ms, which is 8 ms between single steps and least, 4.94 ms,
 /// at sqrt(4 · 16) = 8. Who takes the mean of the ranks, of which one step is 2.5 ms, would come to 10.
 #[test]
-fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_computes_the_same_as_root() -> Outcome
-{
+fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_computes_the_same_as_root()
+-> Outcome {
     require!(Root, Mpich);
     let _machine = machine();
     let mut alone = start(&[])?;
@@ -57,7 +57,10 @@ fn a_ring_with_a_slow_rank_has_its_borders_widened_in_all_ranks_at_once_and_comp
     let (first, last) = (&iterations[0], &iterations[iterations.len() - 2]);
     assert_eq!(first["block"], 1, "{told}");
     let block = last["block"].as_u64().ok_or("no block")?;
-    assert!((5..=12).contains(&block), "{block} steps between exchanges\n{told}");
+    assert!(
+        (5..=12).contains(&block),
+        "{block} steps between exchanges\n{told}"
+    );
     assert!(
         of_a_step(last) < 0.85 * of_a_step(first),
         "{first} then {last}\n{told}"

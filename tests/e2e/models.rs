@@ -232,7 +232,12 @@ fn one_rule_and_one_file_of_names_tune_every_program_on_a_library_and_not_its_re
     for name in ["nbody", "quadrature"] {
         let program = programs::master_worker(name, Mpi::Mpich)?;
         // n·latency + work / n is least at sqrt(40 / 2) = 4.5 workers.
-        let given = ["iterations=100000", "work_us=40000", "latency_us=2000", "workers=1"];
+        let given = [
+            "iterations=100000",
+            "work_us=40000",
+            "latency_us=2000",
+            "workers=1",
+        ];
         let mut job = on_library(&program, &given)?;
         let rules = ["--rules", "none", "optimal-workers", &names, "--apply"];
         let mut agent = Agent::attach(job.pid(), &rules)?;

@@ -17,9 +17,7 @@ use self::{
 };
 use crate::{
     control::Mode,
-    session::ledger::{
-        ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, ON_TRIAL, REVERTED, THERE, UNDONE, WRITTEN,
-    },
+    session::ledger::{ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, ON_TRIAL, REVERTED, THERE, UNDONE, WRITTEN},
     snapshot::{ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot},
 };
 

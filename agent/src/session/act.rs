@@ -277,7 +277,9 @@ impl Session {
         let Some(part) = known.parts.get(part).cloned() else {
             return;
         };
-        let Part { pid, mut view, slot, .. } = part;
+        let Part {
+            pid, mut view, slot, ..
+        } = part;
         let meeting = known.decision.together.as_ref();
         let is_together = meeting.is_some();
         let at = known.decision.at.as_deref();
@@ -336,10 +338,12 @@ impl Session {
                 }
             }
             Carried::Refused(why) => {
-                self.painter
-                    .say(&format!("{}  {rule}   not done: {}", time_of_day(), why.reason));
+                let text = format!("{}  {rule}   not done: {}", time_of_day(), why.reason);
+                // What was given up nobody waits for.
+                if self.rules.receipt(decision, Err(why), monotonic_ns()) {
+                    self.painter.say(&text);
+                }
                 self.order_each(written, Order::Undo);
-                self.rules.receipt(decision, Err(why), monotonic_ns());
             }
         }
     }

@@ -63,8 +63,9 @@ impl Session {
     pub(super) fn is_back(&mut self, made: (Pid, u64), outcome: &str) -> String {
         if self.again.over(made) {
             let (time, (pid, change)) = (time_of_day(), made);
-            self.painter
-                .say(&format!("{time}  undo     change {change} of process {pid}: {outcome} now"));
+            self.painter.say(&format!(
+                "{time}  undo     change {change} of process {pid}: {outcome} now"
+            ));
         }
         outcome.to_owned()
     }

@@ -134,13 +134,7 @@ impl Ledger {
     }
 
     /// One process has it not; whether it may have it later.
-    pub fn refused(
-        &mut self,
-        decision: u64,
-        view: ChangeView,
-        pid: Pid,
-        may_pass: bool,
-    ) -> Option<Carried> {
+    pub fn refused(&mut self, decision: u64, view: ChangeView, pid: Pid, may_pass: bool) -> Option<Carried> {
         let reason = view.outcome.clone();
         self.not_made(decision, view, pid);
         self.count_down(decision, Came::Refused(NotDone { reason, may_pass }))
@@ -405,7 +399,10 @@ mod tests {
         );
         ledger.await_receipts(8, 1);
         let refused = ledger.refused(8, change(0, "no thread suits"), pid(1), true);
-        assert!(matches!(refused, Some(Carried::Refused(NotDone { may_pass: true, .. }))));
+        assert!(matches!(
+            refused,
+            Some(Carried::Refused(NotDone { may_pass: true, .. }))
+        ));
     }
 
     #[test]
@@ -414,7 +411,7 @@ mod tests {
         ledger.await_receipts(7, 1);
         ledger.await_receipts(8, 1);
         assert_eq!(ledger.give_up(|decision| decision == 8), [7]);
-        assert_eq!(ledger.give_up(|decision| decision == 8), []);
+        assert!(ledger.give_up(|decision| decision == 8).is_empty());
         assert_eq!(ledger.give_up(|_| false), [8]);
     }
 

@@ -413,7 +413,8 @@ impl TuneState {
     }
 
     pub(super) fn awaits(&self, decision: DecisionId) -> bool {
-        let is_pending = matches!(&self.phase, Phase::Pending { decision: pending, .. } if *pending == decision);
+        let is_pending =
+            matches!(&self.phase, Phase::Pending { decision: pending, .. } if *pending == decision);
         is_pending || self.begun.contains_key(&decision)
     }
 

@@ -37,7 +37,9 @@ impl Session {
         if back.is_empty() || mark.is_none() {
             return Vec::new();
         }
-        let children = descendants.into_iter().filter_map(|number| Process::open(number).ok());
+        let children = descendants
+            .into_iter()
+            .filter_map(|number| Process::open(number).ok());
         let forked: Vec<Pid> = children
             .filter(|child| self::mark(child) == mark)
             .map(|child| child.pid)

@@ -401,7 +401,9 @@ impl Writer {
     ) -> Result<u64, WriterError> {
         let number = change.intent.change;
         let reason = Reason {
-            why: vec![format!("it was forked from process {parent} while change {number} was in force there")],
+            why: vec![format!(
+                "it was forked from process {parent} while change {number} was in force there"
+            )],
             rule: change.intent.rule.clone(),
         };
         let change = self.write_down(Deed::Set(set), reason, clock::now())?;
