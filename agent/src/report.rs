@@ -157,6 +157,7 @@ struct Finding<'a> {
     next_start: Option<&'a str>,
     repaired: bool,
 }
+    standing: &'static str,
 
 #[derive(Serialize)]
 struct Change<'a> {
@@ -272,6 +273,7 @@ fn report(snapshot: &Snapshot) -> Report<'_> {
     }
 }
 
+                standing: rule.standing.name(),
 fn trace(view: &TraceView) -> Trace<'_> {
     Trace {
         file: &view.file,

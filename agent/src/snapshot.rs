@@ -24,7 +24,7 @@ pub use self::{
     functions::{FunctionTotals, Histogram},
     matrix::{MatrixView, Messages, PairView, RankMessages},
     openmp::{RegionsView, TeamsView},
-    tuning::{ChangeView, FindingView, GuardView, Reaction, RuleValue, RuleView},
+    tuning::{ChangeView, FindingView, GuardView, Reaction, RuleValue, RuleView, Standing},
 };
 
 /// Everything that is shown.

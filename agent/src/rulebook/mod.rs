@@ -358,11 +358,8 @@ impl RuleBook {
         let modes_now: BTreeMap<_, _> = self.engine.rules().map(|(id, _, mode)| (id, mode)).collect();
         let view = |status: rules::TuneStatus| RuleView {
             mode: modes::word(modes_now.get(&status.rule).copied().unwrap_or(Mode::Off)),
-            saw_nobody: status.saw_nobody
-                && matches!(
-                    status.standing,
-                    Standing::NoValue | Standing::Waiting | Standing::Quiet
-                ),
+            saw_nobody: status.saw_nobody && says_nothing(status.standing),
+            standing: status.standing,
             had_processes: status.had_processes,
             had_value: status.had_value,
             state: std::iter::once(status.why)
@@ -381,4 +378,12 @@ impl RuleBook {
             rules.flat_map(|(_, rule, _)| rule.plan().windows.iter().filter_map(|window| window.every));
         windows.min().map_or(Duration::MAX, Duration::from_nanos)
     }
+}
+
+/// What is said of a tune that was looked at, where it was looked at without a process.
+fn says_nothing(standing: Standing) -> bool {
+    matches!(
+        standing,
+        Standing::Quiet | Standing::NoValue | Standing::Counting | Standing::GivesWay | Standing::Waiting
+    )
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use rules::Standing;
+
 /// What a rule does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleView {
@@ -11,6 +13,8 @@ pub struct RuleView {
     pub mode: &'static str,
     /// Why it does not act, or what it did.
     pub state: String,
+    /// The same for those who show some states and not others.
+    pub standing: Standing,
     /// That says nothing: none of the processes that it is for was there for all of its last window.
     pub saw_nobody: bool,
     /// In some window one of them was.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{cost, cpus, durations, history, pace, pairs};
 use crate::{
     format::{bytes, count, duration, percent, plural},
-    snapshot::{FindingView, FunctionTotals, Rates, RuleView, Snapshot, TraceView},
+    snapshot::{FindingView, FunctionTotals, Rates, RuleView, Snapshot, Standing, TraceView},
 };
 
 const FUNCTIONS_SHOWN: usize = 8;
@@ -15,13 +15,6 @@ const FINDINGS_SHOWN: usize = 5;
 const WANTED_LEAST: f64 = 0.5;
 /// Waiting for a greater share of the time is worth a word.
 const WAITING_TOLD: f64 = 0.2;
-/// How the state of a rule begins whose condition must hold for some windows in a row, and does.
-const COUNTING: &str = "for: ";
-/// And that of one whose condition, or what it would do, has no value.
-const NO_VALUE: &str = "no value: ";
-/// How that of one begins that waits until another's change is judged, and what is in that of one whose place another one has.
-const ON_TRIAL: &str = "another change is on trial";
-const CLAIMED: &str = " is claimed by ";
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
 
@@ -309,7 +302,7 @@ fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
 /// Rules that found nothing to be told, for they only follow what they measure, and give way to another one.
 fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
     let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
-    let gives_way = |rule: &RuleView| rule.state.starts_with(ON_TRIAL) || rule.state.contains(CLAIMED);
+    let gives_way = |rule: &RuleView| rule.standing == Standing::GivesWay;
     let mut told = BTreeSet::new();
     let conflicts = told_rules(snapshot).filter(|rule| gives_way(rule) && !has_found(rule));
     let conflicts = conflicts.filter(|rule| told.insert((&rule.name, &rule.state)));
@@ -323,7 +316,7 @@ fn state_line(rule: &RuleView) -> String {
 /// That there is none, and why, rule by rule.
 fn no_finding_lines(snapshot: &Snapshot) -> Vec<String> {
     let looked = plural(names(&snapshot.rules).len(), "rule");
-    let counting = names(told_rules(snapshot).filter(|rule| rule.state.starts_with(COUNTING)));
+    let counting = names(told_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
     let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
     let mut lines = Vec::new();
     if !counting.is_empty() {
@@ -370,7 +363,7 @@ fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
             .iter()
             .filter(|rule| rule.had_value || !rule.saw_nobody),
     );
-    let is_other = |rule: &RuleView| !rule.had_processes && rule.state.starts_with(NO_VALUE);
+    let is_other = |rule: &RuleView| !rule.had_processes && rule.standing == Standing::NoValue;
     let line = |what: &str, others: bool| {
         let mut silent = names(snapshot.rules.iter().filter(|rule| is_other(rule) == others));
         silent.retain(|name| !spoke.contains(name));
@@ -563,19 +556,21 @@ mod tests {
     #[test]
     fn that_nothing_is_to_be_won_is_said_only_when_no_rule_is_about_to_find_something() {
         let mut snapshot = snapshot(2);
-        let rule = |state: &str| RuleView {
+        let rule = |standing, state: &str| RuleView {
             name: "blas-threads".into(),
             mode: "advising",
             state: state.into(),
+            standing,
             ..RuleView::default()
         };
-        snapshot.rules = vec![rule("for: 2 of 3 windows"), rule("condition false")];
+        let quiet = rule(Standing::Quiet, "condition false");
+        snapshot.rules = vec![rule(Standing::Counting, "2 of 3 windows"), quiet.clone()];
         let said = finding_lines(&snapshot);
         assert!(
             said[0].starts_with(" no finding yet: the conditions of blas-threads hold"),
             "{said:?}"
         );
-        snapshot.rules = vec![rule("condition false")];
+        snapshot.rules = vec![quiet];
         assert!(finding_lines(&snapshot)[0].starts_with(" no finding: 1 rule looked"));
     }
 
@@ -587,17 +582,20 @@ mod tests {
             mode: "advising",
             state: "no value: wanted has none because the table has no rows; rank 0 left within the window"
                 .into(),
+            standing: Standing::NoValue,
             saw_nobody: true,
             had_processes: had_value,
             had_value,
         };
         let of_iterations = RuleView {
             state: "condition false".into(),
+            standing: Standing::Quiet,
             saw_nobody: false,
             ..rule("mine", true)
         };
         let never_closed = RuleView {
             state: "the first window has not closed".into(),
+            standing: Standing::Waiting,
             ..rule("batches", false)
         };
         snapshot.rules = vec![
@@ -641,21 +639,24 @@ mod tests {
     #[test]
     fn rules_that_give_way_to_another_say_to_which() {
         let mut snapshot = snapshot(2);
-        let rule = |name: &str, state: &str| RuleView {
+        let rule = |name: &str, standing, state: &str| RuleView {
             name: name.into(),
             mode: "applying",
             state: state.into(),
+            standing,
             ..RuleView::default()
         };
+        let trial = "another change is on trial, of workers";
         snapshot.rules = vec![
-            rule("workers", "on trial: 2 of 5 windows"),
-            rule("chunks", "another change is on trial, of workers"),
-            rule("nodes", "another change is on trial, of workers"),
+            rule("workers", Standing::OnTrial, "on trial: 2 of 5 windows"),
+            rule("chunks", Standing::GivesWay, trial),
+            rule("nodes", Standing::GivesWay, trial),
             rule(
                 "frugal",
+                Standing::GivesWay,
                 "the variable nw is claimed by workers, whose priority is 2",
             ),
-            rule("shared-core", "condition false"),
+            rule("shared-core", Standing::Quiet, "condition false"),
         ];
         let finding = |name: &str, text: &str| FindingView {
             rule: name.into(),
@@ -707,6 +708,34 @@ mod tests {
             .iter_mut()
             .for_each(|process| process.functions = vec![gone.clone()]);
         assert!(text(&snapshot).contains("MPI_Bcast"), "there is nothing else");
+    }
+
+    #[test]
+    fn five_findings_are_told_and_how_many_more_there_are() {
+        let mut snapshot = snapshot(2);
+        let finding = |number: usize| FindingView {
+            rule: format!("rule-{number}"),
+            text: format!("number {number}"),
+            ..FindingView::default()
+        };
+        snapshot.rules.push(RuleView::default());
+        for (number, rest) in [
+            (5, None),
+            (6, Some(" and 1 more finding; the report has all")),
+            (7, Some(" and 2 more findings; the report has all")),
+        ] {
+            snapshot.findings = (0..number).map(finding).collect();
+            let lines = finding_lines(&snapshot);
+            assert_eq!(lines[0], format!(" {number} findings"));
+            let told = lines.iter().filter(|line| line.contains("   number ")).count();
+            assert_eq!(told, FINDINGS_SHOWN, "{lines:?}");
+            assert!(
+                lines.iter().any(|line| line.contains("rule-4"))
+                    && !lines.iter().any(|line| line.contains("rule-5"))
+            );
+            let more = lines.iter().find(|line| line.starts_with(" and "));
+            assert_eq!(more.map(String::as_str), rest);
+        }
     }
 
     #[test]

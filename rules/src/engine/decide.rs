@@ -49,7 +49,7 @@ impl TuneState {
                 Some((Standing::Quiet, tune.when.as_ref().map_or_else(String::new, why)))
             }
             Ok(_) if self.held.held() < tune.holds_for => Some((
-                Standing::Waiting,
+                Standing::Counting,
                 format!("for: {} of {} windows", self.held.held(), tune.holds_for),
             )),
             Ok(_) => None,
@@ -88,15 +88,8 @@ impl TuneState {
         if turn.mode != Mode::Applying {
             return self.stand(Standing::Advising, "advising: its condition holds");
         }
-        if let Some(why) = outbox.claim(turn.rule, action) {
-            return self.stand(Standing::Waiting, why);
-        }
-        // The trial that occupies the place may be its own.
-        let on_trial = matches!(self.phase, Phase::Trial(_));
-        let busy = outbox.busy.as_deref();
-        let busy = busy.filter(|_| tune.occupies_the_trial() && !on_trial);
-        if let Some(why) = self.must_wait(turn, tune, busy) {
-            return self.stand(Standing::Waiting, why);
+        if let Some((standing, why)) = self.held_back(turn, tune, action, outbox) {
+            return self.stand(standing, why);
         }
         if tune.occupies_the_trial() {
             outbox.busy = Some(turn.rule.name.clone());
@@ -157,7 +150,31 @@ impl TuneState {
         (Standing::NoValue, why)
     }
 
-    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune, busy: Option<&str>) -> Option<String> {
+    /// Why it does not act now though there is something to be done.
+    fn held_back(
+        &self,
+        turn: &Turn<'_>,
+        tune: &Tune,
+        action: &Wanted,
+        outbox: &mut Outbox<'_>,
+    ) -> Option<(Standing, String)> {
+        if let Some(why) = outbox.claim(turn.rule, action) {
+            return Some((Standing::GivesWay, why));
+        }
+        if let Some(why) = self.must_wait(turn, tune) {
+            return Some((Standing::Waiting, why));
+        }
+        // The trial that occupies the place may be its own.
+        let on_trial = matches!(self.phase, Phase::Trial(_));
+        let busy = outbox.busy.as_deref();
+        let rule = busy.filter(|_| tune.occupies_the_trial() && !on_trial)?;
+        Some((
+            Standing::GivesWay,
+            format!("another change is on trial, of {rule}"),
+        ))
+    }
+
+    fn must_wait(&self, turn: &Turn<'_>, tune: &Tune) -> Option<String> {
         if let Some(first) = &turn.first {
             return Some(format!("after {first}, which has not been applied"));
         }
@@ -170,13 +187,11 @@ impl TuneState {
         }
         let known = self.before.len();
         let needs = |guard: &&Guard| known < guard.needs_before() && !matches!(self.phase, Phase::Trial(_));
-        if let Some(guard) = tune.guard().filter(needs) {
-            let (objective, wanted) = (&guard.objective_text, guard.needs_before());
-            return Some(format!(
-                "the guard needs {objective} before the change: {known} of {wanted} windows"
-            ));
-        }
-        busy.map(|rule| format!("another change is on trial, of {rule}"))
+        let guard = tune.guard().filter(needs)?;
+        let (objective, wanted) = (&guard.objective_text, guard.needs_before());
+        Some(format!(
+            "the guard needs {objective} before the change: {known} of {wanted} windows"
+        ))
     }
 
     /// What is to be done, or why it cannot be said. A process that was changed already is left out, and so is one

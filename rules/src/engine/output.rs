@@ -357,16 +357,21 @@ pub struct TuneStatus {
     pub had_value: bool,
 }
 
-/// Where a tune stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a tune stands. Who asks for that asks here: [`TuneStatus::why`] is for people, and its words may change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
     /// The rule is off.
     Off,
     /// Its condition is false.
+    #[default]
     Quiet,
     /// Its condition or its value is none.
     NoValue,
-    /// Something must come first: more windows, a baseline, another trial's end.
+    /// Its condition holds, and must for some windows more.
+    Counting,
+    /// It would act, and gives way to another rule: a change of that is on trial, or it has what this one would change.
+    GivesWay,
+    /// Something else must come first: a window, another tune, a baseline, the end of a cooldown.
     Waiting,
     /// It would act, but the rule only advises, or the tune is advice.
     Advising,
@@ -378,4 +383,23 @@ pub enum Standing {
     Applied,
     /// It does not act again until the rule is set to applying again.
     OnHold,
+}
+
+impl Standing {
+    /// The word for it in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Standing::Off => "off",
+            Standing::Quiet => "quiet",
+            Standing::NoValue => "no_value",
+            Standing::Counting => "counting",
+            Standing::GivesWay => "gives_way",
+            Standing::Waiting => "waiting",
+            Standing::Advising => "advising",
+            Standing::Pending => "pending",
+            Standing::OnTrial => "on_trial",
+            Standing::Applied => "applied",
+            Standing::OnHold => "on_hold",
+        }
+    }
 }

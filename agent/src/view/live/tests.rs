@@ -20,7 +20,7 @@ use crate::{
     snapshot::{
         ChangeView, EfficienciesView, FindingView, FunctionTotals, GuardView, IterationView, JobView,
         MatrixView, Messages as Amount, PairView, ProcessView, Rates, RuleValue, RuleView, SequenceView,
-        Snapshot,
+        Snapshot, Standing,
     },
 };
 
@@ -434,6 +434,7 @@ fn a_rule_whose_place_one_of_a_higher_priority_has_says_which() {
     let mut snapshot = snapshot();
     let claimed = "the variable nw is claimed by openmpi-busy-wait, whose priority is 2";
     (snapshot.rules[2].mode, snapshot.rules[2].state) = ("applying", claimed.into());
+    snapshot.rules[2].standing = Standing::GivesWay;
     snapshot.rules.remove(1);
     let mut state = state(Tab::Rules, &snapshot);
     press(&mut state, &snapshot, &[KeyCode::Down]);
