@@ -2,6 +2,7 @@
 //! started right, with the same results. The factors asked for are well below what is seen on an idle machine, which the experiment
 //! `runtime` measures. LAMMPS has its tests in `lammps`.
 
+use tuneagent_e2e::crowd::leave;
 use tuneagent_e2e::group::Group;
 use tuneagent_e2e::needs::{lacks, machine};
 use tuneagent_e2e::repairs::{self, HEALTHY, Healthy, Start};
@@ -107,6 +108,24 @@ fn teams_that_outnumber_the_quota_of_their_group_are_told_with_it_as_root() -> O
 }
 
 #[test]
+fn a_repair_that_changes_code_is_offered_by_its_name_where_it_would_help_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let crowd = (repairs::case("MPICH")?.start)(Start::Wrong)?;
+    let agent = crowd.attach(&["--apply"])?;
+    agent.lines.wait_for_line("finding  mpich-busy-wait", SOON)?;
+    let text = leave(agent)?;
+    for part in ["--apply=mpich-busy-wait --keep", "apply when they are named"] {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
+    assert!(
+        !text.contains("insert_call sched_yield"),
+        "it was not named:\n{text}"
+    );
+    crowd.finish().map(|_| ())
+}
+
+#[test]
 fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
     require!(Root);
     let _machine = machine();
@@ -125,6 +144,10 @@ fn programs_that_are_started_right_are_not_touched_as_root() -> Outcome {
         for part in ["no finding", "nothing was changed"] {
             assert!(code == 0 && text.contains(part), "{name}: {part}\n{text}");
         }
+        assert!(
+            !text.contains("apply when"),
+            "{name} has nothing to be named for:\n{text}"
+        );
         // It goes on.
         crowd.pace(0.1)?;
         let results = crowd.finish()?;

@@ -114,7 +114,7 @@ impl Watched {
         }
         if args.apply.is_some() {
             let never = self.rules.never_applying();
-            options.notes.extend(never.into_iter().map(only_advises));
+            options.notes.extend(told_at_once(never).map(only_advises));
         }
         options.applies = args.apply.is_some();
         options.keep = args.keep;
@@ -157,6 +157,12 @@ fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Fai
         .then(|| Actuator::start(options.keep, at_places))
         .transpose();
     started.map_err(Failure::not_there)
+}
+
+/// Of rules that never apply, those that the user brought. Of the others it is said with what they find, for most programs are none of theirs.
+fn told_at_once(never_applying: Vec<String>) -> impl Iterator<Item = String> {
+    let is_shipped = |rule: &String| rules::library().iter().any(|(name, _)| name == rule);
+    never_applying.into_iter().filter(move |rule| !is_shipped(rule))
 }
 
 fn only_advises(rule: impl std::fmt::Display) -> String {
@@ -313,7 +319,13 @@ fn look(job: &Job) -> Snapshot {
 
 #[cfg(test)]
 mod tests {
-    use super::quote;
+    use super::{quote, told_at_once};
+
+    #[test]
+    fn that_a_rule_has_to_be_named_is_said_at_the_start_of_those_that_the_user_brought() {
+        let never = ["mpich-busy-wait", "mine"].map(str::to_owned).to_vec();
+        assert_eq!(told_at_once(never).collect::<Vec<_>>(), ["mine"]);
+    }
 
     #[test]
     fn arguments_come_back_as_they_were_typed() {

@@ -58,6 +58,10 @@ impl Path {
 const UNJUDGED: &str =
     "nobody judges it where there are no probes, and it is put back when that session ends";
 
+/// And of those that a session which may write does not make.
+const UNNAMED: &str =
+    "it is not done here: rules that change code or load libraries apply when they are named";
+
 impl Session {
     /// Closes windows that are over and does what the rules say.
     pub(super) fn evaluate(&mut self) {
@@ -141,22 +145,10 @@ impl Session {
         }
         let mut effects = self.rules.effects(&rule);
         effects.extend(self.copies_in(&rule));
-        let now = (!self.options.applies && !effects.is_empty()).then(|| {
-            let must_name = self.rules.never_applying().contains(&rule);
-            let named = if must_name {
-                format!("={rule}")
-            } else {
-                String::new()
-            };
-            let attach = format!("attach {} --apply{named}", self.options.typed);
-            // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
-            let (command, remark) = match self.probes.kernel() {
-                Some(_) => (crate::commands::as_root(&format!("{attach} --keep")), None),
-                None => (crate::commands::as_we_are(&attach), Some(UNJUDGED.to_owned())),
-            };
-            let lines = std::iter::once(command).chain(effects).chain(remark);
-            lines.collect::<Vec<_>>().join("\n")
-        });
+        let must_name = self.rules.never_applying().contains(&rule);
+        // One that has to be named does not act in a session that applies the others either.
+        let advises = !self.options.applies || must_name;
+        let now = (advises && !effects.is_empty()).then(|| self.how_it_would_act(&rule, must_name, effects));
         self.ledger.open_finding(FindingView {
             rule,
             text,
@@ -164,6 +156,28 @@ impl Session {
             next_start,
             repaired: false,
         });
+    }
+
+    /// The command with which a rule would act, and what it would do then.
+    fn how_it_would_act(&self, rule: &str, must_name: bool, effects: Vec<String>) -> String {
+        let named = if must_name {
+            format!("={rule}")
+        } else {
+            String::new()
+        };
+        let attach = format!("attach {} --apply{named}", self.options.typed);
+        // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
+        let (command, unjudged) = match self.probes.kernel() {
+            Some(_) => (crate::commands::as_root(&format!("{attach} --keep")), None),
+            None => (crate::commands::as_we_are(&attach), Some(UNJUDGED.to_owned())),
+        };
+        let unnamed = self.options.applies.then(|| UNNAMED.to_owned());
+        let lines = std::iter::once(command).chain(effects);
+        lines
+            .chain(unjudged)
+            .chain(unnamed)
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     fn carry_out(&mut self, decision: Decision) {
