@@ -40,7 +40,7 @@ fn said(lines: &Lines, event: &str, number: usize) -> Outcome<Vec<Value>> {
     })
 }
 
-fn process<'a>(report: &'a Value, pid: &Value) -> Option<&'a Value> {
+pub(crate) fn process<'a>(report: &'a Value, pid: &Value) -> Option<&'a Value> {
     let mut processes = report["processes"].as_array()?.iter();
     processes.find(|process| process["pid"] == *pid)
 }
@@ -59,7 +59,7 @@ fn wait_until_known(all: &[Value], lines: &Lines, now: impl Fn() -> Outcome<Opti
 }
 
 /// The last report that is whole in a file of many.
-fn newest(file: &Path) -> Outcome<Option<Value>> {
+pub(crate) fn newest(file: &Path) -> Outcome<Option<Value>> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let last = whole.lines().next_back();
