@@ -12,7 +12,9 @@ mod talp;
 
 pub use table::table;
 
-use crate::snapshot::{ChangeView, FindingView, FunctionTotals, Histogram, ProcessView, Snapshot, TraceView};
+use crate::snapshot::{
+    ChangeView, FindingView, FunctionTotals, Histogram, LoadView, ProcessView, Snapshot, TraceView,
+};
 
 /// Name and version of the form.
 pub const SCHEMA: &str = "tuneagent.report/1";
@@ -108,7 +110,16 @@ struct Process<'a> {
     resident_bytes_peak: Option<u64>,
     threads: Option<u64>,
     openmp: Option<openmp::Openmp>,
+    load: Option<Vec<Load>>,
     functions: Vec<Function<'a>>,
+}
+
+#[derive(Serialize)]
+struct Load {
+    until_s: f64,
+    mpi_share: Option<f64>,
+    cpu_share: Option<f64>,
+    runqueue_share: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -146,6 +157,7 @@ struct Durations {
 struct Rule<'a> {
     name: &'a str,
     mode: &'a str,
+    standing: &'static str,
     state: &'a str,
 }
 
@@ -157,7 +169,6 @@ struct Finding<'a> {
     next_start: Option<&'a str>,
     repaired: bool,
 }
-    standing: &'static str,
 
 #[derive(Serialize)]
 struct Change<'a> {
@@ -262,6 +273,7 @@ fn report(snapshot: &Snapshot) -> Report<'_> {
             .map(|rule| Rule {
                 name: &rule.name,
                 mode: rule.mode,
+                standing: rule.standing.name(),
                 state: &rule.state,
             })
             .collect(),
@@ -273,7 +285,6 @@ fn report(snapshot: &Snapshot) -> Report<'_> {
     }
 }
 
-                standing: rule.standing.name(),
 fn trace(view: &TraceView) -> Trace<'_> {
     Trace {
         file: &view.file,
@@ -309,7 +320,17 @@ fn process<'a>(view: &'a ProcessView, host: &'a str) -> Process<'a> {
         resident_bytes_peak: counters.and_then(|counters| counters.resident_peak_bytes),
         threads: counters.map(|counters| counters.threads),
         openmp: view.regions.as_ref().map(openmp::openmp),
+        load: (!view.load.is_empty()).then(|| view.load.iter().map(load).collect()),
         functions: view.functions.iter().map(function).collect(),
+    }
+}
+
+fn load(part: &LoadView) -> Load {
+    Load {
+        until_s: part.until.as_secs_f64(),
+        mpi_share: part.mpi,
+        cpu_share: part.cpu,
+        runqueue_share: part.runqueue,
     }
 }
 
@@ -399,40 +420,4 @@ fn seconds(ns: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::Value;
-
-    fn completeness(snapshot: &Snapshot) -> Value {
-        let report: Value = serde_json::from_str(&render(snapshot).unwrap()).unwrap();
-        report["completeness"].clone()
-    }
-
-    #[test]
-    fn what_was_lost_or_not_seen_makes_a_report_partial_and_stands_in_it() {
-        let whole = Snapshot {
-            lost: vec![("ring_full", 0)],
-            under_way: 2,
-            ..Snapshot::default()
-        };
-        assert_eq!(completeness(&whole)["status"], "complete");
-        let lossy = Snapshot {
-            lost: vec![("ring_full", 3)],
-            ..whole.clone()
-        };
-        let told = completeness(&lossy);
-        assert_eq!(
-            (&told["status"], &told["lost"]["ring_full"]),
-            (&"partial".into(), &3.into())
-        );
-        let blind = Snapshot {
-            missing: vec!["process 7 is not watched: not permitted".to_owned()],
-            ..whole
-        };
-        let told = completeness(&blind);
-        assert_eq!(
-            (&told["status"], &told["missing"]),
-            (&"partial".into(), &blind.missing.clone().into())
-        );
-    }
-}
+mod tests;

@@ -271,6 +271,21 @@ pub struct ProcessView {
     pub rates: Option<Rates>,
     /// The whole time that it was watched.
     pub whole: Option<Rates>,
+    /// The same in parts; known at the end of a session.
+    pub load: Vec<LoadView>,
+}
+
+/// How a process spent its time in a part of the run. Shares are as those of [`Rates`]; `None` is not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LoadView {
+    /// When the part ended, since all probes were armed.
+    pub until: Duration,
+    /// Inside MPI.
+    pub mpi: Option<f64>,
+    /// On a CPU.
+    pub cpu: Option<f64>,
+    /// Ready to run, waiting for a CPU.
+    pub runqueue: Option<f64>,
 }
 
 /// Shares and rates over a span of time. Shares are of elapsed time, summed over threads: 1 is one whole CPU.

@@ -150,6 +150,29 @@ fn efficiencies_of_a_known_imbalance_are_those_of_the_closed_form() -> Outcome {
     assert!((0.98..=1.02).contains(&pace), "{}", report["iteration"]);
     let text = report["findings"][0]["text"].as_str().ok_or("no finding")?;
     assert!(text.starts_with("rank 0 computes 1.8"), "{text}");
+    loads_add_up(&report)
+}
+
+/// The parts of the run of each process together are all of its time, and of that inside MPI.
+fn loads_add_up(report: &Value) -> Outcome {
+    for process in report["processes"].as_array().ok_or("no processes")? {
+        let parts = process["load"].as_array().ok_or("no load over time")?;
+        let watched = number(&process["watched_s"]);
+        let end = number(&parts.last().ok_or("no parts")?["until_s"]);
+        let (mut from, mut inside) = (end - watched, 0.0);
+        for part in parts {
+            let until = number(&part["until_s"]);
+            assert!(until > from, "{parts:?}");
+            inside += (until - from) * number(&part["mpi_share"]);
+            from = until;
+        }
+        let apart = inside - number(&process["mpi_time_s"]);
+        assert!(apart.abs() < 0.02 * watched, "{inside} s inside MPI: {process}");
+        assert!(
+            parts.len() > 2 && end <= number(&report["elapsed_s"]),
+            "{process}"
+        );
+    }
     Ok(())
 }
 

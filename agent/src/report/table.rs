@@ -121,6 +121,14 @@ fn job(table: &mut Table, snapshot: &Snapshot) {
             "communication_efficiency",
             efficiencies.map(|all| all.of.communication),
         ),
+        (
+            "serialisation_efficiency",
+            efficiencies.and_then(|all| Some(all.split?.serialisation)),
+        ),
+        (
+            "transfer_efficiency",
+            efficiencies.and_then(|all| Some(all.split?.transfer)),
+        ),
     ];
     for (name, value) in parts {
         table.row(&of, name, "1", value);
@@ -166,6 +174,12 @@ fn process(table: &mut Table, of: &Of, view: &ProcessView) {
         "B",
         counters.map(|counters| counters.resident_bytes as f64),
     );
+    table.row(
+        of,
+        "memory_resident_peak",
+        "B",
+        counters.and_then(|counters| Some(counters.resident_peak_bytes? as f64)),
+    );
 }
 
 /// Rows of programs with parallel regions alone.
@@ -195,6 +209,18 @@ fn function(table: &mut Table, of: &Of, view: &FunctionTotals) {
     };
     table.row(of, &bytes, "B", view.bytes.map(|bytes| bytes as f64));
     table.count(of, "bytes_unknown_calls", Some(view.bytes_unknown));
+    for (size, messages) in view
+        .sizes
+        .iter()
+        .enumerate()
+        .filter(|(_, messages)| **messages > 0)
+    {
+        let quantity = match abi::Sizes::greatest(size) {
+            Some(most) => format!("messages_up_to_{most}B"),
+            None => "messages_greater".to_owned(),
+        };
+        table.count(of, &quantity, Some(*messages));
+    }
     for (from_ns, calls) in view.durations.iter().flat_map(|durations| durations.buckets()) {
         table.count(of, &format!("calls_from_{from_ns}ns"), Some(calls));
     }
@@ -247,6 +273,7 @@ mod tests {
                     calls: 3,
                     time_ns: Some(1_000),
                     durations: Some(durations),
+                    sizes: vec![4, 0, 0, 0, 5],
                     ..FunctionTotals::default()
                 }],
                 regions: Some(RegionsView {

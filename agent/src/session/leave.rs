@@ -59,6 +59,7 @@ impl Session {
         self.read_matrix(true).map_err(kernel_failure)?;
         let mut snapshot = self.snapshot();
         self.name_call_sites(&mut snapshot.sequence);
+        self.tell_loads(&mut snapshot.processes);
         snapshot.trace = self.end_trace();
         if self.family.is_some() {
             self.painter.say(&view::header(&snapshot));

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use abi::{Frame, Thread, Totals};
 
 use super::{
+    load::Load,
     probes::{Probe, Probes},
     regions::{Watched, has_bodies},
     sampling::Sampled,
@@ -14,7 +15,7 @@ use crate::{
     cost::{Moment, Unwatched},
     evidence::{Counters, Sampler},
     kernel::KernelError,
-    snapshot::{FunctionTotals, ProcessView, Rates},
+    snapshot::{FunctionTotals, LoadView, ProcessView, Rates},
     trace::Whose,
 };
 
@@ -76,6 +77,7 @@ pub struct Metered {
     counted: (Arc<[Totals]>, bool),
     first: Option<Reading>,
     readings: VecDeque<Reading>,
+    load: Load,
     /// Time inside MPI of threads whose records were taken out.
     retired_ns: u64,
     /// Of it, waiting for a CPU.
@@ -101,6 +103,7 @@ impl Metered {
             counted: (Arc::default(), false),
             first: None,
             readings: VecDeque::new(),
+            load: Load::default(),
             retired_ns: 0,
             retired_waited_ns: 0,
             shown_ns: Vec::new(),
@@ -206,6 +209,7 @@ impl Metered {
         }
         if !self.ended {
             self.regions.read(&reading, probes.list(), regions_since_ns);
+            self.load.add(&reading);
         }
         self.first.get_or_insert_with(|| reading.clone());
         self.read_pace(&mut reading, probes.list());
@@ -364,7 +368,14 @@ impl Metered {
             regions: self.regions.view(has_bodies(probes)),
             rates: rates(probes, first, last).filter(|_| !self.ended),
             whole: self.first.as_ref().and_then(|first| rates(probes, first, last)),
+            load: Vec::new(),
         }
+    }
+
+    /// How it spent its time over the run.
+    pub(super) fn load(&self, probes: &[Probe], armed_ns: u64) -> Vec<LoadView> {
+        let last = self.readings.back();
+        last.map_or_else(Vec::new, |last| self.load.view(last, armed_ns, has_mpi(probes)))
     }
 
     /// Its iterations, where the time inside MPI is known of all of them.

@@ -24,6 +24,7 @@ mod history;
 mod intake;
 mod leave;
 mod live;
+mod load;
 mod matrix;
 mod meant;
 mod newcomers;

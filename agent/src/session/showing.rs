@@ -8,7 +8,10 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Session, TICK, meter};
+use super::{
+    Session, TICK,
+    meter::{self, Metered},
+};
 use crate::{
     clock::monotonic_ns,
     control::Answer,
@@ -149,17 +152,29 @@ impl Session {
 
     /// The processes as they are shown. Those of a command get their slots as they come, and some slots nobody: they are shown by rank.
     pub(super) fn process_views(&self) -> Vec<ProcessView> {
-        let there = self.processes.iter().filter(|process| process.pid != 0);
-        let views = there.map(|process| {
+        let views = self.shown().into_iter().map(|process| {
             let mut view = process.view(&self.probes);
             self.durations.enter(process.slot, &self.probes, &mut view);
             view
         });
-        let mut views: Vec<ProcessView> = views.collect();
-        if self.family.is_some() {
-            views.sort_by_key(|view| (view.rank.is_none(), view.rank));
+        views.collect()
+    }
+
+    /// How each of them spent its time over the run, told at the end.
+    pub(super) fn tell_loads(&self, views: &mut [ProcessView]) {
+        for (process, view) in self.shown().into_iter().zip(views) {
+            view.load = process.load(self.probes.list(), self.armed_ns);
         }
-        views
+    }
+
+    /// Processes in the order in which they are shown.
+    fn shown(&self) -> Vec<&Metered> {
+        let there = self.processes.iter().filter(|process| process.pid != 0);
+        let mut shown: Vec<&Metered> = there.collect();
+        if self.family.is_some() {
+            shown.sort_by_key(|process| (process.rank.is_none(), process.rank));
+        }
+        shown
     }
 
     /// Does what the keys ask; gives the reason when the session is over.

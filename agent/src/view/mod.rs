@@ -9,6 +9,8 @@ mod live;
 mod pace;
 mod pairs;
 mod screen;
+mod sizes;
+mod spread;
 mod terminal;
 
 pub use live::{Diagnostics, Keys, Wish};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{cost, cpus, durations, history, pace, pairs};
+use super::{cost, cpus, durations, history, pace, pairs, sizes, spread};
 use crate::{
     format::{bytes, count, duration, percent, plural},
     snapshot::{FindingView, FunctionTotals, Rates, RuleView, Snapshot, Standing, TraceView},
@@ -153,6 +153,8 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
     lines.extend(durations::lines(snapshot));
     lines.extend(pace::call_sites(snapshot));
     lines.extend(pairs::over_all(snapshot));
+    lines.extend(sizes::over_all(snapshot));
+    lines.extend(spread::over_all(snapshot));
     lines.push(String::new());
     lines.extend(finding_lines(snapshot));
     lines.extend(history::change_lines(snapshot));

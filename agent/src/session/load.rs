@@ -1,0 +1,154 @@
+//! How a process spent its time over the run: parts that are about as long as each other, two and two of which become one when there are
+//! too many. Reads nothing itself.
+
+use std::time::Duration;
+
+use super::meter::Reading;
+use crate::snapshot::LoadView;
+
+/// Parts that are kept at most.
+const PARTS: usize = 64;
+
+/// How long a part is at least as long as there are few, in nanoseconds.
+const LENGTH_NS: u64 = 1_000_000_000;
+
+/// Totals at the end of a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Mark {
+    at_ns: u64,
+    mpi_ns: u64,
+    /// On a CPU, and waiting for one; none where /proc did not tell.
+    cpu_ns: Option<(u64, u64)>,
+}
+
+impl Mark {
+    fn of(reading: &Reading) -> Mark {
+        Mark {
+            at_ns: reading.at_ns,
+            mpi_ns: reading.mpi_ns,
+            cpu_ns: reading
+                .counters
+                .map(|counters| (counters.cpu_ns, counters.runqueue_ns)),
+        }
+    }
+}
+
+/// The parts of one process.
+#[derive(Debug)]
+pub(super) struct Load {
+    /// The begin of the first part, then the end of each.
+    marks: Vec<Mark>,
+    length_ns: u64,
+}
+
+impl Default for Load {
+    fn default() -> Load {
+        Load {
+            marks: Vec::new(),
+            length_ns: LENGTH_NS,
+        }
+    }
+}
+
+impl Load {
+    /// One more reading; the times of readings only grow.
+    pub(super) fn add(&mut self, reading: &Reading) {
+        self.enter(Mark::of(reading));
+    }
+
+    fn enter(&mut self, mark: Mark) {
+        let is_within = |last: &Mark| mark.at_ns.saturating_sub(last.at_ns) < self.length_ns;
+        if self.marks.last().is_some_and(is_within) {
+            return;
+        }
+        self.marks.push(mark);
+        // With the part that goes on.
+        if self.marks.len() > PARTS {
+            self.marks = self.marks.iter().copied().step_by(2).collect();
+            self.length_ns *= 2;
+        }
+    }
+
+    /// The parts up to the last reading, by the time since all probes were armed.
+    pub(super) fn view(&self, last: &Reading, armed_ns: u64, has_mpi: bool) -> Vec<LoadView> {
+        self.parts(Mark::of(last), armed_ns, has_mpi)
+    }
+
+    fn parts(&self, last: Mark, armed_ns: u64, has_mpi: bool) -> Vec<LoadView> {
+        let goes_on = self.marks.last().is_some_and(|end| last.at_ns > end.at_ns);
+        let ends = self.marks.iter().copied().chain(goes_on.then_some(last));
+        let begins = self.marks.iter();
+        let part = |(from, to): (&Mark, Mark)| {
+            let length = to.at_ns.saturating_sub(from.at_ns).max(1) as f64;
+            let share = |from_ns: u64, to_ns: u64| to_ns.saturating_sub(from_ns) as f64 / length;
+            let cpu = from.cpu_ns.zip(to.cpu_ns);
+            LoadView {
+                until: Duration::from_nanos(to.at_ns.saturating_sub(armed_ns)),
+                mpi: has_mpi.then(|| share(from.mpi_ns, to.mpi_ns)),
+                cpu: cpu.map(|(from, to)| share(from.0, to.0)),
+                runqueue: cpu.map(|(from, to)| share(from.1, to.1)),
+            }
+        };
+        begins.zip(ends.skip(1)).map(part).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mark(at_ns: u64, mpi_ns: u64, cpu_ns: u64) -> Mark {
+        Mark {
+            at_ns,
+            mpi_ns,
+            cpu_ns: Some((cpu_ns, at_ns - cpu_ns)),
+        }
+    }
+
+    #[test]
+    fn each_part_has_the_shares_of_its_own_time_and_the_last_goes_to_the_last_reading() {
+        let mut load = Load::default();
+        let second = LENGTH_NS;
+        load.enter(mark(0, 0, 0));
+        load.enter(mark(second / 2, second / 2, 0));
+        load.enter(mark(second, second, 0));
+        let last = mark(second + second / 2, second, second / 2);
+        let told = load.parts(last, 0, true);
+        let shares: Vec<_> = told
+            .iter()
+            .map(|part| (part.until.as_secs_f64(), part.mpi, part.cpu, part.runqueue))
+            .collect();
+        assert_eq!(
+            shares,
+            [
+                (1.0, Some(1.0), Some(0.0), Some(1.0)),
+                (1.5, Some(0.0), Some(1.0), Some(0.0))
+            ]
+        );
+        // What was not measured is none.
+        let unread = Mark { cpu_ns: None, ..last };
+        let told = load.parts(unread, 0, false);
+        assert_eq!((told[1].mpi, told[1].cpu), (None, None));
+        assert_eq!(Load::default().parts(last, 0, true), []);
+    }
+
+    #[test]
+    fn however_long_a_run_is_there_are_at_most_64_parts_that_cover_all_of_it() {
+        let mut load = Load::default();
+        let reading = LENGTH_NS / 2;
+        for number in 0..100_000 {
+            // Half of the time in MPI, in turns of a reading.
+            load.enter(mark(number * reading, number / 2 * reading, 0));
+            let last = mark(number * reading, number / 2 * reading, 0);
+            let told = load.parts(last, 0, true);
+            assert!(told.len() <= PARTS, "{number}: {}", told.len());
+            let end = told.last().map_or(Duration::ZERO, |part| part.until);
+            assert_eq!(end, Duration::from_nanos(number * reading), "{number}");
+        }
+        let last = mark(99_999 * reading, 49_999 * reading, 0);
+        let told = load.parts(last, 0, true);
+        assert!(told.len() >= PARTS / 2, "{}", told.len());
+        let all = &told[..told.len() - 1];
+        assert!(all.iter().all(|part| part.mpi == Some(0.5)), "{all:?}");
+    }
+}
