@@ -252,7 +252,7 @@ impl<'a> Text<'a> {
 
 /// A mapping shows code of the module's file. On some file systems mappings show another device than the file has.
 fn shows(map: &Mapping, module: &Module) -> bool {
-    let is_named = matches!(&map.backing, Backing::File { path, .. } if *path == module.path);
+    let is_named = matches!(&map.backing, Backing::File { path, .. } if **path == *module.path);
     let is_it = map.inode == module.inode && (map.device == module.device || is_named);
     is_it && map.permissions.execute
 }

@@ -1,6 +1,6 @@
 //! The mappings of a process, from the text of /proc/PID/maps. Pure: reads no file.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use thiserror::Error;
 
@@ -51,8 +51,8 @@ pub enum Backing {
     Special(String),
     /// A file.
     File {
-        /// Its path, as the process saw it when it mapped the file.
-        path: String,
+        /// Its path, as the process saw it when it mapped the file; the mappings of a file share it.
+        path: Arc<str>,
         /// True when no directory has that name for it any more.
         deleted: bool,
     },
@@ -109,10 +109,10 @@ impl Mapping {
 
 /// Reads the whole text of a maps file.
 pub fn parse(text: &str) -> Result<Vec<Mapping>, MapsError> {
-    let lines = text.lines().enumerate();
+    let (lines, mut before) = (text.lines().enumerate(), None);
     lines
         .map(|(at, line)| {
-            parse_line(line).ok_or_else(|| MapsError {
+            parse_line(line, &mut before).ok_or_else(|| MapsError {
                 line: at + 1,
                 text: line.to_owned(),
             })
@@ -120,7 +120,8 @@ pub fn parse(text: &str) -> Result<Vec<Mapping>, MapsError> {
         .collect()
 }
 
-fn parse_line(line: &str) -> Option<Mapping> {
+/// `before` is the path of the file that came last: mostly it has several mappings in a row.
+fn parse_line(line: &str, before: &mut Option<Arc<str>>) -> Option<Mapping> {
     let mut rest = line;
     let (start, end) = field(&mut rest)?.split_once('-')?;
     let permissions = parse_permissions(field(&mut rest)?)?;
@@ -138,7 +139,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
             minor: u32::try_from(hex(minor)?).ok()?,
         },
         inode,
-        backing: parse_backing(rest.trim_start_matches(' ')),
+        backing: parse_backing(rest.trim_start_matches(' '), before),
     })
 }
 
@@ -177,7 +178,7 @@ fn parse_permissions(text: &str) -> Option<Permissions> {
     })
 }
 
-fn parse_backing(name: &str) -> Backing {
+fn parse_backing(name: &str, before: &mut Option<Arc<str>>) -> Backing {
     if name.is_empty() {
         return Backing::Anonymous;
     }
@@ -189,10 +190,12 @@ fn parse_backing(name: &str) -> Backing {
         None => (name, false),
     };
     // The kernel escapes only the newline, which would else end the line.
-    Backing::File {
-        path: path.replace("\\012", "\n"),
-        deleted,
-    }
+    let path = path.replace("\\012", "\n");
+    let path = match before.as_ref().filter(|before| ***before == *path) {
+        Some(same) => Arc::clone(same),
+        None => Arc::clone(before.insert(path.into())),
+    };
+    Backing::File { path, deleted }
 }
 
 impl fmt::Display for Permissions {
@@ -260,6 +263,19 @@ mod tests {
     }
 
     #[test]
+    fn mappings_of_one_file_in_a_row_share_its_path() {
+        let text = "1000-2000 r--p 0 0:1 5 /a\n2000-3000 r-xp 0 0:1 5 /a\n3000-4000 rw-p 0 0:0 0 \n\
+                    4000-5000 rw-p 0 0:1 5 /a\n5000-6000 r--p 0 0:1 6 /b\n";
+        let maps = parse(text).unwrap();
+        let path = |at: usize| match &maps[at].backing {
+            Backing::File { path, .. } => Arc::clone(path),
+            other => panic!("{other:?}"),
+        };
+        assert!(Arc::ptr_eq(&path(0), &path(1)) && Arc::ptr_eq(&path(0), &path(3)));
+        assert_eq!(&*path(4), "/b");
+    }
+
+    #[test]
     fn a_line_that_is_none_is_shown_with_its_number() {
         let error = parse("1-2 r-xp 0 0:0 0 \nnonsense\n").unwrap_err();
         assert_eq!(
@@ -282,7 +298,7 @@ mod tests {
                 start: Address(start), end: Address(start + length),
                 permissions: Permissions { read: flags[0], write: flags[1], execute: flags[2], shared: flags[3] },
                 offset: FileOffset(offset), device: Device { major: device.0, minor: device.1 }, inode,
-                backing: backing.map_or(Backing::Anonymous, |path| Backing::File { path, deleted }),
+                backing: backing.map_or(Backing::Anonymous, |path| Backing::File { path: path.into(), deleted }),
             }
         }
     }

@@ -166,7 +166,7 @@ impl Module {
         let meta = image.file().metadata()?;
         let (device, inode) = (device(meta.dev()), meta.ino());
         let backing = Backing::File {
-            path: path.clone(),
+            path: path.as_str().into(),
             deleted: false,
         };
         Ok(Module {
@@ -301,7 +301,7 @@ pub(crate) fn find(
         if let Some(bias) = bias(image, mapping, maps) {
             modules.push(Module {
                 pid,
-                path: path.clone(),
+                path: path.to_string(),
                 deleted: *deleted,
                 device: mapping.device,
                 inode: mapping.inode,
