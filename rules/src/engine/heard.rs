@@ -37,8 +37,9 @@ impl Engine {
                 }
             }
             Observation::Watermark { process, time } => {
-                let streams = self.rules.iter_mut().map(|running| &mut running.stream);
-                streams.for_each(|stream| stream.watermark(process, time));
+                // Of the others no hit waits for its turn.
+                let ordered = self.rules.iter_mut().filter(|running| running.probed);
+                ordered.for_each(|running| running.stream.watermark(process, time));
             }
             Observation::Lost { from, to, .. } => {
                 for running in &mut self.rules {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::output::{ProbeId, RuleId};
-use super::series::{Calls, Series, scale};
+use super::series::{Calls, Names, Series, scale};
 use crate::eval::HitsInWindow;
 use crate::hit::Hit;
 use crate::measure::{Kind, Measure};
@@ -28,6 +28,8 @@ struct ProbeSeries {
 pub(crate) struct Samples {
     counters: BTreeMap<(Option<ProcessId>, Measure), Series<u64>>,
     calls: BTreeMap<ProcessId, BTreeMap<Measure, Calls>>,
+    /// Of the functions that were called.
+    names: Names,
     gauges: BTreeMap<(Option<ProcessId>, Measure), Series<f64>>,
     probes: BTreeMap<(RuleId, ProbeId, ProcessId), ProbeSeries>,
     /// Up to when what is not needed was let go.
@@ -50,7 +52,7 @@ impl Samples {
         total: u64,
     ) {
         let calls = self.calls.entry(process).or_default().entry(measure).or_default();
-        calls.call(call, time, total);
+        calls.call(&mut self.names, call, time, total);
     }
 
     pub(crate) fn calls_stand(&mut self, process: ProcessId, time: Time) {

@@ -4,7 +4,8 @@
 //! first border (else the first one behind it) and the last at or before the second, and given at that rate for the
 //! window's duration; samples further than half a window from their border are no ground for a value.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use crate::value::Time;
 
@@ -84,21 +85,36 @@ impl<T: Copy> Series<T> {
     }
 }
 
+/// Names of functions, each kept once: hundreds of ranks have hundreds of them. As many as there was room for in processes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names(BTreeSet<Arc<str>>);
+
+impl Names {
+    fn of(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.get(name) {
+            return Arc::clone(known);
+        }
+        let new: Arc<str> = name.into();
+        self.0.insert(Arc::clone(&new));
+        new
+    }
+}
+
 /// Counters of the calls of each MPI function in one process, which are all observed at the same times. Of hundreds few change between two
 /// of them: only those are looked at again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) observed: Series<()>,
     /// Totals that have not changed within any window, and since when they are known.
-    still: BTreeMap<String, (Time, u64)>,
+    still: BTreeMap<Arc<str>, (Time, u64)>,
     /// When the last of all functions was observed first.
     all_known: Time,
     /// The others, from when on they were so.
-    changed: BTreeMap<String, Series<u64>>,
+    changed: BTreeMap<Arc<str>, Series<u64>>,
 }
 
 impl Calls {
-    pub(super) fn call(&mut self, call: &str, time: Time, total: u64) {
+    pub(super) fn call(&mut self, names: &mut Names, call: &str, time: Time, total: u64) {
         self.observed.push(time, ());
         if let Some(series) = self.changed.get_mut(call) {
             if series.0.back().is_none_or(|(_, last)| *last != total) {
@@ -110,14 +126,14 @@ impl Calls {
             Some((_, same)) if same == total => {}
             Some((known, before)) => {
                 self.still.remove(call);
-                let series = self.changed.entry(call.to_string()).or_default();
+                let series = self.changed.entry(names.of(call)).or_default();
                 series.push(known, before);
                 series.push(time, total);
             }
             // Of a function too many, the total is not taken: MPI has some hundred.
             None if self.still.len() + self.changed.len() >= MOST_CALLS => {}
             None => {
-                self.still.insert(call.to_string(), (time, total));
+                self.still.insert(names.of(call), (time, total));
                 self.all_known = self.all_known.max(time);
             }
         }
@@ -129,7 +145,7 @@ impl Calls {
             series.forget(floor);
             let has_changed = series.0.len() > 1;
             let still = series.0.front().filter(|_| !has_changed);
-            self.still.extend(still.map(|total| (call.clone(), *total)));
+            self.still.extend(still.map(|total| (Arc::clone(call), *total)));
             has_changed
         });
     }
@@ -146,13 +162,13 @@ impl Calls {
                 .values()
                 .try_for_each(|(known, _)| ends(*known).map(drop))?;
         }
-        let change = |(call, series): (&String, &Series<u64>)| {
+        let change = |(call, series): (&Arc<str>, &Series<u64>)| {
             let known = series.0.front().map_or(end, |(time, _)| *time);
             let ((first, ()), (last, ())) = ends(known)?;
             let at = |time| series.last_in(Time(0), time).map_or(0, |(_, total)| total);
             let change = at(last).checked_sub(at(first));
             let change = change.ok_or("ran backwards in the window")?;
-            Ok((change > 0).then(|| (call.clone(), change as f64 * scale(first, last, start, end))))
+            Ok((change > 0).then(|| (call.to_string(), change as f64 * scale(first, last, start, end))))
         };
         let changes = self.changed.iter().map(change);
         changes.filter_map(Result::transpose).collect()
@@ -198,7 +214,7 @@ mod tests {
             (start, length) in (0..2_000_u64, 1..2_000_u64),
             floor in proptest::option::of(0..2_000_u64),
         ) {
-            let (mut calls, mut told) = (Calls::default(), Vec::new());
+            let (mut calls, mut names, mut told) = (Calls::default(), Names::default(), Vec::new());
             let (mut now, mut totals) = (0, [0; 3]);
             for (wait, more) in steps {
                 now += wait;
@@ -207,7 +223,7 @@ mod tests {
                 totals = std::array::from_fn(|function| totals[function] + more[function]);
                 told.push((now, totals));
                 for (function, total) in totals.iter().enumerate() {
-                    calls.call(&function.to_string(), Time(now * MS), *total);
+                    calls.call(&mut names, &function.to_string(), Time(now * MS), *total);
                 }
             }
             let (start, end) = (Time(start * MS), Time((start + length) * MS));
