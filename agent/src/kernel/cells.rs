@@ -22,6 +22,8 @@ const PIECE_WORDS: usize = PIECE_BYTES / size_of::<u64>();
 #[derive(Debug)]
 pub(super) struct Cells<T> {
     array: OwnedFd,
+    /// Where the first of them is in what the kernel offers to be mapped, in bytes.
+    offset: u64,
     pieces: Box<[OnceLock<Mapping>]>,
     words: usize,
     may_write: bool,
@@ -35,15 +37,20 @@ impl<T: bytemuck::Pod> Cells<T> {
 
     /// To read.
     pub(super) fn map(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
-        Cells::map_for(array, cells, false)
+        Cells::map_for(array, (0, cells), false)
+    }
+
+    /// To read, of what offers something else before them.
+    pub(super) fn map_behind(array: BorrowedFd<'_>, offset: u64, cells: u32) -> io::Result<Cells<T>> {
+        Cells::map_for(array, (offset, cells), false)
     }
 
     /// To read and write.
     pub(super) fn map_writable(array: BorrowedFd<'_>, cells: u32) -> io::Result<Cells<T>> {
-        Cells::map_for(array, cells, true)
+        Cells::map_for(array, (0, cells), true)
     }
 
-    fn map_for(array: BorrowedFd<'_>, cells: u32, may_write: bool) -> io::Result<Cells<T>> {
+    fn map_for(array: BorrowedFd<'_>, (offset, cells): (u64, u32), may_write: bool) -> io::Result<Cells<T>> {
         const {
             assert!(size_of::<T>().is_multiple_of(size_of::<u64>()) && align_of::<T>() <= 8);
             assert!(size_of::<T>() <= PIECE_BYTES);
@@ -52,6 +59,7 @@ impl<T: bytemuck::Pod> Cells<T> {
         let pieces = (0..words.div_ceil(PIECE_WORDS)).map(|_| OnceLock::new());
         let cells = Cells {
             array: array.try_clone_to_owned()?,
+            offset,
             pieces: pieces.collect(),
             words,
             may_write,
@@ -69,7 +77,7 @@ impl<T: bytemuck::Pod> Cells<T> {
     fn mapping(&self, piece: usize) -> io::Result<Mapping> {
         let first = piece * PIECE_WORDS;
         let words = PIECE_WORDS.min(self.words - first);
-        let offset = (first * size_of::<u64>()) as u64;
+        let offset = self.offset + (first * size_of::<u64>()) as u64;
         Mapping::of(self.array.as_fd(), offset, words, self.may_write)
     }
 
@@ -88,6 +96,13 @@ impl<T: bytemuck::Pod> Cells<T> {
                 None
             }
         }
+    }
+
+    /// Which pieces are mapped.
+    #[cfg(test)]
+    pub(super) fn mapped(&self) -> Vec<bool> {
+        let pieces = self.pieces.iter();
+        pieces.map(|piece| piece.get().is_some()).collect()
     }
 
     /// Why records that are there could not be looked at; none where all could that were asked for.
@@ -109,7 +124,23 @@ impl<T: bytemuck::Pod> Cells<T> {
         Some(records)
     }
 
-    fn copy(&self, first: usize, records: &mut [T]) -> Option<()> {
+    /// Whether the records in a row from here on are these, word by word; `None` where there are not as many.
+    pub(super) fn are(&self, first: usize, records: &[T]) -> Option<bool> {
+        let mut place = first.checked_mul(Self::WORDS_PER_CELL)?;
+        let mut rest: &[u64] = bytemuck::cast_slice(records);
+        while !rest.is_empty() {
+            let within = place % PIECE_WORDS;
+            let (words, behind) = rest.split_at(rest.len().min(PIECE_WORDS - within));
+            if !self.piece(place / PIECE_WORDS)?.has(within, words)? {
+                return Some(false);
+            }
+            (place, rest) = (place + words.len(), behind);
+        }
+        Some(true)
+    }
+
+    /// As many records from here on as there is room for, word by word.
+    pub(super) fn copy(&self, first: usize, records: &mut [T]) -> Option<()> {
         let mut place = first.checked_mul(Self::WORDS_PER_CELL)?;
         let mut rest: &mut [u64] = bytemuck::cast_slice_mut(records);
         while !rest.is_empty() {
@@ -168,19 +199,14 @@ mod tests {
         file.into()
     }
 
-    fn mapped<T>(cells: &Cells<T>) -> Vec<bool> {
-        let pieces = cells.pieces.iter();
-        pieces.map(|piece| piece.get().is_some()).collect()
-    }
-
     #[test]
     fn what_nobody_looks_at_is_not_mapped() {
         let array = array();
         let cells = Cells::<Record>::map(array.as_fd(), RECORDS).unwrap();
-        assert_eq!(mapped(&cells), [true, false, false]);
+        assert_eq!(cells.mapped(), [true, false, false]);
         let last = RECORDS as usize - 1;
         assert_eq!(cells.first_word(last), Some(3 * last as u64));
-        assert_eq!(mapped(&cells), [true, false, true]);
+        assert_eq!(cells.mapped(), [true, false, true]);
         assert_eq!(cells.get(last + 1), None);
         assert_eq!(cells.first_word(usize::MAX), None);
     }
@@ -208,10 +234,36 @@ mod tests {
             let first = 3 * index as u64;
             assert_eq!(cells.get_whole(index), Some([first, first + 1, first + 2]));
         }
-        assert_eq!(mapped(&cells), [true; 3]);
+        assert_eq!(cells.mapped(), [true; 3]);
         let all = cells.row(0, RECORDS as usize).unwrap();
         assert!(all.concat().into_iter().eq(0..3 * u64::from(RECORDS)));
         assert_eq!(cells.row(1, RECORDS as usize), None, "one too many");
+    }
+
+    #[test]
+    fn records_that_are_as_they_were_are_told_from_those_of_which_one_word_is_not() {
+        let array = array();
+        let cells = Cells::<Record>::map_writable(array.as_fd(), RECORDS).unwrap();
+        let all = cells.row(0, RECORDS as usize).unwrap();
+        assert_eq!(cells.are(0, &all), Some(true));
+        assert_eq!(cells.are(7, &all[7..9]), Some(true));
+        assert_eq!(cells.are(7, &all[6..9]), Some(false));
+        assert_eq!(cells.are(RECORDS as usize, &all[..1]), None, "there is none");
+        let last = RECORDS as usize - 1;
+        cells.word(last, 2).unwrap().fetch_add(1, Ordering::Relaxed);
+        assert_eq!(cells.are(0, &all), Some(false));
+        assert_eq!(cells.are(0, &all[..last]), Some(true));
+    }
+
+    #[test]
+    fn records_behind_something_else_are_counted_from_their_own_begin() {
+        let array = array();
+        let page = procfs::page_size();
+        let behind = Cells::<u64>::map_behind(array.as_fd(), page, 2 * PIECE_WORDS as u32).unwrap();
+        let before = page / size_of::<u64>() as u64;
+        for index in [0, 5, PIECE_WORDS as u64] {
+            assert_eq!(behind.get(index as usize), Some(before + index));
+        }
     }
 
     #[test]

@@ -289,6 +289,15 @@ impl Kernel {
         totals.ok_or_else(|| not_seen("TOTALS", self.cells.refusal()))
     }
 
+    /// The same; none where it is what it was `before`.
+    pub fn totals_unless(&self, slot: u32, before: &[Totals]) -> Result<Option<Vec<Totals>>, KernelError> {
+        let probes = self.options.probes as usize;
+        let is_as_before =
+            before.len() == probes && self.cells.are(slot as usize * probes, before) == Some(true);
+        let totals = (!is_as_before).then(|| self.totals(slot));
+        totals.transpose()
+    }
+
     /// Calls of one function by a process.
     pub fn calls_of(&self, slot: u32, probe: u32) -> u64 {
         let cell = slot as usize * self.options.probes as usize + probe as usize;

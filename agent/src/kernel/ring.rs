@@ -1,7 +1,7 @@
 //! A ring of records that the kernel side fills and we empty (BPF_MAP_TYPE_RINGBUF): waits for nothing, and knows no record.
 //!
-//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts them as ours twice then; here
-//! they are mapped once, and a record is put together where it is cut.
+//! The kernel offers its bytes twice in a row, so that no record is cut where the ring begins anew. It counts as ours whatever is mapped; here
+//! they are mapped once, each piece when the first record comes there, and a record is put together where it is cut.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{Ordering, fence},
 };
 
-use super::sys::Mapping;
+use super::{cells::Cells, sys::Mapping};
 
 const WORD: usize = size_of::<u64>();
 /// What stands before each record: its length, with two flags, and a word of the kernel's own.
@@ -19,16 +19,16 @@ const IS_BUSY: u32 = 1 << 31;
 /// It was given up.
 const IS_DISCARDED: u32 = 1 << 30;
 
-/// One reader's side.
+/// One reader's side. What of it no record has come to yet is not mapped.
 #[derive(Debug)]
 pub struct Ring {
     map: OwnedFd,
     /// How far we have read, for the kernel.
     consumer: Mapping,
-    /// A page with how far is written, and the bytes behind it.
+    /// How far is written.
     producer: Mapping,
-    /// Where the bytes begin in it, in words, and how many words they are: a power of two.
-    first: usize,
+    data: Cells<u64>,
+    /// How many words they are: a power of two.
     words: usize,
     read: u64,
     /// How far was written when it was last looked.
@@ -41,18 +41,19 @@ pub struct Ring {
 impl Ring {
     /// The ring of a map of so many bytes.
     pub(super) fn of(map: BorrowedFd<'_>, bytes: u32) -> io::Result<Ring> {
-        let page = procfs::page_size() as usize;
+        let page = procfs::page_size();
         // As it is loaded: no ring is smaller than a page.
-        let bytes = (bytes as usize).max(page);
+        let words = u64::from(bytes).max(page) as usize / WORD;
         let consumer = Mapping::of(map, 0, 1, true)?;
-        let producer = Mapping::of(map, page as u64, (page + bytes) / WORD, false)?;
+        let producer = Mapping::of(map, page, 1, false)?;
+        let data = Cells::map_behind(map, 2 * page, words as u32)?;
         let read = consumer.load(0, Ordering::Acquire).unwrap_or_default();
         Ok(Ring {
             map: map.try_clone_to_owned()?,
             consumer,
             producer,
-            first: page / WORD,
-            words: bytes / WORD,
+            data,
+            words,
             read,
             written: read,
             has_taken: false,
@@ -81,7 +82,7 @@ impl Ring {
     /// Copies it, and makes its place free. How long it is, in bytes.
     fn copy_next(&mut self) -> Option<usize> {
         while self.has_more() {
-            let head = self.producer.load(self.place(self.read), Ordering::Acquire)? as u32;
+            let head = self.data.first_word(self.place(self.read))? as u32;
             if head & IS_BUSY != 0 {
                 if !self.tell_how_far() {
                     return None;
@@ -122,19 +123,32 @@ impl Ring {
         has_taken
     }
 
-    /// Where in the mapping what was written at a position is.
+    /// Where among the bytes what was written at a position is.
     fn place(&self, position: u64) -> usize {
-        self.first + ((position as usize / WORD) & (self.words - 1))
+        (position as usize / WORD) & (self.words - 1)
+    }
+
+    /// Records are there that cannot be looked at, and no others ever will.
+    pub fn is_out_of_reach(&self) -> bool {
+        self.data.refusal().is_some()
+    }
+
+    /// The same in words: nobody is to take it for nothing.
+    pub fn not_seen(&self) -> Option<String> {
+        let refusal = self.data.refusal()?;
+        Some(format!(
+            "hits are no longer read: their ring cannot be mapped: {refusal}"
+        ))
     }
 
     /// Bytes from a position on, in one piece.
     fn copy(&mut self, from: u64, length: usize) -> Option<()> {
         let place = self.place(from);
         self.record.resize(length.div_ceil(WORD), 0);
-        let words = self.record.len().min(self.first + self.words - place);
+        let words = self.record.len().min(self.words - place);
         let (here, at_begin) = self.record.split_at_mut(words);
-        self.producer.copy(place, here)?;
-        self.producer.copy(self.first, at_begin)
+        self.data.copy(place, here)?;
+        self.data.copy(0, at_begin)
     }
 }
 
@@ -156,24 +170,34 @@ mod tests {
     struct Kernel {
         file: OwnedFd,
         data: Mapping,
+        words: usize,
         written: u64,
     }
 
     impl Kernel {
         fn new() -> (Kernel, Ring) {
+            Kernel::of(BYTES)
+        }
+
+        fn of(bytes: u32) -> (Kernel, Ring) {
             let page = procfs::page_size() as usize;
             let file = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
-            ftruncate(&file, 2 * page as u64 + u64::from(BYTES)).unwrap();
-            let words = (page + BYTES as usize) / WORD;
-            let data = Mapping::of(file.as_fd(), page as u64, words, true).unwrap();
-            let ring = Ring::of(file.as_fd(), BYTES).unwrap();
-            let written = 0;
-            (Kernel { file, data, written }, ring)
+            ftruncate(&file, 2 * page as u64 + u64::from(bytes)).unwrap();
+            let words = bytes as usize / WORD;
+            let data = Mapping::of(file.as_fd(), page as u64, page / WORD + words, true).unwrap();
+            let ring = Ring::of(file.as_fd(), bytes).unwrap();
+            let kernel = Kernel {
+                file,
+                data,
+                words,
+                written: 0,
+            };
+            (kernel, ring)
         }
 
         fn put(&mut self, at: u64, word: u64) {
             let first = procfs::page_size() as usize / WORD;
-            let place = first + (at as usize / WORD) % (BYTES as usize / WORD);
+            let place = first + (at as usize / WORD) % self.words;
             self.data.word(place).unwrap().store(word, Ordering::Release);
         }
 
@@ -228,6 +252,22 @@ mod tests {
         assert_eq!(word(ring.take()), Some((3, 32)));
         assert_eq!(word(ring.take()), Some((4, 8)));
         assert_eq!(ring.take(), None);
+    }
+
+    #[test]
+    fn what_no_record_has_come_to_is_not_mapped() {
+        let (mut kernel, mut ring) = Kernel::of(256 << 10);
+        for round in 0..100 {
+            kernel.write(0, round, 7);
+            assert_eq!(word(ring.take()), Some((round, 56)));
+        }
+        assert_eq!(ring.data.mapped(), [true, false, false, false]);
+        for round in 100..9000 {
+            kernel.write(0, round, 7);
+            assert_eq!(word(ring.take()), Some((round, 56)));
+        }
+        assert_eq!(ring.data.mapped(), [true; 4]);
+        assert!(!ring.is_out_of_reach() && ring.not_seen().is_none());
     }
 
     #[test]

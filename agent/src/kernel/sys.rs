@@ -228,6 +228,16 @@ impl Mapping {
         Some(())
     }
 
+    /// Whether the words from here on are these now, one by one; `None` where there are not as many.
+    pub(super) fn has(&self, place: usize, words: &[u64]) -> Option<bool> {
+        place.checked_add(words.len()).filter(|end| *end <= self.words)?;
+        let mut words = words.iter().zip(place..);
+        Some(words.all(|(word, at)| {
+            // SAFETY: within the mapping, by the check above; the kernel's pages are aligned.
+            *word == unsafe { self.first.add(at).as_ref() }.load(Ordering::Relaxed)
+        }))
+    }
+
     /// A word, to change; `None` where they may only be read.
     pub(super) fn word(&self, place: usize) -> Option<&AtomicU64> {
         if !self.may_write || place >= self.words {
