@@ -15,12 +15,14 @@ const RANKS: usize = 4;
 /// Longer than the test: nobody does anything meanwhile.
 const SLEEP_US: &str = "600000000";
 
-const WATCHED: Duration = Duration::from_secs(4);
+const WATCHED: Duration = Duration::from_secs(10);
 
-/// Two ticks a second are planned, for there are rules with windows of 500 ms, of one waking each, and 9 reads, of the job rather than of
-/// its ranks.
-const WAITS_PER_S: f64 = 4.0;
-const READS_PER_S: f64 = 40.0;
+/// A tick every 2 s is planned, of one waking and a dozen reads, of the job rather than of its ranks; two a second for the first two seconds.
+const WAITS_PER_S: f64 = 2.0;
+const READS_PER_S: f64 = 20.0;
+
+/// Longer than it takes until nobody is looked at often.
+const NAP_US: &str = "6000000";
 
 /// Of a core, without optimisation, beside whatever else runs: what is counted above says more.
 const CPU: f64 = 0.05;
@@ -28,15 +30,42 @@ const CPU: f64 = 0.05;
 /// Of memory. Without optimisation our code is three times as large.
 const RESIDENT_KIB: u64 = 40 << 10;
 
+fn asleep_for(us: &str) -> Outcome<Job> {
+    let program = programs::mpi("sleepers", Mpi::Mpich)?;
+    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, RANKS, &program, |folder| {
+        vec![folder.to_string_lossy().into_owned(), us.to_owned()]
+    })?;
+    job.events("ready", RANKS, SOON)?;
+    Ok(job)
+}
+
+#[test]
+fn what_ranks_do_when_they_wake_is_counted_to_the_last_call_as_root() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    let mut job = asleep_for(NAP_US)?;
+    let mut agent = Agent::attach(job.pid(), &[])?;
+    agent.lines.wait_for_line(" after ", SOON)?;
+    // They find it when they wake, call once, and end.
+    job.open("end")?;
+    let done = job.events("done", RANKS, SOON)?;
+    job.finish(SOON)?;
+    let report = agent.finish(SOON)?;
+    let done: u64 = done.iter().filter_map(|done| done["calls"].as_u64()).sum();
+    let processes = report["processes"].as_array().into_iter().flatten();
+    let functions = processes.flat_map(|process| process["functions"].as_array().into_iter().flatten());
+    let sums = functions.filter(|function| function["name"] == "MPI_Allreduce");
+    let counted: u64 = sums.filter_map(|function| function["calls"].as_u64()).sum();
+    assert!(done >= RANKS as u64);
+    assert_eq!(counted, done, "{}", report["completeness"]);
+    Ok(())
+}
+
 #[test]
 fn an_agent_whose_ranks_sleep_wakes_and_reads_seldom_and_is_small_as_root() -> Outcome {
     require!(Root, Mpich);
     let _machine = machine();
-    let program = programs::mpi("sleepers", Mpi::Mpich)?;
-    let job = Job::mpi(Mpi::Mpich, Waiting::Yielding, RANKS, &program, |folder| {
-        vec![folder.to_string_lossy().into_owned(), SLEEP_US.to_owned()]
-    })?;
-    job.events("ready", RANKS, SOON)?;
+    let job = asleep_for(SLEEP_US)?;
     let mut agent = Agent::attach(job.pid(), &[])?;
     // With the first numbers everything that is looked up once has been.
     agent.lines.wait_for_line(" after ", SOON)?;

@@ -1,7 +1,7 @@
 //! What the session hears from the kernel side, for every rule that asked for it: hits with what was read at them, totals of
 //! functions, and MPI's function by function.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use abi::{Hit, HitKind, TallyRule, Text, Totals};
 use rules::{
@@ -10,15 +10,12 @@ use rules::{
 };
 
 use super::{
-    RuleBook,
+    Places, RuleBook,
     asking::{Ask, End},
     pairs::Entered,
     texts::Texts,
 };
-use crate::{
-    mpi::BytesKind,
-    session::probes::{Probe, WantedCapture, number_of, tally_rule, team_size_argument},
-};
+use crate::session::probes::{Probe, WantedCapture, number_of, tally_rule, team_size_argument};
 
 /// What a process has counted in one probed function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -196,29 +193,33 @@ impl RuleBook {
     }
 
     /// What a process has counted at one moment, for every rule that asked for it; `counted` is by probe.
-    pub(super) fn hear_totals(&mut self, slot: u32, time: Time, probes: &[Probe], counted: &[Counted]) {
-        self.hear_calls(slot, time, probes, counted);
+    pub(super) fn hear_totals(
+        &mut self,
+        slot: u32,
+        time: Time,
+        (probes, places): (&[Probe], &Places),
+        counted: &Arc<[Counted]>,
+    ) {
+        self.hear_calls(slot, time, (probes, places), counted);
         let mut told = Vec::new();
         for (&index, ask) in &self.asks {
             let Some(planned) = ask.planned(&self.engine) else {
                 continue;
             };
-            let of = (ask.rule, ask.probe);
             let read = match ask.end {
-                End::Whole => sum(index, planned.site, probes, counted),
-                End::From => Some(self.pairs.totals(of, slot)),
+                End::Whole => sum(places.of(index), planned.site, counted),
+                End::From => Some(self.pairs.totals((ask.rule, ask.probe), slot)),
                 End::To => None,
             };
-            told.extend(read.map(|read| (*ask, read)));
+            let is_switched = planned.is_switched && ask.end == End::Whole;
+            told.extend(read.map(|read| (*ask, is_switched, read)));
         }
-        for (ask, read) in told {
-            let of = (ask.rule, ask.probe, slot);
-            let is_switched = ask
-                .planned(&self.engine)
-                .is_some_and(|planned| planned.is_switched);
-            let is_on = self.is_on((ask.rule, ask.probe), slot);
-            let totals = match is_switched && ask.end == End::Whole {
-                true => self.switches.totals(of, is_on, read),
+        for (ask, is_switched, read) in told {
+            let totals = match is_switched {
+                true => {
+                    let is_on = self.is_on((ask.rule, ask.probe), slot);
+                    self.switches.totals((ask.rule, ask.probe, slot), is_on, read)
+                }
                 false => Some(read),
             };
             if let Some((count, duration_sum_ns)) = totals {
@@ -239,28 +240,31 @@ impl RuleBook {
     }
 
     /// MPI function by function, where a rule asks for it.
-    fn hear_calls(&mut self, slot: u32, time: Time, probes: &[Probe], counted: &[Counted]) {
-        let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
-        let asked: BTreeSet<Measure> = plans.flat_map(|plan| plan.calls.iter().copied()).collect();
+    fn hear_calls(
+        &mut self,
+        slot: u32,
+        time: Time,
+        (probes, places): (&[Probe], &Places),
+        all: &Arc<[Counted]>,
+    ) {
+        let asked = &places.by_call;
         if asked.is_empty() {
             return;
         }
-        let now = (asked, counted.to_vec());
-        if self.calls_heard.get(&slot) == Some(&now) {
+        let heard = self.calls_heard.get(&slot);
+        let heard = heard.filter(|(before, _)| before == asked);
+        if heard.is_some_and(|(_, before)| Arc::ptr_eq(before, all) || before == all) {
             return self.engine.calls_stand(ProcessId(slot), time);
         }
-        let (asked, _) = &now;
-        let of_mpi = probes
-            .iter()
-            .zip(counted)
-            .filter(|(probe, _)| probe.mpi.is_some());
-        for (probe, counted) in of_mpi {
-            let sends = probe.bytes_kind() == Some(BytesKind::Sent);
+        for (place, sends) in &places.mpi {
+            let (Some(probe), Some(counted)) = (probes.get(*place), all.get(*place)) else {
+                continue;
+            };
             for &measure in asked {
                 let total = match measure {
                     Measure::MpiTime => Some(counted.whole_ns),
                     Measure::MpiCalls => Some(counted.calls),
-                    Measure::MpiBytes => counted.bytes.filter(|_| sends),
+                    Measure::MpiBytes => counted.bytes.filter(|_| *sends),
                     _ => None,
                 };
                 if let Some(total) = total {
@@ -274,7 +278,7 @@ impl RuleBook {
                 }
             }
         }
-        self.calls_heard.insert(slot, now);
+        self.calls_heard.insert(slot, (asked.clone(), Arc::clone(all)));
     }
 }
 
@@ -299,13 +303,10 @@ fn told(tally: &abi::Tally, asked: &PlannedTally) -> Tally {
     }
 }
 
-/// Over all functions that are meant; none where none is probed.
-fn sum(ask: usize, site: Site, probes: &[Probe], counted: &[Counted]) -> Option<(u64, u64)> {
-    let of = probes
-        .iter()
-        .zip(counted)
-        .filter(|(probe, _)| probe.wanted.contains(&ask));
-    let totals = of.map(|(_, counted)| match site {
+/// Over all functions that are meant, by their places; none where none is probed.
+fn sum(places: &[usize], site: Site, counted: &[Counted]) -> Option<(u64, u64)> {
+    let of = places.iter().filter_map(|place| counted.get(*place));
+    let totals = of.map(|counted| match site {
         Site::Entry => (counted.calls, 0),
         Site::Return | Site::Span => (counted.timed, counted.time_ns),
     });

@@ -30,6 +30,7 @@ impl RuleBook {
             .add(rule, Time(now_ns))
             .map_err(|conflict| NotAdded::Conflict(conflict.to_string()))?;
         tracing::debug!(rule = name, "added");
+        self.are_unasked = false;
         let asks = self.engine.rule(id).map(|rule| asking::asks(id, rule));
         let asks = asks.unwrap_or_default();
         let wanted: Vec<Wanted> = asks.iter().filter_map(|ask| self.wanted_of(*ask)).collect();

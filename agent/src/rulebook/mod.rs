@@ -11,6 +11,7 @@ mod joined;
 mod live;
 mod modes;
 mod pairs;
+mod places;
 mod readings;
 mod recorder;
 mod rehearsal;
@@ -26,6 +27,7 @@ pub use deed::{Change, Deed, Key, Passed, Write};
 pub use joined::joined;
 pub use live::NotAdded;
 pub use modes::NotSwitched;
+pub use places::Places;
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 pub use rules::fits;
@@ -35,6 +37,7 @@ pub use values::VALUES_MAX;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
@@ -44,6 +47,7 @@ use self::{
     act::found,
     asking::{Ask, Reads},
     pairs::Pairs,
+    readings::Summed,
     rehearsal::Rehearsal,
     switches::Switches,
     texts::Waiting,
@@ -86,7 +90,11 @@ pub struct RuleBook {
     rehearsal: Rehearsal,
     /// Which measures of MPI's functions were told last of each process, by slot, and of what: most ranks sleep or compute when they are
     /// looked at, and hundreds of functions are as they were.
-    calls_heard: BTreeMap<u32, (BTreeSet<rules::Measure>, Vec<hearing::Counted>)>,
+    calls_heard: BTreeMap<u32, (BTreeSet<rules::Measure>, Arc<[hearing::Counted]>)>,
+    /// What the last reading of each process came to, by slot.
+    summed: BTreeMap<u32, Summed>,
+    /// Nobody asked for any of the rules that are loaded.
+    are_unasked: bool,
 }
 
 impl RuleBook {
@@ -99,7 +107,10 @@ impl RuleBook {
         probes: bool,
     ) -> Result<RuleBook, Failure> {
         let checked = sources::load(paths, settings, probes)?;
-        RuleBook::of(checked, apply)
+        Ok(RuleBook {
+            are_unasked: paths.iter().all(|path| path == "none"),
+            ..RuleBook::of(checked, apply)?
+        })
     }
 
     fn of(checked: Vec<CheckedRule>, apply: Option<&[String]>) -> Result<RuleBook, Failure> {
@@ -125,6 +136,8 @@ impl RuleBook {
             has_parted: false,
             rehearsal: Rehearsal::default(),
             calls_heard: BTreeMap::new(),
+            summed: BTreeMap::new(),
+            are_unasked: false,
         })
     }
 
@@ -267,6 +280,7 @@ impl RuleBook {
         self.rehearsal.forget();
         self.pairs.forget(slot);
         self.calls_heard.remove(&slot);
+        self.summed.remove(&slot);
         self.engine.process_left(ProcessId(slot), Time(now_ns));
     }
 
@@ -369,6 +383,12 @@ impl RuleBook {
             name: status.rule_name,
         };
         self.engine.status().into_iter().map(view).collect()
+    }
+
+    /// Whether windows may last longer than they say while nothing happens: nobody has asked for one of this length, and nobody records what
+    /// rules of others will be told.
+    pub fn may_linger(&self) -> bool {
+        self.are_unasked && self.recorder.is_none()
     }
 
     /// The length of the shortest window.

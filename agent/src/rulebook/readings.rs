@@ -1,26 +1,64 @@
 //! What is read of processes and CPUs becomes observations of the engine.
 
+use std::sync::Arc;
+
+use abi::Totals;
 use rules::{Measure, Observation, ProcessId, Time};
 
-use super::{RuleBook, hearing::Counted};
+use super::{Places, RuleBook, hearing::Counted};
 use crate::{
     evidence::{Busy, CpuShare},
-    session::{
-        meter::{Reading, has_mpi},
-        probes::Probe,
-    },
+    session::{meter::Reading, probes::Probe},
 };
+
+/// What a reading comes to, for as long as the ones after it say the same.
+#[derive(Debug)]
+pub(super) struct Summed {
+    of: Arc<[Totals]>,
+    /// With calls that were still open, which take longer at each reading.
+    has_open: bool,
+    calls: u64,
+    sent_bytes: u64,
+    counted: Arc<[Counted]>,
+}
+
+impl Summed {
+    fn of(reading: &Reading, places: &Places) -> Summed {
+        let counted = reading.totals.iter().zip(0..);
+        let counted = counted.map(|(totals, probe)| Counted::of(totals, reading.time_ns(probe)));
+        let of_mpi = places.mpi.iter();
+        let of_mpi = of_mpi.filter_map(|(place, sends)| Some((reading.totals.get(*place)?, *sends)));
+        let (calls, sent_bytes) = of_mpi.fold((0, 0), |(calls, bytes), (totals, sends)| {
+            (calls + totals.calls, bytes + if sends { totals.bytes } else { 0 })
+        });
+        Summed {
+            of: Arc::clone(&reading.totals),
+            has_open: !reading.open.is_empty(),
+            calls,
+            sent_bytes,
+            counted: counted.collect(),
+        }
+    }
+
+    fn is_of(&self, reading: &Reading) -> bool {
+        Arc::ptr_eq(&self.of, &reading.totals) && !self.has_open && reading.open.is_empty()
+    }
+}
 
 impl RuleBook {
     /// What a process has counted.
-    pub fn observe(&mut self, slot: u32, reading: &Reading, probes: &[Probe]) {
+    pub fn observe(&mut self, slot: u32, reading: &Reading, functions: (&[Probe], &Places)) {
         let (process, time) = (Some(ProcessId(slot)), Time(reading.at_ns));
+        let (probes, places) = functions;
+        let known = self.summed.remove(&slot);
+        let known = known.filter(|known| known.is_of(reading));
+        let summed = known.unwrap_or_else(|| Summed::of(reading, places));
         let mut counters = Vec::new();
-        if has_mpi(probes) {
+        if !places.mpi.is_empty() {
             counters.extend([
                 (Measure::MpiTime, reading.mpi_ns),
-                (Measure::MpiCalls, reading.mpi_calls(probes)),
-                (Measure::MpiBytes, reading.mpi_bytes_sent(probes)),
+                (Measure::MpiCalls, summed.calls),
+                (Measure::MpiBytes, summed.sent_bytes),
             ]);
         }
         if let Some(counted) = &reading.counters {
@@ -69,11 +107,8 @@ impl RuleBook {
         if let Some(recorder) = &mut self.recorder {
             recorder.totals(slot, reading, probes);
         }
-        let counted = reading.totals.iter().zip(0..);
-        let counted: Vec<Counted> = counted
-            .map(|(totals, probe)| Counted::of(totals, reading.time_ns(probe)))
-            .collect();
-        self.hear_totals(slot, time, probes, &counted);
+        self.hear_totals(slot, time, functions, &summed.counted);
+        self.summed.insert(slot, summed);
     }
 
     /// How many CPUs the job may use, and how many of them others keep busy.
@@ -107,5 +142,42 @@ impl RuleBook {
                 total,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_reading_comes_to_is_kept_until_calls_are_counted_or_one_is_open() {
+        let places = Places {
+            mpi: vec![(0, true), (2, false)],
+            ..Places::default()
+        };
+        let totals = |calls, bytes| Totals {
+            calls,
+            bytes,
+            ..Totals::default()
+        };
+        let of = |calls: u64| {
+            let mut reading = Reading::default();
+            reading.totals = Arc::new([totals(calls, 10 * calls), totals(50, 500), totals(3, 30)]);
+            reading
+        };
+        let mut reading = of(4);
+        let summed = Summed::of(&reading, &places);
+        // The second is none of MPI's, and the third sends nothing.
+        assert_eq!(
+            (summed.calls, summed.sent_bytes, summed.counted.len()),
+            (7, 40, 3)
+        );
+        assert!(summed.is_of(&reading));
+        assert!(!summed.is_of(&of(5)));
+        reading.open = vec![(2, 70)];
+        assert!(!summed.is_of(&reading));
+        let open = Summed::of(&reading, &places);
+        assert!(!open.is_of(&reading), "it is longer by now");
+        assert_eq!((open.counted[2].time_ns, open.counted[2].whole_ns), (0, 70));
     }
 }

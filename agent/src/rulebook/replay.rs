@@ -277,7 +277,8 @@ impl RuleBook {
     fn take_totals(&mut self, functions: &mut Functions) {
         if let Some((process, time)) = functions.at.take() {
             let counted = std::mem::take(&mut functions.counted);
-            self.hear_totals(process.0, time, &functions.probes, &counted);
+            let places = self.places(&functions.probes);
+            self.hear_totals(process.0, time, (&functions.probes, &places), &counted.into());
         }
     }
 }

@@ -33,7 +33,26 @@ const DRAINS: usize = 16;
 /// More hits than the ring can hold: at the end of a window all that belong to it are taken.
 const ALL_HITS: usize = abi::RING_BYTES as usize / size_of::<abi::Hit>();
 
+/// Of a table that is in the order of processes, the threads of one.
+pub(super) fn threads_of(table: &[(u64, Thread)], slot: u32) -> &[(u64, Thread)] {
+    let first = table.partition_point(|(_, thread)| thread.process < slot);
+    let end = table.partition_point(|(_, thread)| thread.process <= slot);
+    &table[first..end]
+}
+
 impl Session {
+    /// The kernel side's table, in the order of processes: each is to find its own without a look at those of all. As it was read last where
+    /// no total has moved since.
+    pub(super) fn table_of_threads(&mut self, has_moved: bool) -> Result<Vec<(u64, Thread)>, KernelError> {
+        if let Some(threads) = self.threads.take().filter(|_| !has_moved) {
+            return Ok(threads);
+        }
+        let threads = self.probes.kernel().map(Kernel::threads);
+        let mut threads = threads.transpose()?.unwrap_or_default();
+        threads.sort_by_cached_key(|(key, thread)| (thread.process, *key));
+        Ok(threads)
+    }
+
     /// The kernel side has room for so many threads; those that have ended make place. True where the table was looked through for them.
     pub(super) fn retire_threads(&mut self, threads: &[(u64, Thread)]) -> Result<bool, KernelError> {
         if threads.len() < abi::MAX_THREADS as usize / 2 {
@@ -233,7 +252,9 @@ impl Session {
 
     /// Nothing lies in the ring, nor is being written to it.
     fn ring_is_empty(&self) -> bool {
-        let Some(ring) = &self.hits else { return true };
+        // What cannot be looked at is not waited for.
+        let readable = self.hits.as_ref().filter(|ring| !ring.is_out_of_reach());
+        let Some(ring) = readable else { return true };
         let mut ring = [PollFd::new(ring, PollFlags::IN)];
         // A look that fails has found nothing to wait for.
         poll(&mut ring, Some(&Timespec::default())).is_ok_and(|ready| ready == 0)
@@ -297,5 +318,28 @@ impl Session {
         }
         self.hits_left = true;
         limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_process_finds_its_threads_in_the_table_of_all() {
+        let thread = |key: u64, process: u32| {
+            let thread = Thread {
+                process,
+                ..Thread::default()
+            };
+            (key, thread)
+        };
+        let table = [thread(7, 0), thread(9, 0), thread(3, 2), thread(1, 5)];
+        let of = |slot| -> Vec<u64> { threads_of(&table, slot).iter().map(|(key, _)| *key).collect() };
+        let found: Vec<Vec<u64>> = (0..7).map(of).collect();
+        assert_eq!(
+            found,
+            [vec![7, 9], vec![], vec![3], vec![], vec![], vec![1], vec![]]
+        );
     }
 }

@@ -165,17 +165,17 @@ impl Metered {
     /// Looks at what the kernel side has counted by now; true where that is more than at the last look. Until it is, nothing that the
     /// kernel side has of the process's threads changes either.
     pub fn count(&mut self, probes: &Probes) -> Result<bool, KernelError> {
-        let totals = probes.kernel().map(|kernel| kernel.totals(self.slot));
-        let totals = totals.transpose()?.unwrap_or_default();
-        let has_moved = *self.counted.0 != *totals;
-        if has_moved {
+        let kernel = probes.kernel();
+        let more = kernel.map(|kernel| kernel.totals_unless(self.slot, &self.counted.0));
+        let more = more.transpose()?.flatten();
+        self.counted.1 = more.is_some();
+        if let Some(totals) = more {
             self.counted.0 = totals.into();
         }
-        self.counted.1 = has_moved;
-        Ok(has_moved)
+        Ok(self.counted.1)
     }
 
-    /// Takes a reading now of what was just counted. `threads` is the kernel side's table; `regions_since_ns` says since when parallel
+    /// Takes a reading now of what was just counted. `threads` are its own in the kernel side's table; `regions_since_ns` says since when parallel
     /// regions are probed, `sampled` which functions are watched in windows, `cpus` how many the process may use.
     pub(super) fn read(
         &mut self,
@@ -230,7 +230,7 @@ impl Metered {
     fn read_threads(&self, reading: &mut Reading, threads: &[(u64, Thread)], sampled: &Sampled) {
         let now_ns = reading.at_ns;
         let (mut inside_ns, mut waited_ns) = (self.retired_ns, self.retired_waited_ns);
-        for (key, thread) in threads.iter().filter(|(_, thread)| thread.process == self.slot) {
+        for (key, thread) in threads {
             inside_ns += thread.closed_ns;
             waited_ns += thread.waited_ns;
             reading.callers += u64::from(thread.closed_ns > 0 || thread.inside > 0);

@@ -102,6 +102,9 @@ const TICK: Duration = Duration::from_millis(500);
 /// And this often while none of the processes runs.
 const TICK_STILL: Duration = Duration::from_secs(1);
 
+/// And this often once that has been so for a while, if nobody looks at a picture and all windows may last longer than they say.
+const TICK_IDLE: Duration = Duration::from_secs(2);
+
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
@@ -457,6 +460,11 @@ impl Session {
                     self.look_for_newcomers(ends)?;
                 }
                 self.show();
+                if self.pace.have_ticked(self.is_still()) {
+                    // What the beginning took is not needed while nothing happens.
+                    heap::give_back();
+                    heap::give_back_code();
+                }
                 if self.is_settled() {
                     return Ok(Some("all changes are confirmed"));
                 }
@@ -467,9 +475,18 @@ impl Session {
 
     /// How often counters are read and windows of a length evaluated.
     fn tick(&self) -> Duration {
-        let longest = if self.is_still() { TICK_STILL } else { TICK };
+        let longest = match self.is_still() {
+            true if self.may_linger() => return TICK_IDLE,
+            true => TICK_STILL,
+            false => TICK,
+        };
         let shortest = longest.min(self.rules.shortest_window());
         shortest.max(Duration::from_millis(50))
+    }
+
+    /// Nothing has happened for a while, and nobody waits for what happens next.
+    fn may_linger(&self) -> bool {
+        self.pace.is_idle() && self.rules.may_linger() && !self.painter.is_live()
     }
 
     /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
@@ -499,13 +516,7 @@ impl Session {
             has_moved |= process.count(&self.probes)?;
         }
         self.matrix.has_more |= has_moved;
-        let threads = match self.threads.take().filter(|_| !has_moved) {
-            Some(threads) => threads,
-            None => {
-                let threads = self.probes.kernel().map(Kernel::threads);
-                threads.transpose()?.unwrap_or_default()
-            }
-        };
+        let threads = self.table_of_threads(has_moved)?;
         let running = self.processes.iter().filter(|process| !process.ended);
         let pids: Vec<i32> = running.map(|process| process.pid).collect();
         let roots = self.job.roots.iter().map(|root| root.process.pid.number);
@@ -516,7 +527,8 @@ impl Session {
         for process in &mut self.processes {
             let cpus = self.shares.of(process.pid).filter(|_| !process.ended);
             let watching = (self.regions.since_ns(), &self.sampling.sampled);
-            process.read(&self.probes, &threads, watching, cpus, now);
+            let threads = intake::threads_of(&threads, process.slot);
+            process.read(&self.probes, threads, watching, cpus, now);
         }
         let running = || self.processes.iter().filter(|process| !process.ended);
         if let Some((share, reach)) = share {
@@ -532,9 +544,11 @@ impl Session {
             self.rules.observe_cpus(&share, busy, now);
             self.cpus.take(share);
         }
+        let places = self.rules.places(self.probes.list());
         for process in running().filter(|process| process.is_known) {
             if let Some(reading) = process.last() {
-                self.rules.observe(process.slot, reading, self.probes.list());
+                let functions = (self.probes.list(), &places);
+                self.rules.observe(process.slot, reading, functions);
             }
         }
         self.take_account(now);

@@ -25,6 +25,9 @@ const CHEAP: f64 = 0.2;
 /// CPUs that looking out for decisions takes at most: ours and the actuator's, who waits for the order meanwhile.
 const LOOKING_OUT_MOST: f64 = 2.0 * SHARE_MOST;
 
+/// Ticks in a row at which nobody has run before they come less often yet.
+const IDLE_TICKS: u32 = 4;
+
 /// Something that the agent leaves when it is too dear, if it did it lately: what it does not cause would not become less.
 #[derive(Debug, Default)]
 struct Brake {
@@ -65,6 +68,9 @@ pub(super) struct Pace {
     look_outs: Brake,
     /// Until there are first numbers.
     pub(super) hurry: Option<Hurry>,
+    /// Ticks in a row at which nobody had run.
+    still: u32,
+    was_idle: bool,
 }
 
 impl Pace {
@@ -82,6 +88,22 @@ impl Pace {
             false => 0,
         };
         (std::mem::replace(&mut self.hits_due_ns, due_ns) != due_ns).then_some(due_ns)
+    }
+
+    /// A tick is over, at which nobody had run or somebody had. True where nothing has happened for a while, the first time.
+    pub(super) fn have_ticked(&mut self, is_still: bool) -> bool {
+        self.still = if is_still { self.still.saturating_add(1) } else { 0 };
+        self.is_idle() && !std::mem::replace(&mut self.was_idle, true)
+    }
+
+    /// Somebody does something.
+    pub(super) fn stir(&mut self) {
+        self.still = 0;
+    }
+
+    /// Nothing has happened for a while.
+    pub(super) fn is_idle(&self) -> bool {
+        self.still >= IDLE_TICKS
     }
 
     /// Nobody is to wake us when a ring of calls fills.
@@ -202,6 +224,20 @@ mod tests {
         // A job of more CPUs.
         assert!((1..CHEAP_LOOKS).all(|_| look(0.001, 0.11, true).is_none()));
         assert_eq!(look(0.001, 0.11, true), Some(false));
+    }
+
+    #[test]
+    fn who_has_not_run_for_a_while_is_idle_until_he_runs() {
+        let mut pace = Pace::default();
+        let mut tick = |is_still| (pace.have_ticked(is_still), pace.is_idle());
+        assert!((1..IDLE_TICKS).all(|_| tick(true) == (false, false)));
+        assert_eq!(tick(true), (true, true));
+        assert_eq!(tick(true), (false, true));
+        assert_eq!(tick(false), (false, false));
+        assert!((1..IDLE_TICKS).all(|_| tick(true) == (false, false)));
+        assert_eq!(tick(true), (false, true), "what is done once was done");
+        pace.stir();
+        assert!(!pace.is_idle());
     }
 
     #[test]

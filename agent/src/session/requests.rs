@@ -54,7 +54,9 @@ impl Session {
     }
 
     fn report_now(&mut self) -> Answer {
-        if let Err(error) = self.read_matrix(true) {
+        // While nothing happens the last reading may be seconds old.
+        let read = self.read().and_then(|()| self.read_matrix(true));
+        if let Err(error) = read {
             return Answer::refused(RefusalKind::Failed, error.to_string());
         }
         let text = report::render(&self.snapshot());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Session, meter::Metered, showing::job_view};
 use crate::{
     clock::monotonic_ns,
-    kernel::Kernel,
+    kernel::{Kernel, Ring},
     snapshot::{JobView, Snapshot},
 };
 
@@ -57,6 +57,7 @@ impl Session {
                 .chain(self.family_missing())
                 .chain(self.sampling.missing())
                 .chain(kernel.map(Kernel::not_seen).unwrap_or_default())
+                .chain(self.hits.as_ref().and_then(Ring::not_seen))
                 .chain(not_shown)
                 .collect(),
         }

@@ -50,6 +50,7 @@ impl Session {
         if !self.processes.iter().any(has_called) {
             return Ok(());
         }
+        self.pace.stir();
         let probes = self.probes.list();
         let mpi_of = |probe: u32| probes.get(probe as usize).and_then(|probe| probe.mpi);
         let keeps_together = |probe: u32| mpi_of(probe).is_some_and(mpi::Function::keeps_all_together);

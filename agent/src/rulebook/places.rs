@@ -1,0 +1,52 @@
+//! Where among the probed functions those are that rules ask for: looked up once for all processes that are read together, not for each.
+//! Counts nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rules::Measure;
+
+use super::RuleBook;
+use crate::{mpi::BytesKind, session::probes::Probe};
+
+/// Places in a list of probes.
+#[derive(Debug, Default)]
+pub struct Places {
+    /// MPI's functions, and whether what they carry is sent.
+    pub(super) mpi: Vec<(usize, bool)>,
+    /// By what asks for them.
+    pub(super) asked: BTreeMap<usize, Vec<usize>>,
+    /// What rules want to know of MPI function by function.
+    pub(super) by_call: BTreeSet<Measure>,
+}
+
+impl RuleBook {
+    /// Those of these probes.
+    pub fn places(&self, probes: &[Probe]) -> Places {
+        let plans = self.engine.rules().map(|(_, rule, _)| rule.plan());
+        let mut places = Places {
+            by_call: plans.flat_map(|plan| plan.calls.iter().copied()).collect(),
+            ..Places::default()
+        };
+        for (place, probe) in probes.iter().enumerate() {
+            if probe.mpi.is_some() {
+                let sends = probe.bytes_kind() == Some(BytesKind::Sent);
+                places.mpi.push((place, sends));
+            }
+            for wanted in &probe.wanted {
+                let of = places.asked.entry(*wanted).or_default();
+                // Once, however often it is asked for.
+                if of.last() != Some(&place) {
+                    of.push(place);
+                }
+            }
+        }
+        places
+    }
+}
+
+impl Places {
+    /// The functions that something means which is asked for.
+    pub(super) fn of(&self, ask: usize) -> &[usize] {
+        self.asked.get(&ask).map_or(&[], Vec::as_slice)
+    }
+}
