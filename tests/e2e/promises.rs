@@ -15,6 +15,7 @@ use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::{Knobs, open_folder};
 use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, family, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -175,6 +176,27 @@ fn o6_links_of_a_process_cost_strangers_nothing() -> Outcome {
     agent.stop()?;
     computes_what_it_should(stranger)?;
     computes_what_it_should(watched)
+}
+
+#[test]
+fn o6_where_a_link_serves_all_processes_it_is_said_that_strangers_pay() -> Outcome {
+    require!(Root, Mpich);
+    let _machine = machine();
+    for (ranks, is_said) in [(2, false), (9, true)] {
+        let mut job = Ranks::Asleep.start(ranks)?;
+        let mut agent = Agent::attach(job.pid(), &["--rules", "none"])?;
+        agent.armed()?;
+        agent.stop()?;
+        let text = agent.lines.text();
+        assert_eq!(
+            text.contains("pay for the probes too"),
+            is_said,
+            "{ranks} ranks: {text}"
+        );
+        job.open("end")?;
+        job.finish(SOON)?;
+    }
+    Ok(())
 }
 
 #[test]
