@@ -31,6 +31,9 @@ const FUNCTION: &str = "g0_0";
 
 /// Of a core.
 const TARGET: f64 = 0.001;
+/// What P3 allows an agent of memory, in MB, and an unoptimised one.
+const MEMORY: f64 = 30.0;
+const MEMORY_BOUND: f64 = 60.0;
 /// Something polls. An unoptimised agent takes ten times as much as one that is shipped.
 const BOUND: f64 = 0.02;
 
@@ -143,13 +146,11 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     let file = super::keep("idle", &figures.collect())?;
     println!("all figures: {}\n", file.display());
     let of_agent = rows.iter().filter(|(what, _)| what.starts_with("agent"));
-    let verdicts = of_agent.map(|(what, rest)| {
-        Verdict::at_most(
-            format!("{what}, % of a core"),
-            100.0 * rest.median_cpu(),
-            100.0 * TARGET,
-            100.0 * BOUND,
-        )
+    let verdicts = of_agent.flat_map(|(what, rest)| {
+        let cpu = (100.0 * rest.median_cpu(), 100.0 * TARGET, 100.0 * BOUND);
+        let memory = (rest.resident_kib as f64 * 1024e-6, MEMORY, MEMORY_BOUND);
+        [("% of a core", cpu), ("MB", memory)]
+            .map(|(unit, (is, target, bound))| Verdict::at_most(format!("{what}, {unit}"), is, target, bound))
     });
     judge(&verdicts.collect::<Vec<Verdict>>())
 }

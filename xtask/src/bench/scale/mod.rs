@@ -1,12 +1,12 @@
 //! `cargo xtask bench scale`: how what the agent takes grows: over hits a second, for the profile and for a rule that adds up the calls of each
-//! iteration; over probes, and over processes, of which nobody does anything. A table and a picture.
+//! iteration, and for one that asks for each of them; over probes, and over processes, of which nobody does anything. A table and a picture.
 //!
 //! What comes up from the kernel is told as bytes through the ring, for each iteration of the program: who adds up where hits are made
 //! sends as much for an iteration whatever happens in it.
 
 mod told;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -35,21 +35,22 @@ const ITERATIONS_PER_S: f64 = 100.0;
 /// What it calls in them.
 const CALLED: &str = "MPI_Allreduce";
 
-const RULE: &str = "\
-rule: paced
-about: adds up the calls of each iteration
-roles: {one: exe != \"\"}
-probes:
-  begin: {role: one, entry: begin_iteration}
-  end:   {role: one, entry: end_iteration}
-  call:  {role: one, span: MPI_Allreduce}
-windows: {iteration: {from: begin, to: end}}
-metrics:
-  calls: count(call)
-  time:  sum(call.duration)
-";
+/// Adds up the calls of each iteration that fulfil a condition.
+fn rule(folder: &Path, name: &str, condition: &str) -> Outcome<PathBuf> {
+    let text = format!(
+        "rule: {name}\nabout: adds up the calls of each iteration\nroles: {{one: exe != \"\"}}\nprobes:\n  begin: {{role: one, entry: \
+         begin_iteration}}\n  end: {{role: one, entry: end_iteration}}\n  call: {{role: one, span: {CALLED}}}\nwindows: {{iteration: {{from: \
+         begin, to: end}}}}\nmetrics:\n  calls: count(call{condition})\n  time: sum(call.duration{condition})\n"
+    );
+    let file = folder.join(format!("{name}.yaml"));
+    std::fs::write(&file, text)?;
+    Ok(file)
+}
 
-/// At one rate, of the profile alone or with the rule.
+/// What every call fulfils; nothing is added up in the kernel then.
+const CONDITION: &str = " where call.duration >= 0s";
+
+/// At one rate, of the profile alone or with a rule.
 struct Rated {
     how: &'static str,
     asked: u64,
@@ -61,6 +62,9 @@ struct Rated {
 
 const PROFILE: &str = "profile";
 const WITH_RULE: &str = "rule";
+const EACH_SENT: &str = "each hit sent";
+
+const WAYS: [&str; 3] = [PROFILE, WITH_RULE, EACH_SENT];
 
 pub(super) fn main(words: &[&str]) -> Result<()> {
     let options = Options::parse("scale", words, &Windows::OPTIONS)?;
@@ -90,12 +94,17 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
 
 fn of_rates(rates: &[u64], windows: Windows) -> Outcome<Vec<Rated>> {
     let folder = tempfile::tempdir()?;
-    let rule = folder.path().join("paced.yaml");
-    std::fs::write(&rule, RULE)?;
+    let paced = rule(folder.path(), "paced", "")?;
+    let each = rule(folder.path(), "each", CONDITION)?;
+    let ways = [
+        (PROFILE, None),
+        (WITH_RULE, Some(&*paced)),
+        (EACH_SENT, Some(&*each)),
+    ];
     let program = programs::mpi("pace", Mpi::Mpich)?;
     let mut rated = Vec::new();
     for calls in rates {
-        for (how, rule) in [(PROFILE, None), (WITH_RULE, Some(rule.as_path()))] {
+        for (how, rule) in ways {
             rated.push(at_rate(&program, *calls, (how, rule), windows)?);
             println!("{calls} calls a second, {how}: measured");
         }
@@ -193,7 +202,7 @@ fn verdicts(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(usize, Rest
             .filter(move |row| row.how == how)
             .collect::<Vec<&Rated>>()
     };
-    for how in [PROFILE, WITH_RULE] {
+    for how in WAYS {
         let cpu = |row: &&Rated| Spread::of(&row.cpu).map_or(f64::NAN, |spread| spread.median);
         let points: Vec<(f64, f64)> = of(how).iter().map(|row| (row.calls_per_s, cpu(row))).collect();
         linear(format!("{how}: growth of CPU time over that of hits"), &points);

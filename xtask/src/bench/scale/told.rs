@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::idle::Rest;
-use super::{PROFILE, Rated, WITH_RULE};
+use super::{Rated, WAYS};
 use crate::experiment::chart::{Line, Panel, Picture};
 use crate::experiment::stats::{Spread, figure};
 use crate::experiment::table::Table;
@@ -92,7 +92,7 @@ pub(super) fn picture(rated: &[Rated], probes: &[(usize, Rest)], processes: &[(u
         lines,
         levels: Vec::new(),
     };
-    let rates = vec![of_rates(PROFILE), of_rates(WITH_RULE)];
+    let rates = WAYS.map(of_rates).into();
     Picture {
         title: "What the agent takes".to_owned(),
         panels: vec![
