@@ -61,7 +61,7 @@ impl Again {
 impl Session {
     /// What came of taking it back, in words.
     pub(super) fn is_back(&mut self, made: (Pid, u64), outcome: &str) -> String {
-        if self.again.over(made) {
+        if self.ledger.again.over(made) {
             let (time, (pid, change)) = (time_of_day(), made);
             self.painter.say(&format!(
                 "{time}  undo     change {change} of process {pid}: {outcome} now"
@@ -75,8 +75,8 @@ impl Session {
         let outcome = format!("not put back: {reason}");
         let (pid, change) = made;
         if !may_pass || !pid.is_alive() {
-            self.again.over(made);
-        } else if self.again.failed(made, monotonic_ns()) {
+            self.ledger.again.over(made);
+        } else if self.ledger.again.failed(made, monotonic_ns()) {
             let time = time_of_day();
             self.painter.say(&format!(
                 "{time}  undo     change {change} of process {pid} is {outcome}; it is tried again"
@@ -87,7 +87,7 @@ impl Session {
 
     /// Has taken back what could not be before.
     pub(super) fn try_again(&mut self) {
-        let due = self.again.due(monotonic_ns());
+        let due = self.ledger.again.due(monotonic_ns());
         self.order_each(due, Order::Undo);
     }
 }

@@ -398,6 +398,16 @@ fn arm_together(
     }
 }
 
+/// Its receipts are collected as all others.
+fn give_up(client: &mut ActuatorClient, decision: u64, waiting: &Waiting) -> Vec<Receipt> {
+    let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
+    for ticket in of.map(|(ticket, _)| *ticket) {
+        // Where this fails the actuator is gone, and so is what waited.
+        let _ = client.disarm(ticket);
+    }
+    Vec::new()
+}
+
 /// The receipts, but for those that come later.
 fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Vec<Receipt> {
     let client = &mut actuator.client;
@@ -455,14 +465,7 @@ fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Ve
             let _ = client.get(*command);
             return Vec::new();
         }
-        Order::GiveUp(decision) => {
-            let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
-            for ticket in of.map(|(ticket, _)| *ticket) {
-                // Where this fails the actuator is gone, and so is what waited.
-                let _ = client.disarm(ticket);
-            }
-            return Vec::new();
-        }
+        Order::GiveUp(decision) => return give_up(client, decision, waiting),
         // Was taken before.
         Order::TakeReceipt => return Vec::new(),
         Order::Confirm(pid, change) => {

@@ -26,7 +26,7 @@ impl Session {
     /// With --keep a session ends by itself when everything that was changed is confirmed.
     pub(super) fn is_settled(&self) -> bool {
         let (in_force, confirmed) = self.ledger.in_force();
-        let is_quiet = !self.ledger.is_waiting() && self.again.is_empty();
+        let is_quiet = !self.ledger.is_waiting() && self.ledger.again.is_empty();
         self.options.keep && in_force > 0 && in_force == confirmed && is_quiet
     }
 

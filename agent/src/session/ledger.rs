@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tuner::process::Pid;
 
+use super::again::Again;
 use crate::{
     cost::Held,
     snapshot::{ChangeView, FindingView, GuardView},
@@ -72,6 +73,8 @@ pub struct Ledger {
     findings: Vec<FindingView>,
     made: Vec<Made>,
     pending: BTreeMap<u64, Pending>,
+    /// What is to be taken back and could not be yet.
+    pub(super) again: Again,
 }
 
 /// How a decision came out once every process has answered.

@@ -56,7 +56,6 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{
     added::Added,
-    again::Again,
     anticipate::{Anticipation, Due},
     arming::{armed, asked_in, not_watched},
     cost::Costs,
@@ -172,8 +171,6 @@ pub struct Session {
     hands: Option<Hands>,
     control: Option<Control>,
     decisions: BTreeMap<u64, Ordered>,
-    /// What is to be taken back and could not be yet.
-    again: Again,
     /// What is said of changes that no guard has judged, once the session is over.
     unjudged: BTreeMap<u64, GuardView>,
     painter: Painter,
@@ -261,7 +258,6 @@ impl Session {
             hands: None,
             control: None,
             decisions: BTreeMap::new(),
-            again: Again::default(),
             unjudged: BTreeMap::new(),
             host: host(),
             job_id: job_id(&job),
