@@ -31,7 +31,7 @@ const POLL_NS: u64 = 2_000_000;
 const DRAINS: usize = 16;
 
 /// More hits than the ring can hold: at the end of a window all that belong to it are taken.
-const ALL_HITS: usize = abi::RING_BYTES as usize / size_of::<abi::Hit>();
+const ALL_HITS: usize = abi::RING_BYTES as usize / abi::Hit::SHORT_BYTES;
 
 /// Of a table that is in the order of processes, the threads of one.
 pub(super) fn threads_of(table: &[(u64, Thread)], slot: u32) -> &[(u64, Thread)] {
