@@ -2,6 +2,7 @@
 //!
 //! Refuses what must never be touched: init, kernel threads, zombies, ourselves. Reads no memory.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
@@ -454,6 +455,32 @@ pub(crate) fn auxiliary(vector: &[u8], key: u64) -> Option<u64> {
         .chunks_exact(16)
         .map(|pair| (word(&pair[..8]), word(&pair[8..])));
     pairs.find_map(|(known, value)| (known == key).then_some(value))
+}
+
+/// What a process has started, directly or not and as long as those between live, the nearest first and so many at most: read from its own
+/// entry in /proc, cheap enough to be asked again and again.
+pub fn descendants(pid: i32, most: usize) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut waiting = VecDeque::from([pid]);
+    while let Some(parent) = waiting.pop_front() {
+        for child in children(parent) {
+            if found.len() < most && !found.contains(&child) {
+                found.push(child);
+                waiting.push_back(child);
+            }
+        }
+    }
+    found
+}
+
+fn children(parent: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let numbers = |list: String| -> Vec<i32> {
+        let words = list.split_ascii_whitespace();
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    lists.flat_map(numbers).collect()
 }
 
 fn owner(pid: i32) -> String {

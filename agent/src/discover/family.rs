@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, fs::File, io, path::Path};
 
 use tuner::{
     dwarf::Origin,
-    process::{Pid, Process},
+    process::{Pid, Process, descendants},
     space::AddressSpace,
 };
 
-use super::{Job, Member, Scout, job::Root, launcher, rank::Rank, table::descendants_now};
+use super::{Job, Member, Scout, job::Root, launcher, rank::Rank};
 
 impl Scout {
     /// What a process will be that runs these files, the program first; none when one of them cannot be read. `process` is the one
@@ -56,7 +56,7 @@ impl Scout {
     /// launches ranks those ranks that have mapped their MPI, of any other whatever is still there at the second look.
     pub fn family(&mut self, command: Pid, user: u32, known: &BTreeSet<i32>) -> Vec<Member> {
         let all: Vec<i32> = std::iter::once(command.number)
-            .chain(descendants_now(command.number))
+            .chain(descendants(command.number, usize::MAX))
             .collect();
         let names = |pid: &i32| Process::open(*pid).map(|process| process.name);
         let launches = all

@@ -8,7 +8,7 @@ use std::{
 
 use tuner::{
     module::{Images, Module},
-    process::{Process, ProcessError},
+    process::{Process, ProcessError, descendants},
     space::{AddressSpace, SpaceError},
 };
 
@@ -17,7 +17,7 @@ use super::{
     launcher,
     rank::Rank,
     still::{InVain, Still, Used, used},
-    table::{ProcessTable, descendants_now},
+    table::ProcessTable,
 };
 use crate::mpi::{self, Implementation};
 
@@ -218,7 +218,7 @@ impl Scout {
         }
         let used_before = still.used();
         let itself = (!root.is_launcher && pid.is_alive()).then_some(pid.number);
-        let below = descendants_now(pid.number);
+        let below = descendants(pid.number, usize::MAX);
         let all = itself.into_iter().chain(below.iter().copied());
         let unknown: Vec<i32> = all.filter(|pid| !known.contains(pid)).collect();
         // Of whom is seen for the first time it has to be seen whether it stays.

@@ -100,25 +100,6 @@ impl ProcessTable {
     }
 }
 
-/// What a process has started, directly or not, read from its own entry in /proc: cheap enough to be asked again and again.
-pub(super) fn descendants_now(pid: i32) -> Vec<i32> {
-    let mut found = Vec::new();
-    let mut waiting = VecDeque::from([pid]);
-    while let Some(parent) = waiting.pop_front() {
-        let Ok(tasks) = procfs::process::Process::new(parent).and_then(|process| process.tasks()) else {
-            continue;
-        };
-        for child in tasks.flatten().filter_map(|task| task.children().ok()).flatten() {
-            let child = child as i32;
-            if !found.contains(&child) {
-                found.push(child);
-                waiting.push_back(child);
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,7 +11,7 @@ use super::undoing::failed;
 use crate::address::Address;
 use crate::journal::{Assignment, Change, Deed, Status};
 use crate::memory::Memory;
-use crate::process::{Pid, Process, auxiliary};
+use crate::process::{Pid, Process, auxiliary, descendants};
 use crate::space::AddressSpace;
 use crate::writer::{Attempt, has_inherited};
 
@@ -24,7 +24,7 @@ type Mark = [u8; 16];
 impl Session {
     /// Takes values back that were taken back in their process a moment ago: whoever it forks from now on has the old ones.
     pub(super) fn undo_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Attempt)> {
-        let descendants = descendants(parent);
+        let descendants = descendants(parent.number, OFFSPRING_MAX);
         if descendants.is_empty() {
             return Vec::new();
         }
@@ -96,29 +96,4 @@ fn mark(process: &Process) -> Option<Mark> {
     let mut mark = Mark::default();
     Memory::open(process).ok()?.read(address, &mut mark).ok()?;
     Some(mark)
-}
-
-/// What a process has started and what that has, as long as those between live.
-fn descendants(of: Pid) -> Vec<i32> {
-    let mut found = Vec::new();
-    let mut waiting = vec![of.number];
-    while let Some(parent) = waiting.pop() {
-        for child in children(parent) {
-            if found.len() < OFFSPRING_MAX && !found.contains(&child) {
-                found.push(child);
-                waiting.push(child);
-            }
-        }
-    }
-    found
-}
-
-fn children(parent: i32) -> Vec<i32> {
-    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
-    let numbers = |list: String| -> Vec<i32> {
-        let words = list.split_ascii_whitespace();
-        words.filter_map(|word| word.parse().ok()).collect()
-    };
-    lists.flat_map(numbers).collect()
 }
