@@ -1,9 +1,10 @@
 //! Holding a thread of the program at a sync point while something is done: the kernel side ([`Holds`]) behind the interface that
 //! the tuner asks for ([`Rendezvous`]). Runs in the actuator; what is done at the sync point, it does not know.
 //!
-//! The probe exists only while an action is pending, and so does the real-time priority of the threads that answer.
+//! The probe exists only while an action is pending, and so does all that lets those who answer do so soon.
 
 mod answer;
+mod awake;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,6 +16,7 @@ use tuner::sync::{
 
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
 use answer::{Answerers, Desk};
+use awake::Awake;
 
 /// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held thread itself gets
 /// no CPU.
@@ -43,12 +45,14 @@ pub struct KernelRendezvous {
     answerers: Answerers,
     desk: Arc<Desk>,
     holds: Holds,
+    awake: Awake,
     real_time: bool,
 }
 
 /// The kernel side, loaded, before any thread is started: what loads it may then give up rights for good.
 pub struct Prepared {
     holds: Holds,
+    awake: Awake,
     cpus: [u32; 2],
 }
 
@@ -57,7 +61,11 @@ impl Prepared {
     pub fn load(force_tracefs: bool) -> Result<Prepared, RendezvousError> {
         let cpus = answer::two_cpus()?.ok_or(RendezvousError::OneCpu)?;
         let holds = Holds::load(cpus[0], force_tracefs)?;
-        Ok(Prepared { holds, cpus })
+        Ok(Prepared {
+            holds,
+            awake: Awake::open(),
+            cpus,
+        })
     }
 }
 
@@ -68,7 +76,12 @@ impl KernelRendezvous {
     }
 
     /// Starts the threads.
-    pub fn start(Prepared { mut holds, cpus }: Prepared) -> Result<KernelRendezvous, RendezvousError> {
+    pub fn start(prepared: Prepared) -> Result<KernelRendezvous, RendezvousError> {
+        let Prepared {
+            mut holds,
+            awake,
+            cpus,
+        } = prepared;
         let desk = Arc::new(Desk::new(Arc::clone(holds.records())));
         let answerers = Answerers::start(&desk, holds.take_wakers()?, cpus)?;
         Ok(KernelRendezvous {
@@ -76,6 +89,7 @@ impl KernelRendezvous {
             answerers,
             desk,
             holds,
+            awake,
             real_time: false,
         })
     }
@@ -90,7 +104,13 @@ impl KernelRendezvous {
         self.armed.remove(&index);
         self.desk.take(index);
         self.desk.records().clear(index);
+        self.rest();
+    }
+
+    /// Once nothing is pending any more.
+    fn rest(&mut self) {
         if self.armed.is_empty() {
+            self.awake.ask(false);
             self.answerers.set_real_time(false);
             self.real_time = false;
         }
@@ -146,11 +166,13 @@ impl Rendezvous for KernelRendezvous {
             .find(|index| !self.armed.contains_key(index))
             .ok_or_else(|| format!("{} actions wait for their sync points already", abi::MAX_HOLDS))?;
         let process = u32::try_from(request.point.pid().number).map_err(|error| error.to_string())?;
-        if !self.real_time {
+        if self.armed.is_empty() {
+            self.awake.ask(true);
             self.real_time = self.answerers.set_real_time(true);
         }
         self.desk.put(index, action);
         if !self.desk.records().arm(index, &hold(request, process)) {
+            self.rest();
             return Err("the kernel side has no record for it".into());
         }
         let sites = request.point.sites();
