@@ -29,8 +29,14 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     crate::only_flags("test", flags, &["--long"])?;
     let root = crate::root();
     let started = Instant::now();
-    let mut steps = steps(&root);
-    if flags.contains(&"--long") {
+    let is_long = flags.contains(&"--long");
+    // All of it at once: who has waited an hour for the steps before does not want to be asked then.
+    let needed: &[Purpose] = match is_long {
+        true => &[Purpose::Build, Purpose::Test, Purpose::Bench, Purpose::Vm],
+        false => &[Purpose::Build, Purpose::Test],
+    };
+    let mut steps = steps(&root, needed);
+    if is_long {
         steps.extend(long_steps(&root));
     }
     for (name, step) in &steps {
@@ -44,12 +50,12 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
 }
 
 /// From the quickest to the slowest, so that the likeliest mistakes are told first.
-fn steps(root: &Path) -> Vec<Step<'_>> {
+fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
     let cargo = move |words: &'static str| move || run(&mut cargo(root, words));
     vec![
         (
             "setup",
-            Box::new(|| setup::bring(&[Purpose::Build, Purpose::Test], false).map(|_: Brought| ())),
+            Box::new(move || setup::bring(needed, false).map(|_: Brought| ())),
         ),
         ("format", Box::new(cargo("fmt --all --check"))),
         ("object", Box::new(|| ebpf::check(root, true))),
@@ -216,7 +222,6 @@ fn quick(root: &Path, profile: &str, words: [&str; 2]) -> Result<Command> {
 
 /// Every benchmark, which asserts that nothing is far off; what they measure with is built by the caller, not by root.
 fn quick_benches(root: &Path) -> Result<()> {
-    let _: Brought = setup::bring(&[Purpose::Bench], false)?;
     run(&mut cargo(
         root,
         "bench --quiet --profile dev --package tuneagent --benches --no-run",

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "\
-cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench]
+cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench|vm]
                                                           install what this machine lacks, saying why
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
 cargo xtask test [--long]                                 everything that continuous integration checks

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::process::{capture, find_program, run};
+use crate::setup::{self, Brought, Purpose};
 use crate::{Result, ci, target_folder};
 
 const USAGE: &str = "cargo xtask vm KERNEL.deb [--preempt none|full] [--kvm] [--long] [verifier] [counting] [mpi] [sync] [TEST...]";
@@ -85,15 +86,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         .kernel
         .as_deref()
         .ok_or_else(|| format!("which kernel?\n{USAGE}"))?;
-    for (program, from) in [
-        ("qemu-system-x86_64", "qemu-system-x86"),
-        ("busybox", "busybox-static"),
-        ("cpio", "cpio"),
-        ("dpkg-deb", "dpkg"),
-        ("xz", "xz-utils"),
-    ] {
-        find_program(program).ok_or_else(|| format!("{program} is not here: sudo apt-get install {from}"))?;
-    }
+    let _: Brought = setup::bring(&[Purpose::Vm], false)?;
     let root = crate::root();
     let kernel = Kernel::unpacked(package, &target_folder(&root).join("vm"))?;
     let flags = ["-g", "-pthread", "-fno-optimize-sibling-calls"];

@@ -2,7 +2,8 @@
 //!
 //! The agent is the real one, attached to a program that does nothing; a synthetic producer in the kernel puts hits of its one probe into
 //! its ring (`agent/benches/events.rs`). What it read and what it lost is what its report tells: that the
-//! two come to what was made is asked of every run; and so it is while the agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else.
+//! two come to what was made is asked of every run; and so it is while the agent is stopped. Beside it a reader that takes the hits out of a ring of its own and does nothing else,
+//! and, before each round, how long the machine stops a thread of whom nothing is wanted (`stops`): what is made meanwhile has to fit into the ring.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, Problem, programs};
 
 use super::options::Options;
+use super::stops::Stops;
 use super::verdict::{Verdict, judge};
 use crate::Result;
 use crate::experiment::stats::{Spread, figure};
@@ -62,22 +64,28 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     let seconds = options.number("--seconds", (2.0, 60.0));
     super::as_root("bench events")?;
     super::release()?;
-    let runs = measured(runs, seconds).map_err(|problem| problem.to_string())?;
-    println!("\n{}", told(&runs));
-    let file = super::keep("events", &runs.iter().map(as_json).collect())?;
+    let (stops, runs) = measured(runs, seconds).map_err(|problem| problem.to_string())?;
+    println!("\n{}\n{}", told(&runs), stops_told(&stops));
+    let figures = json!({
+        "runs": runs.iter().map(as_json).collect::<Value>(),
+        "machine_stops_s_most": stops.iter().map(|stops| stops.longest.as_secs_f64()).collect::<Value>(),
+    });
+    let file = super::keep("events", &figures)?;
     println!("all figures: {}\n", file.display());
     judge(&verdicts(&runs))
 }
 
-fn measured(repeats: usize, seconds: f64) -> Outcome<Vec<Run>> {
+fn measured(repeats: usize, seconds: f64) -> Outcome<(Vec<Stops>, Vec<Run>)> {
     let target = Target::new()?;
     let short = seconds.min(LONG_ENOUGH_S);
+    let mut stops = Vec::new();
     let mut runs = Vec::new();
     let mut keep = |run: Run| {
         println!("{run:?}");
         runs.push(run);
     };
     for _ in 0..repeats {
+        stops.push(Stops::of_this_machine(Duration::from_secs_f64(seconds))?);
         for producers in PRODUCERS {
             keep(bare(producers, ASKED, short)?);
             keep(target.watched(AGENT, producers, ASKED, seconds)?);
@@ -88,7 +96,7 @@ fn measured(repeats: usize, seconds: f64) -> Outcome<Vec<Run>> {
         }
     }
     keep(target.watched(STOPPED, 1, ASKED, short.min(1.0))?);
-    Ok(runs)
+    Ok((stops, runs))
 }
 
 /// A program that sleeps.
@@ -244,6 +252,20 @@ fn told(runs: &[Run]) -> Table {
         ]);
     }
     table
+}
+
+/// What no reader can be sooner than.
+fn stops_told(stops: &[Stops]) -> String {
+    let longest: Vec<f64> = stops
+        .iter()
+        .map(|stops| 1e3 * stops.longest.as_secs_f64())
+        .collect();
+    let long: u32 = stops.iter().map(|stops| stops.long).sum();
+    let spread = Spread::of(&longest).map_or_else(String::new, |spread| spread.to_string());
+    format!(
+        "with nothing to do but read the clock, a thread was stopped for up to {spread} ms; for more than 5 ms {long} times in {} rounds",
+        stops.len()
+    )
 }
 
 /// P3. That every hit is accounted for was asked of each run already.

@@ -10,6 +10,7 @@ mod options;
 mod overhead;
 mod scale;
 mod sites;
+mod stops;
 mod summary;
 mod tools;
 mod verdict;

@@ -13,15 +13,17 @@ pub(crate) enum Purpose {
     Ebpf,
     Demo,
     Bench,
+    Vm,
 }
 
 impl Purpose {
-    pub(crate) const ALL: [Purpose; 5] = [
+    pub(crate) const ALL: [Purpose; 6] = [
         Purpose::Build,
         Purpose::Test,
         Purpose::Ebpf,
         Purpose::Demo,
         Purpose::Bench,
+        Purpose::Vm,
     ];
 
     pub(crate) fn parse(word: &str) -> Result<Purpose> {
@@ -38,6 +40,7 @@ impl Purpose {
             Purpose::Ebpf => "ebpf",
             Purpose::Demo => "demo",
             Purpose::Bench => "bench",
+            Purpose::Vm => "vm",
         }
     }
 }
@@ -87,8 +90,8 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 36] = {
-    use Purpose::{Bench, Build, Demo, Ebpf, Test};
+const NEEDS: [Need; 40] = {
+    use Purpose::{Bench, Build, Demo, Ebpf, Test, Vm};
     [
         package(
             "gcc",
@@ -223,6 +226,14 @@ const NEEDS: [Need; 36] = {
             why: "links BPF objects",
             purposes: &[Ebpf],
         },
+        package(
+            "qemu-system-x86",
+            "boots other kernels, on which the tests run too",
+            &[Vm],
+        ),
+        package("busybox-static", "the first program of such a machine", &[Vm]),
+        package("cpio", "packs what such a machine begins with", &[Vm]),
+        package("xz-utils", "unpacks a kernel's modules", &[Vm]),
         Need {
             what: What::Mkl,
             why: "the other BLAS with threads of its own, that of conda",
