@@ -14,6 +14,7 @@ macro_rules! say {
 }
 
 pub mod actuator;
+pub mod awake;
 pub mod calls;
 pub mod cli;
 pub mod clock;

@@ -5,6 +5,7 @@
 //! MPI jobs `change` and `killed`; W1 `rights` and `control`.
 
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -547,4 +548,36 @@ fn w2_a_second_writer_is_told_who_the_first_is_and_observers_are_let_in() -> Out
     }
     first.stop()?;
     computes_what_it_should(knobs)
+}
+
+/// Microseconds that a CPU of this machine may take to wake: the least that anybody asks for.
+fn wake_latency_us() -> Outcome<i32> {
+    let mut bytes = [0; 4];
+    fs::File::open("/dev/cpu_dma_latency")?.read_exact(&mut bytes)?;
+    Ok(i32::from_ne_bytes(bytes))
+}
+
+#[test]
+fn cpus_that_were_kept_awake_may_sleep_again_however_the_session_ended() -> Outcome {
+    require!(Root);
+    let _machine = machine();
+    let before = wake_latency_us()?;
+    assert_ne!(before, 0, "somebody else keeps CPUs awake");
+    for signal in [Signal::INT, Signal::KILL] {
+        let knobs = Knobs::start()?;
+        let flags = [&WATCH[..], &["--keep-awake"]].concat();
+        let mut agent = Agent::attach(knobs.pid(), &flags)?;
+        agent.armed()?;
+        assert_eq!(wake_latency_us()?, 0);
+        assert!(
+            agent.lines.text().contains("kept awake until this session ends"),
+            "{}",
+            agent.lines.text()
+        );
+        agent.signal(signal)?;
+        agent.wait(SOON)?;
+        assert_eq!(wake_latency_us()?, before, "after {signal:?}");
+        computes_what_it_should(knobs)?;
+    }
+    Ok(())
 }

@@ -85,6 +85,10 @@ pub struct WatchArgs {
     /// Never sleep on these CPUs: decisions follow sooner, and a CPU is taken whole
     #[arg(long, requires = "agent_cpus")]
     pub busy_poll: bool,
+    /// Keep CPUs that have nothing to do from sleeping until the session ends: decisions follow sooner, and programs that often sleep and
+    /// wake are faster where waking takes long, as in virtual machines. Costs power
+    #[arg(long)]
+    pub keep_awake: bool,
     /// Serve /metrics, read-only
     #[arg(long, value_name = "ADDR", num_args = 0..=1, default_missing_value = "127.0.0.1:9477")]
     pub metrics: Option<SocketAddr>,

@@ -142,6 +142,10 @@ impl Watched {
         }
         let control = control_socket();
         let actuator = actuator(&options, &self.rules)?;
+        // Until this function is left.
+        let awake = args.keep_awake.then(super::cpus::keep_awake).transpose()?;
+        let (_awake, said) = awake.unzip();
+        options.notes.extend(said);
         let session = Session::arm(self.job, self.scout, self.rules, outputs, options)?;
         rights::only_look().map_err(Failure::not_permitted)?;
         armed()?;

@@ -1,8 +1,18 @@
-//! `--agent-cpus`: where tuneagent itself runs. Binds nobody else.
+//! `--agent-cpus`: where tuneagent itself runs. Binds nobody else. `--keep-awake`: that CPUs wait awake.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::io;
 
-use crate::{cli::Cpus, exit::Failure};
+use rustix::{
+    process::geteuid,
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
+
+use super::attach::as_root_again;
+use crate::{
+    awake::{self, Awake},
+    cli::Cpus,
+    exit::Failure,
+};
 
 /// Binds this thread and all that it starts from now on.
 pub(super) fn bind(cpus: &Cpus) -> Result<(), Failure> {
@@ -17,4 +27,24 @@ pub(super) fn bind(cpus: &Cpus) -> Result<(), Failure> {
         Some(cpu) => Err(refused(format!("CPU {cpu} may not be used here"))),
         None => Ok(()),
     }
+}
+
+/// The request, which is made for as long as it is kept, and what to say of it.
+pub(super) fn keep_awake() -> Result<(Awake, String), Failure> {
+    let refused = |error: io::Error| {
+        let instead = match geteuid().is_root() {
+            true => String::new(),
+            false => format!(", or run\n  {}", as_root_again()),
+        };
+        Failure::not_permitted(format!(
+            "--keep-awake: /dev/cpu_dma_latency: {error}: leave it out{instead}"
+        ))
+    };
+    let awake = Awake::open().map_err(refused)?;
+    awake.ask(true).map_err(refused)?;
+    let said = match awake::is_heeded() {
+        true => "CPUs that have nothing to do are kept awake until this session ends",
+        false => "--keep-awake changes nothing here: this kernel has no driver for CPUs that sleep",
+    };
+    Ok((awake, said.to_owned()))
 }

@@ -4,7 +4,6 @@
 //! The probe exists only while an action is pending, and so does all that lets those who answer do so soon.
 
 mod answer;
-mod awake;
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,9 +13,9 @@ use tuner::sync::{
     Ticket,
 };
 
+use crate::awake::Awake;
 use crate::kernel::{At, Holds, KernelError, Link, LinkKind, LinkRequest, Site};
 use answer::{Answerers, Desk};
-use awake::Awake;
 
 /// How long taking a request back waits for a hold that is on. It is over within its bounds, unless the held thread itself gets
 /// no CPU.
@@ -45,14 +44,15 @@ pub struct KernelRendezvous {
     answerers: Answerers,
     desk: Arc<Desk>,
     holds: Holds,
-    awake: Awake,
+    /// None where that cannot be asked for.
+    awake: Option<Awake>,
     real_time: bool,
 }
 
 /// The kernel side, loaded, before any thread is started: what loads it may then give up rights for good.
 pub struct Prepared {
     holds: Holds,
-    awake: Awake,
+    awake: Option<Awake>,
     cpus: [u32; 2],
 }
 
@@ -61,9 +61,10 @@ impl Prepared {
     pub fn load(force_tracefs: bool) -> Result<Prepared, RendezvousError> {
         let cpus = answer::two_cpus()?.ok_or(RendezvousError::OneCpu)?;
         let holds = Holds::load(cpus[0], force_tracefs)?;
+        let refused = |error: &std::io::Error| tracing::debug!(%error, "CPUs cannot be kept awake");
         Ok(Prepared {
             holds,
-            awake: Awake::open(),
+            awake: Awake::open().inspect_err(refused).ok(),
             cpus,
         })
     }
@@ -110,9 +111,15 @@ impl KernelRendezvous {
     /// Once nothing is pending any more.
     fn rest(&mut self) {
         if self.armed.is_empty() {
-            self.awake.ask(false);
+            self.keep_awake(false);
             self.answerers.set_real_time(false);
             self.real_time = false;
+        }
+    }
+
+    fn keep_awake(&self, is_wanted: bool) {
+        if let Some(Err(error)) = self.awake.as_ref().map(|awake| awake.ask(is_wanted)) {
+            tracing::debug!(%error, "CPUs are not kept awake, or not let sleep");
         }
     }
 
@@ -167,7 +174,7 @@ impl Rendezvous for KernelRendezvous {
             .ok_or_else(|| format!("{} actions wait for their sync points already", abi::MAX_HOLDS))?;
         let process = u32::try_from(request.point.pid().number).map_err(|error| error.to_string())?;
         if self.armed.is_empty() {
-            self.awake.ask(true);
+            self.keep_awake(true);
             self.real_time = self.answerers.set_real_time(true);
         }
         self.desk.put(index, action);

@@ -33,7 +33,9 @@ const PARTS: [(&str, &str, &str); 6] = [
 const ALONE: &str = "alone";
 const WATCHED: &str = "watched";
 const WRITING: &str = "writing";
-/// With a CPU that the agent has to itself and never sleeps on.
+/// The same while CPUs that have nothing to do do not sleep.
+const AWAKE: &str = "awake";
+/// So, and with a CPU that the agent has to itself and never sleeps on.
 const APART: &str = "apart";
 /// The program has one CPU less then: so many of its workers fit.
 const APART_WORKERS_MAX: usize = 8;
@@ -51,11 +53,12 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     };
     let iterations = if settings.quick { 30 } else { 100 };
     let last = scenario::last_cpu().map_err(|error| error.to_string())?;
-    let apart = ["--apply", "--busy-poll", "--agent-cpus", &last.to_string()].map(str::to_owned);
+    let awake = ["--apply", "--keep-awake"];
+    let apart = ["--apply", "--keep-awake", "--busy-poll", "--agent-cpus", &last.to_string()].map(str::to_owned);
     let apart: Vec<&str> = apart.iter().map(String::as_str).collect();
     let names: Vec<String> = workers
         .iter()
-        .flat_map(|count| [ALONE, WATCHED, WRITING, APART].map(|how| (*count, how)))
+        .flat_map(|count| [ALONE, WATCHED, WRITING, AWAKE, APART].map(|how| (*count, how)))
         .filter(|(count, how)| *how != APART || *count <= APART_WORKERS_MAX)
         .map(|(count, how)| name(count, how))
         .collect();
@@ -75,6 +78,7 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
             with: match how {
                 ALONE => With::Nobody,
                 WATCHED => With::rule(&rule, &[], &[]),
+                AWAKE => With::rule(&rule, &[], &awake),
                 APART => With::rule(&rule, &[], &apart),
                 _ => With::rule(&rule, &[], &["--apply"]),
             },
@@ -85,9 +89,10 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     Ok(Outcome {
         sections: vec![
             measured.parts(WRITING, "From the end of an iteration to the write"),
+            measured.parts(AWAKE, "The same while CPUs are kept awake (--keep-awake)"),
             measured.parts(
                 APART,
-                "The same with a CPU that the agent has to itself (--agent-cpus, --busy-poll)",
+                "The same with a CPU that the agent has to itself too (--agent-cpus, --busy-poll)",
             ),
             measured.by_workers()?,
         ],
@@ -165,6 +170,7 @@ impl Measured<'_> {
             "ms an iteration, alone",
             "watched",
             "writing",
+            "writing, awake",
             "changes in time",
             "seen - real, median",
             "p99",
@@ -181,6 +187,7 @@ impl Measured<'_> {
                 ms(ALONE)?.to_string(),
                 ms(WATCHED)?.to_string(),
                 ms(WRITING)?.to_string(),
+                ms(AWAKE)?.to_string(),
                 format!("{:.0} %", 100.0 * self.in_time(*count)),
                 at(0.5),
                 at(0.99),
@@ -224,13 +231,17 @@ impl Measured<'_> {
 
     fn claims(&self) -> Vec<Claim> {
         let mut claims = Vec::new();
-        let ways = [WRITING, APART].into_iter();
+        let ways = [WRITING, AWAKE, APART].into_iter();
         let all = ways.flat_map(|how| self.workers(how).map(move |count| (count, how)));
         for (count, how) in all {
             let lag = self.part((count, how), "lag_ns");
             let at = |share| quantile(&lag, share).unwrap_or(f64::INFINITY);
             let (half, most) = (at(0.5), at(0.99));
-            let with = if how == APART { ", the agent apart" } else { "" };
+            let with = match how {
+                AWAKE => ", CPUs kept awake",
+                APART => ", CPUs kept awake, the agent apart",
+                _ => "",
+            };
             claims.push(Claim::of_times(
                 format!(
                     "{count} workers{with}: from the end of an iteration to the write {} us (p50) and {} us (p99); 100 and 1000 are allowed",

@@ -1,0 +1,73 @@
+//! Asks the kernel to keep CPUs that have nothing to do from sleeping. A CPU that sleeps takes longer to wake than a thread that is held may wait,
+//! and than a decision takes; in a virtual machine its host gives it back when it likes, milliseconds later.
+//!
+//! The request is `/dev/cpu_dma_latency` (PM QoS: Linux, Documentation/power/pm_qos_interface.rst). It holds for all CPUs of the machine, and ends with
+//! whoever made it, whatever ended that. What is waited for is not known here.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+};
+
+const DEVICE: &str = "/dev/cpu_dma_latency";
+/// Microseconds that a CPU may take to wake: none, so it waits awake.
+const AT_ONCE_US: i32 = 0;
+/// What the kernel takes for no request (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
+const WHENEVER_US: i32 = 2_000_000_000;
+
+/// A request that asks for nothing until it is told to.
+#[derive(Debug)]
+pub struct Awake(File);
+
+impl Awake {
+    /// Needs root's rights, which may be given up afterwards.
+    ///
+    /// # Errors
+    /// The device is not there, or may not be written.
+    pub fn open() -> io::Result<Awake> {
+        File::options().write(true).open(DEVICE).map(Awake)
+    }
+
+    /// Asks that they be kept awake, or that no longer.
+    ///
+    /// # Errors
+    /// The kernel does not take it.
+    pub fn ask(&self, is_wanted: bool) -> io::Result<()> {
+        let latency_us = if is_wanted { AT_ONCE_US } else { WHENEVER_US };
+        (&self.0).write_all(&latency_us.to_ne_bytes())
+    }
+}
+
+/// Whether the kernel decides how CPUs sleep. Where it does not, nothing follows from a request.
+pub fn is_heeded() -> bool {
+    let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver");
+    driver.is_ok_and(|driver| driver.trim() != "none")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// What of all requests on this machine is in force.
+    fn in_force() -> i32 {
+        let mut bytes = [0; 4];
+        File::open(DEVICE).unwrap().read_exact(&mut bytes).unwrap();
+        i32::from_ne_bytes(bytes)
+    }
+
+    #[test]
+    fn cpus_are_kept_awake_while_that_is_asked_for_and_no_longer_as_root() {
+        // Not root, or a machine without the device.
+        let Ok(awake) = Awake::open() else { return };
+        let of_others = in_force();
+        awake.ask(true).unwrap();
+        assert_eq!(in_force(), AT_ONCE_US);
+        awake.ask(false).unwrap();
+        assert_eq!(in_force(), of_others);
+        awake.ask(true).unwrap();
+        drop(awake);
+        assert_eq!(in_force(), of_others);
+    }
+}
