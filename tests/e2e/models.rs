@@ -299,10 +299,8 @@ fn unshadowed(rule: &str) -> Outcome<(Job, Agent, tempfile::TempDir)> {
         with_folder(folder, given.map(String::from).to_vec())
     })?;
     job.events("ready", 5, SOON)?;
-    let agent = Agent::attach(
-        job.pid(),
-        &["--rules", "none", &file.to_string_lossy(), "--apply"],
-    )?;
+    let flags = ["--rules", "none", &file.to_string_lossy(), "--apply"];
+    let agent = Agent::attach_in(Some(folder.path()), job.pid(), &flags)?;
     agent.armed()?;
     job.open("go")?;
     Ok((job, agent, folder))
@@ -330,13 +328,26 @@ fn a_program_without_a_shadow_variable_loses_no_answer_where_the_number_changes_
     } else {
         60
     };
-    let (mut job, mut agent, _folder) = unshadowed(&format!("{EACH}{AT}"))?;
+    let (mut job, mut agent, folder) = unshadowed(&format!("{EACH}{AT}"))?;
     // To look at all of them at every line would take CPU time from the program.
     let changed =
         |lines: &[Line]| (lines.len().is_multiple_of(64) && changes_seen(lines) >= wanted).then_some(());
     job.lines
         .wait_for(&format!("{wanted} changes"), 20 * SOON, changed)?;
-    agent.stop()?;
+    let report = agent.stop()?;
+    let outcomes = report["changes"].as_array().ok_or("no changes")?.iter();
+    let in_force: Vec<&Value> = outcomes
+        .filter(|change| change["outcome"] == "in force")
+        .collect();
+    assert!(in_force.is_empty(), "{in_force:?}");
+    // However many they were, one passage of the sync point takes them back.
+    let mut announced = 0;
+    for entry in fs::read_dir(folder.path().join("journal"))? {
+        announced += fs::read_to_string(entry?.path())?
+            .matches(r#"{"record":"revert_intent""#)
+            .count();
+    }
+    assert_eq!(announced, 1);
     job.open("stop")?;
     // It ends with 5 if an answer was lost in any iteration, and not at all if it waits for one that never comes.
     job.finish(SOON)

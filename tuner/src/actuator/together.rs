@@ -342,7 +342,7 @@ impl Session {
             slot,
             sync,
             returning,
-        } = self.writer(pid)?.prepare_undo(change.intent.change)?;
+        } = self.writer(pid)?.prepare_undo(change.intent.change, &|_| false)?;
         let prepared = SyncPoint::resolve(&space, &sync)
             .map_err(|error| error.to_string())
             .and_then(|point| Ok((point, bond.key.resolve(&space, &sync)?)));

@@ -44,12 +44,13 @@ impl Session {
         if !self.writer(pid)?.changes().iter().any(has_point) {
             return Ok(self.writer(pid)?.undo(change)?);
         }
-        let mut back = self.arm_undo(pid, change)?;
+        let mut back = self.arm_undo(pid, change, &|_| false)?;
         let over = self.wait_for(&mut back, Instant::now() + UNDO_WAIT);
         self.conclude_undo(pid, back, over)
     }
 
-    /// Takes back the changes in force that are wanted, newest first; those with a sync point there. One that cannot be taken back
+    /// Takes back the changes in force that are wanted, newest first; those with a sync point there, and in one passage as many as have followed
+    /// each other at the same place. One that cannot be taken back
     /// does not keep the others from it, nor one process those of another. What was forked from them since is told with them.
     pub(super) fn undo_all(
         &mut self,
@@ -79,14 +80,12 @@ impl Session {
                 pids.push(pid);
                 let over = self.wait_for(&mut back, until);
                 let (change, symbol) = (back.returning.change, back.returning.set.symbol.clone());
-                let attempt = match self.conclude_undo(pid, back, over) {
-                    Ok(undone) => Attempt {
-                        change,
-                        result: Ok(undone),
-                    },
-                    Err(refusal) => failed(change, symbol, &refusal),
-                };
-                done.entry(pid).or_default().push(attempt);
+                let with_it = back.returning.with_it.clone();
+                let attempts = done.entry(pid).or_default();
+                match self.conclude_undo(pid, back, over) {
+                    Ok(undone) => attempts.extend(of_each(undone, with_it)),
+                    Err(refusal) => attempts.push(failed(change, symbol, &refusal)),
+                }
             }
         }
         let tried = done.iter().map(|(pid, attempts)| (*pid, numbers(attempts)));
@@ -134,20 +133,25 @@ impl Session {
             };
             let change = intent.change;
             tried.insert((pid, change));
-            match self.arm_undo(pid, change) {
+            match self.arm_undo(pid, change, &|earlier| wanted(pid, earlier)) {
                 Ok(back) => return Ok((attempts, Some(back))),
                 Err(refusal) => attempts.push(failed(change, intent.deed.symbol().to_owned(), &refusal)),
             }
         }
     }
 
-    fn arm_undo(&mut self, pid: Pid, change: u64) -> Result<ArmedUndo, Refusal> {
+    fn arm_undo(
+        &mut self,
+        pid: Pid,
+        change: u64,
+        with_it: &dyn Fn(&Change) -> bool,
+    ) -> Result<ArmedUndo, Refusal> {
         let Back {
             space,
             slot,
             sync,
             returning,
-        } = self.writer(pid)?.prepare_undo(change)?;
+        } = self.writer(pid)?.prepare_undo(change, with_it)?;
         let values = (returning.set.new, returning.set.old);
         let armed = SyncPoint::resolve(&space, &sync)
             .map_err(Refusal::from)
@@ -190,6 +194,23 @@ impl Session {
         };
         Ok(self.writer(pid)?.conclude_undo(returning, outcome, Some(hold))?)
     }
+}
+
+/// Those before it are taken back only where it is.
+fn of_each(undone: Undone, with_it: Vec<u64>) -> Vec<Attempt> {
+    let with_it = match undone.outcome {
+        RevertOutcome::Reverted => with_it,
+        _ => Vec::new(),
+    };
+    let numbers = std::iter::once(undone.change).chain(with_it);
+    let attempt = |change| Attempt {
+        change,
+        result: Ok(Undone {
+            change,
+            ..undone.clone()
+        }),
+    };
+    numbers.map(attempt).collect()
 }
 
 fn numbers(attempts: &[Attempt]) -> Vec<u64> {

@@ -52,6 +52,8 @@ pub struct Change {
     pub result: Option<String>,
     /// Memory that was mapped to take it back.
     pub revert_arena: Option<Arena>,
+    /// The oldest change that was to be taken back with it, by the same write.
+    pub revert_through: Option<u64>,
 }
 
 /// A line that is not understood. The last one can be, after a crash or on a full disk in the middle of a
@@ -125,6 +127,7 @@ impl History {
                     returned: None,
                     result: None,
                     revert_arena: None,
+                    revert_through: None,
                 };
                 self.changes.entry(change.intent.change).or_insert(change);
             }
@@ -160,14 +163,20 @@ impl History {
                     change.confirmed = true;
                 }
             }
-            Record::RevertIntent { change, arena, .. } => {
+            Record::RevertIntent {
+                change,
+                arena,
+                through,
+                ..
+            } => {
                 self.set(change, Status::RevertPending);
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.revert_arena = arena;
+                    change.revert_through = through;
                 }
             }
             Record::RevertOutcome { change, outcome, .. } => match outcome {
-                RevertOutcome::Reverted => self.set(change, Status::Reverted),
+                RevertOutcome::Reverted => self.reverted(change),
                 RevertOutcome::ChangedSince(_) => self.set(change, Status::ChangedSince),
                 RevertOutcome::Failed(_) => self.set(change, Status::Applied),
             },
@@ -184,6 +193,17 @@ impl History {
                 _ => Status::Done,
             };
         }
+    }
+
+    fn reverted(&mut self, change: u64) {
+        let through = self.changes.get(&change).and_then(|known| known.revert_through);
+        let oldest = through.unwrap_or(change);
+        let with_it: Vec<u64> = self.run_of(change).map(|set| set.0).collect();
+        with_it
+            .into_iter()
+            .filter(|number| *number >= oldest && *number < change)
+            .for_each(|number| self.set(number, Status::Reverted));
+        self.set(change, Status::Reverted);
     }
 
     fn set(&mut self, change: u64, status: Status) {
@@ -230,6 +250,30 @@ impl History {
         Some(change)
     }
 
+    /// The sets of the same place, at the same sync point, that one follows, newest first and itself included: each found what the one before
+    /// it had written. One write takes back any first part of them: it puts back what the last of that part found.
+    pub fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
+        let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
+        let newest = earlier.next().filter(|newest| newest.intent.change == number);
+        let mut last = newest.and_then(set_of).map(|set| (number, set));
+        std::iter::from_fn(move || {
+            let this = last.take()?;
+            let is_there = |change: &&Change| {
+                let is_over = matches!(
+                    change.status,
+                    Status::Failed | Status::Reverted | Status::ChangedSince
+                );
+                !is_over && change.intent.deed.touches(this.1)
+            };
+            last = earlier
+                .find(is_there)
+                .filter(|change| change.status == Status::Applied)
+                .and_then(|change| Some((change.intent.change, set_of(change)?)))
+                .filter(|(_, set)| set.leads_to(this.1));
+            Some(this)
+        })
+    }
+
     /// The changes that may still be in force, newest first: what a crash left undecided counts.
     pub fn standing(&self) -> Vec<Change> {
         let mut standing = self.changes();
@@ -266,6 +310,14 @@ pub fn settle(set: &Assignment, found: Bytes) -> Settled {
         found if found == set.new => Settled::New,
         found if found == set.old => Settled::Old,
         _ => Settled::Neither,
+    }
+}
+
+/// None of those that several processes take together.
+fn set_of(change: &Change) -> Option<&Assignment> {
+    match &change.intent.deed {
+        Deed::Set(set) if set.together.is_none() => Some(set),
+        _ => None,
     }
 }
 
@@ -358,6 +410,75 @@ mod tests {
             statuses(&[intent(1, 8), outcome(1, Outcome::NotWritten("gone".into()))]),
             [Status::Failed]
         );
+    }
+
+    /// From one value to another.
+    fn step(change: u64, address: u64, (old, new): (i32, i32)) -> [Record; 2] {
+        let Record::Intent(mut step) = intent(change, address) else {
+            panic!("it is an intent")
+        };
+        if let Deed::Set(set) = &mut step.deed {
+            set.old = Value::I32(old).to_bytes();
+            set.new = Value::I32(new).to_bytes();
+        }
+        [Record::Intent(step), outcome(change, Outcome::Applied)]
+    }
+
+    fn revert_intent(change: u64, through: Option<u64>) -> Record {
+        Record::RevertIntent {
+            change,
+            at: clock::now(),
+            who: Who::current(),
+            arena: None,
+            through,
+        }
+    }
+
+    #[test]
+    fn sets_that_follow_each_other_at_a_place_are_taken_back_by_one_write() {
+        let mut records: Vec<Record> = [
+            step(1, 8, (1, 2)),
+            step(2, 64, (1, 9)),
+            step(3, 8, (2, 3)),
+            step(4, 8, (3, 1)),
+            step(5, 8, (1, 4)),
+        ]
+        .concat();
+        let run = |records: &[Record], number| -> Vec<u64> {
+            let history = History::parse(&text(records));
+            history.run_of(number).map(|(number, _)| number).collect()
+        };
+        assert_eq!(run(&records, 5), [5, 4, 3, 1]);
+        records.push(revert_intent(5, Some(3)));
+        assert_eq!(statuses(&records)[4], Status::RevertPending);
+        records.push(reverted(5));
+        let (back, there) = (Status::Reverted, Status::Applied);
+        assert_eq!(statuses(&records), [there, there, back, back, back]);
+        assert_eq!(run(&records, 1), [1]);
+    }
+
+    #[test]
+    fn a_run_ends_where_the_program_wrote_or_a_change_is_undecided() {
+        let run = |records: &[Record]| -> Vec<u64> {
+            let history = History::parse(&text(records));
+            history.run_of(3).map(|(number, _)| number).collect()
+        };
+        // The third found another value than the second had written.
+        let written = [step(1, 8, (1, 2)), step(2, 8, (2, 3)), step(3, 8, (7, 4))].concat();
+        assert_eq!(run(&written), [3]);
+        let [announced, _] = step(2, 8, (2, 3));
+        let [first, applied] = step(1, 8, (1, 2));
+        let third = step(3, 8, (3, 4));
+        let undecided = [&[first, applied, announced][..], &third].concat();
+        assert_eq!(run(&undecided), [3]);
+        // One that was taken back is passed over.
+        let gone = [
+            &step(1, 8, (1, 2))[..],
+            &step(2, 8, (2, 3)),
+            &[reverted(2)],
+            &step(3, 8, (2, 4)),
+        ];
+        assert_eq!(run(&gone.concat()), [3, 1]);
     }
 
     #[test]

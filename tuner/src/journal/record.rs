@@ -160,6 +160,9 @@ pub enum Record {
         /// Memory that is mapped for it in the program.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arena: Option<Arena>,
+        /// The oldest change that is taken back with it, by the same write ([`History::run_of`](super::History::run_of)).
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        through: Option<u64>,
     },
     /// After it.
     RevertOutcome {

@@ -35,11 +35,14 @@ pub struct Attempt {
     pub result: Result<Undone, WriterError>,
 }
 
-/// A set that is being taken back.
+/// A set that is being taken back, and those before it that are with it.
 #[derive(Debug)]
 pub(crate) struct Returning {
     pub(crate) change: u64,
+    /// What it found is what the oldest of them did.
     pub(crate) set: Assignment,
+    /// Without itself, newest first.
+    pub(crate) with_it: Vec<u64>,
 }
 
 /// One that is to be taken back at its sync point.
@@ -67,8 +70,13 @@ impl Writer {
         }
     }
 
-    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be taken back.
-    pub(crate) fn prepare_undo(&mut self, change: u64) -> Result<Back, WriterError> {
+    /// The first half of taking a set back at its sync point: checks, and writes down that it is going to be taken back; and with it those
+    /// of the same variable before it, as long as they are wanted ([`History::run_of`](crate::journal::History::run_of)).
+    pub(crate) fn prepare_undo(
+        &mut self,
+        change: u64,
+        wanted: &dyn Fn(&Change) -> bool,
+    ) -> Result<Back, WriterError> {
         let Deed::Set(set) = self.in_force(change)?.intent.deed else {
             return Err(WriterError::NoSyncPoint { change });
         };
@@ -77,12 +85,25 @@ impl Writer {
         };
         let space = self.space()?;
         let slot = Slot::validate(&recorded(&space, change, &set)?, Some(set.value_type))?;
-        self.write_down_revert(change, None)?;
+        let mut returning = Returning {
+            change,
+            set,
+            with_it: Vec::new(),
+        };
+        let history = self.journal.history();
+        for (number, earlier) in history.run_of(change).skip(1) {
+            if !history.change(number).is_some_and(|earlier| wanted(&earlier)) {
+                break;
+            }
+            returning.with_it.push(number);
+            returning.set.old = earlier.old;
+        }
+        self.write_down_revert(change, None, returning.with_it.last().copied())?;
         Ok(Back {
             space,
             slot,
             sync,
-            returning: Returning { change, set },
+            returning,
         })
     }
 
@@ -93,7 +114,7 @@ impl Writer {
         outcome: RevertOutcome,
         hold: Option<Hold>,
     ) -> Result<Undone, WriterError> {
-        let Returning { change, set } = returning;
+        let Returning { change, set, .. } = returning;
         self.reverted(change, set.symbol, outcome, hold)
     }
 
@@ -183,24 +204,30 @@ impl Writer {
         change: u64,
         set: &Assignment,
     ) -> Result<RevertOutcome, WriterError> {
-        self.write_down_revert(change, None)?;
+        self.write_down_revert(change, None, None)?;
         let written = self.commit(slot, set.new, set.old);
         Ok(reverted(set, written))
     }
 
     /// Writes down that an action is going to be taken back at once.
     pub(crate) fn announce_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
-        self.write_down_revert(change, arena)?;
+        self.write_down_revert(change, arena, None)?;
         (self.hooks.after_intent)();
         Ok(())
     }
 
-    fn write_down_revert(&mut self, change: u64, arena: Option<Arena>) -> Result<(), WriterError> {
+    fn write_down_revert(
+        &mut self,
+        change: u64,
+        arena: Option<Arena>,
+        through: Option<u64>,
+    ) -> Result<(), WriterError> {
         Ok(self.journal.append(Record::RevertIntent {
             change,
             at: clock::now(),
             who: self.who.clone(),
             arena,
+            through,
         })?)
     }
 
@@ -235,11 +262,24 @@ impl Writer {
         let space = self.space()?;
         for change in changes.iter().filter(undecided) {
             match &change.intent.deed {
-                Deed::Set(set) => self.settle_value(&space, change, set)?,
+                Deed::Set(set) => {
+                    let mut set = set.clone();
+                    set.old = self.found_by(change).unwrap_or(set.old);
+                    self.settle_value(&space, change, &set)?;
+                }
                 deed => self.settle_action(&space, change, deed)?,
             }
         }
         self.sweep(&space)
+    }
+
+    /// What the oldest of those found that were to be taken back with it.
+    fn found_by(&self, change: &Change) -> Option<Bytes> {
+        let oldest = self.known(change.revert_through?).ok()?;
+        match oldest.intent.deed {
+            Deed::Set(set) => Some(set.old),
+            _ => None,
+        }
     }
 
     fn settle_value(

@@ -1,6 +1,7 @@
 //! Changes that wait for a sync point: what is written, refused, taken back and written down. The rendezvous is the testee's own
 //! and holds nobody; the real one is tested with the agent, as root.
 
+use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
@@ -216,6 +217,85 @@ fn what_cannot_be_taken_back_at_its_sync_point_stays_and_is_told() {
         (setting.program.sees("knob"), setting.status(1)),
         ("11".into(), Status::Applied)
     );
+}
+
+/// What has been changed three times at a sync point, by an actuator that finds it as long as the gate is there.
+fn changed_three_times(setting: &Setting, gate: &Path) -> (ActuatorClient, Child) {
+    std::fs::write(gate, "").unwrap();
+    let (mut session, process) = scripted(setting, gate.to_str().unwrap());
+    for (number, value) in [(1, "11"), (2, "12"), (3, "13")] {
+        session.arm(at_main(setting.write("knob", value))).unwrap();
+        assert_eq!(collect(&mut session).unwrap().change, Some(number));
+    }
+    (session, process)
+}
+
+#[test]
+fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_point() {
+    let Some(mut setting) = Setting::new() else { return };
+    let gate = setting.state().join("gate");
+    let (session, mut process) = changed_three_times(&setting, &gate);
+    let farewell = session.shutdown().unwrap();
+    assert!(process.wait().unwrap().success());
+    let undone = |(_, undone): &(_, Undone)| (undone.change, undone.outcome.clone());
+    let reverted = [3, 2, 1].map(|number| (number, RevertOutcome::Reverted));
+    assert_eq!(farewell.undone.iter().map(undone).collect::<Vec<_>>(), reverted);
+    assert_eq!(farewell.kept, []);
+    assert_eq!(setting.program.sees("knob"), "10");
+    assert!((1..=3).all(|change| setting.status(change) == Status::Reverted));
+    let journal = StateDir::at(setting.state()).journal_path(setting.pid());
+    let journal = std::fs::read_to_string(journal).unwrap();
+    assert_eq!(
+        journal.matches(r#""record":"revert_intent""#).count(),
+        1,
+        "{journal}"
+    );
+}
+
+#[test]
+fn a_crash_while_several_are_taken_back_in_one_passage_is_settled_by_the_memory() {
+    for (found, statuses) in [
+        // The program never came by: the last one is in force still, and all can be taken back.
+        (
+            "13",
+            [
+                Status::Superseded { by: 2 },
+                Status::Superseded { by: 3 },
+                Status::Applied,
+            ],
+        ),
+        // It did, and what was there before the first is there again.
+        ("10", [Status::Reverted; 3]),
+        (
+            "33",
+            [
+                Status::Superseded { by: 2 },
+                Status::Applied,
+                Status::ChangedSince,
+            ],
+        ),
+    ] {
+        let Some(mut setting) = Setting::new() else { return };
+        let gate = setting.state().join("gate");
+        let (session, mut process) = changed_three_times(&setting, &gate);
+        std::fs::remove_file(&gate).unwrap();
+        let leaving = std::thread::spawn(move || session.shutdown());
+        let until = Instant::now() + Duration::from_secs(20);
+        while setting.status(3) != Status::RevertPending {
+            assert!(Instant::now() < until, "it is not taken back");
+            std::thread::yield_now();
+        }
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(leaving.join().unwrap().is_err());
+        if found != "13" {
+            setting.program.say(&format!("set {found}"));
+        }
+        assert_eq!(setting.program.sees("knob"), found);
+        let writer = setting.program.writer(setting.state()).unwrap();
+        let settled: Vec<Status> = writer.changes().iter().map(|change| change.status).collect();
+        assert_eq!(settled, statuses, "{found}");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ pub(super) struct Stops {
 impl Stops {
     /// One thread for each CPU that does nothing but read the clock.
     pub(super) fn of_this_machine(during: Duration) -> Outcome<Stops> {
-        let allowed = sched_getaffinity(None)?;
+        let allowed = sched_getaffinity(None).map_err(std::io::Error::from)?;
         let cpus = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu));
         let threads: Vec<JoinHandle<std::io::Result<Stops>>> = cpus
             .map(|cpu| std::thread::spawn(move || watch(cpu, during)))

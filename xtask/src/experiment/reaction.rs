@@ -54,7 +54,14 @@ pub(super) fn run(settings: &Settings) -> Result<Outcome> {
     let iterations = if settings.quick { 30 } else { 100 };
     let last = scenario::last_cpu().map_err(|error| error.to_string())?;
     let awake = ["--apply", "--keep-awake"];
-    let apart = ["--apply", "--keep-awake", "--busy-poll", "--agent-cpus", &last.to_string()].map(str::to_owned);
+    let apart = [
+        "--apply",
+        "--keep-awake",
+        "--busy-poll",
+        "--agent-cpus",
+        &last.to_string(),
+    ]
+    .map(str::to_owned);
     let apart: Vec<&str> = apart.iter().map(String::as_str).collect();
     let names: Vec<String> = workers
         .iter()
