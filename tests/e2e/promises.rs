@@ -569,11 +569,9 @@ fn cpus_that_were_kept_awake_may_sleep_again_however_the_session_ended() -> Outc
         let mut agent = Agent::attach(knobs.pid(), &flags)?;
         agent.armed()?;
         assert_eq!(wake_latency_us()?, 0);
-        assert!(
-            agent.lines.text().contains("kept awake until this session ends"),
-            "{}",
-            agent.lines.text()
-        );
+        agent
+            .lines
+            .wait_for_line("kept awake until this session ends", SOON)?;
         agent.signal(signal)?;
         agent.wait(SOON)?;
         assert_eq!(wake_latency_us()?, before, "after {signal:?}");
