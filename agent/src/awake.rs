@@ -9,7 +9,8 @@ use std::{
     io::{self, Write},
 };
 
-const DEVICE: &str = "/dev/cpu_dma_latency";
+/// What asks.
+pub const DEVICE: &str = "/dev/cpu_dma_latency";
 /// Microseconds that a CPU may take to wake: none, so it waits awake.
 const AT_ONCE_US: i32 = 0;
 /// What the kernel takes for no request (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).

@@ -9,7 +9,7 @@ use rustix::{
 
 use super::attach::as_root_again;
 use crate::{
-    awake::{self, Awake},
+    awake::{self, Awake, DEVICE},
     cli::Cpus,
     exit::Failure,
 };
@@ -36,9 +36,7 @@ pub(super) fn keep_awake() -> Result<(Awake, String), Failure> {
             true => String::new(),
             false => format!(", or run\n  {}", as_root_again()),
         };
-        Failure::not_permitted(format!(
-            "--keep-awake: /dev/cpu_dma_latency: {error}: leave it out{instead}"
-        ))
+        Failure::not_permitted(format!("--keep-awake: {DEVICE}: {error}: leave it out{instead}"))
     };
     let awake = Awake::open().map_err(refused)?;
     awake.ask(true).map_err(refused)?;

@@ -80,7 +80,7 @@ impl Session {
                 pids.push(pid);
                 let over = self.wait_for(&mut back, until);
                 let (change, symbol) = (back.returning.change, back.returning.set.symbol.clone());
-                let with_it = back.returning.with_it.clone();
+                let with_it = std::mem::take(&mut back.returning.with_it);
                 let attempts = done.entry(pid).or_default();
                 match self.conclude_undo(pid, back, over) {
                     Ok(undone) => attempts.extend(of_each(undone, with_it)),

@@ -62,10 +62,6 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    fn bytes(&self) -> (u64, u64) {
-        (self.address.0, self.address.0 + self.new.as_slice().len() as u64)
-    }
-
     /// That one found what this one wrote, at the same place, and takes effect at the same sync point.
     pub(super) fn leads_to(&self, later: &Assignment) -> bool {
         (
@@ -215,16 +211,10 @@ impl Deed {
             .any(|(start, end)| theirs.iter().any(|(from, to)| start < to && from < end))
     }
 
-    /// Changes bytes of that variable.
-    pub(super) fn touches(&self, set: &Assignment) -> bool {
-        let (from, to) = set.bytes();
-        self.bytes().iter().any(|(start, end)| *start < to && from < *end)
-    }
-
     fn bytes(&self) -> Vec<(u64, u64)> {
         let range = |address: Address, length: usize| (address.0, address.0 + length as u64);
         match self {
-            Deed::Set(set) => vec![set.bytes()],
+            Deed::Set(set) => vec![range(set.address, set.new.as_slice().len())],
             Deed::Patch(patch) => {
                 let sites = patch.sites.iter();
                 sites.map(|site| range(site.address, site.new.0.len())).collect()

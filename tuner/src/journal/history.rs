@@ -35,6 +35,13 @@ pub enum Status {
     },
 }
 
+impl Status {
+    /// Nothing of it is in memory any more.
+    fn is_over(self) -> bool {
+        matches!(self, Status::Failed | Status::Reverted | Status::ChangedSince)
+    }
+}
+
 /// A change, and how it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
@@ -198,10 +205,10 @@ impl History {
     fn reverted(&mut self, change: u64) {
         let through = self.changes.get(&change).and_then(|known| known.revert_through);
         let oldest = through.unwrap_or(change);
-        let with_it: Vec<u64> = self.run_of(change).map(|set| set.0).collect();
+        let run = self.run_of(change).map(|(number, _)| number);
+        let with_it: Vec<u64> = run.take_while(|number| *number >= oldest).collect();
         with_it
             .into_iter()
-            .filter(|number| *number >= oldest && *number < change)
             .for_each(|number| self.set(number, Status::Reverted));
         self.set(change, Status::Reverted);
     }
@@ -231,13 +238,8 @@ impl History {
     pub fn change(&self, number: u64) -> Option<Change> {
         let mut change = self.changes.get(&number)?.clone();
         if change.status == Status::Applied {
-            let again = |later: &&Change| {
-                let is_over = matches!(
-                    later.status,
-                    Status::Failed | Status::Reverted | Status::ChangedSince
-                );
-                !is_over && later.intent.deed.overlaps(&change.intent.deed)
-            };
+            let again =
+                |later: &&Change| !later.status.is_over() && later.intent.deed.overlaps(&change.intent.deed);
             let by = self
                 .changes
                 .range(number + 1..)
@@ -255,22 +257,17 @@ impl History {
     pub fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
         let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
         let newest = earlier.next().filter(|newest| newest.intent.change == number);
-        let mut last = newest.and_then(set_of).map(|set| (number, set));
+        let mut last = newest.and_then(|newest| Some((newest, set_of(newest)?)));
         std::iter::from_fn(move || {
-            let this = last.take()?;
-            let is_there = |change: &&Change| {
-                let is_over = matches!(
-                    change.status,
-                    Status::Failed | Status::Reverted | Status::ChangedSince
-                );
-                !is_over && change.intent.deed.touches(this.1)
-            };
+            let (change, set) = last.take()?;
+            let is_there =
+                |known: &&Change| !known.status.is_over() && known.intent.deed.overlaps(&change.intent.deed);
             last = earlier
                 .find(is_there)
-                .filter(|change| change.status == Status::Applied)
-                .and_then(|change| Some((change.intent.change, set_of(change)?)))
-                .filter(|(_, set)| set.leads_to(this.1));
-            Some(this)
+                .filter(|known| known.status == Status::Applied)
+                .and_then(|known| Some((known, set_of(known)?)))
+                .filter(|(_, known)| known.leads_to(set));
+            Some((change.intent.change, set))
         })
     }
 
