@@ -26,7 +26,11 @@ const LAW_CASES: &str = "10000";
 type Step<'a> = (&'a str, Box<dyn Fn() -> Result<()> + 'a>);
 
 pub(crate) fn main(flags: &[&str]) -> Result<()> {
-    crate::only_flags("test", flags, &["--long"])?;
+    let (flags, wanted) = match flags.iter().position(|flag| *flag == "--step") {
+        Some(at) => (&flags[..at], &flags[at + 1..]),
+        None => (flags, &[][..]),
+    };
+    crate::only_flags("test", flags, &["--long", "--step NAME..."])?;
     let root = crate::root();
     let started = Instant::now();
     let is_long = flags.contains(&"--long");
@@ -39,6 +43,9 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     if is_long {
         steps.extend(long_steps(&root));
     }
+    if !wanted.is_empty() {
+        steps = only(steps, wanted)?;
+    }
     for (name, step) in &steps {
         println!("==> {name}");
         let began = Instant::now();
@@ -47,6 +54,21 @@ pub(crate) fn main(flags: &[&str]) -> Result<()> {
     }
     println!("all {} steps passed in {:.0} s", steps.len(), seconds(started));
     Ok(())
+}
+
+/// The steps of these names, in their order in the list: what failed is tried again without what passed before it.
+fn only<'a>(steps: Vec<Step<'a>>, wanted: &[&str]) -> Result<Vec<Step<'a>>> {
+    let names: Vec<&str> = steps.iter().map(|(name, _)| *name).collect();
+    match wanted.iter().find(|name| !names.contains(name)) {
+        None => Ok(steps
+            .into_iter()
+            .filter(|(name, _)| wanted.contains(name))
+            .collect()),
+        Some(unknown) => Err(format!(
+            "no step is called '{unknown}'; there are:\n  {}",
+            names.join("\n  ")
+        )),
+    }
 }
 
 /// From the quickest to the slowest, so that the likeliest mistakes are told first.

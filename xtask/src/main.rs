@@ -27,7 +27,7 @@ const USAGE: &str = "\
 cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench|vm]
                                                           install what this machine lacks, saying why
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
-cargo xtask test [--long]                                 everything that continuous integration checks
+cargo xtask test [--long] [--step NAME...]                everything that continuous integration checks, or these steps of it
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
 cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
 cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
@@ -35,7 +35,7 @@ cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experim
 cargo xtask bench rules                                   what five rules on one function cost the program, beside one
 cargo xtask bench sites [--quick]                         what a hit costs, by what the kernel does with the probed instruction
 cargo xtask bench hits [--quick]                          what is done at a hit and what each costs, beside bpftrace and perf
-cargo xtask bench events [--quick]                        how many hits a second the agent reads, and that each is read or counted
+cargo xtask bench events [--quick] [--producers N]        how many hits a second the agent reads, and that each is read or counted
 cargo xtask bench idle [--quick]                          what the agent takes while nothing happens
 cargo xtask bench scale [--quick]                         what it takes over hits, probes and processes
 cargo xtask bench all [--quick]                           all of them; --quick: only whether something is far off

@@ -104,11 +104,14 @@ fn quiet(command: &mut Command) -> Result<()> {
     if status.success() {
         return Ok(());
     }
-    Err(format!(
-        "{}\n{} ended with {status}",
-        tail(log.path(), 30),
-        shown(command)
-    ))
+    let said = tail(log.path(), 30);
+    let advice = match said.contains("remove is disabled") {
+        true => {
+            "\nthey exclude packages of this machine; whether those may go is yours to say: apt-get install without --no-remove"
+        }
+        false => "",
+    };
+    Err(format!("{said}\n{} ended with {status}{advice}", shown(command)))
 }
 
 fn tail(file: &Path, lines: usize) -> String {

@@ -64,8 +64,25 @@ pub(crate) fn bring(purposes: &[Purpose], yes: bool) -> Result<Brought> {
         println!("  {:28} {}", need.what.to_string(), need.why);
     }
     agreed(yes)?;
-    install(&missing)?;
+    install_by_purpose(purposes, missing)?;
     Ok(Brought::Something)
+}
+
+/// What one purpose cannot have keeps no other from what it needs; all that failed is told at the end.
+fn install_by_purpose(purposes: &[Purpose], mut missing: Vec<Need>) -> Result<()> {
+    let mut apt = debian::Apt::new();
+    let mut failures = Vec::new();
+    for purpose in purposes {
+        let (now, later) = missing.into_iter().partition(|need| need.is_for(*purpose));
+        missing = later;
+        if let Err(error) = install(&mut apt, now) {
+            failures.push(format!("{error}\nthis was for {}", needs::names(&[*purpose])));
+        }
+    }
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\n")),
+    }
 }
 
 /// Without dpkg packages count as there: whoever needs them will say so.
@@ -107,7 +124,7 @@ fn agreed(yes: bool) -> Result<()> {
 }
 
 /// Packages first: the LLVM follows from the compiler among them, the linker from both.
-fn install(missing: &[Need]) -> Result<()> {
+fn install(apt: &mut debian::Apt, missing: Vec<Need>) -> Result<()> {
     let packages: Vec<String> = missing
         .iter()
         .filter_map(|need| match need.what {
@@ -115,7 +132,6 @@ fn install(missing: &[Need]) -> Result<()> {
             _ => None,
         })
         .collect();
-    let mut apt = debian::Apt::new();
     apt.install(&packages)?;
     for need in missing {
         match need.what {

@@ -81,6 +81,12 @@ pub(crate) struct Need {
     purposes: &'static [Purpose],
 }
 
+impl Need {
+    pub(crate) fn is_for(&self, purpose: Purpose) -> bool {
+        self.purposes.contains(&purpose)
+    }
+}
+
 const fn package(name: &'static str, why: &'static str, purposes: &'static [Purpose]) -> Need {
     Need {
         what: What::Package(name),
@@ -253,7 +259,7 @@ const NEEDS: [Need; 40] = {
 };
 
 pub(crate) fn of(purposes: &[Purpose]) -> Vec<Need> {
-    let wanted = |need: &Need| need.purposes.iter().any(|purpose| purposes.contains(purpose));
+    let wanted = |need: &Need| purposes.iter().any(|purpose| need.is_for(*purpose));
     NEEDS.into_iter().filter(wanted).collect()
 }
 
