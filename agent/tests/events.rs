@@ -22,7 +22,7 @@ use tuneagent::kernel::{Kernel, LoadOptions, Producer, Ring, read_hit};
 
 /// More than the ring has room for.
 const PRODUCERS: u32 = 4;
-const EACH: u64 = 100_000;
+const EACH: u64 = 200_000;
 const MADE: u64 = PRODUCERS as u64 * EACH;
 /// Hits of one run of the program in the kernel.
 const BATCH: u32 = 1000;

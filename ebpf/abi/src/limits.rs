@@ -36,8 +36,9 @@ pub const MAX_TEXT: usize = 64;
 /// instead of a cookie.
 pub const MAX_SITES: u32 = 65_536;
 
-/// Size of the ring buffer for hits that are sent on their own.
-pub const RING_BYTES: u32 = 8 << 20;
+/// Size of the ring buffer for hits that are sent on their own: 60 ms of 5 million a second, for a host may take the agent's CPU away so long. What
+/// of it hits have come to counts as the agent's memory.
+pub const RING_BYTES: u32 = 16 << 20;
 
 /// Processes of a command that run at the same time, those without a slot included: shells and compilers come by the hundred.
 pub const MAX_FAMILY: u32 = 65_536;

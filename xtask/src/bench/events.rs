@@ -26,7 +26,8 @@ const SOON: Duration = Duration::from_secs(60);
 /// The function of the program that is probed, so that there is a ring. Nobody calls it.
 const FUNCTION: &str = "named";
 
-const PRODUCERS: [u32; 4] = [1, 2, 3, 4];
+/// One producer, two, and so on up to so many.
+const PRODUCERS: f64 = 4.0;
 
 /// P3: hits a second, of all producers together.
 const RATE: f64 = 5e6;
@@ -59,12 +60,13 @@ const BARE: &str = "bare reader";
 const STOPPED: &str = "agent, stopped";
 
 pub(super) fn main(words: &[&str]) -> Result<()> {
-    let options = Options::parse("events", words, &["--runs", "--seconds"])?;
+    let options = Options::parse("events", words, &["--runs", "--seconds", "--producers"])?;
     let runs = options.number("--runs", (1.0, 5.0)) as usize;
     let seconds = options.number("--seconds", (2.0, 60.0));
+    let producers = options.number("--producers", (PRODUCERS, PRODUCERS)) as u32;
     super::as_root("bench events")?;
     super::release()?;
-    let (stops, runs) = measured(runs, seconds).map_err(|problem| problem.to_string())?;
+    let (stops, runs) = measured(runs, seconds, producers).map_err(|problem| problem.to_string())?;
     println!("\n{}\n{}", told(&runs), stops_told(&stops));
     let figures = json!({
         "runs": runs.iter().map(as_json).collect::<Value>(),
@@ -72,10 +74,10 @@ pub(super) fn main(words: &[&str]) -> Result<()> {
     });
     let file = super::keep("events", &figures)?;
     println!("all figures: {}\n", file.display());
-    judge(&verdicts(&runs))
+    judge(&verdicts(&runs, producers))
 }
 
-fn measured(repeats: usize, seconds: f64) -> Outcome<(Vec<Stops>, Vec<Run>)> {
+fn measured(repeats: usize, seconds: f64, producers_most: u32) -> Outcome<(Vec<Stops>, Vec<Run>)> {
     let target = Target::new()?;
     let short = seconds.min(LONG_ENOUGH_S);
     let mut stops = Vec::new();
@@ -86,11 +88,11 @@ fn measured(repeats: usize, seconds: f64) -> Outcome<(Vec<Stops>, Vec<Run>)> {
     };
     for _ in 0..repeats {
         stops.push(Stops::of_this_machine(Duration::from_secs_f64(seconds))?);
-        for producers in PRODUCERS {
+        for producers in 1..=producers_most {
             keep(bare(producers, ASKED, short)?);
             keep(target.watched(AGENT, producers, ASKED, seconds)?);
         }
-        for producers in [1, 2] {
+        for producers in 1..=producers_most.min(2) {
             keep(bare(producers, FASTEST, short)?);
             keep(target.watched(AGENT, producers, FASTEST, short)?);
         }
@@ -269,7 +271,7 @@ fn stops_told(stops: &[Stops]) -> String {
 }
 
 /// P3. That every hit is accounted for was asked of each run already.
-fn verdicts(runs: &[Run]) -> Vec<Verdict> {
+fn verdicts(runs: &[Run], producers_most: u32) -> Vec<Verdict> {
     let at_rate = |producers: u32| {
         let of = move |run: &&Run| run.reader == AGENT && run.rate > 0.0 && run.producers == producers;
         runs.iter().filter(of).collect::<Vec<&Run>>()
@@ -279,7 +281,7 @@ fn verdicts(runs: &[Run]) -> Vec<Verdict> {
         Spread::of(&values).map_or(f64::NAN, |spread| spread.median)
     };
     let mut verdicts = Vec::new();
-    for producers in PRODUCERS {
+    for producers in 1..=producers_most {
         let kind = at_rate(producers);
         let what = |what: &str| format!("P3, {producers} producers: {what}");
         let made = median(&kind, &|run| run.made_per_s() / 1e6);
