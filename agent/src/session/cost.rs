@@ -120,12 +120,11 @@ impl Costs {
 
     /// This process.
     fn own(&mut self) -> AgentCost {
-        let time = clock_gettime(ClockId::ProcessCPUTime);
         if self.statm.is_none() {
             self.statm = File::open("/proc/self/statm").ok();
         }
         AgentCost {
-            cpu_ns: time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+            cpu_ns: own_cpu_ns(),
             starting_ns: 0,
             resident_bytes: self.statm.as_ref().and_then(resident_bytes),
         }
@@ -145,6 +144,12 @@ impl Costs {
         let ((from, first), (until, last)) = self.looks.front().zip(self.looks.back())?;
         Some((last.cpu_ns - first.cpu_ns, until - from)).filter(|(_, elapsed)| *elapsed > 0)
     }
+}
+
+/// What this process has taken of CPUs.
+pub(super) fn own_cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// The second number of a statm.

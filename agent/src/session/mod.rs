@@ -101,9 +101,6 @@ const TICK: Duration = Duration::from_millis(500);
 /// And this often while none of the processes runs.
 const TICK_STILL: Duration = Duration::from_secs(1);
 
-/// And this often once that has been so for a while, if nobody looks at a picture and all windows may last longer than they say.
-const TICK_IDLE: Duration = Duration::from_secs(2);
-
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
@@ -456,7 +453,7 @@ impl Session {
                     self.look_for_newcomers(ends)?;
                 }
                 self.show();
-                if self.pace.have_ticked(self.is_still()) {
+                if self.pace.have_ticked(self.is_still(), cost::own_cpu_ns()) {
                     // What the beginning took is not needed while nothing happens.
                     heap::give_back();
                     heap::give_back_code();
@@ -472,7 +469,7 @@ impl Session {
     /// How often counters are read and windows of a length evaluated.
     fn tick(&self) -> Duration {
         let longest = match self.is_still() {
-            true if self.may_linger() => return TICK_IDLE,
+            true if self.may_linger() => return self.pace.idle_tick(),
             true => TICK_STILL,
             false => TICK,
         };
@@ -480,7 +477,7 @@ impl Session {
         shortest.max(Duration::from_millis(50))
     }
 
-    /// Nothing has happened for a while, and nobody waits for what happens next.
+    /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
     fn may_linger(&self) -> bool {
         self.pace.is_idle() && self.rules.may_linger() && !self.painter.is_live()
     }

@@ -28,6 +28,11 @@ const LOOKING_OUT_MOST: f64 = 2.0 * SHARE_MOST;
 /// Ticks in a row at which nobody has run before they come less often yet.
 const IDLE_TICKS: u32 = 4;
 
+/// Ticks come this often then, and more seldom, to a bound, where they take more than this part of a core.
+const TICK_IDLE: Duration = Duration::from_secs(2);
+const TICK_IDLE_MOST: Duration = Duration::from_secs(5);
+const IDLE_SHARE: f64 = 0.0007;
+
 /// Something that the agent leaves when it is too dear, if it did it lately: what it does not cause would not become less.
 #[derive(Debug, Default)]
 struct Brake {
@@ -71,6 +76,9 @@ pub(super) struct Pace {
     /// Ticks in a row at which nobody had run.
     still: u32,
     was_idle: bool,
+    /// What the agent had taken of CPUs at the last tick, and between the last two of them where nothing happened.
+    cpu_ns: u64,
+    idle_tick_ns: u64,
 }
 
 impl Pace {
@@ -90,8 +98,11 @@ impl Pace {
         (std::mem::replace(&mut self.hits_due_ns, due_ns) != due_ns).then_some(due_ns)
     }
 
-    /// A tick is over, at which nobody had run or somebody had. True where nothing has happened for a while, the first time.
-    pub(super) fn have_ticked(&mut self, is_still: bool) -> bool {
+    /// A tick is over, at which nobody had run or somebody had; the agent has taken so much of CPUs so far. True where nothing has happened
+    /// for a while, the first time.
+    pub(super) fn have_ticked(&mut self, is_still: bool, cpu_ns: u64) -> bool {
+        let took_ns = cpu_ns.saturating_sub(std::mem::replace(&mut self.cpu_ns, cpu_ns));
+        self.idle_tick_ns = if self.is_idle() { took_ns } else { 0 };
         self.still = if is_still { self.still.saturating_add(1) } else { 0 };
         self.is_idle() && !std::mem::replace(&mut self.was_idle, true)
     }
@@ -104,6 +115,12 @@ impl Pace {
     /// Nothing has happened for a while.
     pub(super) fn is_idle(&self) -> bool {
         self.still >= IDLE_TICKS
+    }
+
+    /// How often ticks come while nothing happens.
+    pub(super) fn idle_tick(&self) -> Duration {
+        let fitting = Duration::from_nanos((self.idle_tick_ns as f64 / IDLE_SHARE) as u64);
+        fitting.clamp(TICK_IDLE, TICK_IDLE_MOST)
     }
 
     /// Nobody is to wake us when a ring of calls fills.
@@ -229,7 +246,7 @@ mod tests {
     #[test]
     fn who_has_not_run_for_a_while_is_idle_until_he_runs() {
         let mut pace = Pace::default();
-        let mut tick = |is_still| (pace.have_ticked(is_still), pace.is_idle());
+        let mut tick = |is_still| (pace.have_ticked(is_still, 0), pace.is_idle());
         assert!((1..IDLE_TICKS).all(|_| tick(true) == (false, false)));
         assert_eq!(tick(true), (true, true));
         assert_eq!(tick(true), (false, true));
@@ -238,6 +255,23 @@ mod tests {
         assert_eq!(tick(true), (false, true), "what is done once was done");
         pace.stir();
         assert!(!pace.is_idle());
+    }
+
+    #[test]
+    fn ticks_that_find_nothing_come_the_more_seldom_the_more_they_take() {
+        let mut pace = Pace::default();
+        let mut cpu_ns = 0;
+        let mut after = |took_ns| {
+            cpu_ns += took_ns;
+            pace.have_ticked(true, cpu_ns);
+            pace.idle_tick().as_millis()
+        };
+        // Of what was done before nothing is concluded.
+        assert!((0..IDLE_TICKS).all(|_| after(900_000_000) == 2_000));
+        assert_eq!(after(700_000), 2_000);
+        assert_eq!(after(2_800_000), 4_000);
+        assert_eq!(after(28_000_000), 5_000);
+        assert_eq!(after(700_000), 2_000);
     }
 
     #[test]
