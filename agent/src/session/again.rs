@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use tuner::process::Pid;
 
-use super::{Session, act::time_of_day, hands::Order};
+use super::{Session, act::time_of_day};
 use crate::clock::monotonic_ns;
 
 /// Until the first try, and the longest between two. A try may keep the actuator for seconds.
@@ -42,9 +42,9 @@ impl Again {
         self.waiting.remove(&made).is_some()
     }
 
-    /// What it is time for, the newest change of a process first; until it is known what came of it, it is not due again.
+    /// What it is time for; until it is known what came of it, it is not due again.
     pub(super) fn due(&mut self, now_ns: u64) -> Vec<Made> {
-        let waiting = self.waiting.iter_mut().rev();
+        let waiting = self.waiting.iter_mut();
         let due = waiting.filter(|(_, waiting)| waiting.due_ns <= now_ns);
         due.map(|(made, waiting)| {
             waiting.due_ns = u64::MAX;
@@ -88,7 +88,7 @@ impl Session {
     /// Has taken back what could not be before.
     pub(super) fn try_again(&mut self) {
         let due = self.ledger.again.due(monotonic_ns());
-        self.order_each(due, Order::Undo);
+        self.order_undo(due);
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
     fn a_try_that_is_under_way_is_not_made_twice_and_what_succeeds_is_forgotten() {
         let mut again = Again::default();
         assert!(again.failed(made(7, 1), 0) && again.failed(made(7, 3), 0));
-        assert_eq!(again.due(SECOND), [made(7, 3), made(7, 1)]);
+        assert_eq!(again.due(SECOND), [made(7, 1), made(7, 3)]);
         assert_eq!(again.due(100 * SECOND), []);
         assert!(!again.failed(made(7, 3), 2 * SECOND));
         assert!(again.over(made(7, 1)) && !again.over(made(7, 1)));

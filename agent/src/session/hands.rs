@@ -1,17 +1,16 @@
-//! The thread that talks to the actuator: orders in, receipts out, both bounded. The actuator's answers take from
-//! microseconds to milliseconds, and the event loop must not wait for them. A change at a sync point is armed here, and its
-//! receipt fetched when the program was there.
+//! Orders to the actuator in, receipts out, both bounded. The actuator's answers take from microseconds to milliseconds, and the event loop
+//! must not wait for them: a thread of its own (`hands/thread.rs`) talks to it.
 //!
 //! A value that is to be written at once while nothing else is under way is sent to the actuator by whoever orders it, and only its
 //! receipt is waited for here: waking this thread first would take as long as the write itself. Whoever has a CPU to spare waits for
 //! the receipt too, and the thread sleeps on.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{SyncSender, sync_channel},
     },
     thread::JoinHandle,
     time::Duration,
@@ -21,8 +20,8 @@ use tokio::sync::mpsc;
 use tuner::{
     action::ActionReceipt,
     actuator::{
-        ActCommand, ActuatorClient, ArmActCommand, ArmCommand, ClientError, Collected, Farewell, GetCommand,
-        Practice, Refusal, RefusalKind, SentSet, SetCommand, TogetherCommand,
+        ActCommand, ChangeNumber, ClientError, Farewell, GetCommand, Practice, SentSet, SetCommand,
+        TogetherCommand,
     },
     process::Pid,
     sync::SyncPlace,
@@ -31,14 +30,13 @@ use tuner::{
 
 use crate::actuator::Actuator;
 
+mod thread;
+
 /// Orders that may wait; a decision makes one for each rank.
 const ORDERS_MAX: usize = 8192;
 
 /// How long a process may take to reach a sync point; then the change is given up.
 pub(super) const SYNC_WAIT: Duration = Duration::from_secs(60);
-/// How often it is asked whether sync points were reached, while any is waited for. Until then the probe stays.
-const COLLECT_EVERY: Duration = Duration::from_millis(5);
-
 /// The actuator is woken for an order that may come no more often than this: it takes it 20 to 50 us.
 const EXPECT_EVERY_NS: u64 = 2_000_000;
 
@@ -82,8 +80,8 @@ pub enum Order {
     GiveUp(u64),
     /// The guard keeps this change.
     Confirm(Pid, u64),
-    /// The guard takes this change back.
-    Undo(Pid, u64),
+    /// These changes are taken back, in the order of their numbers.
+    Undo(Vec<ChangeNumber>),
 }
 
 /// What was done.
@@ -225,7 +223,7 @@ impl Hands {
         let under_way = AtomicUsize::new(0);
         let shared = Arc::new(Shared { under_way, talk });
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::spawn(move || serve(&of_thread, &incoming, &outgoing));
+        let thread = std::thread::spawn(move || thread::serve(&of_thread, &incoming, &outgoing));
         Hands {
             shared,
             orders,
@@ -316,200 +314,4 @@ impl Hands {
         }
         (last, self.thread.join().unwrap_or(Err(ClientError::Ended)))
     }
-}
-
-fn serve(
-    shared: &Shared,
-    orders: &Receiver<Order>,
-    receipts: &mpsc::Sender<Receipt>,
-) -> Result<Farewell, ClientError> {
-    // Where nobody listens any more, the orders are still carried out.
-    let tell = |receipt| drop(receipts.blocking_send(receipt));
-    let mut waiting = BTreeMap::new();
-    loop {
-        let order = match waiting.is_empty() {
-            true => orders.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            false => orders.recv_timeout(COLLECT_EVERY),
-        };
-        let mut talk = shared.talk();
-        // What was sent was sent before all that is in the queue.
-        let mut receipts: Vec<Receipt> = talk.take_receipt().into_iter().collect();
-        let taken = receipts.len();
-        let Some(actuator) = talk.actuator.as_mut() else {
-            return Err(ClientError::Ended);
-        };
-        let is_order = order
-            .as_ref()
-            .is_ok_and(|order| !matches!(order, Order::TakeReceipt));
-        let is_over = matches!(order, Err(RecvTimeoutError::Disconnected));
-        match order {
-            Ok(order) => receipts.extend(carry_out(actuator, order, &mut waiting)),
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => {
-                for ticket in waiting.keys() {
-                    // Where this fails the actuator is gone, and so is what waited.
-                    let _ = actuator.client.disarm(*ticket);
-                }
-            }
-        }
-        if !waiting.is_empty() {
-            receipts.extend(collect(actuator, &mut waiting));
-        }
-        let ended = is_over.then(|| talk.actuator.take()).flatten();
-        drop(talk);
-        shared
-            .under_way
-            .fetch_sub(taken + usize::from(is_order), Ordering::AcqRel);
-        receipts.into_iter().for_each(tell);
-        if let Some(actuator) = ended {
-            return actuator.finish();
-        }
-    }
-}
-
-/// What waits for sync points that were not reached yet: by ticket, the decision and the part.
-type Waiting = BTreeMap<u64, (u64, usize)>;
-
-/// A receipt for each process if it was refused, else they come later.
-fn arm_together(
-    client: &mut ActuatorClient,
-    (decision, parts): (u64, usize),
-    command: TogetherCommand,
-    waiting: &mut Waiting,
-) -> Vec<Receipt> {
-    match client.together(command) {
-        Ok(tickets) => {
-            let parts = (0..parts).map(|part| (decision, part));
-            waiting.extend(tickets.into_iter().zip(parts));
-            Vec::new()
-        }
-        Err(error) => {
-            let reason = error.to_string();
-            let refused = |part| Receipt::Done {
-                decision,
-                part,
-                result: Err(ClientError::Refused(Refusal {
-                    kind: RefusalKind::Refused,
-                    message: reason.clone(),
-                })),
-            };
-            (0..parts).map(refused).collect()
-        }
-    }
-}
-
-/// Its receipts are collected as all others.
-fn give_up(client: &mut ActuatorClient, decision: u64, waiting: &Waiting) -> Vec<Receipt> {
-    let of = waiting.iter().filter(|(_, (of, _))| *of == decision);
-    for ticket in of.map(|(ticket, _)| *ticket) {
-        // Where this fails the actuator is gone, and so is what waited.
-        let _ = client.disarm(ticket);
-    }
-    Vec::new()
-}
-
-/// The receipts, but for those that come later.
-fn carry_out(actuator: &mut Actuator, order: Order, waiting: &mut Waiting) -> Vec<Receipt> {
-    let client = &mut actuator.client;
-    let (decision, part, result) = match order {
-        Order::Do {
-            decision,
-            part,
-            task,
-            at: None,
-        } => {
-            let done = match task {
-                Task::Set(command) => client.set(*command).map(Done::Set),
-                Task::Act(command) => client.act(*command).map(Done::Acted),
-            };
-            (decision, part, done)
-        }
-        Order::Do {
-            decision,
-            part,
-            task,
-            at: Some(at),
-        } => {
-            let within_ms = SYNC_WAIT.as_millis() as u64;
-            let answer_ns_max = None;
-            let armed = match task {
-                Task::Set(set) => client.arm(ArmCommand {
-                    set: *set,
-                    at,
-                    within_ms,
-                    answer_ns_max,
-                    by_stop: false,
-                }),
-                Task::Act(act) => client.arm_act(ArmActCommand {
-                    act: *act,
-                    at,
-                    within_ms,
-                    answer_ns_max,
-                }),
-            };
-            match armed {
-                Ok(ticket) => {
-                    waiting.insert(ticket, (decision, part));
-                    return Vec::new();
-                }
-                Err(error) => (decision, part, Err(error)),
-            }
-        }
-        Order::Together {
-            decision,
-            parts,
-            command,
-        } => return arm_together(client, (decision, parts), *command, waiting),
-        Order::LookUp(command) => {
-            // What is wrong with it is told when it is to be written.
-            let _ = client.get(*command);
-            return Vec::new();
-        }
-        Order::GiveUp(decision) => return give_up(client, decision, waiting),
-        // Was taken before.
-        Order::TakeReceipt => return Vec::new(),
-        Order::Confirm(pid, change) => {
-            return vec![Receipt::Confirmed(pid, change, client.confirm(pid, change))];
-        }
-        Order::Undo(pid, change) => return vec![Receipt::Undone(pid, change, client.undo(pid, change))],
-    };
-    vec![Receipt::Done {
-        decision,
-        part,
-        result: result.map(Box::new),
-    }]
-}
-
-/// The receipts of those that have reached their sync points, or never will.
-fn collect(actuator: &mut Actuator, waiting: &mut Waiting) -> Vec<Receipt> {
-    let Collected { finished, acted, .. } = match actuator.client.collect() {
-        Ok(collected) => collected,
-        // The actuator is gone, and takes back what it has begun.
-        Err(error) => {
-            tracing::warn!(%error, "the changes that waited for their sync points are lost");
-            let lost = std::mem::take(waiting).into_values();
-            return lost
-                .map(|(decision, part)| Receipt::Done {
-                    decision,
-                    part,
-                    result: Err(ClientError::Ended),
-                })
-                .collect();
-        }
-    };
-    let set = finished
-        .into_iter()
-        .map(|(ticket, result)| (ticket, result.map(Done::Set)));
-    let acted = acted
-        .into_iter()
-        .map(|(ticket, result)| (ticket, result.map(Done::Acted)));
-    let receipt = |(ticket, result): (u64, Result<Done, _>)| {
-        let (decision, part) = waiting.remove(&ticket)?;
-        Some(Receipt::Done {
-            decision,
-            part,
-            result: result.map(Box::new).map_err(ClientError::Refused),
-        })
-    };
-    set.chain(acted).filter_map(receipt).collect()
 }

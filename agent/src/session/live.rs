@@ -1,6 +1,6 @@
 //! Rules that are added to a running session and removed from it: their probes, their windows, their changes.
 
-use super::{Session, hands::Order};
+use super::Session;
 use crate::{
     clock::monotonic_ns,
     control::{Answer, Mode, RefusalKind},
@@ -78,8 +78,7 @@ impl Session {
             false => (in_force.len(), 0),
         };
         if !keep {
-            // The newest first: each is put back to what it found.
-            self.order_each(in_force.into_iter().rev().collect(), Order::Undo);
+            self.order_undo(in_force);
             self.ledger.forget_findings(name);
         }
         if let Err(error) = self.probes.shrink(&gone) {

@@ -4,7 +4,8 @@
  *
  * Each publishes its block, waits for all, and compares. When they differ it says so and ends everything: a change was half-applied.
  * odd: the numbers of the iterations go up by 10. absent: the last rank never begins one, and nobody waits for it. drifting: nobody waits for anybody, and
- * each has numbers of its own. `restless` is written by the last rank in every iteration. */
+ * each has numbers of its own. `restless` is written by the last rank in every iteration. At SIGUSR1 the last rank runs another program, and
+ * the others go on without it. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
@@ -18,12 +19,15 @@
 #include <unistd.h>
 
 enum { MOST = 64 };
-struct shared { atomic_long arrived, round; volatile int block[MOST]; };
+struct shared { atomic_long arrived, round, last_leaves_at; volatile int block[MOST]; };
 
 volatile int block, restless;
 volatile long iteration, seen;
 static struct shared *shared;
 static int rank, count, takers, waits;
+static volatile sig_atomic_t leaves;
+
+static void leave(int signal) { leaves = signal; }
 
 static void barrier(void) {
     if (!waits) return;
@@ -39,6 +43,8 @@ __attribute__((noinline)) void iterate(int number) {
     static int last;
     int mine = block;
     shared->block[rank] = mine;
+    /* All have seen it behind the barrier. */
+    if (leaves && !atomic_load(&shared->last_leaves_at)) atomic_store(&shared->last_leaves_at, iteration + 1);
     barrier();
     for (int other = 0; waits && other < takers; other++)
         if (shared->block[other] != mine) {
@@ -54,11 +60,16 @@ __attribute__((noinline)) void iterate(int number) {
 
 static void run(const char *how) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (rank == count - 1) signal(SIGUSR1, leave);
     int by = strcmp(how, "odd") ? 1 : 10, number = strcmp(how, "drifting") ? 7 : 500000000 * rank;
     if (!strcmp(how, "absent") && rank == count - 1)
         for (;;) pause();
     for (;;) {
         iteration++;
+        if (iteration == atomic_load(&shared->last_leaves_at)) {
+            takers = count - 1;
+            if (rank == count - 1) execl("/bin/sleep", "sleep", "1000", (char *)0);
+        }
         if (rank == count - 1) restless++;
         for (volatile int work = 0; work < 20000; work++) {}
         iterate(number += by);

@@ -18,6 +18,9 @@ use crate::journal::Change;
 use crate::process::Pid;
 use crate::writer::{Receipt, Undone};
 
+/// Changes in one request to take back: the request and its answer stay within their bounds.
+const UNDO_MAX: usize = 500;
+
 /// Why a command has no answer.
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -164,7 +167,30 @@ impl ActuatorClient {
 
     /// Takes one change back.
     pub fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, ClientError> {
-        expect!(self.ask(Command::Undo(ChangeNumber { pid, change }))?, Answer::Undone(undone) => undone)
+        let mut undone = self.undo_each(&[ChangeNumber { pid, change }]);
+        undone.pop().unwrap_or(Err(ClientError::OutOfStep))
+    }
+
+    /// Takes changes back, the newest first: by one write those that have followed each other at the same place. What came of each, in the
+    /// order in which they are given. A long list is taken in parts, the last of it first.
+    pub fn undo_each(&mut self, changes: &[ChangeNumber]) -> Vec<Result<Undone, ClientError>> {
+        let mut parts = Vec::new();
+        for part in changes.rchunks(UNDO_MAX) {
+            let changes = part.to_vec();
+            let answer = self.ask(Command::Undo { changes });
+            let mut undone = match answer.and_then(|answer| expect!(answer, Answer::Undone(undone) => undone))
+            {
+                Ok(undone) => undone
+                    .into_iter()
+                    .map(|one| one.map_err(ClientError::Refused))
+                    .collect(),
+                Err(error) => vec![Err(error)],
+            };
+            // Whoever answers less has ended.
+            undone.resize_with(part.len(), || Err(ClientError::Ended));
+            parts.push(undone);
+        }
+        parts.into_iter().rev().flatten().collect()
     }
 
     /// Takes all changes of a process back, those of earlier sessions too.

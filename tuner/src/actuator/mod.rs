@@ -10,7 +10,7 @@
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
 //! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once and `assembly` how these
-//! come to the same iteration; `undoing` takes changes back, `offspring` in what was forked since too, `practice` sets that are not made.
+//! come to the same iteration; `undoing` takes changes back, `undoing_together` those of several processes, `offspring` in what was forked since too, `practice` sets that are not made.
 
 mod armed;
 mod assembly;
@@ -24,6 +24,7 @@ mod serve;
 mod session;
 mod together;
 mod undoing;
+mod undoing_together;
 mod waiting;
 
 use std::path::PathBuf;
@@ -87,8 +88,11 @@ pub enum Command {
     Get(GetCommand),
     /// The guard found that a change did good.
     Confirm(ChangeNumber),
-    /// Takes one change back.
-    Undo(ChangeNumber),
+    /// Takes changes back: at each place by one write those that have followed each other there, at sync points all processes at a time.
+    Undo {
+        /// These.
+        changes: Vec<ChangeNumber>,
+    },
     /// Takes all changes of a process back, those of earlier sessions too.
     UndoAll {
         /// The process.
@@ -259,8 +263,8 @@ pub enum Answer {
     Value(Reading),
     /// To confirm.
     Confirmed,
-    /// To undo.
-    Undone(Undone),
+    /// To undo: of each, in their order.
+    Undone(Vec<Result<Undone, Refusal>>),
     /// To undo all.
     UndoneAll(Farewell),
     /// To changes: oldest first.

@@ -7,7 +7,7 @@ use std::fs;
 
 use super::Refusal;
 use super::session::Session;
-use super::undoing::failed;
+use super::undoing::Tried;
 use crate::address::Address;
 use crate::journal::{Assignment, Change, Deed, Status};
 use crate::memory::Memory;
@@ -23,7 +23,7 @@ type Mark = [u8; 16];
 
 impl Session {
     /// Takes values back that were taken back in their process a moment ago: whoever it forks from now on has the old ones.
-    pub(super) fn undo_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Attempt)> {
+    pub(super) fn undo_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Tried)> {
         let descendants = descendants(parent.number, OFFSPRING_MAX);
         if descendants.is_empty() {
             return Vec::new();
@@ -50,7 +50,10 @@ impl Session {
                 let attempt = match self.undo_inherited(parent, child, (change, set)) {
                     // It has ended in this very moment.
                     Err(_) if !child.is_alive() => None,
-                    Err(refusal) => Some(failed(change.intent.change, set.symbol.clone(), &refusal)),
+                    Err(refusal) => Some(Tried {
+                        change: change.intent.change,
+                        result: Err(refusal),
+                    }),
                     Ok(attempt) => attempt,
                 };
                 done.extend(attempt.map(|attempt| (child, attempt)));
@@ -65,7 +68,7 @@ impl Session {
         parent: Pid,
         child: Pid,
         (change, set): (&Change, &Assignment),
-    ) -> Result<Option<Attempt>, Refusal> {
+    ) -> Result<Option<Tried>, Refusal> {
         let space = AddressSpace::read(&self.open(child)?, &self.images())?;
         if !has_inherited(&space, set) {
             return Ok(None);
@@ -73,7 +76,7 @@ impl Session {
         let writer = self.writer(child)?;
         let change = writer.inherit(parent, change, set.clone())?;
         let result = writer.undo(change);
-        Ok(Some(Attempt { change, result }))
+        Ok(Some(Attempt { change, result }.into()))
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::undoing::Tried;
 use super::waiting::Waiting;
 use super::{
     ActCommand, Answer, ChangeNumber, Command, Farewell, GetCommand, Hello, Practice, REPLY_BYTES_MAX,
@@ -19,7 +20,7 @@ use crate::space::{AddressSpace, read_maps};
 use crate::value::{Value, ValueError, ValueType};
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
-use crate::writer::{Attempt, SetRequest, Writer, WriterError};
+use crate::writer::{SetRequest, Writer, WriterError};
 
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
 /// take long.
@@ -83,7 +84,7 @@ impl Session {
                 self.writer(pid)?.confirm(change)?;
                 Ok(Answer::Confirmed)
             }
-            Command::Undo(ChangeNumber { pid, change }) => Ok(Answer::Undone(self.undo(pid, change)?)),
+            Command::Undo { changes } => Ok(Answer::Undone(self.undo_these(&changes))),
             Command::UndoAll { pid } => {
                 let mut farewell = Farewell::default();
                 self.writer(pid)?;
@@ -313,11 +314,11 @@ impl Drop for Session {
 }
 
 impl Farewell {
-    fn add(&mut self, pid: Pid, attempts: Vec<Attempt>) {
-        for Attempt { change, result } in attempts {
+    fn add(&mut self, pid: Pid, tried: Vec<Tried>) {
+        for Tried { change, result } in tried {
             match result {
                 Ok(undone) => self.undone.push((pid, undone)),
-                Err(error) => self.failed.push((ChangeNumber { pid, change }, error.into())),
+                Err(refusal) => self.failed.push((ChangeNumber { pid, change }, refusal)),
             }
         }
     }

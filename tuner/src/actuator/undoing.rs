@@ -1,19 +1,19 @@
-//! The taking back of changes: those that were made at a sync point there, within [`UNDO_WAIT`], all others at once. What belongs together
-//! is taken back in `together`.
+//! The taking back of changes: those that were made at a sync point there, within [`UNDO_WAIT`], all others at once. What several processes
+//! have together is taken back in `undoing_together`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::Refusal;
 use super::armed::{Armed, How, Over};
 use super::session::Session;
 use super::waiting::not_reached;
+use super::{ChangeNumber, Refusal};
 use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::sync::SyncPoint;
 use crate::write::WriteError;
-use crate::writer::{Attempt, Back, Returning, Undone, reverted};
+use crate::writer::{Attempt, Back, Returning, Undone, WriterError, reverted};
 
 /// How long taking back waits for sync points, all together.
 pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);
@@ -26,99 +26,111 @@ struct ArmedUndo {
     armed: Armed,
 }
 
+/// A change that was to be taken back.
+pub(super) type Tried = Attempt<Refusal>;
+
+/// What was tried in a process; the refusal is why nothing could be.
+pub(super) type TriedIn = Result<Vec<Tried>, Refusal>;
+
 impl Session {
-    /// Takes one change back: at its sync point, if it has one. What fails in processes that were forked since is tried again at the end
-    /// of the session.
-    pub(super) fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
-        let undone = self.undo_here(pid, change)?;
-        self.undo_in_offspring(pid, &[change]);
-        Ok(undone)
+    /// Takes these changes back, as [`Session::undo_all`] does. What came of each, in their order. What fails in processes that were
+    /// forked since is tried again at the end of the session.
+    pub(super) fn undo_these(&mut self, changes: &[ChangeNumber]) -> Vec<Result<Undone, Refusal>> {
+        let these: BTreeSet<_> = changes.iter().map(|number| (number.pid, number.change)).collect();
+        let pids: BTreeSet<Pid> = these.iter().map(|(pid, _)| *pid).collect();
+        let is_one = |pid: Pid, change: &Change| these.contains(&(pid, change.intent.change));
+        let mut results = BTreeMap::new();
+        for (pid, tried) in self.undo_all(pids.into_iter().collect(), &is_one) {
+            let of = these.iter().filter(|(of, _)| *of == pid);
+            match tried {
+                Ok(tried) => results.extend(tried.into_iter().map(|one| ((pid, one.change), one.result))),
+                Err(refusal) => results.extend(of.map(|number| (*number, Err(refusal.clone())))),
+            }
+        }
+        let result = |ChangeNumber { pid, change }: &ChangeNumber| match results.remove(&(*pid, *change)) {
+            Some(result) => result,
+            None => self.not_tried(*pid, *change),
+        };
+        changes.iter().map(result).collect()
     }
 
-    fn undo_here(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
-        if let Some(undone) = self.undo_bonded(pid, change)? {
-            return Ok(undone);
+    /// It was not in force, or went a moment ago with another process of its group.
+    fn not_tried(&mut self, pid: Pid, change: u64) -> Result<Undone, Refusal> {
+        let known = self.writer(pid)?.known(change)?;
+        let deed = &known.intent.deed;
+        match known.status {
+            Status::Reverted if deed.together().is_some() => Ok(Undone {
+                change,
+                symbol: deed.symbol().to_owned(),
+                outcome: RevertOutcome::Reverted,
+            }),
+            status => Err(WriterError::NotInForce { change, status }.into()),
         }
-        let is_at_point = |deed: &Deed| matches!(deed, Deed::Set(set) if set.sync.is_some());
-        let has_point = |known: &Change| known.intent.change == change && is_at_point(&known.intent.deed);
-        if !self.writer(pid)?.changes().iter().any(has_point) {
-            return Ok(self.writer(pid)?.undo(change)?);
-        }
-        let mut back = self.arm_undo(pid, change, &|_| false)?;
-        let over = self.wait_for(&mut back, Instant::now() + UNDO_WAIT);
-        self.conclude_undo(pid, back, over)
     }
 
-    /// Takes back the changes in force that are wanted, newest first; those with a sync point there, and in one passage as many as have followed
-    /// each other at the same place. One that cannot be taken back
-    /// does not keep the others from it, nor one process those of another. What was forked from them since is told with them.
+    /// Takes back the changes in force that are wanted, newest first; those with a sync point there, and by one write as many as have followed
+    /// each other at the same place. One that cannot be taken back does not keep the others from it, nor one process those of another. What
+    /// was forked from them since is told with them.
     pub(super) fn undo_all(
         &mut self,
-        mut pids: Vec<Pid>,
+        pids: Vec<Pid>,
         wanted: &dyn Fn(Pid, &Change) -> bool,
-    ) -> BTreeMap<Pid, Result<Vec<Attempt>, Refusal>> {
-        let until = Instant::now() + UNDO_WAIT;
-        let mut tried = BTreeSet::new();
-        // All or none: these are taken back first, in all their processes.
-        let mut done: BTreeMap<Pid, Vec<Attempt>> = self.undo_groups(&pids, wanted);
-        for (pid, attempts) in &done {
-            tried.extend(attempts.iter().map(|attempt| (*pid, attempt.change)));
+    ) -> BTreeMap<Pid, TriedIn> {
+        let mut undoing = Undoing {
+            wanted,
+            until: Instant::now() + UNDO_WAIT,
+            tried: BTreeSet::new(),
+            done: BTreeMap::new(),
+            broken: BTreeMap::new(),
+        };
+        // All or none: first in all their processes. Under what one process has by itself there may be some again.
+        let mut before = None;
+        while before.replace(undoing.tried.len()) != Some(undoing.tried.len()) {
+            self.undo_groups(&pids, &mut undoing);
+            self.undo_one_by_one(pids.clone(), &mut undoing);
         }
-        let mut broken = BTreeMap::new();
-        while !pids.is_empty() {
-            let mut armed = Vec::new();
-            for pid in std::mem::take(&mut pids) {
-                match self.undo_plain_and_arm(pid, wanted, &mut tried) {
-                    Ok((attempts, next)) => {
-                        done.entry(pid).or_default().extend(attempts);
-                        armed.extend(next.map(|back| (pid, back)));
-                    }
-                    Err(refusal) => drop(broken.insert(pid, refusal)),
-                }
-            }
-            for (pid, mut back) in armed {
-                pids.push(pid);
-                let over = self.wait_for(&mut back, until);
-                let (change, symbol) = (back.returning.change, back.returning.set.symbol.clone());
-                let with_it = std::mem::take(&mut back.returning.with_it);
-                let attempts = done.entry(pid).or_default();
-                match self.conclude_undo(pid, back, over) {
-                    Ok(undone) => attempts.extend(of_each(undone, with_it)),
-                    Err(refusal) => attempts.push(failed(change, symbol, &refusal)),
-                }
-            }
-        }
-        let tried = done.iter().map(|(pid, attempts)| (*pid, numbers(attempts)));
+        let Undoing { mut done, broken, .. } = undoing;
+        let tried = done.iter().map(|(pid, tried)| (*pid, numbers(tried)));
         for (pid, changes) in tried.collect::<Vec<_>>() {
             for (child, attempt) in self.undo_in_offspring(pid, &changes) {
                 done.entry(child).or_default().push(attempt);
             }
         }
-        let mut results: BTreeMap<_, _> = done
-            .into_iter()
-            .map(|(pid, attempts)| (pid, Ok(attempts)))
-            .collect();
+        let mut results: BTreeMap<_, _> = done.into_iter().map(|(pid, tried)| (pid, Ok(tried))).collect();
         results.extend(broken.into_iter().map(|(pid, refusal)| (pid, Err(refusal))));
         results
     }
 
+    /// What belongs to no group. All processes come to their sync points at a time.
+    fn undo_one_by_one(&mut self, mut pids: Vec<Pid>, undoing: &mut Undoing) {
+        while !pids.is_empty() {
+            let mut armed = Vec::new();
+            for pid in std::mem::take(&mut pids) {
+                match self.undo_plain_and_arm(pid, undoing) {
+                    Ok(next) => armed.extend(next.map(|back| (pid, back))),
+                    Err(refusal) => drop(undoing.broken.insert(pid, refusal)),
+                }
+            }
+            for (pid, mut back) in armed {
+                pids.push(pid);
+                let over = self.wait_for(&mut back, undoing.until);
+                let change = back.returning.change;
+                let with_it = std::mem::take(&mut back.returning.with_it);
+                let result = self.conclude_undo(pid, back, over);
+                undoing.have_tried(pid, Tried::of_each(change, result, with_it));
+            }
+        }
+    }
+
     /// Takes back what needs no sync point, and arms the newest change that does and was not tried yet. What was done to the code
     /// waits until all later changes were tried: a library must not go before the variables in it.
-    fn undo_plain_and_arm(
-        &mut self,
-        pid: Pid,
-        wanted: &dyn Fn(Pid, &Change) -> bool,
-        tried: &mut BTreeSet<(Pid, u64)>,
-    ) -> Result<(Vec<Attempt>, Option<ArmedUndo>), Refusal> {
-        let mut attempts = Vec::new();
+    fn undo_plain_and_arm(&mut self, pid: Pid, undoing: &mut Undoing) -> Result<Option<ArmedUndo>, Refusal> {
         loop {
-            let is_left = |change: &Change| {
-                change.status == Status::Applied
-                    && change.intent.deed.together().is_none()
-                    && wanted(pid, change)
-                    && !tried.contains(&(pid, change.intent.change))
+            let is_left =
+                |change: &Change| undoing.is_left(pid, change) && change.intent.deed.together().is_none();
+            let has_point = |change: &Change| {
+                change.status == Status::Applied && change.intent.deed.sync().is_some() && is_left(change)
             };
-            let has_point = |change: &Change| is_left(change) && change.intent.deed.sync().is_some();
             let next = self.writer(pid)?.changes().into_iter().rev().find(has_point);
             let at_once = |change: &Change| {
                 let is_newer = |next: &Change| change.intent.change > next.intent.change;
@@ -126,16 +138,20 @@ impl Session {
                 is_left(change) && change.intent.deed.sync().is_none() && may_go
             };
             let gone = self.writer(pid)?.undo_all(at_once)?;
-            tried.extend(gone.iter().map(|attempt| (pid, attempt.change)));
-            attempts.extend(gone);
+            undoing.have_tried(pid, gone.into_iter().map(Tried::from));
             let Some(Change { intent, .. }) = next else {
-                return Ok((attempts, None));
+                return Ok(None);
             };
             let change = intent.change;
-            tried.insert((pid, change));
+            // Before it is waited for: it is not to be armed again meanwhile.
+            undoing.tried.insert((pid, change));
+            let wanted = undoing.wanted;
             match self.arm_undo(pid, change, &|earlier| wanted(pid, earlier)) {
-                Ok(back) => return Ok((attempts, Some(back))),
-                Err(refusal) => attempts.push(failed(change, intent.deed.symbol().to_owned(), &refusal)),
+                Ok(back) => return Ok(Some(back)),
+                Err(refusal) => {
+                    let result = Err(refusal);
+                    undoing.have_tried(pid, [Tried { change, result }]);
+                }
             }
         }
     }
@@ -196,34 +212,37 @@ impl Session {
     }
 }
 
-/// Those before it are taken back only where it is.
-fn of_each(undone: Undone, with_it: Vec<u64>) -> Vec<Attempt> {
-    let with_it = match undone.outcome {
-        RevertOutcome::Reverted => with_it,
-        _ => Vec::new(),
-    };
-    let numbers = std::iter::once(undone.change).chain(with_it);
-    let attempt = |change| Attempt {
-        change,
-        result: Ok(Undone {
-            change,
-            ..undone.clone()
-        }),
-    };
-    numbers.map(attempt).collect()
+/// What is being taken back: what is wanted, and how far it has come.
+pub(super) struct Undoing<'a> {
+    pub(super) wanted: &'a dyn Fn(Pid, &Change) -> bool,
+    until: Instant,
+    tried: BTreeSet<(Pid, u64)>,
+    done: BTreeMap<Pid, Vec<Tried>>,
+    broken: BTreeMap<Pid, Refusal>,
 }
 
-fn numbers(attempts: &[Attempt]) -> Vec<u64> {
-    attempts.iter().map(|attempt| attempt.change).collect()
-}
-
-pub(super) fn failed(change: u64, symbol: String, refusal: &Refusal) -> Attempt {
-    Attempt {
-        change,
-        result: Ok(Undone {
-            change,
-            symbol,
-            outcome: RevertOutcome::Failed(refusal.message.clone()),
-        }),
+impl Undoing<'_> {
+    /// It is wanted and was not tried, whether in force or under another one.
+    pub(super) fn is_left(&self, pid: Pid, change: &Change) -> bool {
+        (self.wanted)(pid, change) && !self.tried.contains(&(pid, change.intent.change))
     }
+
+    pub(super) fn have_tried(&mut self, pid: Pid, tried: impl IntoIterator<Item = Tried>) {
+        let done = self.done.entry(pid).or_default();
+        for one in tried {
+            self.tried.insert((pid, one.change));
+            done.push(one);
+        }
+    }
+}
+
+impl From<Attempt> for Tried {
+    fn from(Attempt { change, result }: Attempt) -> Tried {
+        let result = result.map_err(Refusal::from);
+        Attempt { change, result }
+    }
+}
+
+fn numbers(tried: &[Tried]) -> Vec<u64> {
+    tried.iter().map(|one| one.change).collect()
 }

@@ -62,21 +62,27 @@ pub struct Assignment {
 }
 
 impl Assignment {
-    /// That one found what this one wrote, at the same place, and takes effect at the same sync point.
+    /// That one found what this one wrote, at the same place, and takes effect at the same sync point and in the same processes.
     pub(super) fn leads_to(&self, later: &Assignment) -> bool {
-        (
+        let is_of_the_same = match (&self.together, &later.together) {
+            (Some(bond), Some(of_later)) => (&bond.with, &bond.key) == (&of_later.with, &of_later.key),
+            (bond, of_later) => bond.is_none() && of_later.is_none(),
+        };
+        let place = (
             self.address,
             self.value_type,
             &self.module,
             &self.chain,
             &self.sync,
-        ) == (
+        );
+        let of_later = (
             later.address,
             later.value_type,
             &later.module,
             &later.chain,
             &later.sync,
-        ) && self.new == later.old
+        );
+        self.new == later.old && place == of_later && is_of_the_same
     }
 }
 

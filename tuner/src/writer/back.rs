@@ -26,13 +26,32 @@ pub struct Undone {
     pub outcome: RevertOutcome,
 }
 
-/// One of several changes that were to be taken back.
+/// A change that was to be taken back.
 #[derive(Debug)]
-pub struct Attempt {
+pub struct Attempt<E = WriterError> {
     /// The change.
     pub change: u64,
     /// What came of it.
-    pub result: Result<Undone, WriterError>,
+    pub result: Result<Undone, E>,
+}
+
+impl<E> Attempt<E> {
+    /// Of one change and of those that were to be taken back by the same write: they are where it is.
+    pub(crate) fn of_each(change: u64, result: Result<Undone, E>, with_it: Vec<u64>) -> Vec<Attempt<E>> {
+        let undone = result.as_ref().ok().cloned();
+        let undone = undone.filter(|undone| undone.outcome == RevertOutcome::Reverted);
+        let also = |(change, undone): (u64, Undone)| Attempt {
+            change,
+            result: Ok(Undone { change, ..undone }),
+        };
+        let with_it = with_it
+            .into_iter()
+            .filter_map(|change| Some((change, undone.clone()?)));
+        let with_it: Vec<_> = with_it.map(also).collect();
+        std::iter::once(Attempt { change, result })
+            .chain(with_it)
+            .collect()
+    }
 }
 
 /// A set that is being taken back, and those before it that are with it.
@@ -59,10 +78,11 @@ impl Writer {
     /// `Writer::prepare_undo`.
     pub fn undo(&mut self, change: u64) -> Result<Undone, WriterError> {
         let known = self.in_force(change)?;
-        self.take_back(&mut None, known)
+        self.take_back(&mut None, known, &[])
     }
 
-    fn in_force(&self, change: u64) -> Result<Change, WriterError> {
+    /// The change, if it is in force.
+    pub(crate) fn in_force(&self, change: u64) -> Result<Change, WriterError> {
         let known = self.known(change)?;
         match known.status {
             Status::Applied => Ok(known),
@@ -85,19 +105,12 @@ impl Writer {
         };
         let space = self.space()?;
         let slot = Slot::validate(&recorded(&space, change, &set)?, Some(set.value_type))?;
-        let mut returning = Returning {
+        let with_it = self.before_it(change, wanted);
+        let returning = Returning {
             change,
-            set,
-            with_it: Vec::new(),
+            set: self.through(set, &with_it),
+            with_it,
         };
-        let history = self.journal.history();
-        for (number, earlier) in history.run_of(change).skip(1) {
-            if !history.change(number).is_some_and(|earlier| wanted(&earlier)) {
-                break;
-            }
-            returning.with_it.push(number);
-            returning.set.old = earlier.old;
-        }
         self.write_down_revert(change, None, returning.with_it.last().copied())?;
         Ok(Back {
             space,
@@ -105,6 +118,27 @@ impl Writer {
             sync,
             returning,
         })
+    }
+
+    /// Those that are taken back with a set, by the same write: newest first, as long as they are wanted.
+    pub(crate) fn before_it(&self, change: u64, wanted: &dyn Fn(&Change) -> bool) -> Vec<u64> {
+        let history = self.journal.history();
+        let earlier = history.run_of(change).skip(1).map(|(number, _)| number);
+        earlier
+            .take_while(|number| history.change(*number).is_some_and(|earlier| wanted(&earlier)))
+            .collect()
+    }
+
+    /// The set as if it had found what the oldest of those before it did.
+    fn through(&self, set: Assignment, with_it: &[u64]) -> Assignment {
+        let oldest = with_it.last().and_then(|oldest| self.known(*oldest).ok());
+        match oldest.map(|oldest| oldest.intent.deed) {
+            Some(Deed::Set(oldest)) => Assignment {
+                old: oldest.old,
+                ..set
+            },
+            _ => set,
+        }
     }
 
     /// The second half: writes down what came of it.
@@ -133,9 +167,9 @@ impl Writer {
         })
     }
 
-    /// Takes back all changes in force for which `take_back` says so, newest first. One that cannot be taken
-    /// back does not keep the others from it.
-    pub fn undo_all(&mut self, take_back: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
+    /// Takes back all changes in force for which `wanted` says so, newest first, by one write those that have followed each other at the
+    /// same place. One that cannot be taken back does not keep the others from it.
+    pub fn undo_all(&mut self, wanted: impl Fn(&Change) -> bool) -> Result<Vec<Attempt>, WriterError> {
         let numbers: Vec<u64> = self
             .changes()
             .iter()
@@ -146,21 +180,22 @@ impl Writer {
         for number in numbers {
             // Asked now: taking back a later change brings an earlier one into force again.
             let change = self.journal.change(number);
-            if let Some(change) =
-                change.filter(|change| change.status == Status::Applied && take_back(change))
-            {
-                let result = self.take_back(&mut space, change);
-                done.push(Attempt {
-                    change: number,
-                    result,
-                });
-            }
+            let in_force = change.filter(|change| change.status == Status::Applied && wanted(change));
+            let Some(change) = in_force else { continue };
+            let with_it = self.before_it(number, &wanted);
+            let result = self.take_back(&mut space, change, &with_it);
+            done.extend(Attempt::of_each(number, result, with_it));
         }
         Ok(done)
     }
 
     /// Values are found by one snapshot; what changes code needs one of its own.
-    fn take_back(&mut self, space: &mut Option<AddressSpace>, change: Change) -> Result<Undone, WriterError> {
+    fn take_back(
+        &mut self,
+        space: &mut Option<AddressSpace>,
+        change: Change,
+        with_it: &[u64],
+    ) -> Result<Undone, WriterError> {
         let Change { intent, returned, .. } = change;
         let (change, symbol) = (intent.change, intent.deed.symbol().to_owned());
         let outcome = match &intent.deed {
@@ -169,7 +204,7 @@ impl Writer {
                     Some(known) => known,
                     None => space.insert(self.space()?),
                 };
-                self.take_back_value(space, change, set)?
+                self.take_back_value(space, change, set, with_it)?
             }
             deed => self.take_back_action(change, deed, returned)?,
         };
@@ -189,24 +224,17 @@ impl Writer {
         space: &AddressSpace,
         change: u64,
         set: &Assignment,
+        with_it: &[u64],
     ) -> Result<RevertOutcome, WriterError> {
         let slot = Slot::validate(&recorded(space, change, set)?, Some(set.value_type))?;
         let found = slot.read()?;
-        match found == set.new {
-            false => Ok(RevertOutcome::ChangedSince(found)),
-            true => self.write_back(&slot, change, set),
+        if found != set.new {
+            return Ok(RevertOutcome::ChangedSince(found));
         }
-    }
-
-    fn write_back(
-        &mut self,
-        slot: &Slot,
-        change: u64,
-        set: &Assignment,
-    ) -> Result<RevertOutcome, WriterError> {
-        self.write_down_revert(change, None, None)?;
-        let written = self.commit(slot, set.new, set.old);
-        Ok(reverted(set, written))
+        let set = self.through(set.clone(), with_it);
+        self.write_down_revert(change, None, with_it.last().copied())?;
+        let written = self.commit(&slot, set.new, set.old);
+        Ok(reverted(&set, written))
     }
 
     /// Writes down that an action is going to be taken back at once.

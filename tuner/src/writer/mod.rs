@@ -332,7 +332,7 @@ impl Writer {
         })?)
     }
 
-    fn known(&self, change: u64) -> Result<Change, WriterError> {
+    pub(crate) fn known(&self, change: u64) -> Result<Change, WriterError> {
         let pid = self.process.pid;
         self.journal
             .change(change)

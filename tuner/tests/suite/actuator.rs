@@ -145,6 +145,26 @@ fn a_session_reads_writes_lists_and_takes_back() {
 }
 
 #[test]
+fn sets_that_followed_each_other_are_taken_back_by_one_write_at_the_end_of_the_session() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    for value in ["11", "12", "13"] {
+        session.set(setting.write("knob", value)).unwrap();
+    }
+    let farewell = session.shutdown().unwrap();
+    let changes: Vec<u64> = farewell.undone.iter().map(|(_, undone)| undone.change).collect();
+    assert_eq!(changes, [3, 2, 1]);
+    assert_eq!(setting.program.sees("knob"), "10");
+    let journal = StateDir::at(setting.state()).journal_path(setting.pid());
+    let journal = std::fs::read_to_string(journal).unwrap();
+    assert_eq!(
+        journal.matches(r#""record":"revert_intent""#).count(),
+        1,
+        "{journal}"
+    );
+}
+
+#[test]
 fn nothing_else_is_asked_while_a_set_that_was_sent_has_no_receipt() {
     let Some(mut setting) = Setting::new() else { return };
     let (mut session, _process) = setting.session(false, &[]);
@@ -174,10 +194,11 @@ fn reads_and_writes(pid: u32) -> (u64, u64) {
 fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_lines() {
     let Some(setting) = Setting::new() else { return };
     let (mut session, _process) = setting.session(false, &[]);
-    session.set(setting.write("knob", "11")).unwrap();
+    // Eight bytes: fewer are stored by write(2) where the CPU has no fsrm.
+    session.set(setting.write("wide", "11")).unwrap();
     let (reads, writes) = reads_and_writes(session.actuator);
     for value in 12..22 {
-        session.set(setting.write("knob", &value.to_string())).unwrap();
+        session.set(setting.write("wide", &value.to_string())).unwrap();
     }
     let (reads_then, writes_then) = reads_and_writes(session.actuator);
     // Who debugs it; what is there when it is announced, before the store and after it. The intent and what came of it.

@@ -6,7 +6,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use tuner::action::{Action, Reason};
-use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ClientError, SetCommand};
+use tuner::actuator::{ActCommand, ActuatorClient, ArmCommand, ChangeNumber, ClientError, SetCommand};
 use tuner::journal::{RevertOutcome, StateDir, Status};
 use tuner::value::ValueType;
 use tuner::writer::{Mechanism, Receipt, Undone};
@@ -248,6 +248,48 @@ fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_
     assert_eq!(
         journal.matches(r#""record":"revert_intent""#).count(),
         1,
+        "{journal}"
+    );
+}
+
+#[test]
+fn changes_that_are_asked_for_by_their_numbers_are_taken_back_in_one_passage() {
+    let Some(mut setting) = Setting::new() else { return };
+    let gate = setting.state().join("gate");
+    let (mut session, _process) = changed_three_times(&setting, &gate);
+    let pid = setting.pid();
+    let mut undo = |changes: &[u64]| {
+        let numbers: Vec<_> = changes
+            .iter()
+            .map(|change| ChangeNumber { pid, change: *change })
+            .collect();
+        let outcome = |one: Result<Undone, ClientError>| {
+            one.map(|undone| undone.outcome)
+                .map_err(|error| error.to_string())
+        };
+        session
+            .undo_each(&numbers)
+            .into_iter()
+            .map(outcome)
+            .collect::<Vec<_>>()
+    };
+    let over = |change| {
+        Err(format!(
+            "change {change} is not in force: it was taken back already"
+        ))
+    };
+    assert_eq!(
+        undo(&[2, 3]),
+        [Ok(RevertOutcome::Reverted), Ok(RevertOutcome::Reverted)]
+    );
+    assert_eq!(setting.program.sees("knob"), "11");
+    assert_eq!(undo(&[3, 1]), [over(3), Ok(RevertOutcome::Reverted)]);
+    assert_eq!(setting.program.sees("knob"), "10");
+    let journal = StateDir::at(setting.state()).journal_path(pid);
+    let journal = std::fs::read_to_string(journal).unwrap();
+    assert_eq!(
+        journal.matches(r#""record":"revert_intent""#).count(),
+        2,
         "{journal}"
     );
 }

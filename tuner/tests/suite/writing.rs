@@ -336,6 +336,34 @@ fn changes_of_one_variable_are_taken_back_newest_first() {
 }
 
 #[test]
+fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_are_wanted() {
+    let Some((workshop, mut program)) = variables() else {
+        return;
+    };
+    let state = workshop.directory.path();
+    let mut writer = program.writer(state).unwrap();
+    let slot = program.slot("knob", None).unwrap();
+    for value in [20, 30, 40] {
+        writer.set(&slot, to(Value::I32(value))).unwrap();
+    }
+    let journal = StateDir::at(state).journal_path(slot.pid());
+    let mut undo = |first: u64| {
+        let attempts = writer.undo_all(|change| change.intent.change >= first).unwrap();
+        let text = std::fs::read_to_string(&journal).unwrap();
+        let reverts = text.matches(r#""record":"revert_intent""#).count();
+        let undone = attempts.into_iter().map(|attempt| attempt.result.unwrap());
+        let undone: Vec<_> = undone.map(|undone| (undone.change, undone.outcome)).collect();
+        (undone, program.sees("knob"), reverts)
+    };
+    let back = RevertOutcome::Reverted;
+    assert_eq!(
+        undo(2),
+        (vec![(3, back.clone()), (2, back.clone())], "20".to_owned(), 1)
+    );
+    assert_eq!(undo(1), (vec![(1, back)], "10".to_owned(), 2));
+}
+
+#[test]
 fn a_later_session_takes_back_what_an_earlier_one_left() {
     let Some((workshop, mut program)) = variables() else {
         return;

@@ -1,0 +1,69 @@
+//! Findings: what a rule has found is said, with the command by which it would act and what it would do then. Does nothing about it.
+
+use std::collections::BTreeSet;
+
+use super::{Session, orders::file_name};
+use crate::{discover::Member, snapshot::FindingView};
+
+/// What is said of changes that a session without probes would make.
+const UNJUDGED: &str =
+    "nobody judges it where there are no probes, and it is put back when that session ends";
+
+/// And of those that a session which may write does not make.
+const UNNAMED: &str =
+    "it is not done here: rules that change code or load libraries apply when they are named";
+
+impl Session {
+    /// Where the copies are that a rule would write, for each variable that has several in a process.
+    fn copies_in(&self, rule: &str) -> Vec<String> {
+        let copies = |variable: String| {
+            let of = |member: &Member| member.copies_at_start(&variable);
+            let paths: BTreeSet<String> = self.job.members.iter().flat_map(of).collect();
+            let files: Vec<&str> = paths.iter().map(|path| file_name(path)).collect();
+            (files.len() > 1).then(|| format!("{variable} is in {}", files.join(" and in ")))
+        };
+        let variables = self.rules.written_everywhere(rule).into_iter();
+        variables.filter_map(copies).collect()
+    }
+
+    pub(super) fn found(&mut self, rule: String, text: String, next_start: Option<String>, is_new: bool) {
+        if is_new {
+            self.painter.say(&format!("finding  {rule}   {text}"));
+        }
+        let mut effects = self.rules.effects(&rule);
+        effects.extend(self.copies_in(&rule));
+        let must_name = self.rules.never_applying().contains(&rule);
+        // One that has to be named does not act in a session that applies the others either.
+        let advises = !self.options.applies || must_name;
+        let now = (advises && !effects.is_empty()).then(|| self.how_it_would_act(&rule, must_name, effects));
+        self.ledger.open_finding(FindingView {
+            rule,
+            text,
+            now,
+            next_start,
+            repaired: false,
+        });
+    }
+
+    /// The command with which a rule would act, and what it would do then.
+    fn how_it_would_act(&self, rule: &str, must_name: bool, effects: Vec<String>) -> String {
+        let named = if must_name {
+            format!("={rule}")
+        } else {
+            String::new()
+        };
+        let attach = format!("attach {} --apply{named}", self.options.typed);
+        // Who has no probes now has what it takes for the rules that do without, and nothing of theirs could be kept.
+        let (command, unjudged) = match self.probes.kernel() {
+            Some(_) => (crate::commands::as_root(&format!("{attach} --keep")), None),
+            None => (crate::commands::as_we_are(&attach), Some(UNJUDGED.to_owned())),
+        };
+        let unnamed = self.options.applies.then(|| UNNAMED.to_owned());
+        let lines = std::iter::once(command).chain(effects);
+        lines
+            .chain(unjudged)
+            .chain(unnamed)
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+}

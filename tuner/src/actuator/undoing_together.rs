@@ -1,0 +1,188 @@
+//! The taking back of changes that several processes made together: in all of them at the same iteration, or in none. Groups that lie on
+//! each other in all of them go at once. How the processes agree on an iteration is [`super::assembly`]'s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::assembly::{Assembled, Assembly, Member};
+use super::session::Session;
+use super::undoing::{Tried, UNDO_LOOK, UNDO_WAIT, Undoing};
+use super::waiting::refused;
+use super::{Refusal, RefusalKind};
+use crate::journal::{Bond, Change, Hold, RevertOutcome, Status};
+use crate::process::Pid;
+use crate::sync::{Passage, SyncPoint};
+use crate::writer::{Back, Hooks, Mechanism, Returning};
+
+impl Session {
+    /// Takes back all groups of which a change is wanted, the newest first; each within the time that one change has.
+    pub(super) fn undo_groups(&mut self, pids: &[Pid], undoing: &mut Undoing) {
+        let mut tried = BTreeSet::new();
+        // Taking one back brings an earlier one into force.
+        while let Some(bond) = self.newest_bond(pids, undoing, &tried) {
+            tried.insert(bond.group.clone());
+            for (pid, attempts) in self.undo_group(&bond, undoing.wanted, Instant::now() + UNDO_WAIT) {
+                undoing.have_tried(pid, attempts);
+            }
+        }
+    }
+
+    fn newest_bond(&mut self, pids: &[Pid], undoing: &Undoing, tried: &BTreeSet<String>) -> Option<Bond> {
+        let mut newest: Option<(u64, Bond)> = None;
+        for pid in pids {
+            let Ok(writer) = self.writer(*pid) else { continue };
+            for change in writer.changes() {
+                let (Some(bond), at) = (change.intent.deed.together(), change.intent.at.monotonic_ns) else {
+                    continue;
+                };
+                let is_newer = newest.as_ref().is_none_or(|(newest, _)| at > *newest);
+                let is_in_force = change.status == Status::Applied && !tried.contains(&bond.group);
+                if is_newer && is_in_force && undoing.is_left(*pid, &change) {
+                    newest = Some((at, bond.clone()));
+                }
+            }
+        }
+        newest.map(|(_, bond)| bond)
+    }
+
+    /// Takes a group back in those of its processes that live and have it in force: all of them or none; and by the same write those of
+    /// the same processes that it followed, as long as they are wanted in all of them.
+    fn undo_group(
+        &mut self,
+        bond: &Bond,
+        wanted: &dyn Fn(Pid, &Change) -> bool,
+        until: Instant,
+    ) -> BTreeMap<Pid, Vec<Tried>> {
+        let mut done: BTreeMap<Pid, Vec<Tried>> = BTreeMap::new();
+        let mut returning: Vec<(Pid, Returning)> = Vec::new();
+        let mut members = Vec::new();
+        let mut hindered = None;
+        let mut in_force = Vec::new();
+        for pid in bond.with.iter().filter(|pid| pid.is_alive()) {
+            match self.in_force_of(*pid, bond) {
+                Ok(change) => in_force.extend(change.map(|change| (*pid, change))),
+                Err(refusal) if refusal.kind == RefusalKind::Ended => {}
+                Err(refusal) => hindered = Some(format!("process {pid}: {refusal}")),
+            }
+        }
+        let run = self.groups_before(&in_force, wanted);
+        for (pid, change) in in_force {
+            match self.prepare_back(pid, change, bond, &run) {
+                Ok((back, member)) => {
+                    returning.push((pid, back));
+                    members.push(member);
+                }
+                Err(refusal) => {
+                    // Another program that it runs now has nothing of it.
+                    if refusal.kind != RefusalKind::Ended {
+                        hindered = Some(format!("process {pid}: {refusal}"));
+                    }
+                    let result = Err(refusal);
+                    done.entry(pid).or_default().push(Tried { change, result });
+                }
+            }
+        }
+        let hooks = self.waiting.options.hooks;
+        let assembled = match hindered {
+            Some(why) => Err(why),
+            None if members.is_empty() => return done,
+            None => self.assemble(members, hooks, until),
+        };
+        let count = returning.len();
+        let Assembled { result, holds } = assembled.unwrap_or_else(|why| Assembled {
+            result: Err(why),
+            holds: vec![Hold::at(Mechanism::Stop, Passage::default()); count],
+        });
+        for ((pid, mut back), hold) in returning.into_iter().zip(holds) {
+            let outcome = match &result {
+                Ok(()) => RevertOutcome::Reverted,
+                Err(why) => RevertOutcome::Failed(format!("in force in all its processes still: {why}")),
+            };
+            let (change, with_it) = (back.change, std::mem::take(&mut back.with_it));
+            let undone = self
+                .writer(pid)
+                .and_then(|writer| Ok(writer.conclude_undo(back, outcome, Some(hold))?));
+            let tried = Tried::of_each(change, undone, with_it);
+            done.entry(pid).or_default().extend(tried);
+        }
+        done
+    }
+
+    /// The change of a group in one of its processes, if it is in force there.
+    fn in_force_of(&mut self, pid: Pid, bond: &Bond) -> Result<Option<u64>, Refusal> {
+        let changes = self.writer(pid)?.changes();
+        let is_it = |known: &&Change| known.status == Status::Applied && group_of(known) == Some(&bond.group);
+        Ok(changes.iter().find(is_it).map(|change| change.intent.change))
+    }
+
+    /// The groups that lie under a change in each of these processes, newest first, as far as they are the same and wanted.
+    fn groups_before(
+        &mut self,
+        changes: &[(Pid, u64)],
+        wanted: &dyn Fn(Pid, &Change) -> bool,
+    ) -> Vec<String> {
+        let mut common: Option<Vec<String>> = None;
+        for (pid, change) in changes {
+            let Ok(writer) = self.writer(*pid) else { continue };
+            let groups = writer.before_it(*change, &|earlier| wanted(*pid, earlier));
+            let groups = groups
+                .into_iter()
+                .filter_map(|earlier| writer.known(earlier).ok());
+            let groups: Vec<String> = groups.filter_map(|earlier| group_of(&earlier).cloned()).collect();
+            common = Some(match common {
+                None => groups,
+                Some(common) => common
+                    .into_iter()
+                    .zip(groups)
+                    .take_while(|(one, other)| one == other)
+                    .map(|(one, _)| one)
+                    .collect(),
+            });
+        }
+        common.unwrap_or_default()
+    }
+
+    fn assemble(&mut self, members: Vec<Member>, hooks: Hooks, until: Instant) -> Result<Assembled, String> {
+        let rendezvous = self.waiting.rendezvous().map_err(|refusal| refusal.message)?;
+        let mut assembly = Assembly::start(members, rendezvous, hooks, until)?;
+        loop {
+            if let Some(assembled) = assembly.poll(rendezvous) {
+                return Ok(assembled);
+            }
+            std::thread::sleep(UNDO_LOOK);
+        }
+    }
+
+    fn prepare_back(
+        &mut self,
+        pid: Pid,
+        change: u64,
+        bond: &Bond,
+        run: &[String],
+    ) -> Result<(Returning, Member), Refusal> {
+        let is_in_run = |earlier: &Change| group_of(earlier).is_some_and(|group| run.contains(group));
+        let Back {
+            space,
+            slot,
+            sync,
+            returning,
+        } = self.writer(pid)?.prepare_undo(change, &is_in_run)?;
+        let prepared = SyncPoint::resolve(&space, &sync)
+            .map_err(|error| error.to_string())
+            .and_then(|point| Ok((point, bond.key.resolve(&space, &sync)?)));
+        let values = (returning.set.new, returning.set.old);
+        match prepared {
+            Ok((point, key)) => Ok((returning, Member::new(point, key, Arc::new(slot), values))),
+            Err(why) => {
+                let outcome = RevertOutcome::Failed(why.clone());
+                self.writer(pid)?.conclude_undo(returning, outcome, None)?;
+                Err(refused(why))
+            }
+        }
+    }
+}
+
+fn group_of(change: &Change) -> Option<&String> {
+    change.intent.deed.together().map(|bond| &bond.group)
+}
