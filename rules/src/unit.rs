@@ -201,6 +201,10 @@ fn digits(value: f64) -> String {
         _ if size >= 0.9995 => 2,
         _ => 3 + (-size.log10()).floor().max(0.0) as usize,
     };
+    if value.fract() == 0.0 {
+        // As below, without the arithmetic of long numbers that the library takes to where a decimal is exact.
+        return grouped(&(value as i64).to_string());
+    }
     let text = format!("{value:.decimals$}");
     match text.split_once('.') {
         Some((whole, fraction)) => match fraction.trim_end_matches('0') {

@@ -8,6 +8,7 @@ use std::fs::{File, OpenOptions};
 use thiserror::Error;
 
 use crate::address::Address;
+use crate::clock;
 use crate::dwarf::VariableType;
 use crate::maps::{Backing, Mapping};
 use crate::memory::{self, MemoryError};
@@ -16,6 +17,10 @@ use crate::process::{Pid, ProcessError};
 use crate::space::{SpaceError, read_maps};
 use crate::value::{Bytes, ValueType};
 use crate::variable::{FollowError, Location};
+
+/// That nobody debugs a process, seen when a write was expected, holds for so long, in nanoseconds: to ask takes as long as to write, and
+/// whoever attaches in between could as well do so between the question and the write.
+const UNTRACED_NS: u64 = 4_000_000;
 
 /// Why a location is refused.
 #[derive(Debug, Error)]
@@ -133,6 +138,8 @@ pub struct Slot {
     may_override: bool,
     /// Tells who debugs the process.
     status: File,
+    /// When nobody was seen to, by CLOCK_MONOTONIC, shortly before a write was expected.
+    untraced_ns: Option<u64>,
 }
 
 impl Slot {
@@ -161,6 +168,7 @@ impl Slot {
             handle,
             may_override,
             status,
+            untraced_ns: None,
         };
         slot.check_build_id()?;
         Ok(slot)
@@ -213,14 +221,19 @@ impl Slot {
     }
 
     /// For one more write to a place that [stays](Slot::stays): the handle tells by itself when the program has gone or was replaced,
-    /// but not that somebody debugs it now.
+    /// but not that somebody debugs it now. What was seen so shortly before holds.
     pub(crate) fn check_untraced(&self) -> Result<(), SlotError> {
-        check_tracer(self.pid(), &self.status)
+        let is_fresh = |seen_ns: u64| clock::monotonic_ns().saturating_sub(seen_ns) < UNTRACED_NS;
+        match self.untraced_ns.is_some_and(is_fresh) {
+            true => Ok(()),
+            false => check_tracer(self.pid(), &self.status),
+        }
     }
 
     /// Looks at what a write will ask, so that it is at hand then.
-    pub(crate) fn look(&self) {
-        let _ = self.check_untraced();
+    pub(crate) fn look(&mut self) {
+        let seen_ns = clock::monotonic_ns();
+        self.untraced_ns = check_tracer(self.pid(), &self.status).ok().map(|()| seen_ns);
         let _ = self.read();
     }
 

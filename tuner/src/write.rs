@@ -318,6 +318,11 @@ fn way(size: usize, short_copies_are_whole: bool, may_override: bool) -> Option<
     }
 }
 
+/// Asks what the first write needs to know of this machine.
+pub(crate) fn look() {
+    short_copies_are_whole();
+}
+
 /// Whether process_vm_writev copies a few bytes at once: the kernel chooses its copy routine by this flag.
 fn short_copies_are_whole() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();

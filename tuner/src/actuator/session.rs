@@ -20,6 +20,7 @@ use crate::space::{AddressSpace, read_maps};
 use crate::value::{Value, ValueError, ValueType};
 use crate::variable::{Location, VariableName};
 use crate::who::Who;
+use crate::write;
 use crate::writer::{SetRequest, Writer, WriterError};
 
 /// Found variables that are remembered; more begin anew. Resolving one reads debug information, which can
@@ -121,7 +122,7 @@ impl Session {
     /// A set may follow at once, perhaps this one. What it will look at is looked at now, so that it is quick then; nothing is concluded
     /// from it.
     pub(super) fn expect(&mut self, like: Option<Practice>) {
-        for slot in self.slots.values().take(EXPECTED_MAX) {
+        for slot in self.slots.values_mut().take(EXPECTED_MAX) {
             slot.look();
         }
         for writer in self.writers.values_mut().take(EXPECTED_MAX) {
@@ -143,10 +144,21 @@ impl Session {
                 slot.check_untraced()?;
                 slot
             }
-            None => Slot::validate(&self.locate(command.pid, &stated.1)?, command.value_type)?,
+            None => self.validated(&stated)?,
         };
         let request = requested(command, &slot)?;
         Ok((slot, request))
+    }
+
+    fn validated(&mut self, stated: &Stated) -> Result<Slot, Refusal> {
+        let (pid, name, value_type) = stated;
+        let known = self.locations.get(&(*pid, name.clone()));
+        // Where no pointer leads to it, all that is remembered is checked here: that its file is loaded where it was need not be asked before.
+        let known = known.filter(|known| known.chain.is_none());
+        if let Some(Ok(slot)) = known.map(|known| Slot::validate(known, *value_type)) {
+            return Ok(slot);
+        }
+        Ok(Slot::validate(&self.locate(*pid, name)?, *value_type)?)
     }
 
     /// A remembered location counts as long as its file is still loaded at the same place.
@@ -182,6 +194,8 @@ impl Session {
         )?;
         let bytes = location.read(&Memory::open(&self.open(pid)?)?)?;
         let value_type = value_type.or(location.value_type());
+        // Who asks may write next.
+        write::look();
         let value = value_type
             .map(|value_type| Value::from_bytes(value_type, bytes))
             .transpose()?;

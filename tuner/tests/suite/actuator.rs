@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid as RawPid, Signal, kill_process};
 use tuner::actuator::{ActuatorClient, ClientError, GetCommand, Hello, Practice, RefusalKind, SetCommand};
@@ -14,7 +14,7 @@ use tuner::process::Pid;
 use tuner::value::ValueType;
 use tuner::who::Who;
 
-use crate::programs::{Program, Workshop, skip};
+use crate::programs::{Program, Workshop, skip, writes_back};
 
 pub(crate) struct Setting {
     pub(crate) workshop: Workshop,
@@ -155,13 +155,7 @@ fn sets_that_followed_each_other_are_taken_back_by_one_write_at_the_end_of_the_s
     let changes: Vec<u64> = farewell.undone.iter().map(|(_, undone)| undone.change).collect();
     assert_eq!(changes, [3, 2, 1]);
     assert_eq!(setting.program.sees("knob"), "10");
-    let journal = StateDir::at(setting.state()).journal_path(setting.pid());
-    let journal = std::fs::read_to_string(journal).unwrap();
-    assert_eq!(
-        journal.matches(r#""record":"revert_intent""#).count(),
-        1,
-        "{journal}"
-    );
+    assert_eq!(writes_back(setting.state(), setting.pid()), 1);
 }
 
 #[test]
@@ -203,6 +197,22 @@ fn a_write_to_a_place_that_was_written_before_reads_four_times_and_writes_two_li
     let (reads_then, writes_then) = reads_and_writes(session.actuator);
     // Who debugs it; what is there when it is announced, before the store and after it. The intent and what came of it.
     assert_eq!((reads_then - reads, writes_then - writes), (10 * 4, 10 * 2));
+}
+
+#[test]
+fn who_debugs_the_program_is_not_asked_again_right_after_a_write_was_expected() {
+    let Some(setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    session.set(setting.write("wide", "11")).unwrap();
+    let (reads, _) = reads_and_writes(session.actuator);
+    for value in 12..62 {
+        session.expect(Duration::ZERO, None).unwrap();
+        session.set(setting.write("wide", &value.to_string())).unwrap();
+    }
+    let (reads_then, _) = reads_and_writes(session.actuator);
+    // Asked and read when it is expected, read three times when it is written; somebody may have kept us for longer than the answer holds.
+    let each = (reads_then - reads) as f64 / 50.0;
+    assert!((5.0..5.5).contains(&each), "{each}");
 }
 
 /// All journals, by path.
@@ -293,6 +303,28 @@ fn a_debugger_that_came_since_the_last_write_is_found_before_the_next() {
     tracer.end();
     session.set(setting.write("knob", "13")).unwrap();
     assert_eq!(setting.program.sees("knob"), "13");
+}
+
+#[test]
+fn a_debugger_that_comes_after_a_write_was_expected_is_found_within_milliseconds() {
+    let Some(setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    let pid = setting.program.pid().to_string();
+    let tracer = setting.workshop.build("tracer.c", "tracer", &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    session.expect(Duration::ZERO, None).unwrap();
+    let Some(mut tracer) = Program::try_start(&tracer, &[pid.as_ref()], &[]) else {
+        return skip("a process that is not the parent may not debug it");
+    };
+    let since = Instant::now();
+    let refusal = (12..)
+        .find_map(|value: u32| {
+            assert!(since.elapsed() < Duration::from_secs(5), "it is not found");
+            session.set(setting.write("knob", &value.to_string())).err()
+        })
+        .map(|error| error.to_string());
+    assert!(refusal.is_some_and(|refusal| refusal.contains("is being debugged")));
+    tracer.end();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tuner::journal::StateDir;
 use tuner::module::Images;
-use tuner::process::Process;
+use tuner::process::{Pid, Process};
 use tuner::slot::{Slot, SlotError};
 use tuner::space::AddressSpace;
 use tuner::value::{Value, ValueType};
@@ -27,6 +27,13 @@ pub(crate) fn skip(why: &str) {
         std::env::var_os("TUNEAGENT_REQUIRE_ALL").is_none_or(|value| value != "1"),
         "all tests are required"
     );
+}
+
+/// How many writes have taken changes of a process back, by its journal.
+pub(crate) fn writes_back(state: &Path, pid: Pid) -> usize {
+    let journal = StateDir::at(state).journal_path(pid);
+    let journal = std::fs::read_to_string(journal).unwrap();
+    journal.matches(r#""record":"revert_intent""#).count()
 }
 
 /// A directory with built programs.

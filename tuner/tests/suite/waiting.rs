@@ -12,6 +12,7 @@ use tuner::value::ValueType;
 use tuner::writer::{Mechanism, Receipt, Undone};
 
 use crate::actuator::Setting;
+use crate::programs::writes_back;
 
 fn at_main(set: SetCommand) -> ArmCommand {
     ArmCommand {
@@ -243,13 +244,7 @@ fn changes_that_followed_each_other_are_taken_back_in_one_passage_of_their_sync_
     assert_eq!(farewell.kept, []);
     assert_eq!(setting.program.sees("knob"), "10");
     assert!((1..=3).all(|change| setting.status(change) == Status::Reverted));
-    let journal = StateDir::at(setting.state()).journal_path(setting.pid());
-    let journal = std::fs::read_to_string(journal).unwrap();
-    assert_eq!(
-        journal.matches(r#""record":"revert_intent""#).count(),
-        1,
-        "{journal}"
-    );
+    assert_eq!(writes_back(setting.state(), setting.pid()), 1);
 }
 
 #[test]
@@ -285,13 +280,7 @@ fn changes_that_are_asked_for_by_their_numbers_are_taken_back_in_one_passage() {
     assert_eq!(setting.program.sees("knob"), "11");
     assert_eq!(undo(&[3, 1]), [over(3), Ok(RevertOutcome::Reverted)]);
     assert_eq!(setting.program.sees("knob"), "10");
-    let journal = StateDir::at(setting.state()).journal_path(pid);
-    let journal = std::fs::read_to_string(journal).unwrap();
-    assert_eq!(
-        journal.matches(r#""record":"revert_intent""#).count(),
-        2,
-        "{journal}"
-    );
+    assert_eq!(writes_back(setting.state(), setting.pid()), 2);
 }
 
 #[test]

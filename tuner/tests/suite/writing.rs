@@ -16,7 +16,7 @@ use tuner::who::Who;
 use tuner::write::WriteError;
 use tuner::writer::{Hooks, Writer, WriterError};
 
-use crate::programs::{Program, Workshop, skip, to};
+use crate::programs::{Program, Workshop, skip, to, writes_back};
 
 /// `variables` with debug information, running.
 fn variables() -> Option<(Workshop, Program)> {
@@ -346,14 +346,11 @@ fn changes_that_followed_each_other_are_taken_back_by_one_write_as_far_as_they_a
     for value in [20, 30, 40] {
         writer.set(&slot, to(Value::I32(value))).unwrap();
     }
-    let journal = StateDir::at(state).journal_path(slot.pid());
     let mut undo = |first: u64| {
         let attempts = writer.undo_all(|change| change.intent.change >= first).unwrap();
-        let text = std::fs::read_to_string(&journal).unwrap();
-        let reverts = text.matches(r#""record":"revert_intent""#).count();
         let undone = attempts.into_iter().map(|attempt| attempt.result.unwrap());
         let undone: Vec<_> = undone.map(|undone| (undone.change, undone.outcome)).collect();
-        (undone, program.sees("knob"), reverts)
+        (undone, program.sees("knob"), writes_back(state, slot.pid()))
     };
     let back = RevertOutcome::Reverted;
     assert_eq!(
