@@ -1,5 +1,5 @@
-//! A session: from attaching to leaving. One loop wakes on one closed set of events (`Wake`); everything it shows it
-//! shows through a [`crate::snapshot::Snapshot`].
+//! A session: from attaching to leaving. What it keeps, and how it begins; the loop is in `waking`. Everything it shows it shows through a
+//! [`crate::snapshot::Snapshot`].
 
 pub mod ends;
 pub mod hands;
@@ -34,6 +34,7 @@ mod orders;
 mod pace;
 mod practice;
 mod receipts;
+mod reading;
 pub mod regions;
 mod requests;
 mod sampling;
@@ -42,31 +43,27 @@ mod switching;
 mod together;
 mod told;
 mod waits;
+mod waking;
 
 pub use self::showing::job_view;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io,
     ops::Range,
-    os::fd::AsFd,
-    sync::{Arc, PoisonError},
     time::Duration,
 };
 
 use abi::Thread;
-use tokio::sync::{mpsc, oneshot};
 
 use self::{
     added::Added,
-    anticipate::{Anticipation, Due},
+    anticipate::Anticipation,
     arming::{armed, asked_in, not_watched},
     cost::Costs,
     cpus::Cpus,
     durations::Durations,
-    ends::Ends,
     family::Family,
-    hands::{Hands, Receipt},
+    hands::Hands,
     ledger::Ledger,
     matrix::Matrix,
     meter::Metered,
@@ -76,75 +73,30 @@ use self::{
     probes::{Probes, Wanted},
     regions::Regions,
     sampling::Sampling,
-    signals::Signals,
-    waits::{Ticks, next_receipt, next_tick, readable, turn_if, until},
 };
 pub use self::{family::Started, options::Options};
 use crate::{
     actuator::Actuator,
     calls::Collectives,
     clock::monotonic_ns,
-    control::{self, Answer, Asked, Control, Request},
+    control::Control,
     discover::{Job, Scout, host, job_id},
     evidence,
     exit::{Failure, Outcome},
     heap,
-    http::{self, Shared},
+    http::Shared,
     kernel::{Kernel, KernelError, Ring},
     priority::Hurry,
-    readable::Readable,
     rulebook::RuleBook,
     snapshot::GuardView,
     view::Painter,
 };
-
-/// Counters are read at least this often.
-const TICK: Duration = Duration::from_millis(500);
-
-/// And this often while none of the processes runs.
-const TICK_STILL: Duration = Duration::from_secs(1);
 
 /// New ranks are looked for this often.
 const SCAN_PERIOD: Duration = Duration::from_secs(2);
 
 /// Hits taken from the ring before the loop looks at anything else; and gathered, where nothing falls due at them, before they are evaluated.
 const HITS_PER_WAKE: usize = 4096;
-
-/// Requests that may wait for an answer.
-const REQUESTS_MAX: usize = 8;
-
-/// Everything that can wake the loop.
-#[derive(Debug)]
-enum Wake {
-    /// Time to read counters and evaluate.
-    Tick,
-    /// Hits lie in the ring.
-    Hits,
-    /// Time to take hits at which nothing falls due.
-    Gather,
-    /// Time to look for hits without being woken by them.
-    Poll,
-    /// A decision is about to fall due.
-    Due(Due),
-    /// A ring of calls fills, or it is time for a window to begin or end.
-    Calls,
-    /// The actuator has answered.
-    Receipt(Receipt),
-    /// The process in this slot has ended.
-    Ended(u32),
-    /// The live view has keys or another size; false: none can be heard any more.
-    Keys(bool),
-    /// Time for the next snapshot of a series.
-    Snapshot,
-    /// Time for the first numbers.
-    First,
-    /// A process of the command came or went, or it is time to look for some.
-    Family,
-    /// Somebody asks through the control socket.
-    Request(Request, oneshot::Sender<Answer>),
-    /// The session is over, for this reason.
-    Shutdown(&'static str),
-}
 
 /// A session whose probes are armed.
 pub struct Session {
@@ -334,244 +286,6 @@ impl Session {
             .build()
             .map_err(Failure::no)?;
         runtime.block_on(self.watch())
-    }
-
-    async fn watch(mut self) -> Outcome {
-        let mut signals = Signals::new(self.options.started.is_some()).map_err(Failure::no)?;
-        let mut ends = Ends::default();
-        for process in &self.processes {
-            ends.watch(process.pid, process.slot);
-        }
-        if let (Some(listener), Some(shared)) = (self.outputs.metrics.take(), &self.shared) {
-            let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
-            // The first scrape may come before the first tick.
-            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.snapshot());
-            tokio::spawn(http::serve(listener, Arc::clone(shared)));
-        }
-        let (asking, mut asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
-        if let Some(listener) = self.control.as_mut().and_then(Control::take_listener) {
-            tokio::spawn(control::serve(listener, asking.clone()));
-        }
-        let mut ticks = Ticks::new().map_err(Failure::no)?;
-        let ends_of_family = self.family_ends().map_err(Failure::no)?;
-        let (comings, over) = ends_of_family.unzip();
-        let mut family = waits::ticker(family::PERIOD);
-        let mut series = self.outputs.every().map(waits::ticker);
-        let deadline = self
-            .options
-            .duration
-            .map(|duration| tokio::time::Instant::now() + duration);
-        let ring = self.ring().map_err(Failure::no)?;
-        self.greet();
-        let mut keys = self.show_live();
-        let mut first = self.first_look();
-        loop {
-            let (due, turn, polls) = (self.next_due(), self.sampling.next(), self.polls());
-            let (calls_due, hits_due) = (self.calls_due(), self.pace.hits_due());
-            let wake = tokio::select! {
-                biased;
-                name = signals.next() => Wake::Shutdown(name),
-                () = until(deadline) => Wake::Shutdown("the time is over"),
-                Ok(()) = readable(over.as_ref()) => Wake::Shutdown("the command has ended"),
-                Some(slot) = ends.next() => Wake::Ended(slot),
-                Ok(()) = readable(comings.as_ref()) => Wake::Family,
-                _ = family.tick(), if comings.is_some() => Wake::Family,
-                receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
-                pressed = showing::next_key(&mut keys) => Wake::Keys(pressed),
-                Some((request, to)) = asked.recv() => Wake::Request(request, to),
-                Ok(()) = ticks.next() => Wake::Tick,
-                () = until(turn) => Wake::Calls,
-                () = until(calls_due) => Wake::Calls,
-                () = next_tick(&mut series) => Wake::Snapshot,
-                () = until(first) => {
-                    first = None;
-                    Wake::First
-                }
-                () = turn_if(self.hits_left) => Wake::Hits,
-                () = turn_if(polls) => Wake::Poll,
-                due = due => Wake::Due(due),
-                Ok(()) = readable(ring.as_ref()) => Wake::Hits,
-                () = until(hits_due) => Wake::Gather,
-            };
-            let was_tick = matches!(wake, Wake::Tick);
-            if let Some(reason) = self.wake(wake, &ends)? {
-                return self.leave(reason).await;
-            }
-            let asked_for = match was_tick {
-                true => ticks.next_after(self.tick()),
-                // A rule that was added may have the shortest window, or somebody runs again.
-                false => ticks.next_within(self.tick()),
-            };
-            asked_for.map_err(Failure::no)?;
-        }
-    }
-
-    /// Handles one event; gives the reason when the session is over.
-    fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
-        match wake {
-            Wake::Shutdown(reason) => return Ok(Some(reason)),
-            Wake::Receipt(receipt) => self.receive(receipt),
-            Wake::Keys(true) => return Ok(self.hear_keys()),
-            Wake::Keys(false) => self.painter.end(),
-            Wake::Request(request, to) => return Ok(self.answer(request, to)),
-            Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
-            Wake::Due(due) => self.look_out(due).map_err(kernel_failure)?,
-            Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
-            Wake::Gather if self.rules.has_probed_windows() => self.gather_hits().map_err(kernel_failure)?,
-            Wake::Hits | Wake::Gather => {
-                self.take_hits(HITS_PER_WAKE);
-            }
-            Wake::Family => self.take_family().map_err(kernel_failure)?,
-            Wake::Calls => {
-                self.take_calls().map_err(kernel_failure)?;
-                self.mind_regions().map_err(kernel_failure)?;
-                self.take_turns().map_err(kernel_failure)?;
-            }
-            Wake::Snapshot => {
-                self.read().map_err(kernel_failure)?;
-                let snapshot = self.snapshot();
-                self.outputs.add(&snapshot);
-            }
-            Wake::First => {
-                self.show_first().map_err(kernel_failure)?;
-                self.pace.hurry = None;
-            }
-            Wake::Ended(slot) => {
-                self.replaced.remove(&slot);
-                self.end_process(slot)?;
-                if self.replaced.is_empty() && self.processes.iter().all(|process| process.ended) {
-                    return Ok(Some("the program has ended"));
-                }
-            }
-            Wake::Tick => {
-                self.take_all_hits().map_err(kernel_failure)?;
-                self.read().map_err(kernel_failure)?;
-                self.mind_regions().map_err(kernel_failure)?;
-                self.look_at_cost().map_err(kernel_failure)?;
-                self.read_matrix(false).map_err(kernel_failure)?;
-                self.evaluate();
-                self.try_again();
-                if self.family.is_none() {
-                    self.look_for_replaced()?;
-                    self.look_for_newcomers(ends)?;
-                }
-                self.show();
-                if self.pace.have_ticked(self.is_still(), cost::own_cpu_ns()) {
-                    // What the beginning took is not needed while nothing happens.
-                    heap::give_back();
-                    heap::give_back_code();
-                }
-                if self.is_settled() {
-                    return Ok(Some("all changes are confirmed"));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// How often counters are read and windows of a length evaluated.
-    fn tick(&self) -> Duration {
-        let longest = match self.is_still() {
-            true if self.may_linger() => return self.pace.idle_tick(),
-            true => TICK_STILL,
-            false => TICK,
-        };
-        let shortest = longest.min(self.rules.shortest_window());
-        shortest.max(Duration::from_millis(50))
-    }
-
-    /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
-    fn may_linger(&self) -> bool {
-        self.pace.is_idle() && self.rules.may_linger() && !self.painter.is_live()
-    }
-
-    /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
-    fn is_still(&self) -> bool {
-        let are_still = !self.processes.is_empty() && self.processes.iter().all(Metered::is_still);
-        are_still && self.family.is_none() && self.rules.on_trial().is_empty()
-    }
-
-    /// The ring's descriptor, to wait on.
-    fn ring(&self) -> io::Result<Option<Readable>> {
-        let ring = self.hits.as_ref();
-        ring.map(|ring| Readable::new(ring.as_fd().try_clone_to_owned()?))
-            .transpose()
-    }
-
-    /// Reads all counters.
-    fn read(&mut self) -> Result<(), KernelError> {
-        self.take_calls()?;
-        let now = monotonic_ns();
-        self.read_ns = now;
-        self.look_for_loops(now);
-        // First, so that none of them has more calls than are counted.
-        let slots = self.processes.iter().map(|process| process.slot);
-        self.durations.read(&self.probes, slots);
-        let mut has_moved = false;
-        for process in &mut self.processes {
-            has_moved |= process.count(&self.probes)?;
-        }
-        self.matrix.has_more |= has_moved;
-        let threads = self.table_of_threads(has_moved)?;
-        let running = self.processes.iter().filter(|process| !process.ended);
-        let pids: Vec<i32> = running.map(|process| process.pid).collect();
-        let roots = self.job.roots.iter().map(|root| root.process.pid.number);
-        let are_still = self.processes.iter().all(Metered::is_still);
-        let roots: Vec<i32> = roots.collect();
-        let share = self.shares.look(&pids, &roots, are_still, now);
-        let share = share.map(|(share, reach)| (share, reach.clone()));
-        for process in &mut self.processes {
-            let cpus = self.shares.of(process.pid).filter(|_| !process.ended);
-            let watching = (self.regions.since_ns(), &self.sampling.sampled);
-            let threads = intake::threads_of(&threads, process.slot);
-            process.read(&self.probes, threads, watching, cpus, now);
-        }
-        let running = || self.processes.iter().filter(|process| !process.ended);
-        if let Some((share, reach)) = share {
-            let own = running().filter_map(|process| Some(process.last()?.counters?.cpu_ns));
-            let own = own.sum();
-            let busy = self.others.look((&share.allowed, &reach), own, now);
-            let is_old =
-                |(read_ns, _): (u64, _)| now.saturating_sub(read_ns) >= SCAN_PERIOD.as_nanos() as u64;
-            if self.frequency.is_none_or(is_old) {
-                self.frequency = Some((now, evidence::Frequency::of(&share.allowed)));
-            }
-            self.has_idle_cpu = busy.is_some_and(|busy| busy.idle >= 1.0);
-            self.rules.observe_cpus(&share, busy, now);
-            self.cpus.take(share);
-        }
-        let places = self.rules.places(self.probes.list());
-        for process in running().filter(|process| process.is_known) {
-            if let Some(reading) = process.last() {
-                let functions = (self.probes.list(), &places);
-                self.rules.observe(process.slot, reading, functions);
-            }
-        }
-        self.take_account(now);
-        if !self.retire_threads(&threads)? {
-            self.threads = Some(threads);
-        }
-        Ok(())
-    }
-
-    fn end_process(&mut self, slot: u32) -> Result<(), Failure> {
-        let has_ended = |process: &Metered| process.slot == slot && process.ended;
-        if self.processes.iter().any(has_ended) {
-            return Ok(());
-        }
-        self.take_all_hits().map_err(kernel_failure)?;
-        // The last totals are still on the kernel side; those of /proc are gone with the process.
-        self.read().map_err(kernel_failure)?;
-        let Some(process) = self.processes.iter_mut().find(|process| process.slot == slot) else {
-            return Ok(());
-        };
-        process.ended = true;
-        self.others.forget();
-        self.probes.forget(process.pid).map_err(kernel_failure)?;
-        if process.is_known {
-            self.rules.leave(slot, monotonic_ns());
-        }
-        Ok(())
     }
 }
 

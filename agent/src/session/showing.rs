@@ -9,8 +9,9 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    Session, TICK,
+    Session,
     meter::{self, Metered},
+    waking::TICK,
 };
 use crate::{
     clock::monotonic_ns,

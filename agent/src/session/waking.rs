@@ -1,0 +1,236 @@
+//! The loop of a session: it wakes on one closed set of events (`Wake`), and does what each asks for. What there is to be done stands elsewhere.
+
+use std::{
+    io,
+    os::fd::AsFd,
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    HITS_PER_WAKE, Session,
+    anticipate::Due,
+    cost,
+    ends::Ends,
+    family,
+    hands::Receipt,
+    kernel_failure,
+    meter::Metered,
+    showing,
+    signals::Signals,
+    waits::{self, Ticks, next_receipt, next_tick, readable, turn_if, until},
+};
+use crate::{
+    control::{self, Answer, Asked, Control, Request},
+    exit::{Failure, Outcome},
+    heap, http,
+    readable::Readable,
+};
+
+/// Counters are read at least this often.
+pub(super) const TICK: Duration = Duration::from_millis(500);
+
+/// And this often while none of the processes runs.
+const TICK_STILL: Duration = Duration::from_secs(1);
+
+/// Requests that may wait for an answer.
+const REQUESTS_MAX: usize = 8;
+
+/// Everything that can wake the loop.
+#[derive(Debug)]
+enum Wake {
+    /// Time to read counters and evaluate.
+    Tick,
+    /// Hits lie in the ring.
+    Hits,
+    /// Time to take hits at which nothing falls due.
+    Gather,
+    /// Time to look for hits without being woken by them.
+    Poll,
+    /// A decision is about to fall due.
+    Due(Due),
+    /// A ring of calls fills, or it is time for a window to begin or end.
+    Calls,
+    /// The actuator has answered.
+    Receipt(Receipt),
+    /// The process in this slot has ended.
+    Ended(u32),
+    /// The live view has keys or another size; false: none can be heard any more.
+    Keys(bool),
+    /// Time for the next snapshot of a series.
+    Snapshot,
+    /// Time for the first numbers.
+    First,
+    /// A process of the command came or went, or it is time to look for some.
+    Family,
+    /// Somebody asks through the control socket.
+    Request(Request, oneshot::Sender<Answer>),
+    /// The session is over, for this reason.
+    Shutdown(&'static str),
+}
+
+impl Session {
+    pub(super) async fn watch(mut self) -> Outcome {
+        let mut signals = Signals::new(self.options.started.is_some()).map_err(Failure::no)?;
+        let mut ends = Ends::default();
+        for process in &self.processes {
+            ends.watch(process.pid, process.slot);
+        }
+        if let (Some(listener), Some(shared)) = (self.outputs.metrics.take(), &self.shared) {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(Failure::no)?;
+            // The first scrape may come before the first tick.
+            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(self.snapshot());
+            tokio::spawn(http::serve(listener, Arc::clone(shared)));
+        }
+        let (asking, mut asked) = mpsc::channel::<Asked>(REQUESTS_MAX);
+        if let Some(listener) = self.control.as_mut().and_then(Control::take_listener) {
+            tokio::spawn(control::serve(listener, asking.clone()));
+        }
+        let mut ticks = Ticks::new().map_err(Failure::no)?;
+        let ends_of_family = self.family_ends().map_err(Failure::no)?;
+        let (comings, over) = ends_of_family.unzip();
+        let mut family = waits::ticker(family::PERIOD);
+        let mut series = self.outputs.every().map(waits::ticker);
+        let deadline = self
+            .options
+            .duration
+            .map(|duration| tokio::time::Instant::now() + duration);
+        let ring = self.ring().map_err(Failure::no)?;
+        self.greet();
+        let mut keys = self.show_live();
+        let mut first = self.first_look();
+        loop {
+            let (due, turn, polls) = (self.next_due(), self.sampling.next(), self.polls());
+            let (calls_due, hits_due) = (self.calls_due(), self.pace.hits_due());
+            let wake = tokio::select! {
+                biased;
+                name = signals.next() => Wake::Shutdown(name),
+                () = until(deadline) => Wake::Shutdown("the time is over"),
+                Ok(()) = readable(over.as_ref()) => Wake::Shutdown("the command has ended"),
+                Some(slot) = ends.next() => Wake::Ended(slot),
+                Ok(()) = readable(comings.as_ref()) => Wake::Family,
+                _ = family.tick(), if comings.is_some() => Wake::Family,
+                receipt = next_receipt(&mut self.hands) => Wake::Receipt(receipt),
+                pressed = showing::next_key(&mut keys) => Wake::Keys(pressed),
+                Some((request, to)) = asked.recv() => Wake::Request(request, to),
+                Ok(()) = ticks.next() => Wake::Tick,
+                () = until(turn) => Wake::Calls,
+                () = until(calls_due) => Wake::Calls,
+                () = next_tick(&mut series) => Wake::Snapshot,
+                () = until(first) => {
+                    first = None;
+                    Wake::First
+                }
+                () = turn_if(self.hits_left) => Wake::Hits,
+                () = turn_if(polls) => Wake::Poll,
+                due = due => Wake::Due(due),
+                Ok(()) = readable(ring.as_ref()) => Wake::Hits,
+                () = until(hits_due) => Wake::Gather,
+            };
+            let was_tick = matches!(wake, Wake::Tick);
+            if let Some(reason) = self.wake(wake, &ends)? {
+                return self.leave(reason).await;
+            }
+            let asked_for = match was_tick {
+                true => ticks.next_after(self.tick()),
+                // A rule that was added may have the shortest window, or somebody runs again.
+                false => ticks.next_within(self.tick()),
+            };
+            asked_for.map_err(Failure::no)?;
+        }
+    }
+
+    /// Handles one event; gives the reason when the session is over.
+    fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
+        match wake {
+            Wake::Shutdown(reason) => return Ok(Some(reason)),
+            Wake::Receipt(receipt) => self.receive(receipt),
+            Wake::Keys(true) => return Ok(self.hear_keys()),
+            Wake::Keys(false) => self.painter.end(),
+            Wake::Request(request, to) => return Ok(self.answer(request, to)),
+            Wake::Poll => self.poll_hits().map_err(kernel_failure)?,
+            Wake::Due(due) => self.look_out(due).map_err(kernel_failure)?,
+            Wake::Hits if self.rules.has_probed_windows() => self.evaluate_hits().map_err(kernel_failure)?,
+            Wake::Gather if self.rules.has_probed_windows() => self.gather_hits().map_err(kernel_failure)?,
+            Wake::Hits | Wake::Gather => {
+                self.take_hits(HITS_PER_WAKE);
+            }
+            Wake::Family => self.take_family().map_err(kernel_failure)?,
+            Wake::Calls => {
+                self.take_calls().map_err(kernel_failure)?;
+                self.mind_regions().map_err(kernel_failure)?;
+                self.take_turns().map_err(kernel_failure)?;
+            }
+            Wake::Snapshot => {
+                self.read().map_err(kernel_failure)?;
+                let snapshot = self.snapshot();
+                self.outputs.add(&snapshot);
+            }
+            Wake::First => {
+                self.show_first().map_err(kernel_failure)?;
+                self.pace.hurry = None;
+            }
+            Wake::Ended(slot) => {
+                self.replaced.remove(&slot);
+                self.end_process(slot)?;
+                if self.replaced.is_empty() && self.processes.iter().all(|process| process.ended) {
+                    return Ok(Some("the program has ended"));
+                }
+            }
+            Wake::Tick => {
+                self.take_all_hits().map_err(kernel_failure)?;
+                self.read().map_err(kernel_failure)?;
+                self.mind_regions().map_err(kernel_failure)?;
+                self.look_at_cost().map_err(kernel_failure)?;
+                self.read_matrix(false).map_err(kernel_failure)?;
+                self.evaluate();
+                self.try_again();
+                if self.family.is_none() {
+                    self.look_for_replaced()?;
+                    self.look_for_newcomers(ends)?;
+                }
+                self.show();
+                if self.pace.have_ticked(self.is_still(), cost::own_cpu_ns()) {
+                    // What the beginning took is not needed while nothing happens.
+                    heap::give_back();
+                    heap::give_back_code();
+                }
+                if self.is_settled() {
+                    return Ok(Some("all changes are confirmed"));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// How often counters are read and windows of a length evaluated.
+    pub(super) fn tick(&self) -> Duration {
+        let longest = match self.is_still() {
+            true if self.may_linger() => return self.pace.idle_tick(),
+            true => TICK_STILL,
+            false => TICK,
+        };
+        let shortest = longest.min(self.rules.shortest_window());
+        shortest.max(Duration::from_millis(50))
+    }
+
+    /// Nothing has happened for a while, nobody looks at a picture, and all windows may last longer than they say.
+    fn may_linger(&self) -> bool {
+        self.pace.is_idle() && self.rules.may_linger() && !self.painter.is_live()
+    }
+
+    /// None of the processes has run between the last two readings, and no change is being judged. The processes of a command come and go.
+    pub(super) fn is_still(&self) -> bool {
+        let are_still = !self.processes.is_empty() && self.processes.iter().all(Metered::is_still);
+        are_still && self.family.is_none() && self.rules.on_trial().is_empty()
+    }
+
+    /// The ring's descriptor, to wait on.
+    fn ring(&self) -> io::Result<Option<Readable>> {
+        let ring = self.hits.as_ref();
+        ring.map(|ring| Readable::new(ring.as_fd().try_clone_to_owned()?))
+            .transpose()
+    }
+}
