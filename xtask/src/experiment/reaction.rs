@@ -371,10 +371,20 @@ mod tests {
         // Lost for no such reason.
         assert_eq!(with(&[(0, 0.0004), (3, 0.0004), (7, 0.0004)]), 0);
         // Stopped for 60 ms at the end of the second one.
-        let stopped = [(0, 0.0004), (1, 0.06), (4, 0.0004), (5, 0.0004), (6, 0.0004), (7, 0.0004)];
+        let stopped = [
+            (0, 0.0004),
+            (1, 0.06),
+            (4, 0.0004),
+            (5, 0.0004),
+            (6, 0.0004),
+            (7, 0.0004),
+        ];
         assert_eq!(with(&stopped), 2);
         // For 60 ms, which is no reason for the third one behind it.
-        assert_eq!(with(&[(0, 0.0004), (1, 0.06), (5, 0.0004), (6, 0.0004), (7, 0.0004)]), 2);
+        assert_eq!(
+            with(&[(0, 0.0004), (1, 0.06), (5, 0.0004), (6, 0.0004), (7, 0.0004)]),
+            2
+        );
         assert_eq!(with(&[]), 0);
     }
 }
