@@ -120,7 +120,7 @@ impl Session {
     }
 
     /// A set may follow at once, perhaps this one. What it will look at is looked at now, so that it is quick then; nothing is concluded
-    /// from it.
+    /// from it, but for some milliseconds that nobody debugs the process.
     pub(super) fn expect(&mut self, like: Option<Practice>) {
         for slot in self.slots.values_mut().take(EXPECTED_MAX) {
             slot.look();
