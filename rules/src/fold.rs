@@ -82,8 +82,8 @@ fn as_number(value: &Value) -> Option<f64> {
     }
 }
 
-/// What a formula comes to in which there are numbers and what is reckoned with them, as [`Context::eval`] would have it, in a tenth of the
-/// time. None where there is anything else in it, or what it comes to is none: `eval` says why.
+/// What a formula comes to in which there are numbers and what is reckoned with them, as [`Context::eval`] would have it, but without a
+/// value for each step. None where there is anything else in it, or what it comes to is none: `eval` says why.
 fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
     match &of.term {
         Term::Constant(Scalar::Number(number)) => Some(*number),
