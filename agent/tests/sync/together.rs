@@ -5,9 +5,11 @@ use std::{
     io::{BufRead, BufReader, Write as _},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::MutexGuard,
 };
 
 use rustix::process::{Pid as Number, Signal, kill_process};
+use tempfile::TempDir;
 use tuner::{
     actuator::TogetherCommand,
     journal::{StateDir, Status},
@@ -123,6 +125,18 @@ fn collected(actuator: &mut Actuator, mut tickets: Vec<u64>) -> Vec<Result<Recei
     receipts
 }
 
+/// Ranks that iterate so, and an actuator whose changes stay or not, with nothing else beside them; none without root. What is named last goes first.
+fn ranks_and_actuator(how: &str, keep: bool) -> Option<(MutexGuard<'static, ()>, TempDir, Ranks, Actuator)> {
+    if !is_root() {
+        return None;
+    }
+    let alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let ranks = Ranks::start(directory.path(), how);
+    let actuator = Actuator::start(directory.path(), keep);
+    Some((alone, directory, ranks, actuator))
+}
+
 /// The same reason for all.
 fn refusal(actuator: &mut Actuator, command: TogetherCommand) -> String {
     let mut reasons: Vec<String> = receipts(actuator, command)
@@ -191,13 +205,9 @@ fn changes_together_are_at_the_same_iteration_of_all_ranks_and_taken_back_so_as_
 
 #[test]
 fn a_change_together_that_lies_under_one_of_a_single_rank_is_taken_back_after_it_as_root() {
-    if !is_root() {
+    let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("even", false) else {
         return;
-    }
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let mut ranks = Ranks::start(directory.path(), "even");
-    let mut actuator = Actuator::start(directory.path(), false);
+    };
     // What the program itself does not compare.
     for receipt in receipts(&mut actuator, ranks.change("seen", 100)) {
         receipt.unwrap();
@@ -212,13 +222,9 @@ fn a_change_together_that_lies_under_one_of_a_single_rank_is_taken_back_after_it
 
 #[test]
 fn a_rank_that_runs_another_program_since_keeps_no_other_from_its_old_value_as_root() {
-    if !is_root() {
+    let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("even", false) else {
         return;
-    }
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let mut ranks = Ranks::start(directory.path(), "even");
-    let mut actuator = Actuator::start(directory.path(), false);
+    };
     for receipt in receipts(&mut actuator, ranks.change("block", 5)) {
         receipt.unwrap();
     }
@@ -239,13 +245,9 @@ fn a_rank_that_runs_another_program_since_keeps_no_other_from_its_old_value_as_r
 
 #[test]
 fn a_rank_that_never_arrives_leaves_all_ranks_unwritten_as_root() {
-    if !is_root() {
+    let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("absent", true) else {
         return;
-    }
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let mut ranks = Ranks::start(directory.path(), "absent");
-    let mut actuator = Actuator::start(directory.path(), true);
+    };
     let mut command = ranks.change("block", 7);
     command.within_ms = 300;
     let why = refusal(&mut actuator, command);
@@ -262,13 +264,9 @@ fn a_rank_that_never_arrives_leaves_all_ranks_unwritten_as_root() {
 
 #[test]
 fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
-    if !is_root() {
+    let Some((_alone, directory, mut ranks, mut actuator)) = ranks_and_actuator("even", true) else {
         return;
-    }
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let mut ranks = Ranks::start(directory.path(), "even");
-    let mut actuator = Actuator::start(directory.path(), true);
+    };
     // The last rank writes it in every iteration, so that it does not hold what it held when the change was announced.
     let command = ranks.change("restless", -7);
     let why = refusal(&mut actuator, command);
@@ -284,13 +282,9 @@ fn a_write_that_fails_in_one_rank_is_put_back_in_the_others_as_root() {
 
 #[test]
 fn ranks_whose_iterations_do_not_count_alike_are_refused_as_root() {
-    if !is_root() {
+    let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("drifting", true) else {
         return;
-    }
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let mut ranks = Ranks::start(directory.path(), "drifting");
-    let mut actuator = Actuator::start(directory.path(), true);
+    };
     let mut command = ranks.change("block", 7);
     command.within_ms = 20_000;
     let why = refusal(&mut actuator, command);
@@ -312,13 +306,9 @@ fn ranks_whose_iterations_do_not_count_alike_are_refused_as_root() {
 
 #[test]
 fn a_rank_that_dies_meanwhile_leaves_the_others_unwritten_as_root() {
-    if !is_root() {
+    let Some((_alone, _directory, mut ranks, mut actuator)) = ranks_and_actuator("absent", true) else {
         return;
-    }
-    let _alone = alone();
-    let directory = tempfile::tempdir().unwrap();
-    let mut ranks = Ranks::start(directory.path(), "absent");
-    let mut actuator = Actuator::start(directory.path(), true);
+    };
     let command = ranks.change("block", 7);
     let tickets = actuator.client().together(command).unwrap();
     assert!(actuator.client().collect().unwrap().finished.is_empty());
