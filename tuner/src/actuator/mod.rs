@@ -10,7 +10,8 @@
 //!
 //! This file holds the messages; `serve` the actuator's end of the stream, `client` the agent's, `waiting` the changes that
 //! wait, `armed` one of them, `calling` the calls that do, `together` those of several processes at once and `assembly` how these
-//! come to the same iteration; `undoing` takes changes back, `undoing_together` those of several processes, `offspring` in what was forked since too, `practice` sets that are not made.
+//! come to the same iteration; `undoing` takes changes back, `undoing_together` those of several processes, `offspring` in what was
+//! forked since too, `practice` sets that are not made.
 
 mod armed;
 mod assembly;

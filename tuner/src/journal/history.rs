@@ -252,8 +252,8 @@ impl History {
         Some(change)
     }
 
-    /// The sets of the same place, at the same sync point if they have one, that one follows, newest first and itself included: each found what the one before
-    /// it had written. One write takes back any first part of them: it puts back what the last of that part found.
+    /// The sets of the same place, at the same sync point if they have one, that one follows, newest first and itself included: each found
+    /// what the one before it had written. One write takes back any first part of them: it puts back what the last of that part found.
     pub fn run_of(&self, number: u64) -> impl Iterator<Item = (u64, &Assignment)> {
         let mut earlier = self.changes.range(..=number).rev().map(|(_, change)| change);
         let newest = earlier.next().filter(|newest| newest.intent.change == number);
@@ -310,7 +310,6 @@ pub fn settle(set: &Assignment, found: Bytes) -> Settled {
     }
 }
 
-/// None of those that several processes take together.
 fn set_of(change: &Change) -> Option<&Assignment> {
     match &change.intent.deed {
         Deed::Set(set) => Some(set),
