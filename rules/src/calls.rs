@@ -40,10 +40,10 @@ impl<'a> Context<'a> {
                 let value = self.variables.get(*depth).cloned();
                 value.unwrap_or_else(|| Value::none("the variable stands for nothing"))
             }
-            Term::Each { of, from, to, depth } => {
-                let ends = (self.eval(from).single(), self.eval(to).single());
-                for_each(self, of, ends, *depth)
-            }
+            Term::Each { of, from, to, depth } => match self.range(of, (from, to), *depth) {
+                Ok(rows) => Value::Table(rows.into_iter().collect()),
+                Err(reason) => Value::none(reason),
+            },
             Term::Row { of, key } => Value::Single(self.row(of, key)),
             Term::Over { metric, count } => self.over(*metric, *count),
             Term::Earlier { metric, back } => self.earlier(*metric, *back),
@@ -58,6 +58,17 @@ impl<'a> Context<'a> {
             },
             _ => Value::none("it is not a call"),
         }
+    }
+
+    /// The rows of a range, in the order of its numbers.
+    pub(crate) fn range(
+        self,
+        of: &Typed,
+        (from, to): (&Typed, &Typed),
+        depth: usize,
+    ) -> Result<Vec<(Key, Cell)>, String> {
+        let ends = (self.eval(from).single(), self.eval(to).single());
+        for_each(self, of, ends, depth)
     }
 
     /// A row of a table; a process is told by its rank.

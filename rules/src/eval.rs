@@ -243,7 +243,13 @@ impl<'a> Context<'a> {
             } => self.eval(left).zip(self.eval(right), |a, b| {
                 compare(*comparison, &a, &b).map(Scalar::Boolean)
             }),
-            Term::Reduce(reduction, of) => Value::Single(reduce(self, *reduction, self.eval(of))),
+            Term::Reduce(reduction, of) => Value::Single(match &of.term {
+                // Nobody looks up a row of it: no table is made.
+                Term::Each { of, from, to, depth } => self
+                    .range(of, (from, to), *depth)
+                    .and_then(|rows| fold_rows(*reduction, rows, |key| self.key(key))),
+                _ => reduce(self, *reduction, self.eval(of)),
+            }),
             Term::Apply(function, arguments) => self.apply(*function, arguments),
         }
     }

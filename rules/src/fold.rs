@@ -7,7 +7,7 @@ use crate::eval::{Context, arithmetic, number};
 use crate::function::Reduction;
 use crate::partial::of_values;
 use crate::term::{Term, Typed};
-use crate::value::{Cell, Key, Rows, Scalar, Value, finite};
+use crate::value::{Cell, Key, Scalar, Value, finite};
 
 /// How many numbers a range may have.
 pub(crate) const MOST_NUMBERS: f64 = 10_000.0;
@@ -30,24 +30,29 @@ pub(crate) fn fix(context: Context<'_>, term: &Typed) -> Typed {
     fixed
 }
 
-/// The value of `of` for every whole number from one to another, with the number as key.
-pub(crate) fn for_each(context: Context<'_>, of: &Typed, ends: (Cell, Cell), depth: usize) -> Value {
+/// The value of `of` for every whole number from one to another, in their order, with the number as key.
+pub(crate) fn for_each(
+    context: Context<'_>,
+    of: &Typed,
+    ends: (Cell, Cell),
+    depth: usize,
+) -> Result<Vec<(Key, Cell)>, String> {
     let (from, to) = match ends {
         (Ok(Scalar::Number(from)), Ok(Scalar::Number(to))) => (from, to),
-        (Err(reason), _) | (_, Err(reason)) => return Value::none(reason),
-        _ => return Value::none("a range goes from number to number"),
+        (Err(reason), _) | (_, Err(reason)) => return Err(reason),
+        _ => return Err("a range goes from number to number".to_string()),
     };
     if from.fract() != 0.0 {
-        return Value::none(format!("a range begins at a whole number, not at {from}"));
+        return Err(format!("a range begins at a whole number, not at {from}"));
     }
     if to - from >= MOST_NUMBERS {
-        return Value::none(format!("a range has at most {MOST_NUMBERS} numbers"));
+        return Err(format!("a range has at most {MOST_NUMBERS} numbers"));
     }
     let of = fix(context, of);
     let mut variables: Vec<Value> = context.variables.iter().take(depth).cloned().collect();
     variables.push(Value::number(from));
     let mut numbers: Option<Vec<f64>> = variables.iter().map(as_number).collect();
-    let mut rows = Rows::new();
+    let mut rows = Vec::new();
     let mut number = from;
     while number <= to {
         let quick = numbers.as_mut().and_then(|numbers| {
@@ -69,10 +74,10 @@ pub(crate) fn for_each(context: Context<'_>, of: &Typed, ends: (Cell, Cell), dep
                 inside.eval(&of).single()
             }
         };
-        rows.insert(Key::of(&Scalar::Number(number)), cell);
+        rows.push((Key::of(&Scalar::Number(number)), cell));
         number += 1.0;
     }
-    Value::Table(rows)
+    Ok(rows)
 }
 
 fn as_number(value: &Value) -> Option<f64> {
@@ -101,7 +106,12 @@ fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
 
 /// The fold of the rows of a table. One none among them makes the whole none: a sum of what happened to be measured
 /// would be too small unseen.
-pub(crate) fn fold_rows(reduction: Reduction, rows: Rows, rank: impl Fn(&Key) -> Cell) -> Cell {
+pub(crate) fn fold_rows(
+    reduction: Reduction,
+    rows: impl IntoIterator<Item = (Key, Cell), IntoIter: ExactSizeIterator>,
+    rank: impl Fn(&Key) -> Cell,
+) -> Cell {
+    let rows = rows.into_iter();
     if reduction == Reduction::Count {
         return finite(rows.len() as f64);
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::term::Field;
-use crate::value::{Cell, Ordered, ProcessId, Scalar, Time};
+use crate::value::{Cell, Ordered, ProcessId, Reads, Scalar, Time};
 
 /// A hit of a probe.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) struct Hit {
     pub(crate) thread: u32,
     pub(crate) duration_ns: u64,
     /// In the order of the probe's captures.
-    pub(crate) captures: Vec<Cell>,
+    pub(crate) captures: Reads,
 }
 
 impl Hit {

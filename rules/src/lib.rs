@@ -128,4 +128,4 @@ pub use rule::CheckedRule;
 pub use tally::{Group, Grouping, PlannedTally, Sums, Tally, TallyValue};
 pub use target::{Set, Target};
 pub use unit::{Dimension, human};
-pub use value::{ProcessId, Scalar, Time};
+pub use value::{ProcessId, Reads, Scalar, Time};

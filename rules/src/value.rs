@@ -46,6 +46,9 @@ impl fmt::Display for Scalar {
 /// A single value, or the reason why there is none.
 pub(crate) type Cell = Result<Scalar, String>;
 
+/// What was read at a hit, or why it was not: no memory of its own where that is not more than two values, as mostly.
+pub type Reads = smallvec::SmallVec<[Result<Scalar, String>; 2]>;
+
 /// What tells the rows of a table apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {

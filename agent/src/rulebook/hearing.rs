@@ -6,7 +6,7 @@ use std::sync::Arc;
 use abi::{Hit, HitKind, TallyRule, Text, Totals};
 use rules::{
     Base, Group, Grouping, Known, Measure, Observation, PlannedCapture, PlannedProbe, PlannedTally, ProbeId,
-    ProcessId, RuleId, Scalar, Site, Sums, Tally, Time,
+    ProcessId, Reads, RuleId, Scalar, Site, Sums, Tally, Time,
 };
 
 use super::{
@@ -82,7 +82,7 @@ impl RuleBook {
                 true => read(capture, wanted.as_ref(), hit, texts, probe),
                 false => Err("it is read at the other end of the span".to_owned()),
             });
-            let reads: Vec<Result<Scalar, String>> = reads.collect();
+            let reads: Reads = reads.collect();
             let is_heard = planned.delivers.are_hits();
             self.has_parted |= planned.parts_tallies;
             self.has_due |= planned.decides;
@@ -314,11 +314,7 @@ fn sum(places: &[usize], site: Site, counted: &[Counted]) -> Option<(u64, u64)> 
 }
 
 /// What was read at both ends of a span between two functions.
-fn together(
-    planned: &PlannedProbe,
-    entered: Vec<Result<Scalar, String>>,
-    left: Vec<Result<Scalar, String>>,
-) -> Vec<Result<Scalar, String>> {
+fn together(planned: &PlannedProbe, entered: Reads, left: Reads) -> Reads {
     let both = planned.captures.iter().zip(entered).zip(left);
     both.map(|((capture, entered), left)| {
         if End::To.reads(&capture.source) {

@@ -3,16 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use rules::{ProbeId, RuleId, Scalar};
+use rules::{ProbeId, Reads, RuleId};
 
 /// Spans that may be open at once, over all threads.
 const MOST_OPEN: usize = 65_536;
 
 /// A probe of a rule.
 type Of = (RuleId, ProbeId);
-
-/// What was read at a hit, or why it was not.
-pub(super) type Reads = Vec<Result<Scalar, String>>;
 
 /// A span under way.
 #[derive(Debug)]
@@ -86,7 +83,7 @@ mod tests {
     fn entered(time_ns: u64) -> Entered {
         Entered {
             time_ns,
-            reads: Vec::new(),
+            reads: Reads::new(),
         }
     }
 

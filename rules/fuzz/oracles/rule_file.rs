@@ -210,7 +210,7 @@ impl Farm {
             thread: 1,
             time: rules::Time(self.every.saturating_mul(window - 1).saturating_add(later)),
             duration_ns,
-            captures,
+            captures: captures.into(),
         });
     }
 }

@@ -248,11 +248,13 @@ fn sent(ms: u64, duration_ms: u64, to: u32, size: f64) -> Hit {
         host: None,
         thread: 7,
         duration_ns: duration_ms * 1_000_000,
-        captures: vec![
+        captures: [
             Ok(Scalar::Number(to.into())),
             Ok(Scalar::Number(size)),
             Ok(Scalar::Boolean(to == 2)),
-        ],
+        ]
+        .into_iter()
+        .collect(),
     }
 }
 

@@ -61,6 +61,8 @@ struct Release<'a> {
     nesting: &'a Nesting,
     dropped: &'a mut Dropped,
     out: Vec<(usize, Due)>,
+    /// No open instance has ended: none is over before a hit moves a border.
+    all_go_on: bool,
 }
 
 impl Engine {
@@ -151,6 +153,7 @@ impl Running {
             nesting: &self.nesting,
             dropped: &mut self.stream.dropped,
             out: Vec::new(),
+            all_go_on: false,
         };
         for arrived in hits {
             let mut pairs = Vec::new();
@@ -270,8 +273,11 @@ impl Instances for Fill<'_> {
 
 impl Release<'_> {
     fn take(&mut self, arrived: &Arrived) {
-        self.close(arrived.hit.time, false);
+        if !self.all_go_on {
+            self.close(arrived.hit.time, false);
+        }
         let nesting = self.nesting;
+        self.all_go_on &= !nesting.moves(arrived.probe);
         for &place in &nesting.order {
             self.with_track(place, |track, nest, dropped| track.take(arrived, nest, dropped));
         }
@@ -335,8 +341,10 @@ impl Release<'_> {
             looks_out: self.nesting.looks_out(place),
         };
         let closed = f(&mut track, &nest, self.dropped);
-        let closed = closed.into_iter().map(|closed| (place, Due::Closed(closed)));
-        self.out.extend(closed);
+        if !closed.is_empty() {
+            let closed = closed.into_iter().map(|closed| (place, Due::Closed(closed)));
+            self.out.extend(closed);
+        }
         if let Some(open) = self.tracks.get_mut(place) {
             *open = Open::Probed(track);
         }
@@ -346,6 +354,7 @@ impl Release<'_> {
     /// are known.
     fn close(&mut self, time: Time, inclusive: bool) {
         let nesting = self.nesting;
+        self.all_go_on = !nesting.times_out;
         for &place in nesting.order.iter().rev() {
             let Some(borders) = self.around.rule.windows.get(place).and_then(Window::borders) else {
                 continue;
@@ -358,6 +367,9 @@ impl Release<'_> {
                     let closed = track.close(over);
                     self.out.extend(closed.map(|closed| (place, Due::Closed(closed))));
                 }
+            }
+            if let Some(Open::Probed(track)) = self.tracks.get(place) {
+                self.all_go_on &= track.instances().all(|instance| instance.end().is_none());
             }
         }
     }

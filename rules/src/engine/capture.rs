@@ -4,7 +4,7 @@ use crate::eval::Context;
 use crate::lang::ast::Operator;
 use crate::rule::Probe;
 use crate::term::{Term, Typed};
-use crate::value::{Cell, Scalar, finite};
+use crate::value::{Cell, Reads, Scalar, finite};
 
 /// The captures of one probe.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ impl Captures {
     }
 
     /// The captures of a hit at which this was read.
-    pub(super) fn made(&self, mut reads: Vec<Cell>) -> Vec<Cell> {
+    pub(super) fn made(&self, mut reads: Reads) -> Reads {
         if !self.in_place || reads.len() != self.makes.len() {
             let makes = self.makes.iter().zip(&self.names);
             return makes.map(|(make, name)| named(make.made(&reads), name)).collect();

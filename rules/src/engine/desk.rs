@@ -148,23 +148,24 @@ impl Desk {
             self.place(window, key, &arrived, ledgers, dropped, instances);
         }
         let mut inboxes = std::mem::take(&mut self.inboxes);
+        // One that got nothing since the last time is given up; of the others about as much is to come again.
+        inboxes.retain(|_, inbox| !inbox.is_empty());
         for inbox in inboxes.values_mut() {
-            let (hits, doubled) = in_order(inbox, reach);
-            self.count = self.count.saturating_sub(hits.len() + doubled as usize);
+            let (upto, doubled) = in_order(inbox, reach);
+            self.count = self.count.saturating_sub(upto + doubled as usize);
             dropped.duplicate += doubled;
-            for arrived in &hits {
+            for arrived in inbox.drain(..upto) {
                 let windows = by_key.0.get(arrived.probe).and_then(Option::as_ref);
                 for (window, capture) in windows.into_iter().flatten() {
                     match arrived.hit.captures.get(*capture) {
                         Some(Ok(value)) => {
-                            self.place(*window, Key::of(value), arrived, ledgers, dropped, instances);
+                            self.place(*window, Key::of(value), &arrived, ledgers, dropped, instances);
                         }
-                        _ => unkeyed(*window, arrived, ledgers, dropped, instances),
+                        _ => unkeyed(*window, &arrived, ledgers, dropped, instances),
                     }
                 }
             }
         }
-        inboxes.retain(|_, inbox| !inbox.is_empty());
         self.inboxes = inboxes;
     }
 

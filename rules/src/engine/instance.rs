@@ -80,9 +80,13 @@ impl Instance {
     }
 
     /// Where it began and ended for a process: in that process, or, where it is `shared`, in the one that hit its borders.
-    pub(super) fn borders_for(&self, process: ProcessId, shared: bool) -> Option<(Time, Option<Time>)> {
+    pub(super) fn borders_for(
+        &self,
+        process: ProcessId,
+        shared: impl FnOnce() -> bool,
+    ) -> Option<(Time, Option<Time>)> {
         let own = self.borders.get(&process);
-        own.or_else(|| self.borders.values().next().filter(|_| shared))
+        own.or_else(|| self.borders.values().next().filter(|_| shared()))
             .copied()
     }
 

@@ -14,15 +14,30 @@ pub(super) struct Nesting {
     /// The places of the windows, each behind the one around it.
     pub(super) order: Vec<usize>,
     looks_out: Vec<bool>,
+    /// For each probe, joins behind them, whether its hits may begin or end instances.
+    moves: Vec<bool>,
+    /// Instances may be over because time has passed.
+    pub(super) times_out: bool,
 }
 
 impl Nesting {
     pub(super) fn of(rule: &CheckedRule) -> Nesting {
         let places = 0..rule.windows.len();
+        let probes = 0..rule.probes.len() + rule.joins.len();
+        let borders = || rule.windows.iter().filter_map(Window::borders);
         Nesting {
             order: outer_first(&rule.windows),
             looks_out: places.map(|place| looks_out(rule, place)).collect(),
+            moves: probes
+                .map(|probe| borders().any(|borders| may_move(borders, probe)))
+                .collect(),
+            times_out: borders().any(|borders| borders.timeout.is_some()),
         }
+    }
+
+    /// Whether something can be over behind a hit of a probe that was not over before it.
+    pub(super) fn moves(&self, probe: usize) -> bool {
+        self.moves.get(probe) != Some(&false)
     }
 
     /// Whether formulas of a window look at what the instances around it hold.
@@ -92,6 +107,10 @@ impl<'a> Nest<'a> {
         };
         frames.iter().filter_map(held).collect()
     }
+}
+
+fn may_move(borders: &Borders, probe: usize) -> bool {
+    borders.are_at(probe) || borders.until.is_some()
 }
 
 /// The places of the windows, each behind the one around it.

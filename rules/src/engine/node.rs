@@ -21,7 +21,7 @@ use crate::facts::ProcessFacts;
 use crate::hit::Hit;
 use crate::partial::Content;
 use crate::rule::{CheckedRule, Window, WindowKind};
-use crate::value::{ProcessId, Time};
+use crate::value::{ProcessId, Reads, Time};
 
 /// A node of the job, by the number the coordinator gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -295,7 +295,7 @@ impl Local {
         let captures = self
             .captures
             .get(probe)
-            .map_or_else(Vec::new, |made| made.made(captures));
+            .map_or_else(Reads::new, |made| made.made(captures));
         let hit = Hit {
             time,
             process,

@@ -6,7 +6,7 @@ use crate::action::{Action, SyncPoint, Together};
 use crate::measure::Measure;
 use crate::tally::Tally;
 use crate::unit::Dimension;
-use crate::value::{ProcessId, Scalar, Time};
+use crate::value::{ProcessId, Reads, Time};
 
 /// A rule of the engine, by its place in the list given to [`crate::Engine::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,7 @@ pub enum Observation {
         /// How long it took, nanoseconds.
         duration_ns: u64,
         /// What was read, in the order of [`crate::PlannedProbe::captures`], or why it could not be.
-        captures: Vec<Result<Scalar, String>>,
+        captures: Reads,
     },
     /// What was added up of hits of a probe for which the plan asks [`crate::Delivery::Tallies`]. What lies before a hit that parts
     /// tallies is handed in before the watermark that covers this one.

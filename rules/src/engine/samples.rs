@@ -301,7 +301,7 @@ mod tests {
             host: None,
             thread: 0,
             duration_ns,
-            captures: Vec::new(),
+            captures: Default::default(),
         }
     }
 

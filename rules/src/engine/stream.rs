@@ -43,18 +43,17 @@ impl PartialEq for Arrived {
 
 impl Eq for Arrived {}
 
-/// Takes the hits up to `reach` out, in their order, each once; gives how many were there twice.
-pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (Vec<Arrived>, u64) {
-    // What one process hands in is in order mostly, and a stable sort finds runs that are.
-    pending.sort();
+/// Puts hits in their order, each once; gives how many of them are not behind `reach`, and how many were there twice.
+pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (usize, u64) {
     let before = pending.len();
-    pending.dedup();
+    // What one process hands in is in order mostly, and a stable sort finds runs that are.
+    if !pending.is_sorted_by(|one, two| one < two) {
+        pending.sort();
+        pending.dedup();
+    }
     let doubled = (before - pending.len()) as u64;
     let upto = pending.partition_point(|arrived| arrived.hit.time <= reach);
-    let mut rest = pending.split_off(upto);
-    // About as many will come until the next time.
-    rest.reserve(upto);
-    (std::mem::replace(pending, rest), doubled)
+    (upto, doubled)
 }
 
 /// Hits that wait for their release.
@@ -62,6 +61,8 @@ pub(super) fn in_order(pending: &mut Vec<Arrived>, reach: Time) -> (Vec<Arrived>
 pub(super) struct Stream {
     pending: Vec<Arrived>,
     watermarks: BTreeMap<ProcessId, Time>,
+    /// The greatest of them: of most hits nothing else has to be looked up.
+    furthest: Option<Time>,
     /// Everything up to here was released.
     frontier: Option<Time>,
     /// Hits between these times were lost.
@@ -72,7 +73,8 @@ pub(super) struct Stream {
 impl Stream {
     /// Whether a hit of a process comes too late to be put into its place.
     pub(super) fn is_late(&self, process: ProcessId, time: Time) -> bool {
-        self.frontier.max(self.heard_of(process)) >= Some(time)
+        let time = Some(time);
+        self.frontier >= time || (self.furthest >= time && self.heard_of(process) >= time)
     }
 
     /// Takes a hit that is not late.
@@ -107,6 +109,7 @@ impl Stream {
     pub(super) fn watermark(&mut self, process: ProcessId, time: Time) {
         let known = self.watermarks.entry(process).or_insert(time);
         *known = (*known).max(time);
+        self.furthest = self.furthest.max(Some(time));
     }
 
     pub(super) fn heard_of(&self, process: ProcessId) -> Option<Time> {
@@ -135,9 +138,12 @@ impl Stream {
     /// The hits up to `reach`, in order.
     pub(super) fn release(&mut self, reach: Time) -> Vec<Arrived> {
         self.frontier = Some(reach);
-        let (released, doubled) = in_order(&mut self.pending, reach);
+        let (upto, doubled) = in_order(&mut self.pending, reach);
         self.dropped.duplicate += doubled;
-        released
+        let mut rest = self.pending.split_off(upto);
+        // About as many will come until the next time.
+        rest.reserve(upto);
+        std::mem::replace(&mut self.pending, rest)
     }
 
     /// Forgets losses before `floor`.

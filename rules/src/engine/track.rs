@@ -124,7 +124,7 @@ impl Track {
                 .find(|instance| instance.key.as_ref() == Some(&key));
         }
         let Hit { time, process, .. } = arrived.hit;
-        let shared = is_shared(borders, around);
+        let shared = || is_shared(borders, around);
         let within = |instance: &&Instance| {
             let border = instance.borders_for(process, shared);
             // The hit that ends it is still in it.
@@ -139,7 +139,11 @@ impl Track {
             return Vec::new();
         };
         let time = arrived.hit.time;
-        let is_border = borders.are_at(arrived.probe);
+        let (begins, ends) = (
+            borders.begins_at() == Some(arrived.probe),
+            borders.to == Some(arrived.probe),
+        );
+        let is_border = begins || ends;
         if !is_border && !self.folds.uses(arrived.probe) && !may_end(borders, arrived.probe) {
             return Vec::new();
         }
@@ -162,9 +166,9 @@ impl Track {
             nest,
         };
         self.begin_with_enclosing(&passing, dropped);
-        if borders.to == Some(arrived.probe) {
+        if ends {
             self.end(&passing, dropped);
-        } else if borders.begins_at() == Some(arrived.probe) {
+        } else if begins {
             self.begin(&passing, dropped);
         } else {
             self.belong(&passing, dropped);
@@ -365,7 +369,7 @@ impl Track {
     }
 
     fn by_time(&mut self, passing: &Passing<'_>, time: Time, dropped: &mut Dropped) {
-        let (process, shared) = (passing.arrived.hit.process, passing.is_shared());
+        let (process, shared) = (passing.arrived.hit.process, || passing.is_shared());
         let enclosing = passing.enclosing.map(|instance| instance.frame.number);
         let within = |instance: &&mut Instance| {
             let border = instance.borders_for(process, shared);
@@ -386,7 +390,7 @@ impl Track {
     /// To each instance the part of the span that lies in it.
     fn split(&mut self, passing: &Passing<'_>, dropped: &mut Dropped) {
         let Hit { time, process, .. } = passing.arrived.hit;
-        let (from, shared) = (began(&passing.arrived.hit), passing.is_shared());
+        let (from, shared) = (began(&passing.arrived.hit), || passing.is_shared());
         let mut covered = 0;
         for instance in &mut self.open {
             let Some((start, end)) = instance.borders_for(process, shared) else {
@@ -470,20 +474,25 @@ impl Track {
         borders: &Borders,
         around: &Surroundings<'_>,
     ) -> Option<Over> {
-        let waits = matches!(borders.straddle, Straddle::Begin | Straddle::Split);
-        let passed = |end: Time| end < time || (inclusive && end == time);
-        let successor = self.open.get(1).and_then(Instance::end);
-        let first = self.open.front_mut()?;
+        let first = self.open.front()?;
         let known_end = first.end();
+        // While it goes on there is no need to look at what it lacks.
+        if known_end.is_none() && borders.timeout.is_none() {
+            return None;
+        }
+        let passed = |end: Time| end < time || (inclusive && end == time);
         let end = known_end.unwrap_or_else(|| first.start());
-        // While it goes on there is no need to look at what it lacks. A span that begins in it may end in the next one.
-        let over = known_end.is_some_and(passed) && (!waits || successor.is_some_and(passed));
+        // A span that begins in it may end in the next one.
+        let waits = matches!(borders.straddle, Straddle::Begin | Straddle::Split);
+        let successor = || self.open.get(1).and_then(Instance::end);
+        let over = known_end.is_some_and(passed) && (!waits || successor().is_some_and(passed));
         let given_up = borders
             .timeout
             .is_some_and(|timeout| time.0 >= end.0.saturating_add(timeout));
         if !over && !given_up {
             return None;
         }
+        let first = self.open.front_mut()?;
         // Within a tick only its borders and hits can change what it lacks, and most hits are of later instances.
         let known = first
             .lacked

@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use super::gather::{Intake, WindowFolds};
-use super::source::{Source, cell, holds, key};
+use super::source::{Source, cell, holds, key, number_in};
 use super::state::{Place, State};
 use crate::hit::Hit;
 use crate::tally::Tally;
@@ -191,11 +191,13 @@ fn row<'r>(
     of: (ProcessId, usize),
     hint: &mut usize,
 ) -> (&'r mut Vec<Row>, usize) {
-    let known = rows.get(*hint).filter(|(known, _)| *known == of);
-    let found = known.map_or_else(
-        || rows.binary_search_by_key(&of, |(known, _)| *known),
-        |_| Ok(*hint),
-    );
+    let is_it = |place: &usize| rows.get(*place).is_some_and(|(known, _)| *known == of);
+    // Processes come one after the other, and probes of one by turns.
+    let near = [*hint, *hint + 1, hint.saturating_sub(1)];
+    let found = near
+        .into_iter()
+        .find(is_it)
+        .map_or_else(|| rows.binary_search_by_key(&of, |(known, _)| *known), Ok);
     let (place, more) = match found {
         Ok(place) => (place, 0),
         Err(place) => {
@@ -292,9 +294,9 @@ fn add(state: &mut State, fold: &Intake, hit: &Hit) {
             let value = crate::value::finite(hit.duration_ns as f64 / 1e9);
             state.add(value, fold.second.as_ref().map(|x| cell(x, hit)), place);
         }
-        Source::Value(of) => match (cell(of, hit), &fold.second) {
-            (Ok(crate::value::Scalar::Number(value)), None) => state.add_number(value, place),
-            (value, second) => state.add(value, second.as_ref().map(|x| cell(x, hit)), place),
+        Source::Value(of) => match (number_in(of, hit), &fold.second) {
+            (Some(value), None) => state.add_number(value, place),
+            (_, second) => state.add(cell(of, hit), second.as_ref().map(|x| cell(x, hit)), place),
         },
     }
 }

@@ -236,7 +236,10 @@ impl Sum {
 pub(crate) fn of_values(reduction: crate::function::Reduction, values: &[Scalar]) -> Option<Cell> {
     let mut state = State::new(reduction, false);
     for (number, value) in (0..).zip(values) {
-        state.add(Ok(value.clone()), None, Place::number(number));
+        match value {
+            Scalar::Number(value) => state.add_number(*value, Place::number(number)),
+            other => state.add(Ok(other.clone()), None, Place::number(number)),
+        }
     }
     state.read(reduction)
 }

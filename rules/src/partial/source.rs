@@ -37,6 +37,19 @@ pub(crate) fn cell(of: &Typed, hit: &Hit) -> Cell {
     }
 }
 
+/// The same where it is a part of the hit and a number, as it mostly is.
+#[inline]
+pub(crate) fn number_in(of: &Typed, hit: &Hit) -> Option<f64> {
+    match of.term {
+        Term::Field(Field::Capture(place)) => match hit.captures.get(place) {
+            Some(Ok(Scalar::Number(value))) => Some(*value),
+            _ => None,
+        },
+        Term::Field(Field::Time) => Some(hit.time.0 as f64 / 1e9),
+        _ => None,
+    }
+}
+
 /// Whether a condition holds of a hit.
 pub(crate) fn holds(condition: &Typed, hit: &Hit) -> Result<bool, String> {
     boolean(&cell(condition, hit)?)

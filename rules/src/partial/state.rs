@@ -146,6 +146,17 @@ impl State {
                 self.values = self.values.saturating_add(1);
                 numbers.add(value);
             }
+            Kept::Quantiles(quantiles) => {
+                self.values = self.values.saturating_add(1);
+                quantiles.add(value);
+            }
+            Kept::First(Some((known, Scalar::Number(_)))) if *known < place => {
+                self.values = self.values.saturating_add(1);
+            }
+            Kept::Last(Some((known, Scalar::Number(last)))) if *known < place => {
+                self.values = self.values.saturating_add(1);
+                (*known, *last) = (place, value);
+            }
             _ => self.add(Ok(Scalar::Number(value)), None, place),
         }
     }

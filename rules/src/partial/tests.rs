@@ -57,7 +57,7 @@ fn any_hit() -> impl Strategy<Value = Hit> {
             host: None,
             thread: 1,
             duration_ns,
-            captures: vec![a, b],
+            captures: [a, b].into(),
         },
     )
 }

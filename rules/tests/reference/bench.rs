@@ -126,7 +126,7 @@ impl Bench {
             thread: 0,
             time: time(end_ms),
             duration_ns: time(took_ms).0,
-            captures: vec![Ok(Scalar::Text(function.to_string())), Ok(Scalar::Number(0.0))],
+            captures: [Ok(Scalar::Text(function.to_string())), Ok(Scalar::Number(0.0))].into(),
         });
     }
 

@@ -27,7 +27,7 @@ fn probes_are_followed_by_their_totals_and_a_lost_hit_is_no_value() {
             thread: 0,
             time: Time(ms * MS),
             duration_ns: ms * 10_000,
-            captures: Vec::new(),
+            captures: Default::default(),
         });
     }
     job.engine.observe(totals(500, 2));
@@ -54,7 +54,7 @@ fn send(at: u64, captures: [Result<Scalar, String>; 3]) -> Observation {
         thread: 1,
         time: Time(at * 100 * MS),
         duration_ns: MS,
-        captures: captures.into(),
+        captures: captures.into_iter().collect(),
     }
 }
 
