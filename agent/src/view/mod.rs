@@ -4,6 +4,7 @@
 mod cost;
 mod cpus;
 mod durations;
+mod findings;
 mod history;
 mod live;
 mod pace;

@@ -1,20 +1,14 @@
-//! The text of the screen, as a function of a snapshot.
+//! The text of the screen, as a function of a snapshot. What rules found is told elsewhere, see [`super::findings`].
 
 use std::collections::BTreeSet;
 
-use super::{cost, cpus, durations, history, pace, pairs, sizes, spread};
+use super::{cost, cpus, durations, findings, history, pace, pairs, sizes, spread};
 use crate::{
     format::{bytes, count, duration, percent, plural},
-    snapshot::{FindingView, FunctionTotals, Rates, RuleView, Snapshot, Standing, TraceView},
+    snapshot::{FunctionTotals, Rates, Snapshot, TraceView},
 };
 
 const FUNCTIONS_SHOWN: usize = 8;
-/// Findings that are told: who is told more reads none.
-const FINDINGS_SHOWN: usize = 5;
-/// A program that wants fewer CPUs than this loses nothing by waiting for them.
-const WANTED_LEAST: f64 = 0.5;
-/// Waiting for a greater share of the time is worth a word.
-const WAITING_TOLD: f64 = 0.2;
 /// A row with its bar fits into 80 columns.
 const BAR_COLUMNS: f64 = 27.0;
 
@@ -106,7 +100,7 @@ pub(super) fn screen(snapshot: &Snapshot) -> Vec<Vec<String>> {
         true => Vec::new(),
         false => function_lines(snapshot, &functions),
     };
-    let found = [finding_lines(snapshot), losses(snapshot)].concat();
+    let found = [findings::lines(snapshot), losses(snapshot)].concat();
     let mut blocks = vec![time, functions, found];
     if !snapshot.findings.is_empty() {
         blocks.swap(1, 2);
@@ -156,7 +150,7 @@ pub fn closing(snapshot: &Snapshot) -> Vec<String> {
     lines.extend(sizes::over_all(snapshot));
     lines.extend(spread::over_all(snapshot));
     lines.push(String::new());
-    lines.extend(finding_lines(snapshot));
+    lines.extend(findings::lines(snapshot));
     lines.extend(history::change_lines(snapshot));
     lines.extend(snapshot.trace.as_ref().map(trace_line));
     lines.extend(losses(snapshot));
@@ -271,158 +265,6 @@ pub(super) fn estimated(is_estimated: bool, number: String) -> String {
     }
 }
 
-/// What the rules found, or why they are silent.
-fn finding_lines(snapshot: &Snapshot) -> Vec<String> {
-    if snapshot.rules.is_empty() {
-        return Vec::new();
-    }
-    if snapshot.findings.is_empty() {
-        return no_finding_lines(snapshot);
-    }
-    let mut lines = vec![format!(" {}", plural(snapshot.findings.len(), "finding"))];
-    for (index, finding) in snapshot.findings.iter().take(FINDINGS_SHOWN).enumerate() {
-        lines.extend(finding_block(index + 1, finding));
-        let tunes = told_rules(snapshot).filter(|rule| rule.name == finding.rule);
-        // Several tunes of a rule often wait for the same.
-        let mut told = BTreeSet::new();
-        let states = tunes
-            .map(|rule| rule.state.as_str())
-            .filter(|state| told.insert(*state));
-        lines.extend(states.map(|state| format!("    state  {state}")));
-    }
-    let rest = snapshot.findings.len().saturating_sub(FINDINGS_SHOWN);
-    if rest > 0 {
-        lines.push(format!(
-            " and {}; the report has all",
-            plural(rest, "more finding")
-        ));
-    }
-    lines.extend(conflict_lines(snapshot));
-    lines
-}
-
-/// Rules that found nothing to be told, for they only follow what they measure, and give way to another one.
-fn conflict_lines(snapshot: &Snapshot) -> Vec<String> {
-    let has_found = |rule: &RuleView| snapshot.findings.iter().any(|finding| finding.rule == rule.name);
-    let gives_way = |rule: &RuleView| rule.standing == Standing::GivesWay;
-    let mut told = BTreeSet::new();
-    let conflicts = told_rules(snapshot).filter(|rule| gives_way(rule) && !has_found(rule));
-    let conflicts = conflicts.filter(|rule| told.insert((&rule.name, &rule.state)));
-    conflicts.map(state_line).collect()
-}
-
-fn state_line(rule: &RuleView) -> String {
-    format!("    {:<22} {}", rule.name, rule.state)
-}
-
-/// That there is none, and why, rule by rule.
-fn no_finding_lines(snapshot: &Snapshot) -> Vec<String> {
-    let looked = plural(names(&snapshot.rules).len(), "rule");
-    let counting = names(told_rules(snapshot).filter(|rule| rule.standing == Standing::Counting));
-    let had_value = snapshot.rules.iter().any(|rule| rule.had_value);
-    let mut lines = Vec::new();
-    if !counting.is_empty() {
-        let counting: Vec<&str> = counting.into_iter().collect();
-        lines.push(format!(
-            " no finding yet: the conditions of {} hold, and are looked at for some more windows",
-            counting.join(", ")
-        ));
-    } else if has_ended(snapshot) && !had_value {
-        lines.push(format!(
-            " no finding: {looked} looked, and none had a value as long as the program ran"
-        ));
-    } else {
-        lines.push(format!(
-            " no finding: {looked} looked, none applies. Nothing to be won from outside here"
-        ));
-        lines.extend(waits_for_others(snapshot));
-        lines.push("    for hot spots in its own code use a profiler: perf, samply".to_owned());
-        lines.extend(silent_lines(snapshot));
-    }
-    // Each tune of a rule has a line of its own, unless it says the same.
-    let mut told = BTreeSet::new();
-    let states = told_rules(snapshot).filter(|rule| told.insert((&rule.name, &rule.state)));
-    lines.extend(states.map(state_line));
-    lines
-}
-
-/// Those that have something to say. When a program ends its last window is one in which nobody was to the end: that there is no value then
-/// says nothing of the program, and every rule would say it. The report has it.
-fn told_rules(snapshot: &Snapshot) -> impl Iterator<Item = &RuleView> {
-    let has_ended = has_ended(snapshot);
-    let rules = snapshot.rules.iter();
-    rules.filter(move |rule| !(has_ended && rule.saw_nobody))
-}
-
-/// Of the others those that had none before either, once the program has ended: there was no process for them, or why, the report has.
-fn silent_lines(snapshot: &Snapshot) -> Vec<String> {
-    if !has_ended(snapshot) {
-        return Vec::new();
-    }
-    let spoke = names(
-        snapshot
-            .rules
-            .iter()
-            .filter(|rule| rule.had_value || !rule.saw_nobody),
-    );
-    let is_other = |rule: &RuleView| !rule.had_processes && rule.standing == Standing::NoValue;
-    let line = |what: &str, others: bool| {
-        let mut silent = names(snapshot.rules.iter().filter(|rule| is_other(rule) == others));
-        silent.retain(|name| !spoke.contains(name));
-        (!silent.is_empty()).then(|| format!("    {what}: {}", Vec::from_iter(silent).join(", ")))
-    };
-    let lines = [
-        line("found no process that they are for", true),
-        line("no value as long as it ran", false),
-    ];
-    lines.into_iter().flatten().collect()
-}
-
-fn has_ended(snapshot: &Snapshot) -> bool {
-    !snapshot.processes.is_empty() && snapshot.running().next().is_none()
-}
-
-/// Of rules, each once.
-fn names<'a>(rules: impl IntoIterator<Item = &'a RuleView>) -> BTreeSet<&'a str> {
-    rules.into_iter().map(|rule| rule.name.as_str()).collect()
-}
-
-/// What no rule of this program's can change: others have its CPUs.
-fn waits_for_others(snapshot: &Snapshot) -> Option<String> {
-    let rates = snapshot
-        .processes
-        .iter()
-        .filter_map(|process| process.rates.or(process.whole));
-    let (cpu, waiting) = rates.fold((0.0, 0.0), |sum, rates| {
-        (sum.0 + rates.cpu, sum.1 + rates.runqueue)
-    });
-    let share = waiting / (cpu + waiting);
-    (cpu + waiting > WANTED_LEAST && share > WAITING_TOLD).then(|| {
-        format!(
-            "    but it waits for a CPU {} of the time that it wants one: tuneagent ps tells who else runs here",
-            percent(share)
-        )
-    })
-}
-
-pub(super) fn finding_block(number: usize, finding: &FindingView) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut text = finding.text.lines();
-    let repaired = if finding.repaired { " (repaired)" } else { "" };
-    lines.push(format!(
-        " {number}  {}{repaired}   {}",
-        finding.rule,
-        text.next().unwrap_or_default()
-    ));
-    lines.extend(text.map(|line| format!("    {line}")));
-    for (word, advice) in [("now", &finding.now), ("next", &finding.next_start)] {
-        for (index, line) in advice.iter().flat_map(|advice| advice.lines()).enumerate() {
-            lines.push(format!("    {:<6} {line}", if index == 0 { word } else { "" }));
-        }
-    }
-    lines
-}
-
 fn trace_line(trace: &TraceView) -> String {
     let number = |number: u64, what: &str| match number {
         0 => String::new(),
@@ -458,9 +300,9 @@ fn losses(snapshot: &Snapshot) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::snapshot::{JobView, ProcessView};
+    use crate::snapshot::{FindingView, JobView, ProcessView, RuleView};
     use std::time::Duration;
 
     fn rank(number: u32) -> ProcessView {
@@ -495,7 +337,7 @@ mod tests {
         blocks.join("\n\n")
     }
 
-    fn snapshot(ranks: u32) -> Snapshot {
+    pub(in crate::view) fn snapshot(ranks: u32) -> Snapshot {
         Snapshot {
             job: JobView {
                 program: "lmp".into(),
@@ -540,147 +382,6 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_others_keep_from_running_is_told_so() {
-        let mut snapshot = snapshot(2);
-        assert!(waits_for_others(&snapshot).is_some_and(|line| line.contains("67 %")));
-        for rates in snapshot
-            .processes
-            .iter_mut()
-            .filter_map(|process| process.rates.as_mut())
-        {
-            (rates.cpu, rates.runqueue) = (0.95, 0.05);
-        }
-        assert_eq!(waits_for_others(&snapshot), None);
-        snapshot.processes.clear();
-        assert_eq!(waits_for_others(&snapshot), None, "nothing was measured");
-    }
-
-    #[test]
-    fn that_nothing_is_to_be_won_is_said_only_when_no_rule_is_about_to_find_something() {
-        let mut snapshot = snapshot(2);
-        let rule = |standing, state: &str| RuleView {
-            name: "blas-threads".into(),
-            mode: "advising",
-            state: state.into(),
-            standing,
-            ..RuleView::default()
-        };
-        let quiet = rule(Standing::Quiet, "condition false");
-        snapshot.rules = vec![rule(Standing::Counting, "2 of 3 windows"), quiet.clone()];
-        let said = finding_lines(&snapshot);
-        assert!(
-            said[0].starts_with(" no finding yet: the conditions of blas-threads hold"),
-            "{said:?}"
-        );
-        snapshot.rules = vec![quiet];
-        assert!(finding_lines(&snapshot)[0].starts_with(" no finding: 1 rule looked"));
-    }
-
-    #[test]
-    fn that_all_ranks_have_left_is_not_said_rule_by_rule_and_what_never_had_a_value_is() {
-        let mut snapshot = snapshot(2);
-        let rule = |name: &str, had_value| RuleView {
-            name: name.into(),
-            mode: "advising",
-            state: "no value: wanted has none because the table has no rows; rank 0 left within the window"
-                .into(),
-            standing: Standing::NoValue,
-            saw_nobody: true,
-            had_processes: had_value,
-            had_value,
-        };
-        let of_iterations = RuleView {
-            state: "condition false".into(),
-            standing: Standing::Quiet,
-            saw_nobody: false,
-            ..rule("mine", true)
-        };
-        let never_closed = RuleView {
-            state: "the first window has not closed".into(),
-            standing: Standing::Waiting,
-            ..rule("batches", false)
-        };
-        snapshot.rules = vec![
-            rule("shared-core", true),
-            rule("blas-threads", false),
-            of_iterations,
-            never_closed,
-        ];
-        let all = finding_lines(&snapshot);
-        assert_eq!(
-            all.iter().filter(|line| line.contains("no value: ")).count(),
-            2,
-            "they run"
-        );
-        snapshot.processes.iter_mut().for_each(|process| {
-            process.ended = true;
-            process.rates = None;
-        });
-        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @"
-        no finding: 4 rules looked, none applies. Nothing to be won from outside here
-           for hot spots in its own code use a profiler: perf, samply
-           found no process that they are for: blas-threads
-           no value as long as it ran: batches
-           mine                   condition false
-        ");
-        snapshot.rules.truncate(2);
-        snapshot.rules[0].had_value = false;
-        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @" no finding: 2 rules looked, and none had a value as long as the program ran");
-        // Nor beside what was found before.
-        snapshot.findings.push(FindingView {
-            rule: "shared-core".into(),
-            text: "32 threads want 2 CPUs".into(),
-            ..FindingView::default()
-        });
-        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @"
-        1 finding
-        1  shared-core   32 threads want 2 CPUs
-        ");
-    }
-
-    #[test]
-    fn rules_that_give_way_to_another_say_to_which() {
-        let mut snapshot = snapshot(2);
-        let rule = |name: &str, standing, state: &str| RuleView {
-            name: name.into(),
-            mode: "applying",
-            state: state.into(),
-            standing,
-            ..RuleView::default()
-        };
-        let trial = "another change is on trial, of workers";
-        snapshot.rules = vec![
-            rule("workers", Standing::OnTrial, "on trial: 2 of 5 windows"),
-            rule("chunks", Standing::GivesWay, trial),
-            rule("nodes", Standing::GivesWay, trial),
-            rule(
-                "frugal",
-                Standing::GivesWay,
-                "the variable nw is claimed by workers, whose priority is 2",
-            ),
-            rule("shared-core", Standing::Quiet, "condition false"),
-        ];
-        let finding = |name: &str, text: &str| FindingView {
-            rule: name.into(),
-            text: text.into(),
-            ..FindingView::default()
-        };
-        snapshot.findings = vec![
-            finding("workers", "4 workers take 18.5 ms, 1 takes 43.5 ms"),
-            finding("nodes", "a node is idle"),
-        ];
-        insta::assert_snapshot!(finding_lines(&snapshot).join("\n"), @r"
-         2 findings
-         1  workers   4 workers take 18.5 ms, 1 takes 43.5 ms
-            state  on trial: 2 of 5 windows
-         2  nodes   a node is idle
-            state  another change is on trial, of workers
-            chunks                 another change is on trial, of workers
-            frugal                 the variable nw is claimed by workers, whose priority is 2
-        ");
-    }
-
-    #[test]
     fn a_header_that_does_not_fit_lacks_whole_parts_first_those_that_matter_least() {
         let snapshot = snapshot(2);
         let of = |columns| header_within(&snapshot, columns);
@@ -710,34 +411,6 @@ mod tests {
             .iter_mut()
             .for_each(|process| process.functions = vec![gone.clone()]);
         assert!(text(&snapshot).contains("MPI_Bcast"), "there is nothing else");
-    }
-
-    #[test]
-    fn five_findings_are_told_and_how_many_more_there_are() {
-        let mut snapshot = snapshot(2);
-        let finding = |number: usize| FindingView {
-            rule: format!("rule-{number}"),
-            text: format!("number {number}"),
-            ..FindingView::default()
-        };
-        snapshot.rules.push(RuleView::default());
-        for (number, rest) in [
-            (5, None),
-            (6, Some(" and 1 more finding; the report has all")),
-            (7, Some(" and 2 more findings; the report has all")),
-        ] {
-            snapshot.findings = (0..number).map(finding).collect();
-            let lines = finding_lines(&snapshot);
-            assert_eq!(lines[0], format!(" {number} findings"));
-            let told = lines.iter().filter(|line| line.contains("   number ")).count();
-            assert_eq!(told, FINDINGS_SHOWN, "{lines:?}");
-            assert!(
-                lines.iter().any(|line| line.contains("rule-4"))
-                    && !lines.iter().any(|line| line.contains("rule-5"))
-            );
-            let more = lines.iter().find(|line| line.starts_with(" and "));
-            assert_eq!(more.map(String::as_str), rest);
-        }
     }
 
     #[test]

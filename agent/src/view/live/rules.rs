@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     snapshot::{RuleView, Snapshot},
-    view::{history, screen},
+    view::{findings, history},
 };
 
 /// Rules that are listed at once.
@@ -74,7 +74,7 @@ fn details(snapshot: &Snapshot, name: &str, columns: usize) -> Vec<Line<'static>
     let mut lines = vec![title(format!(" {name}"))];
     let mut texts: Vec<String> = Vec::new();
     for finding in snapshot.findings.iter().filter(|finding| finding.rule == name) {
-        texts.extend(screen::finding_block(1, finding).into_iter().skip(1));
+        texts.extend(findings::block(1, finding).into_iter().skip(1));
         let first = finding.text.lines().next().unwrap_or_default();
         lines.extend(wrapped("    ", &format!("    {first}"), columns));
     }

@@ -1,0 +1,224 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn function(probe: u32, cost: f64, is_polling: bool) -> Function {
+    Function {
+        probe,
+        cost,
+        is_polling,
+    }
+}
+
+fn loads() -> impl Strategy<Value = Load> {
+    let functions = prop::collection::vec((0.0..2.0_f64, any::<bool>()), 1..8);
+    (functions, 0.1..16.0_f64, 0.0..0.5_f64, 0.0..0.5_f64).prop_map(|(functions, job, agent, asked)| Load {
+        job,
+        agent,
+        asked,
+        functions: (0..)
+            .zip(functions)
+            .map(|(probe, (cost, is_polling))| Function {
+                probe,
+                cost,
+                is_polling,
+            })
+            .collect(),
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_planned_costs_no_more_than_there_is_left(load in loads(), share in 0.001..0.2_f64) {
+        let plan = plan(&load, share);
+        let of = |is_chosen: bool| -> f64 {
+            let functions = load.functions.iter();
+            functions.filter(|function| plan.functions.contains(&function.probe) == is_chosen).map(|function| function.cost).sum()
+        };
+        let costs = of(false) + plan.part * of(true);
+        // The shortest part of the time is a bound of its own.
+        prop_assert!(costs <= load.left(share).max(of(false) + 1e-4 * of(true)) + 1e-9, "{plan:?}: {costs}");
+    }
+
+    /// The whole machine over an hour: a program whose costs do not change is held within the budget, and probes come and go a bounded number
+    /// of times a minute.
+    #[test]
+    fn a_steady_program_costs_what_it_may_and_probes_change_rarely(
+        (cost, share, seed) in (0.05..1.8_f64, 0.005..0.1_f64, any::<u64>()),
+    ) {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        let load = Load { job: 2.0, agent: 0.0, asked: 0.0, functions: vec![function(0, cost, false)] };
+        let mut windows = Windows::new(Budget(Some(share)), seed);
+        let (mut now, mut watched, mut changes, mut began) = (0, 0, 0_u64, None);
+        while now < HOUR_NS {
+            now = windows.next_ns().unwrap_or(now + 1_000_000_000);
+            let turn = match (windows.next_ns(), windows.most_ns()) {
+                (None, _) => windows.look(&load, now),
+                (Some(_), None) => windows.open(now),
+                (Some(_), Some(_)) => windows.shut(&load, now),
+            };
+            match turn {
+                Turn::Open => began = Some(now),
+                Turn::Shut => watched += now - began.take().unwrap_or(now),
+                _ => {}
+            }
+            changes += u64::from(turn != Turn::Stay);
+        }
+        if cost > 2.0 * share {
+            let told = watched as f64 / HOUR_NS as f64 * cost / 2.0;
+            // A gap has a longest length, beyond which the shortest window costs what it costs.
+            prop_assert!(told <= share, "{told} of {share}");
+            prop_assert!(told > 0.4 * share, "{told} of {share}: more could have been watched");
+            prop_assert!(changes <= 60 * 31, "{changes} in an hour");
+        } else {
+            prop_assert_eq!(changes, 0);
+        }
+    }
+}
+
+#[test]
+fn functions_that_are_asked_again_and_again_go_first() {
+    let load = |polling, sending| Load {
+        job: 1.0,
+        functions: vec![function(0, sending, false), function(1, polling, true)],
+        ..Load::default()
+    };
+    assert_eq!(plan(&load(0.1, 0.004), 0.01).functions, BTreeSet::from([1]));
+    assert_eq!(plan(&load(0.1, 0.4), 0.01).functions, BTreeSet::from([0, 1]));
+    assert_eq!(plan(&load(0.002, 0.4), 0.01).functions, BTreeSet::from([0, 1]));
+}
+
+#[test]
+fn one_dear_second_changes_nothing_and_three_in_a_row_do() {
+    let load = |cost| Load {
+        job: 1.0,
+        functions: vec![function(7, cost, false)],
+        ..Load::default()
+    };
+    let mut windows = Windows::new(Budget::default(), 1);
+    let costs = [0.5, 0.5, 0.001, 0.5, 0.5, 0.5];
+    let turns = costs.map(|cost| windows.look(&load(cost), 0));
+    assert_eq!(turns[..5], [const { Turn::Stay }; 5]);
+    assert_eq!(turns[5], Turn::Sample(BTreeSet::from([7])));
+    // And it takes three cheap windows before all is watched again, for a pause is no end.
+    let mut turn = Turn::Stay;
+    let mut cheap = 0;
+    while turn != Turn::Watch && cheap < 50 {
+        windows.open(0);
+        turn = windows.shut(&load(0.0), 0);
+        cheap += 1;
+    }
+    assert!((IN_A_ROW..50).contains(&cheap), "{cheap} cheap windows");
+    assert!(windows.functions().is_empty() && windows.next_ns().is_none());
+}
+
+#[test]
+fn whoever_comes_is_seen_for_a_while_and_the_next_gap_makes_up_for_it() {
+    let load = Load {
+        job: 1.0,
+        functions: vec![function(7, 0.5, false)],
+        ..Load::default()
+    };
+    let mut windows = Windows::new(Budget::default(), 1);
+    // While all is watched it takes three dear seconds anew.
+    let turns = [false, false, true, false, false, false].map(|comes| {
+        if comes {
+            windows.stay_open(0);
+        }
+        windows.look(&load, 0)
+    });
+    assert_eq!(turns[..4], [const { Turn::Stay }; 4]);
+    assert_eq!(turns[4], Turn::Sample(BTreeSet::from([7])));
+    // A gap ends before its time.
+    let began_ns = 1_000_000;
+    assert!(windows.next_ns().unwrap() > began_ns);
+    assert_eq!(windows.open(began_ns), Turn::Open);
+    windows.attached(began_ns);
+    let until_ns = began_ns + 2_000_000_000;
+    windows.stay_open(until_ns);
+    assert_eq!(
+        (windows.next_ns(), windows.most_ns()),
+        (Some(until_ns), Some(f64::INFINITY))
+    );
+    assert_eq!(windows.shut(&load, until_ns), Turn::Shut);
+    let gap_ns = windows.next_ns().unwrap() - until_ns;
+    let share = 2e9 / (2e9 + gap_ns as f64) * 0.5;
+    assert!(share <= 0.01, "{share}");
+}
+
+/// The part of an hour in which a job is watched that would cost half a CPU, with somebody new so often; and how many of them were seen from
+/// their begin.
+fn watched_while_they_come(every_ms: u64) -> (f64, u64) {
+    const STEP_MS: u64 = 100;
+    const HOUR_MS: u64 = 3_600_000;
+    const SEEN_NS: u64 = 2_000_000_000;
+    let load = Load {
+        job: 1.0,
+        functions: vec![function(7, 0.5, false)],
+        ..Load::default()
+    };
+    let mut windows = Windows::new(Budget::default(), 1);
+    let is_watched = |windows: &Windows| windows.next_ns().is_none() || windows.most_ns().is_some();
+    let (mut steps, mut seen) = (0, 0);
+    for ms in (0..HOUR_MS).step_by(STEP_MS as usize) {
+        let now = ms * 1_000_000;
+        if ms % every_ms == 0 {
+            if windows.may_open(now, SEEN_NS) {
+                windows.open(now);
+                windows.attached(now);
+            }
+            windows.stay_open(now + SEEN_NS);
+            seen += u64::from(is_watched(&windows));
+        }
+        match (windows.next_ns(), windows.most_ns()) {
+            (None, _) if ms % 1000 == 0 => drop(windows.look(&load, now)),
+            (Some(next), None) if now >= next => {
+                windows.open(now);
+                windows.attached(now);
+            }
+            (Some(next), Some(_)) if now >= next => drop(windows.shut(&load, now)),
+            _ => {}
+        }
+        steps += u64::from(is_watched(&windows));
+    }
+    ((steps * STEP_MS) as f64 / HOUR_MS as f64, seen)
+}
+
+#[test]
+fn a_job_whose_ranks_keep_coming_costs_no_more_than_it_may_and_the_first_of_them_are_seen() {
+    for every_ms in [500, 2_000, 10_000, 60_000] {
+        let (watched, seen) = watched_while_they_come(every_ms);
+        assert!(
+            0.5 * watched <= 0.01,
+            "one every {every_ms} ms: {watched} of the time"
+        );
+        assert!(seen >= 5, "one every {every_ms} ms: {seen} were seen");
+    }
+}
+
+#[test]
+fn without_a_budget_nothing_is_left_out() {
+    let load = Load {
+        job: 1.0,
+        functions: vec![function(0, 0.9, true)],
+        ..Load::default()
+    };
+    let mut windows = Windows::new(Budget(None), 1);
+    assert!((0..9).all(|_| windows.look(&load, 0) == Turn::Stay) && windows.allowed(&load).is_none());
+}
+
+#[test]
+fn a_budget_is_a_percentage_or_none() {
+    assert_eq!("1%".parse(), Ok(Budget::default()));
+    assert_eq!("0.5 %".parse(), Ok(Budget(Some(0.005))));
+    assert_eq!("none".parse(), Ok(Budget(None)));
+    for text in ["", "1", "0%", "-1%", "101%", "%", "NaN%"] {
+        assert!(text.parse::<Budget>().is_err(), "{text}");
+    }
+    for text in ["1%", "0.25%", "none"] {
+        assert_eq!(
+            text.parse::<Budget>().map(|budget| budget.to_string()).as_deref(),
+            Ok(text)
+        );
+    }
+}
