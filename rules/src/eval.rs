@@ -243,14 +243,22 @@ impl<'a> Context<'a> {
             } => self.eval(left).zip(self.eval(right), |a, b| {
                 compare(*comparison, &a, &b).map(Scalar::Boolean)
             }),
-            Term::Reduce(reduction, of) => Value::Single(match &of.term {
-                // Nobody looks up a row of it: no table is made.
-                Term::Each { of, from, to, depth } => self
-                    .range(of, (from, to), *depth)
-                    .and_then(|rows| fold_rows(*reduction, rows, |key| self.key(key))),
-                _ => reduce(self, *reduction, self.eval(of)),
-            }),
+            Term::Reduce(reduction, of) => Value::Single(self.reduce(*reduction, of)),
             Term::Apply(function, arguments) => self.apply(*function, arguments),
+        }
+    }
+
+    fn reduce(self, reduction: Reduction, of: &Typed) -> Cell {
+        if let Term::Each { of, from, to, depth } = &of.term {
+            // Nobody looks up a row of it: no table is made.
+            let rows = self.range(of, (from, to), *depth)?;
+            return fold_rows(reduction, rows, |key| self.key(key));
+        }
+        match self.eval(of) {
+            Value::Table(rows) => fold_rows(reduction, rows, |key| self.key(key)),
+            // A table none of whose rows could be made is none as a whole.
+            Value::Single(Err(reason)) => Err(reason),
+            Value::Single(value) => value,
         }
     }
 
@@ -406,15 +414,6 @@ pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<
         Comparison::Greater => number(a)? > number(b)?,
         Comparison::GreaterOrEqual => number(a)? >= number(b)?,
     })
-}
-
-fn reduce(context: Context<'_>, reduction: Reduction, of: Value) -> Cell {
-    match of {
-        Value::Table(rows) => fold_rows(reduction, rows, |key| context.key(key)),
-        // A table none of whose rows could be made is none as a whole.
-        Value::Single(Err(reason)) => Err(reason),
-        Value::Single(value) => value,
-    }
 }
 
 fn hits(window: &WindowData, probe: usize, statistic: Statistic, by_process: bool) -> Value {
