@@ -33,6 +33,7 @@ cargo xtask docs                                          write what is made of 
 cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
 cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
 cargo xtask bench rules                                   what five rules on one function cost the program, beside one
+cargo xtask bench engine                                  how many hits a second rules are evaluated on
 cargo xtask bench sites [--quick]                         what a hit costs, by what the kernel does with the probed instruction
 cargo xtask bench hits [--quick]                          what is done at a hit and what each costs, beside bpftrace and perf
 cargo xtask bench events [--quick] [--producers N]        how many hits a second the agent reads, and that each is read or counted

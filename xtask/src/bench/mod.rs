@@ -23,25 +23,17 @@ use crate::process::run;
 
 pub(crate) fn main(words: &[&str]) -> Result<()> {
     match words {
-        ["actions"] => {
-            let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-            run(cargo
-                .args([
-                    "bench",
-                    "--quiet",
-                    "--package",
-                    "tuneagent-tuner",
-                    "--bench",
-                    "actions",
-                ])
-                .current_dir(crate::root()))
-        }
+        ["actions"] => of_crate("tuneagent-tuner", "actions"),
+        ["engine"] => of_crate("tuneagent-rules", "throughput"),
         ["rules"] => {
             release()?;
             let mut measure = crate::ci::whole_programs(&crate::root(), "--release")?;
             run(measure
                 .args(["cost::", "--", "--nocapture"])
                 .env("TUNEAGENT_LONG", "1"))
+        }
+        [name @ ("actions" | "engine" | "rules"), flag, ..] => {
+            Err(format!("cargo xtask bench {name} takes nothing, and was given {flag}"))
         }
         ["overhead", rest @ ..] => overhead::main(rest),
         ["attach", rest @ ..] => attach::main(rest),
@@ -54,10 +46,17 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         ["all", rest @ ..] => all(rest),
         ["table", rest @ ..] => summary::main(rest),
         _ => Err(
-            "cargo xtask bench knows: actions, aggregate, rules, overhead, attach, sites, hits, events, idle, scale, all, table"
+            "cargo xtask bench knows: actions, aggregate, engine, rules, overhead, attach, sites, hits, events, idle, scale, all, table"
                 .to_owned(),
         ),
     }
+}
+
+/// A benchmark that is a crate's own.
+fn of_crate(package: &str, name: &str) -> Result<()> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["bench", "--quiet", "--package", package, "--bench", name]);
+    run(cargo.current_dir(crate::root()))
 }
 
 /// One after the other. Which are far off is told at the end, so that one does not hide the others.
