@@ -3,6 +3,7 @@
 //! Any number of processes may append: a line is one write(2) to a file opened for appending, under an flock,
 //! so that lines do not mix and numbers are given once.
 
+use std::cell::OnceCell;
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,6 +23,9 @@ const JOURNAL_BYTES_MAX: u64 = 128 << 20;
 
 /// Most lines are shorter.
 const LINE_BYTES: usize = 1024;
+
+/// So long a file that is written to for practice may get.
+const SCRATCH_BYTES_MAX: u64 = 64 << 10;
 
 /// Why the journal cannot be used. Nothing is written into the target then.
 #[derive(Debug, Error)]
@@ -210,6 +214,8 @@ pub struct Journal {
     history: History,
     read_to: u64,
     ends_in_line: bool,
+    /// Where lines are written for practice; nothing where the file system cannot have it.
+    scratch: OnceCell<Option<File>>,
 }
 
 impl Journal {
@@ -234,6 +240,7 @@ impl Journal {
             history: History::default(),
             read_to: 0,
             ends_in_line: true,
+            scratch: OnceCell::new(),
         };
         journal.refresh()?;
         Ok(journal)
@@ -263,9 +270,21 @@ impl Journal {
         })
     }
 
-    /// The line that would announce an intent now, for practice: nothing is written.
-    pub(crate) fn practise(&self, intent: Intent) -> Result<Vec<u8>, JournalError> {
-        self.line(&self.numbered(intent).1)
+    /// Goes the way of an announcement for practice: the line is appended to a file beside the journal that has no name and nobody reads.
+    pub(crate) fn practise(&self, intent: Intent) -> Result<(), JournalError> {
+        let line = self.line(&self.numbered(intent).1)?;
+        if let Some(scratch) = self.scratch.get_or_init(|| self.nameless()) {
+            // Whether it went well is for nobody to know.
+            let _ = append_for_practice(scratch, &line);
+        }
+        Ok(())
+    }
+
+    /// A file of the journal's file system that goes with whoever has it open.
+    fn nameless(&self) -> Option<File> {
+        let mut options = OpenOptions::new();
+        options.append(true).mode(0o600).custom_flags(libc::O_TMPFILE);
+        options.open(self.path.parent()?).ok()
     }
 
     fn numbered(&self, intent: Intent) -> (u64, Record) {
@@ -344,6 +363,17 @@ impl Journal {
         self.read_to = length;
         Ok(())
     }
+}
+
+/// All the calls that an announcement takes.
+fn append_for_practice(mut scratch: &File, line: &[u8]) -> io::Result<()> {
+    flock(scratch, FlockOperation::LockExclusive)?;
+    if scratch.metadata()?.len() > SCRATCH_BYTES_MAX {
+        scratch.set_len(0)?;
+    }
+    scratch.write_all(line)?;
+    scratch.metadata()?;
+    Ok(flock(scratch, FlockOperation::Unlock)?)
 }
 
 #[cfg(test)]
