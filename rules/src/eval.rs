@@ -13,7 +13,7 @@ use crate::lang::ast::{Comparison, Operator};
 use crate::measure::Measure;
 use crate::partial::{self, Content};
 use crate::term::{Fact, Statistic, Term, Typed};
-use crate::value::{Cell, Key, ProcessId, Scalar, Time, Value, finite};
+use crate::value::{Cell, Key, NOT_FINITE, ProcessId, Scalar, Time, Value, finite};
 
 /// The hits of a probe in one process within a window.
 #[derive(Clone, Debug, PartialEq)]
@@ -390,19 +390,28 @@ pub(crate) fn boolean(value: &Scalar) -> Result<bool, String> {
 }
 
 pub(crate) fn arithmetic(operator: Operator, a: f64, b: f64) -> Cell {
-    let division = matches!(operator, Operator::Divide | Operator::Remainder);
-    if division && b == 0.0 {
-        return Err("it divides by 0".to_string());
-    }
-    finite(match operator {
+    let why = || match operator {
+        Operator::Divide | Operator::Remainder if b == 0.0 => "it divides by 0",
+        Operator::Or | Operator::And => "and/or of numbers",
+        _ => NOT_FINITE,
+    };
+    let value = calculated(operator, a, b);
+    value.map(Scalar::Number).ok_or_else(|| why().to_string())
+}
+
+/// The same where nobody asks why there is no number.
+pub(crate) fn calculated(operator: Operator, a: f64, b: f64) -> Option<f64> {
+    let value = match operator {
         Operator::Add => a + b,
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
+        Operator::Divide | Operator::Remainder if b == 0.0 => return None,
         Operator::Divide => a / b,
         Operator::Remainder => a.rem_euclid(b),
         Operator::Power => a.powf(b),
-        Operator::Or | Operator::And => return Err("and/or of numbers".to_string()),
-    })
+        Operator::Or | Operator::And => return None,
+    };
+    value.is_finite().then_some(value)
 }
 
 pub(crate) fn compare(comparison: Comparison, a: &Scalar, b: &Scalar) -> Result<bool, String> {

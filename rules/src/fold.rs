@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::eval::{Context, arithmetic, number};
+use crate::eval::{Context, calculated, number};
 use crate::function::Reduction;
 use crate::partial::of_values;
 use crate::term::{Term, Typed};
@@ -14,20 +14,35 @@ pub(crate) const MOST_NUMBERS: f64 = 10_000.0;
 
 /// `term` with all that does not depend on the hit or a variable computed, once instead of each time.
 pub(crate) fn fix(context: Context<'_>, term: &Typed) -> Typed {
-    let mut fixed = term.clone();
-    if !fixed.varies() {
-        if !matches!(fixed.term, Term::Constant(_)) {
-            fixed.term = Term::Known(context.eval(&fixed));
-        }
+    if term.varies() {
+        let mut fixed = term.clone();
+        fix_below(context, &mut fixed);
         return fixed;
     }
-    for part in fixed.children_mut() {
-        *part = fix(context, part);
+    Typed {
+        term: computed(context, term),
+        ..*term
     }
-    if let Term::Call { body, .. } = &mut fixed.term {
+}
+
+/// The same with the parts of what varies, in their place.
+fn fix_below(context: Context<'_>, varying: &mut Typed) {
+    for part in varying.children_mut() {
+        match part.varies() {
+            true => fix_below(context, part),
+            false => part.term = computed(context, part),
+        }
+    }
+    if let Term::Call { body, .. } = &mut varying.term {
         *body = Arc::new(fix(context, body));
     }
-    fixed
+}
+
+fn computed(context: Context<'_>, term: &Typed) -> Term {
+    match &term.term {
+        constant @ Term::Constant(_) => constant.clone(),
+        _ => Term::Known(context.eval(term)),
+    }
 }
 
 /// The value of `of` for every whole number from one to another, in their order, with the number as key.
@@ -96,10 +111,11 @@ fn of_numbers(of: &Typed, variables: &[f64]) -> Option<f64> {
         Term::Variable(depth) => variables.get(*depth).copied(),
         Term::Call { body, argument, .. } => of_numbers(body, &[of_numbers(argument, variables)?]),
         Term::Negate(of) => Some(-of_numbers(of, variables)?),
-        Term::Arithmetic(operator, left, right) => {
-            let (left, right) = (of_numbers(left, variables)?, of_numbers(right, variables)?);
-            number(&arithmetic(*operator, left, right).ok()?).ok()
-        }
+        Term::Arithmetic(operator, left, right) => calculated(
+            *operator,
+            of_numbers(left, variables)?,
+            of_numbers(right, variables)?,
+        ),
         _ => None,
     }
 }

@@ -71,6 +71,7 @@
 
 mod action;
 pub mod aggregate;
+mod asked;
 mod calls;
 mod check;
 mod codes;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::action::{Boundary, SyncPoint, Together};
+use crate::asked::Asked;
 use crate::calls::Memory;
 use crate::deed::Change;
 use crate::diag::{Diagnostic, Span};
@@ -42,6 +43,7 @@ pub struct CheckedRule {
     /// For each window its folds.
     pub(crate) folds: Vec<Arc<WindowFolds>>,
     pub(crate) plan: Plan,
+    pub(crate) asked: Asked,
     pub(crate) warnings: Vec<Diagnostic>,
 }
 
@@ -255,6 +257,7 @@ impl CheckedRule {
             tunes: Vec::new(),
             folds: Vec::new(),
             plan: crate::plan::plan(&parts),
+            asked: Asked::default(),
             warnings: Vec::new(),
         }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use crate::diag::Span;
 use crate::function::{Reduction, ScalarFunction};
 use crate::lang::ast::{Comparison, Operator};
@@ -268,15 +270,18 @@ pub(crate) enum Term {
     Apply(ScalarFunction, Vec<Typed>),
 }
 
+/// Parts of a formula; few have more. Formulas are walked through at each evaluation, so these take no memory of their own.
+type Parts<T> = SmallVec<[T; 4]>;
+
 impl Typed {
     /// The parts directly below.
-    pub(crate) fn children(&self) -> Vec<&Typed> {
+    pub(crate) fn children(&self) -> Parts<&Typed> {
         match &self.term {
-            Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => vec![of],
+            Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => smallvec![&**of],
             Term::Arithmetic(_, left, right) | Term::Both(left, right) | Term::Either(left, right) => {
-                vec![left, right]
+                smallvec![&**left, &**right]
             }
-            Term::Compare { left, right, .. } => vec![left, right],
+            Term::Compare { left, right, .. } => smallvec![&**left, &**right],
             Term::Apply(_, arguments) => arguments.iter().collect(),
             Term::Fold(fold) => {
                 let by = match &fold.by {
@@ -286,12 +291,12 @@ impl Typed {
                 let parts = [fold.of.as_ref(), fold.second.as_ref(), fold.filter.as_ref(), by];
                 parts.into_iter().flatten().collect()
             }
-            Term::Call { argument, .. } => vec![argument],
-            Term::Each { of, from, to, .. } => vec![of, from, to],
-            Term::Row { of, key } => vec![of, key],
-            Term::OfCalls { filter, .. } => vec![filter],
-            Term::Chosen { of, condition } => vec![of, condition],
-            Term::Keys(of) => vec![of],
+            Term::Call { argument, .. } => smallvec![&**argument],
+            Term::Each { of, from, to, .. } => smallvec![&**of, &**from, &**to],
+            Term::Row { of, key } => smallvec![&**of, &**key],
+            Term::OfCalls { filter, .. } => smallvec![&**filter],
+            Term::Chosen { of, condition } => smallvec![&**of, &**condition],
+            Term::Keys(of) => smallvec![&**of],
             Term::Inner { .. }
             | Term::InnerCount(_)
             | Term::Enclosing { .. }
@@ -315,25 +320,25 @@ impl Typed {
             | Term::Fact(_)
             | Term::Loads(_)
             | Term::Has(_)
-            | Term::Proposed => Vec::new(),
+            | Term::Proposed => Parts::new(),
         }
     }
 
     /// The parts directly below, to be changed.
-    pub(crate) fn children_mut(&mut self) -> Vec<&mut Typed> {
+    pub(crate) fn children_mut(&mut self) -> Parts<&mut Typed> {
         match &mut self.term {
-            Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => vec![of],
+            Term::Negate(of) | Term::Not(of) | Term::Reduce(_, of) => smallvec![&mut **of],
             Term::Arithmetic(_, left, right) | Term::Both(left, right) | Term::Either(left, right) => {
-                vec![left, right]
+                smallvec![&mut **left, &mut **right]
             }
-            Term::Compare { left, right, .. } => vec![left, right],
+            Term::Compare { left, right, .. } => smallvec![&mut **left, &mut **right],
             Term::Apply(_, arguments) => arguments.iter_mut().collect(),
-            Term::Call { argument, .. } => vec![argument],
-            Term::Each { of, from, to, .. } => vec![of, from, to],
-            Term::Row { of, key } => vec![of, key],
-            Term::Chosen { of, condition } => vec![of, condition],
-            Term::Keys(of) => vec![of],
-            _ => Vec::new(),
+            Term::Call { argument, .. } => smallvec![&mut **argument],
+            Term::Each { of, from, to, .. } => smallvec![&mut **of, &mut **from, &mut **to],
+            Term::Row { of, key } => smallvec![&mut **of, &mut **key],
+            Term::Chosen { of, condition } => smallvec![&mut **of, &mut **condition],
+            Term::Keys(of) => smallvec![&mut **of],
+            _ => Parts::new(),
         }
     }
 

@@ -186,7 +186,10 @@ fn scaled(value: f64, steps: &[(&str, f64)], fits: impl Fn(&str, f64) -> bool) -
     }
     let fitting = steps.iter().rev().find(|(unit, size)| fits(unit, *size));
     let (unit, size) = fitting.or(steps.first()).copied().unwrap_or(("", 1.0));
-    format!("{} {unit}", digits(value / size))
+    let mut text = digits(value / size);
+    text.push(' ');
+    text.push_str(unit);
+    text
 }
 
 /// Three significant digits, whole numbers in full, thousands set apart by a space.
@@ -205,14 +208,13 @@ fn digits(value: f64) -> String {
         // As below, without the arithmetic of long numbers that the library takes to where a decimal is exact.
         return grouped(&(value as i64).to_string());
     }
-    let text = format!("{value:.decimals$}");
-    match text.split_once('.') {
-        Some((whole, fraction)) => match fraction.trim_end_matches('0') {
-            "" => whole.to_string(),
-            fraction => format!("{whole}.{fraction}"),
-        },
-        None => grouped(&text),
+    let mut text = format!("{value:.decimals$}");
+    if decimals == 0 {
+        return grouped(&text);
     }
+    let needed = text.trim_end_matches('0').trim_end_matches('.').len();
+    text.truncate(needed);
+    text
 }
 
 fn grouped(whole: &str) -> String {

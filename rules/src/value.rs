@@ -221,11 +221,13 @@ impl Value {
     }
 }
 
+pub(crate) const NOT_FINITE: &str = "the result is not a finite number";
+
 pub(crate) fn finite(value: f64) -> Cell {
     if value.is_finite() {
         Ok(Scalar::Number(value))
     } else {
-        Err("the result is not a finite number".to_string())
+        Err(NOT_FINITE.to_string())
     }
 }
 

@@ -31,6 +31,7 @@ use std::sync::Arc;
 pub(crate) use capture::MOST_READS;
 use infer::{Infer, MetricNames, Names, Place, ProbeNames};
 
+use crate::asked::Asked;
 use crate::diag::{Diagnostic, Span, has_errors};
 use crate::eval::Context;
 use crate::file::template::{Part, Template};
@@ -78,6 +79,7 @@ impl RuleFile {
                 rule.warnings = wrong;
                 rule.gather_folds();
                 rule.plan_tallies();
+                rule.asked = Asked::of(&rule);
                 Ok(rule)
             }
             _ => Err(wrong),
@@ -165,6 +167,7 @@ impl Checker<'_> {
             tunes,
             folds: Vec::new(),
             plan,
+            asked: Asked::default(),
             warnings: Vec::new(),
         })
     }

@@ -348,11 +348,8 @@ impl Running {
 
     /// The processes whose hits the rule waits for.
     pub(super) fn concerned(&self, joined: &BTreeMap<ProcessId, Time>) -> BTreeMap<ProcessId, Time> {
-        let planned = self.rule.probes.iter().zip(&self.rule.plan.probes);
-        let armed = planned.filter(|(_, planned)| planned.delivers.are_hits());
-        let members = armed
-            .filter_map(|(probe, _)| self.roles.get(probe.role))
-            .flatten();
+        let roles = self.rule.asked.heard();
+        let members = roles.filter_map(|role| self.roles.get(role)).flatten();
         members
             .filter_map(|process| Some((*process, *joined.get(process)?)))
             .collect()

@@ -83,22 +83,13 @@ impl<'a> Turn<'a> {
 
     /// The metrics behind the tune, then the sides of its condition, then who was left out.
     pub(super) fn because(&self, tune: &Tune) -> Vec<(String, String)> {
-        let mut terms: Vec<_> = tune.when.iter().collect();
-        if let Some(change) = &tune.action {
-            terms.extend(change.deed.formulas());
-            terms.extend(change.guard.iter().flat_map(Guard::formulas));
-        }
-        let metric = |index: usize| {
-            let metric = self.rule.metrics.get(index)?;
-            let (name, value) = self.metrics.get(index)?;
+        let metric = |index: &usize| {
+            let metric = self.rule.metrics.get(*index)?;
+            let (name, value) = self.metrics.get(*index)?;
             Some((name.clone(), value.show(metric.value.of)))
         };
-        let mut out: Vec<(String, String)> = self
-            .rule
-            .metrics_behind(&terms)
-            .into_iter()
-            .filter_map(metric)
-            .collect();
+        let behind = self.rule.asked.behind(self.place).iter();
+        let mut out: Vec<(String, String)> = behind.filter_map(metric).collect();
         let compared = tune.when.iter();
         let compared = compared.flat_map(|when| comparisons(self.rule, when, self.context()));
         out.extend(compared.map(|one| (one.written, one.values)));

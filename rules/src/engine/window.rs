@@ -10,7 +10,6 @@ use crate::measure::{Kind, Measure, Scope};
 use crate::partial::Content;
 use crate::plan::Delivery;
 use crate::rule::{Borders, Probe, Window};
-use crate::term::Term;
 use crate::unit::Dimension;
 use crate::value::{Key, ProcessId, Time, Value, finite};
 
@@ -100,13 +99,9 @@ impl Engine {
         borders_at: (Time, Time),
         data: &WindowData,
     ) -> BTreeMap<(Measure, usize), Value> {
-        let mut asked = BTreeSet::new();
-        for formula in running.rule.formulas_of(place) {
-            formula.visit(&mut |term| {
-                if let Term::At { measure, probe } = term {
-                    asked.insert((*measure, *probe));
-                }
-            });
+        let asked = running.rule.asked.at_borders(place);
+        if asked.is_empty() {
+            return BTreeMap::new();
         }
         let borders = running.rule.windows.get(place).and_then(Window::borders);
         let is_begin = |probe: usize| borders.and_then(Borders::begins_at) == Some(probe);
@@ -115,12 +110,12 @@ impl Engine {
             all: borders_at,
             own: &data.own,
         };
-        let value = |(measure, probe): (Measure, usize)| {
+        let value = |&(measure, probe): &(Measure, usize)| {
             let border = |(start, end): (Time, Time)| if is_begin(probe) { start } else { end };
             let time = |process: Option<ProcessId>| border(times.of(process));
             ((measure, probe), self.measured_at(measure, &whole, time))
         };
-        asked.into_iter().map(value).collect()
+        asked.iter().map(value).collect()
     }
 
     fn measured_at(

@@ -143,7 +143,7 @@ impl Builder {
         let inner: Vec<&Typed> = match &of.term {
             // What is computed of each hit, or of each number, belongs to the fold.
             Term::Fold(_) | Term::Each { .. } | Term::Call { .. } | Term::OfCalls { .. } => Vec::new(),
-            _ => of.children(),
+            _ => of.children().into_vec(),
         };
         let label = match inner.is_empty() {
             true => written.of(of, None),
