@@ -2,7 +2,8 @@
 //! code, data and page tables are at hand then: fetching them takes longer than the set itself.
 //!
 //! A [`Practice`] can be made of a set, but no set of it: what is in it is seen here alone, and goes only into functions that
-//! take the writer and the slot to be looked at. So nothing is written, announced, remembered or answered, and no lock is taken.
+//! take the writer and the slot to be looked at. So nothing is written but a line to a file without a name; nothing is announced, remembered
+//! or answered, and nobody's lock is taken.
 
 use std::hint::black_box;
 

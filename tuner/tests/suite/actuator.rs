@@ -225,7 +225,7 @@ fn journals(setting: &Setting) -> BTreeMap<PathBuf, String> {
 }
 
 #[test]
-fn a_set_that_is_practised_writes_nothing_anywhere_and_leaves_no_trace() {
+fn a_set_that_is_practised_writes_nothing_but_to_a_file_without_a_name_and_leaves_no_trace() {
     let Some(mut setting) = Setting::new() else { return };
     let (mut session, _process) = setting.session(false, &[]);
     session.set(setting.write("knob", "11")).unwrap();
@@ -239,7 +239,12 @@ fn a_set_that_is_practised_writes_nothing_anywhere_and_leaves_no_trace() {
     assert_eq!(value.as_deref(), Some("11"));
     assert_eq!(setting.program.sees("knob"), "11");
     assert_eq!(journals(&setting), before);
-    assert_eq!(reads_and_writes(session.actuator).1, writes);
+    // The lines of the two that could be made.
+    assert_eq!(reads_and_writes(session.actuator).1, writes + 2);
+    let open = std::fs::read_dir(format!("/proc/{}/fd", session.actuator)).unwrap();
+    let targets = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+    let nameless = targets.filter(|target| target.to_string_lossy().ends_with(" (deleted)"));
+    assert_eq!(nameless.count(), 1);
     let (changes, _) = session.changes(setting.pid()).unwrap();
     assert_eq!(changes.len(), 1);
     assert_eq!(session.set(setting.write("knob", "13")).unwrap().change, Some(2));
