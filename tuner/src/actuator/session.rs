@@ -185,17 +185,14 @@ impl Session {
             module,
             value_type,
         } = command;
-        let location = self.locate(
-            pid,
-            &VariableName {
-                name: variable,
-                module,
-            },
-        )?;
+        let name = VariableName {
+            name: variable,
+            module,
+        };
+        let location = self.locate(pid, &name)?;
         let bytes = location.read(&Memory::open(&self.open(pid)?)?)?;
+        self.look_ahead((pid, name, value_type));
         let value_type = value_type.or(location.value_type());
-        // Who asks may write next.
-        write::look();
         let value = value_type
             .map(|value_type| Value::from_bytes(value_type, bytes))
             .transpose()?;
@@ -207,6 +204,18 @@ impl Session {
             module: location.module.path.clone(),
             address: location.address,
         }))
+    }
+
+    /// Who asks for a variable may write it next: what is checked of its place now need not be then. Who may not is told then.
+    fn look_ahead(&mut self, stated: Stated) {
+        write::look();
+        if self.slots.len() < SLOTS_MAX
+            && !self.slots.contains_key(&stated)
+            && let Ok(slot) = self.validated(&stated)
+            && slot.stays()
+        {
+            self.slots.insert(stated, slot);
+        }
     }
 
     pub(super) fn open(&self, pid: Pid) -> Result<Process, Refusal> {

@@ -225,6 +225,19 @@ fn journals(setting: &Setting) -> BTreeMap<PathBuf, String> {
 }
 
 #[test]
+fn a_first_write_to_a_place_that_was_asked_for_reads_no_more_than_any_later_one() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    session.get(setting.read("wide")).unwrap();
+    // The right to write and the journal come with the first write into the process.
+    session.set(setting.write("knob", "11")).unwrap();
+    let before = reads_and_writes(session.actuator).0;
+    session.set(setting.write("wide", "11")).unwrap();
+    assert_eq!(reads_and_writes(session.actuator).0 - before, 4);
+    assert_eq!(setting.program.sees("wide"), "11");
+}
+
+#[test]
 fn a_set_that_is_practised_writes_nothing_but_to_a_file_without_a_name_and_leaves_no_trace() {
     let Some(mut setting) = Setting::new() else { return };
     let (mut session, _process) = setting.session(false, &[]);
