@@ -209,8 +209,9 @@ impl Session {
     /// Who asks for a variable may write it next: what is checked of its place now need not be then. Who may not is told then.
     fn look_ahead(&mut self, stated: Stated) {
         write::look();
+        // What was kept of a program that another one has followed is worth nothing.
+        self.slots.remove(&stated);
         if self.slots.len() < SLOTS_MAX
-            && !self.slots.contains_key(&stated)
             && let Ok(slot) = self.validated(&stated)
             && slot.stays()
         {

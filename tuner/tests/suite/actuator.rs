@@ -238,6 +238,17 @@ fn a_first_write_to_a_place_that_was_asked_for_reads_no_more_than_any_later_one(
 }
 
 #[test]
+fn what_was_kept_of_a_place_is_replaced_when_it_is_asked_for_in_the_program_that_followed() {
+    let Some(mut setting) = Setting::new() else { return };
+    let (mut session, _process) = setting.session(false, &[]);
+    session.get(setting.read("knob")).unwrap();
+    assert_eq!(setting.program.say("exec"), "ready");
+    session.get(setting.read("knob")).unwrap();
+    session.set(setting.write("knob", "11")).unwrap();
+    assert_eq!(setting.program.sees("knob"), "11");
+}
+
+#[test]
 fn a_set_that_is_practised_writes_nothing_but_to_a_file_without_a_name_and_leaves_no_trace() {
     let Some(mut setting) = Setting::new() else { return };
     let (mut session, _process) = setting.session(false, &[]);
