@@ -405,7 +405,7 @@ pub(crate) fn calculated(operator: Operator, a: f64, b: f64) -> Option<f64> {
         Operator::Add => a + b,
         Operator::Subtract => a - b,
         Operator::Multiply => a * b,
-        Operator::Divide | Operator::Remainder if b == 0.0 => return None,
+        // By 0 they are not finite.
         Operator::Divide => a / b,
         Operator::Remainder => a.rem_euclid(b),
         Operator::Power => a.powf(b),

@@ -14,34 +14,24 @@ pub(crate) const MOST_NUMBERS: f64 = 10_000.0;
 
 /// `term` with all that does not depend on the hit or a variable computed, once instead of each time.
 pub(crate) fn fix(context: Context<'_>, term: &Typed) -> Typed {
-    if term.varies() {
-        let mut fixed = term.clone();
-        fix_below(context, &mut fixed);
-        return fixed;
-    }
-    Typed {
-        term: computed(context, term),
-        ..*term
-    }
+    let mut fixed = term.clone();
+    fix_in_place(context, &mut fixed);
+    fixed
 }
 
-/// The same with the parts of what varies, in their place.
-fn fix_below(context: Context<'_>, varying: &mut Typed) {
-    for part in varying.children_mut() {
-        match part.varies() {
-            true => fix_below(context, part),
-            false => part.term = computed(context, part),
+/// So that what is below it is not copied again at each part.
+fn fix_in_place(context: Context<'_>, part: &mut Typed) {
+    if !part.varies() {
+        if !matches!(part.term, Term::Constant(_)) {
+            part.term = Term::Known(context.eval(part));
         }
+        return;
     }
-    if let Term::Call { body, .. } = &mut varying.term {
+    for below in part.children_mut() {
+        fix_in_place(context, below);
+    }
+    if let Term::Call { body, .. } = &mut part.term {
         *body = Arc::new(fix(context, body));
-    }
-}
-
-fn computed(context: Context<'_>, term: &Typed) -> Term {
-    match &term.term {
-        constant @ Term::Constant(_) => constant.clone(),
-        _ => Term::Known(context.eval(term)),
     }
 }
 

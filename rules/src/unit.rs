@@ -186,10 +186,7 @@ fn scaled(value: f64, steps: &[(&str, f64)], fits: impl Fn(&str, f64) -> bool) -
     }
     let fitting = steps.iter().rev().find(|(unit, size)| fits(unit, *size));
     let (unit, size) = fitting.or(steps.first()).copied().unwrap_or(("", 1.0));
-    let mut text = digits(value / size);
-    text.push(' ');
-    text.push_str(unit);
-    text
+    digits(value / size) + " " + unit
 }
 
 /// Three significant digits, whole numbers in full, thousands set apart by a space.

@@ -113,9 +113,7 @@ impl Session {
         let (slot, request) = self.prepare(command)?;
         let receipt = self.writer(pid)?.set(&slot, request)?;
         // After a write that failed it is looked up and checked anew.
-        if slot.stays() && self.slots.len() < SLOTS_MAX {
-            self.slots.insert(stated, slot);
-        }
+        self.keep_checked(stated, slot);
         Ok(Answer::Set(Box::new(receipt)))
     }
 
@@ -211,10 +209,14 @@ impl Session {
         write::look();
         // What was kept of a program that another one has followed is worth nothing.
         self.slots.remove(&stated);
-        if self.slots.len() < SLOTS_MAX
-            && let Ok(slot) = self.validated(&stated)
-            && slot.stays()
-        {
+        if let Ok(slot) = self.validated(&stated) {
+            self.keep_checked(stated, slot);
+        }
+    }
+
+    /// For the next write, if it will be there then and there is room.
+    fn keep_checked(&mut self, stated: Stated, slot: Slot) {
+        if slot.stays() && self.slots.len() < SLOTS_MAX {
             self.slots.insert(stated, slot);
         }
     }
