@@ -4,17 +4,24 @@
  *
  * Each iteration: the first thread alone sleeps for SERIAL milliseconds; a region in which every thread sleeps for EVEN; a region in which
  * thread T sleeps for the T-th of the last numbers, as many threads as there are of them. As root it goes before everything else on the
- * machine, so that times are exact on a busy one too.
+ * machine, so that times are nearly exact on a busy one too; nobody is before a host that stops the whole machine, so it says what they were.
  *
- * Prints {"event":"ready",...}, goes on until DIRECTORY/end exists, prints {"event":"end","iterations":N}. */
+ * Prints {"event":"ready",...}, for each iteration {"event":"iteration","start_s":...,"regions":[{"start_s":...,"end_s":...,
+ * "threads":[[entered,left],...]},...]} in seconds by CLOCK_MONOTONIC; goes on until DIRECTORY/end exists, prints
+ * {"event":"end","iterations":N}. */
+#include "gates.h"
+
 #include <omp.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
 #define FUNCTION __attribute__((noinline, used))
+
+enum { REGIONS = 2, THREADS_MAX = 64 };
+
+struct region {
+    double start, end, entered[THREADS_MAX], left[THREADS_MAX];
+};
 
 static void work(double milliseconds)
 {
@@ -23,30 +30,57 @@ static void work(double milliseconds)
     nanosleep(&time, NULL);
 }
 
-FUNCTION void iterate(double serial, double even, int threads, char **numbers)
+static void work_in(struct region *region, double milliseconds)
+{
+    int thread = omp_get_thread_num();
+    region->entered[thread] = seconds();
+    work(milliseconds);
+    region->left[thread] = seconds();
+}
+
+FUNCTION void iterate(double serial, double even, int threads, char **numbers, struct region *regions)
 {
     work(serial);
+    regions[0].start = seconds();
 #pragma omp parallel num_threads(threads)
-    work(even);
+    work_in(&regions[0], even);
+    regions[0].end = regions[1].start = seconds();
 #pragma omp parallel num_threads(threads)
-    work(atof(numbers[omp_get_thread_num()]));
+    work_in(&regions[1], atof(numbers[omp_get_thread_num()]));
+    regions[1].end = seconds();
+}
+
+static void tell(double start, int threads, const struct region *regions)
+{
+    printf("{\"event\":\"iteration\",\"start_s\":%.6f,\"regions\":[", start);
+    for (const struct region *of = regions; of < regions + REGIONS; of++) {
+        printf("%s{\"start_s\":%.6f,\"end_s\":%.6f,\"threads\":[", of == regions ? "" : ",", of->start, of->end);
+        for (int thread = 0; thread < threads; thread++)
+            printf("%s[%.6f,%.6f]", thread ? "," : "", of->entered[thread], of->left[thread]);
+        printf("]}");
+    }
+    printf("]}\n");
+    fflush(stdout);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 5) {
+    int threads = argc - 4;
+    if (threads < 1 || threads > THREADS_MAX) {
         fprintf(stderr, "usage: uneven DIRECTORY SERIAL EVEN MS ...\n");
         return 2;
     }
-    char end[4096];
     long iterations = 0;
     struct sched_param lowest = {1};
     sched_setscheduler(0, SCHED_FIFO, &lowest);
-    snprintf(end, sizeof end, "%s/end", argv[1]);
     printf("{\"event\":\"ready\",\"pid\":%d}\n", getpid());
     fflush(stdout);
-    for (; access(end, F_OK) != 0; iterations++)
-        iterate(atof(argv[2]), atof(argv[3]), argc - 4, argv + 4);
+    for (; !exists(argv[1], "end"); iterations++) {
+        struct region regions[REGIONS];
+        double start = seconds();
+        iterate(atof(argv[2]), atof(argv[3]), threads, argv + 4, regions);
+        tell(start, threads, regions);
+    }
     printf("{\"event\":\"end\",\"iterations\":%ld}\n", iterations);
     return 0;
 }
