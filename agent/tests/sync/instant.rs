@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use procfs::{CurrentSI as _, KernelStats};
 use tuneagent::rendezvous::KernelRendezvous;
 use tuner::{sync::Rendezvous as _, writer::Mechanism};
 
@@ -67,17 +68,21 @@ impl Case {
             "entry" => "entry:step",
             _ => "return:leave",
         };
-        let (mut holds, mut at_first, mut misses) = (Vec::new(), 0, 0);
+        let (mut holds, mut at_first, mut misses, mut without_cpu) = (Vec::new(), 0, 0, 0);
         let count = changes();
         for value in 1..=count {
             let mut command = at(place, set(target.pid(), self.variable, value));
             command.by_stop = self.by == Mechanism::Stop;
+            let taken = taken_by_the_host();
             let receipt = actuator.set(command).unwrap();
             let passage = receipt.passage.unwrap();
             assert!(passage.real_time && passage.thread == target.running.child.id());
             assert_eq!(receipt.mechanism, self.by);
             holds.push(passage.hold_ns);
-            at_first += i64::from(passage.hits == 1);
+            match passage.hits {
+                1 => at_first += 1,
+                _ => without_cpu += i64::from(taken_by_the_host() > taken),
+            }
             misses += passage.misses;
             wait_until("the change is seen", || {
                 target.reads("right") + target.reads("wrong") >= value
@@ -89,7 +94,7 @@ impl Case {
         let _ = writeln!(
             std::io::stderr(),
             "{:?} at {place}, {} program, {} machine: {count} changes, {wrong} at a wrong iteration, {at_first} at the first hit, \
-             {misses} misses; held p50 {:.1} us, p99 {:.1} us, most {:.1} us",
+             {without_cpu} later while the host had a CPU, {misses} misses; held p50 {:.1} us, p99 {:.1} us, most {:.1} us",
             self.by,
             self.pace,
             self.machine,
@@ -99,10 +104,16 @@ impl Case {
         );
         assert_eq!((target.reads("right"), wrong), (count, 0));
         assert!(
-            count - at_first <= most_missed(count),
-            "{at_first} of {count} at the first hit"
+            count - at_first - without_cpu <= most_missed(count),
+            "{at_first} of {count} at the first hit, {without_cpu} later while the host had a CPU"
         );
     }
+}
+
+/// What the host gave to others while this machine had work, in ticks of 10 ms. Nobody answers a hold in time while that lasts: a hit
+/// that was let go meanwhile is the host's.
+fn taken_by_the_host() -> u64 {
+    KernelStats::current().unwrap().total.steal.unwrap_or(0)
 }
 
 /// One in a hundred of a thousand. A hundred are too few to hold a machine to that on which others work, and an emulated machine
