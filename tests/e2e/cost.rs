@@ -42,7 +42,7 @@ fn rules(folder: &TempDir) -> Outcome<Vec<String>> {
     RULES.iter().enumerate().map(file).collect()
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
