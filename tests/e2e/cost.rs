@@ -12,7 +12,7 @@ use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::sight::Ranks;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_count, with_folder};
+use crate::expected::{SOON, median, start_count, with_folder};
 
 /// Batches of calls that are measured of each state, and how often all states are gone through.
 const BATCHES: usize = 5;
@@ -40,11 +40,6 @@ fn rules(folder: &TempDir) -> Outcome<Vec<String>> {
         Ok(file.to_string_lossy().into_owned())
     };
     RULES.iter().enumerate().map(file).collect()
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// What a call takes now, of several batches.

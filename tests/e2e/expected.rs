@@ -13,6 +13,12 @@ use tuneagent_e2e::programs;
 /// Enough for anything that works; a test that reaches it has failed.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
+/// The middle one of what was measured; the upper of two.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
 /// Calls and bytes of one function; no bytes where the program tallies none.
 pub(crate) type Count = (u64, Option<u64>);
 

@@ -12,7 +12,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, median, with_folder};
 
 const RANKS: usize = 5;
 const ITERATIONS: usize = 400;
@@ -68,10 +68,7 @@ fn total(iterations: &[Value]) -> f64 {
         let of = seconds.entry(workers(event)).or_default();
         of.extend(event["seconds"].as_f64());
     }
-    let together = |mut of: Vec<f64>| {
-        of.sort_by(f64::total_cmp);
-        of[of.len() / 2] * of.len() as f64
-    };
+    let together = |of: Vec<f64>| of.len() as f64 * median(of);
     seconds.into_values().map(together).sum()
 }
 

@@ -7,8 +7,7 @@ use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::cost::median;
-use crate::expected::{SOON, with_folder};
+use crate::expected::{SOON, median, with_folder};
 use crate::iterations::number;
 
 const RANKS: usize = 4;

@@ -10,7 +10,7 @@ use tuneagent_e2e::lines::Line;
 use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
-use crate::expected::{SOON, start_workers, with_folder};
+use crate::expected::{SOON, median, start_workers, with_folder};
 
 /// Mean seconds of these iterations, and the workers of the last one.
 fn pace(iterations: &[Value]) -> Outcome<(f64, u64)> {
@@ -186,8 +186,7 @@ fn every_change_tells_how_quickly_it_followed_its_iteration_and_how_long_that_wa
         );
     }
     assert!(errors.len() >= 20, "{changes:?}");
-    errors.sort_by(f64::total_cmp);
-    let half = errors[errors.len() / 2];
+    let half = median(errors);
     // MATE had 1.1 %; so have we where nobody else wants the CPUs, as the experiment measures it. Here it is known for the right one.
     assert!(half < 0.05, "{:.3} % from the real one:\n{seen}", 100.0 * half);
     Ok(())

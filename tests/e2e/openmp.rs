@@ -70,8 +70,8 @@ fn mean_period_s(iterations: &[Value], window: &Range<f64>) -> f64 {
     (starts[starts.len() - 1] - starts[0]) / (starts.len() - 1) as f64
 }
 
-/// Regions of the closed form: what part of the time is inside them, what their threads do there, how long an iteration takes. The program
-/// sleeps its times and says how long it slept: a host that stops the machine makes both longer.
+/// What part of the time is inside regions, what their threads do there, how long an iteration takes: by the closed form of each, from what
+/// the program says of itself. It sleeps its times and says how long it slept: a host that stops the machine makes both longer.
 fn known_times(program: &Path) -> Outcome {
     let _machine = machine();
     let mut job = start(program, "40 40 120 40")?;
