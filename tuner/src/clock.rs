@@ -30,6 +30,18 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
+/// Nanoseconds that CLOCK_BOOTTIME is ahead of CLOCK_MONOTONIC now: for so long the machine has been suspended since it was started.
+pub(crate) fn suspended_ns() -> u64 {
+    let monotonic_ns = monotonic_ns();
+    let time = clock_gettime(ClockId::Boottime);
+    let boot_ns = time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs();
+    boot_ns.saturating_sub(monotonic_ns)
+}
+
+/// How long the ticks are in which /proc tells when a process started, in nanoseconds: USER_HZ is 100 on the architectures that we
+/// build for.
+pub(crate) const TICK_NS: u64 = 10_000_000;
+
 /// The CPU time of a process, all its threads together, without a look into /proc: 0.2 us.
 ///
 /// A thread that is running is behind by up to a tick of the kernel's clock, as it is in /proc; one that sleeps is not.

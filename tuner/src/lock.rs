@@ -1,12 +1,11 @@
 //! One writer per process: a lock that the kernel lets go when its holder ends, however it ends.
 //!
-//! The lock is an flock on the directory /proc/PID of the target itself. That directory is the process: it
-//! belongs to one pid *and* start time by nature, every user and every state directory of the machine shares
-//! it, nothing has to be created or cleaned up, and /proc/locks tells who holds it. Its limits: a process in
-//! a container that mounts a /proc of its own locks another directory, and any user of the machine can hold
-//! the lock to keep us out (and is named then).
+//! The lock is an flock on /proc/PID/mem of the target. That file is the process's own: it belongs to one pid *and* start time by nature,
+//! every state directory of the machine shares it, nothing has to be created or cleaned up, and /proc/locks tells who holds it. Only who may
+//! look into the process can open it, so nobody else can hold the lock to keep us out. Its limits: a process in a container that mounts a
+//! /proc of its own locks another file, and a user can keep the lock of their own processes (and is named then).
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use crate::memory;
 use crate::process::{Pid, ProcessError};
 use crate::who;
 
@@ -66,26 +66,17 @@ fn holder_text(holder: &Option<Holder>) -> String {
 /// The right to write into one process, until it is dropped.
 #[derive(Debug)]
 pub struct WriterLock {
-    _directory: File,
+    _memory: File,
 }
 
 impl WriterLock {
     /// Takes the lock, or tells who has it. Does not wait for a holder that the kernel can name.
     pub fn acquire(pid: Pid) -> Result<WriterLock, LockError> {
-        let path = pid.proc_path("");
-        let directory = File::open(&path).map_err(|source| pid.io_error(&path, source))?;
-        // Checked with the directory open: from here on it can only become empty, not another process's.
-        if !pid.is_alive() {
-            return Err(ProcessError::Ended { pid }.into());
-        }
+        let memory = memory::open(pid, OpenOptions::new().read(true))?;
         let mut tries_left = TRIES_MAX;
         loop {
-            match flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    return Ok(WriterLock {
-                        _directory: directory,
-                    });
-                }
+            match flock(&memory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(WriterLock { _memory: memory }),
                 Err(Errno::WOULDBLOCK) => {}
                 Err(errno) => {
                     let source = errno.into();
@@ -93,7 +84,7 @@ impl WriterLock {
                 }
             }
             tries_left -= 1;
-            let holder = holder(&directory);
+            let holder = holder(&memory);
             let is_another = holder
                 .as_ref()
                 .is_some_and(|holder| holder.pid.unsigned_abs() != std::process::id());
@@ -105,8 +96,8 @@ impl WriterLock {
     }
 }
 
-fn holder(directory: &File) -> Option<Holder> {
-    let meta = directory.metadata().ok()?;
+fn holder(memory: &File) -> Option<Holder> {
+    let meta = memory.metadata().ok()?;
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let pid = holder_in(&fs::read_to_string("/proc/locks").ok()?, major, minor, meta.ino())?;
     let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();

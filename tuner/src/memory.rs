@@ -93,11 +93,8 @@ pub(crate) fn open(pid: Pid, options: &OpenOptions) -> Result<File, ProcessError
     let file = options
         .open(&path)
         .map_err(|source| pid.io_error(&path, source))?;
-    if pid.is_alive() {
-        Ok(file)
-    } else {
-        Err(ProcessError::Ended { pid })
-    }
+    pid.check_alive()?;
+    Ok(file)
 }
 
 /// Fills `bytes` through an open handle.

@@ -124,9 +124,23 @@ impl fmt::Display for Pid {
 }
 
 impl Pid {
-    /// True while this process runs, and not another one under the same number.
+    /// False once this process has ended, also where another one has its number now. True where that cannot be found out (no
+    /// descriptor is left): what may still run is not given up.
     pub fn is_alive(self) -> bool {
-        Stat::read(self.number).is_ok_and(|stat| stat.start_time == self.start_time && !stat.has_ended())
+        !matches!(self.check_alive(), Err(ProcessError::Ended { .. }))
+    }
+
+    /// That this process runs, and not another one under the same number; or why that is not known.
+    pub(crate) fn check_alive(self) -> Result<(), ProcessError> {
+        self.check_stat(Stat::read(self.number))
+    }
+
+    fn check_stat(self, stat: Result<Stat, ProcessError>) -> Result<(), ProcessError> {
+        match stat {
+            Ok(stat) if stat.start_time == self.start_time && !stat.has_ended() => Ok(()),
+            Ok(_) | Err(ProcessError::NotFound { .. }) => Err(ProcessError::Ended { pid: self }),
+            Err(error) => Err(error),
+        }
     }
 
     /// The process, if it still runs.
@@ -272,11 +286,8 @@ impl Process {
             pid_inside: status_numbers(&status, "NStgid:").last().unwrap_or(pid),
         };
         // All of the above must be of one process: the number could have changed hands between two reads.
-        if process.is_alive() {
-            Ok(process)
-        } else {
-            Err(ProcessError::Ended { pid: process.pid })
-        }
+        process.pid.check_alive()?;
+        Ok(process)
     }
 
     /// One that ended before it was looked into: its number and short name are all that is known.
@@ -295,7 +306,7 @@ impl Process {
         }
     }
 
-    /// True while this very process runs.
+    /// As [`Pid::is_alive`].
     pub fn is_alive(&self) -> bool {
         self.pid.is_alive()
     }
@@ -473,7 +484,8 @@ pub fn descendants(pid: i32, most: usize) -> Vec<i32> {
     found
 }
 
-fn children(parent: i32) -> Vec<i32> {
+/// The processes that a process has started and that live. Orphans count as children of whoever collects them.
+pub(crate) fn children(parent: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten();
     let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
     let numbers = |list: String| -> Vec<i32> {
@@ -500,6 +512,35 @@ mod tests {
         let stat = Stat::parse(LINE).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent), ("a) b (c", 'R', 7));
         assert_eq!(stat.start_time, 987_654);
+    }
+
+    #[test]
+    fn only_a_process_that_is_known_to_have_ended_counts_as_ended() {
+        let stat = || Stat::parse(LINE).unwrap();
+        let pid = Pid {
+            number: 42,
+            start_time: stat().start_time,
+        };
+        let failed = |errno| Err(io_error(42, "/proc/42/stat", io::Error::from_raw_os_error(errno)));
+        let zombie = Stat { state: 'Z', ..stat() };
+        let successor = Stat {
+            start_time: 987_655,
+            ..stat()
+        };
+        assert!(pid.check_stat(Ok(stat())).is_ok());
+        for ended in [
+            Ok(zombie),
+            Ok(successor),
+            failed(libc::ENOENT),
+            failed(libc::ESRCH),
+        ] {
+            let error = pid.check_stat(ended).unwrap_err();
+            assert!(matches!(error, ProcessError::Ended { .. }), "{error}");
+        }
+        for unknown in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::EACCES] {
+            let error = pid.check_stat(failed(unknown)).unwrap_err();
+            assert!(!matches!(error, ProcessError::Ended { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -296,12 +296,16 @@ impl ByHand<'_> {
 /// The exit code of a refusal.
 pub(super) fn code(error: &ClientError) -> Code {
     match error {
-        ClientError::Refused(refusal) => match refusal.kind {
-            RefusalKind::NotPermitted => Code::NotPermitted,
-            RefusalKind::NotFound | RefusalKind::Ended | RefusalKind::Protocol => Code::NotThere,
-            RefusalKind::Busy | RefusalKind::Refused | RefusalKind::Failed => Code::No,
-        },
+        ClientError::Refused(refusal) => code_of(refusal.kind),
         ClientError::Ended | ClientError::Io(_) | ClientError::OutOfStep => Code::No,
+    }
+}
+
+pub(super) fn code_of(kind: RefusalKind) -> Code {
+    match kind {
+        RefusalKind::NotPermitted => Code::NotPermitted,
+        RefusalKind::NotFound | RefusalKind::Ended | RefusalKind::Protocol => Code::NotThere,
+        RefusalKind::Busy | RefusalKind::Refused | RefusalKind::Failed => Code::No,
     }
 }
 

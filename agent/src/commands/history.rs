@@ -1,8 +1,8 @@
 //! `tuneagent journal` and `tuneagent undo`: what was changed, and putting it back.
 
 use tuner::{
-    actuator::{ClientError, Farewell, RefusalKind},
-    journal::{Change, Hold, StateDir, Status},
+    actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
+    journal::{Change, Hold, RevertOutcome, StateDir, Status},
     process::Pid,
     sync::SyncPlace,
 };
@@ -131,54 +131,75 @@ pub(super) fn undo(args: &UndoArgs) -> Outcome {
     let job = target::job(&mut scout, &args.target, args.any_user)?;
     let mut actuator = Actuator::start(true, true).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
-    let mut all = Farewell::default();
-    for member in &job.members {
-        let number = member.process.pid;
-        let undone = match args.change {
-            Some(change) if number.number == pid => one(&mut actuator, number, change),
-            // A change has a number in its own process only.
-            Some(_) => continue,
-            None if args.last => last(&mut actuator, number),
-            None => actuator.client.undo_all(number),
-        };
-        match undone {
-            Ok(farewell) => {
-                all.undone.extend(farewell.undone);
-                all.failed.extend(farewell.failed);
-            }
-            Err(error) => {
-                return Err(Failure {
-                    code: super::by_hand::code(&error),
-                    message: error.to_string(),
-                });
-            }
-        }
-    }
+    let pids: Vec<Pid> = job.members.iter().map(|member| member.process.pid).collect();
+    let undone = match args.change {
+        // A change has a number in its own process only.
+        Some(change) => match pids.iter().find(|member| member.number == pid) {
+            Some(member) => one(&mut actuator, *member, change),
+            None => Ok(Farewell::default()),
+        },
+        None if args.last => last(&mut actuator, &pids),
+        None => actuator.client.undo_all(&pids),
+    };
+    let undone = undone.map_err(|error| Failure {
+        code: super::by_hand::code(&error),
+        message: error.to_string(),
+    })?;
     actuator.finish().map_err(Failure::no)?;
-    say(&all)
+    say(&undone)
 }
 
 fn one(actuator: &mut Actuator, pid: Pid, change: u64) -> Result<Farewell, ClientError> {
-    let undone = actuator.client.undo(pid, change)?;
-    Ok(Farewell {
-        undone: vec![(pid, undone)],
-        ..Farewell::default()
-    })
+    let (undone, mut farewell) = actuator.client.undo_each(&[ChangeNumber { pid, change }]);
+    for undone in undone {
+        farewell.undone.push((pid, undone?));
+    }
+    Ok(farewell)
 }
 
-/// The newest change of a process that is in force. One that a crash left undecided is settled by trying, and may turn out
+/// The newest change in force of each process, all in one go. One that a crash left undecided is settled by trying, and may turn out
 /// never to have been written; then it is the one before.
-fn last(actuator: &mut Actuator, pid: Pid) -> Result<Farewell, ClientError> {
+fn last(actuator: &mut Actuator, pids: &[Pid]) -> Result<Farewell, ClientError> {
     let state = StateDir::usual().map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
-    let standing = state.history(pid).map(|history| history.standing());
-    for change in standing.map_err(|error| ClientError::Io(std::io::Error::other(error)))? {
-        match one(actuator, pid, change.intent.change) {
-            Err(ClientError::Refused(refusal))
-                if refusal.kind == RefusalKind::Refused && change.status != Status::Applied => {}
-            result => return result,
+    let mut left = Vec::new();
+    for pid in pids {
+        let history = state.history(*pid);
+        let history = history.map_err(|error| ClientError::Io(std::io::Error::other(error)))?;
+        left.push((*pid, history.standing().into_iter()));
+    }
+    let mut farewell = Farewell::default();
+    loop {
+        left.retain(|(_, standing)| !standing.as_slice().is_empty());
+        if left.is_empty() {
+            return Ok(farewell);
+        }
+        let tried: Vec<(ChangeNumber, Status)> = left
+            .iter_mut()
+            .filter_map(|(pid, standing)| Some((*pid, standing.next()?)))
+            .map(|(pid, change)| (number_of(pid, &change), change.status))
+            .collect();
+        let numbers: Vec<ChangeNumber> = tried.iter().map(|(number, _)| *number).collect();
+        let (results, inherited) = actuator.client.undo_each(&numbers);
+        farewell.extend(inherited);
+        for ((number, status), result) in tried.into_iter().zip(results) {
+            match result {
+                Err(ClientError::Refused(refusal))
+                    if refusal.kind == RefusalKind::Refused && status != Status::Applied =>
+                {
+                    continue;
+                }
+                Err(ClientError::Refused(refusal)) => farewell.failed.push((number, refusal)),
+                Err(error) => return Err(error),
+                Ok(undone) => farewell.undone.push((number.pid, undone)),
+            }
+            left.retain(|(pid, _)| *pid != number.pid);
         }
     }
-    Ok(Farewell::default())
+}
+
+fn number_of(pid: Pid, change: &Change) -> ChangeNumber {
+    let change = change.intent.change;
+    ChangeNumber { pid, change }
 }
 
 /// What earlier sessions left in the processes of a job, a line each: what was to stay, and what a crash left behind.
@@ -214,7 +235,6 @@ pub(super) fn left_behind(job: &Job, typed: &str) -> Vec<String> {
 }
 
 fn say(farewell: &Farewell) -> Outcome {
-    use tuner::journal::RevertOutcome;
     let mut code = Code::Done;
     for (pid, undone) in &farewell.undone {
         let said = match &undone.outcome {
@@ -234,7 +254,14 @@ fn say(farewell: &Farewell) -> Outcome {
         code = Code::No;
         say!("{:>8}  change {}: {refusal}", number.pid, number.change);
     }
-    if farewell.undone.is_empty() && farewell.failed.is_empty() {
+    for (pid, refusal) in &farewell.refused {
+        // A process that has ended took its changes with it.
+        if refusal.kind != RefusalKind::Ended {
+            code = super::by_hand::code_of(refusal.kind);
+        }
+        say!("{pid:>8}  {refusal}");
+    }
+    if farewell.undone.is_empty() && farewell.failed.is_empty() && farewell.refused.is_empty() {
         say!("nothing to put back");
     }
     Ok(code)

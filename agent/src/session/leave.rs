@@ -144,6 +144,12 @@ impl Session {
             self.ledger
                 .set_outcome(number.pid, number.change, &format!("not put back: {refusal}"));
         }
+        for (pid, refusal) in &farewell.refused {
+            if refusal.kind != RefusalKind::Ended {
+                code = Code::No;
+            }
+            self.painter.say(&format!("process {pid}: {refusal}"));
+        }
         code
     }
 }

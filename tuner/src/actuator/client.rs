@@ -167,35 +167,41 @@ impl ActuatorClient {
 
     /// Takes one change back.
     pub fn undo(&mut self, pid: Pid, change: u64) -> Result<Undone, ClientError> {
-        let mut undone = self.undo_each(&[ChangeNumber { pid, change }]);
+        let (mut undone, _) = self.undo_each(&[ChangeNumber { pid, change }]);
         undone.pop().unwrap_or(Err(ClientError::OutOfStep))
     }
 
     /// Takes changes back, the newest first: by one write those that have followed each other at the same place. What came of each, in the
-    /// order in which they are given. A long list is taken in parts, the last of it first.
-    pub fn undo_each(&mut self, changes: &[ChangeNumber]) -> Vec<Result<Undone, ClientError>> {
-        let mut parts = Vec::new();
+    /// order in which they are given, and what was tried in the processes that were forked while they were in force. A long list is
+    /// taken in parts, the last of it first.
+    pub fn undo_each(&mut self, changes: &[ChangeNumber]) -> (Vec<Result<Undone, ClientError>>, Farewell) {
+        let (mut parts, mut all_inherited) = (Vec::new(), Farewell::default());
         for part in changes.rchunks(UNDO_MAX) {
             let changes = part.to_vec();
             let answer = self.ask(Command::Undo { changes });
-            let mut undone = match answer.and_then(|answer| expect!(answer, Answer::Undone(undone) => undone))
-            {
-                Ok(undone) => undone
-                    .into_iter()
-                    .map(|one| one.map_err(ClientError::Refused))
-                    .collect(),
+            let answer = answer
+                .and_then(|answer| expect!(answer, Answer::Undone { each, inherited } => (each, inherited)));
+            let mut undone = match answer {
+                Ok((each, inherited)) => {
+                    all_inherited.extend(inherited);
+                    each.into_iter()
+                        .map(|one| one.map_err(ClientError::Refused))
+                        .collect()
+                }
                 Err(error) => vec![Err(error)],
             };
             // Whoever answers less has ended.
             undone.resize_with(part.len(), || Err(ClientError::Ended));
             parts.push(undone);
         }
-        parts.into_iter().rev().flatten().collect()
+        (parts.into_iter().rev().flatten().collect(), all_inherited)
     }
 
-    /// Takes all changes of a process back, those of earlier sessions too.
-    pub fn undo_all(&mut self, pid: Pid) -> Result<Farewell, ClientError> {
-        expect!(self.ask(Command::UndoAll { pid })?, Answer::UndoneAll(farewell) => farewell)
+    /// Takes all changes of these processes back, those of earlier sessions too, in one go: what was done to one of them is never taken
+    /// for what another did.
+    pub fn undo_all(&mut self, pids: &[Pid]) -> Result<Farewell, ClientError> {
+        let pids = pids.to_vec();
+        expect!(self.ask(Command::UndoAll { pids })?, Answer::UndoneAll(farewell) => farewell)
     }
 
     /// The changes of a process, oldest first, and how many older ones did not fit.

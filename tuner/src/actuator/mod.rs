@@ -94,10 +94,10 @@ pub enum Command {
         /// These.
         changes: Vec<ChangeNumber>,
     },
-    /// Takes all changes of a process back, those of earlier sessions too.
+    /// Takes all changes of these processes back, those of earlier sessions too.
     UndoAll {
-        /// The process.
-        pid: Pid,
+        /// The processes.
+        pids: Vec<Pid>,
     },
     /// Lists all changes of a process.
     Changes {
@@ -264,8 +264,13 @@ pub enum Answer {
     Value(Reading),
     /// To confirm.
     Confirmed,
-    /// To undo: of each, in their order.
-    Undone(Vec<Result<Undone, Refusal>>),
+    /// To undo.
+    Undone {
+        /// What came of each, in their order.
+        each: Vec<Result<Undone, Refusal>>,
+        /// What was tried in the processes that have inherited them.
+        inherited: Farewell,
+    },
     /// To undo all.
     UndoneAll(Farewell),
     /// To changes: oldest first.
@@ -315,6 +320,9 @@ pub struct Farewell {
     pub undone: Vec<(Pid, Undone)>,
     /// Could not be tried.
     pub failed: Vec<(ChangeNumber, Refusal)>,
+    /// Processes of which nothing could be tried.
+    #[serde(default)]
+    pub refused: Vec<(Pid, Refusal)>,
     /// Still in force.
     pub kept: Vec<ChangeNumber>,
     /// Left out of the lists above, for they were too long.

@@ -1,31 +1,69 @@
 //! Processes that were forked from a changed one have its values in their memory, though nobody wrote them there. When a value is taken
-//! back, it is in those too that descend from it and run what they were forked from.
+//! back, it is taken back in those too that have inherited it: what descends from the process by forks that all came after the write,
+//! runs what it was forked from, holds the value, and has no change of its own there.
+//!
+//! A process that was forked before has a value of its own, even where it is the same. The kernel tells the time of a fork in ticks of
+//! 10 ms, so of a fork within [`MARGIN_TICKS`] of the write nothing is known: the process is left alone, and that is reported.
 //!
 //! Values with a place in the program are not looked for: nobody knows whether such a process comes there. Neither are code and CPUs.
+//! Whoever has lost its parent counts as forked by the process that collects it.
 
+use std::collections::VecDeque;
 use std::fs;
 
-use super::Refusal;
 use super::session::Session;
 use super::undoing::Tried;
+use super::{Refusal, RefusalKind};
 use crate::address::Address;
+use crate::clock;
 use crate::journal::{Assignment, Change, Deed, Status};
 use crate::memory::Memory;
-use crate::process::{Pid, Process, auxiliary, descendants};
+use crate::process::{Pid, Process, auxiliary, children};
 use crate::space::AddressSpace;
+use crate::value::Value;
 use crate::writer::{Attempt, has_inherited};
 
 /// More are not looked at.
 const OFFSPRING_MAX: usize = 4096;
 
+/// A fork copies the memory before it takes the time of the new process, and may lose its CPU in between.
+const MARGIN_TICKS: u64 = 1;
+
 /// The random bytes that the kernel gives each program when it begins. A fork copies them.
 type Mark = [u8; 16];
 
+/// A process that runs what it was forked from.
+struct Fork {
+    pid: Pid,
+    /// When the first of the forks came that lead from the changed process to this one, in ticks after boot.
+    first_ticks: u64,
+}
+
+/// When a process was forked, compared with a write into the one that it was forked from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Forked {
+    Before,
+    After,
+    Unknown,
+}
+
+/// A fork at `ticks` after boot, and a write between two times by CLOCK_BOOTTIME.
+fn forked(ticks: u64, (announced_ns, applied_ns): (u64, u64)) -> Forked {
+    let begin = |ticks: u64| ticks.saturating_mul(clock::TICK_NS);
+    if begin(ticks.saturating_add(1)) <= announced_ns {
+        Forked::Before
+    } else if begin(ticks.saturating_sub(MARGIN_TICKS)) >= applied_ns {
+        Forked::After
+    } else {
+        Forked::Unknown
+    }
+}
+
 impl Session {
-    /// Takes values back that were taken back in their process a moment ago: whoever it forks from now on has the old ones.
+    /// Takes values back that were taken back in their process a moment ago: whoever it forks from now on has the old ones. What could
+    /// not be is in `left_alone`.
     pub(super) fn undo_in_offspring(&mut self, parent: Pid, changes: &[u64]) -> Vec<(Pid, Tried)> {
-        let descendants = descendants(parent.number, OFFSPRING_MAX);
-        if descendants.is_empty() {
+        if children(parent.number).is_empty() {
             return Vec::new();
         }
         let known = self.writer(parent).map(|writer| writer.changes());
@@ -33,51 +71,108 @@ impl Session {
         let back: Vec<Change> = known
             .filter(|known| changes.contains(&known.intent.change) && is_back(known))
             .collect();
-        let mark = self.open(parent).ok().and_then(|parent| mark(&parent));
-        if back.is_empty() || mark.is_none() {
+        let Some(mark) = self.open(parent).ok().and_then(|parent| mark(&parent)) else {
+            return Vec::new();
+        };
+        if back.is_empty() {
             return Vec::new();
         }
-        let children = descendants
-            .into_iter()
-            .filter_map(|number| Process::open(number).ok());
-        let forked: Vec<Pid> = children
-            .filter(|child| self::mark(child) == mark)
-            .map(|child| child.pid)
-            .collect();
         let mut done = Vec::new();
-        for child in forked {
+        for fork in forks(parent, mark) {
             for (change, set) in back.iter().filter_map(|change| Some((change, plain(change)?))) {
-                let attempt = match self.undo_inherited(parent, child, (change, set)) {
+                match self.undo_inherited(parent, &fork, (change, set)) {
+                    Ok(tried) => done.extend(tried.map(|tried| (fork.pid, tried))),
                     // It has ended in this very moment.
-                    Err(_) if !child.is_alive() => None,
-                    Err(refusal) => Some(Tried {
-                        change: change.intent.change,
-                        result: Err(refusal),
-                    }),
-                    Ok(attempt) => attempt,
-                };
-                done.extend(attempt.map(|attempt| (child, attempt)));
+                    Err(_) if !fork.pid.is_alive() => {}
+                    Err(refusal) => self.left_alone.push((fork.pid, refusal)),
+                }
             }
         }
         done
     }
 
-    /// None where it holds something else than was written.
+    /// None where it has not inherited the value, or holds something else by now.
     fn undo_inherited(
         &mut self,
         parent: Pid,
-        child: Pid,
+        fork: &Fork,
         (change, set): (&Change, &Assignment),
     ) -> Result<Option<Tried>, Refusal> {
+        let child = fork.pid;
+        let suspended_ns = clock::suspended_ns();
+        let written = (
+            change.intent.at.monotonic_ns,
+            change.applied_ns.unwrap_or(u64::MAX),
+        );
+        let written = (
+            written.0.saturating_add(suspended_ns),
+            written.1.saturating_add(suspended_ns),
+        );
+        let forked = forked(fork.first_ticks, written);
+        if forked == Forked::Before {
+            return Ok(None);
+        }
         let space = AddressSpace::read(&self.open(child)?, &self.images())?;
         if !has_inherited(&space, set) {
             return Ok(None);
         }
         let writer = self.writer(child)?;
+        let deed = &change.intent.deed;
+        let is_own = |own: &Change| !own.status.is_over() && own.intent.deed.overlaps(deed);
+        if writer.changes().iter().any(is_own) {
+            return Ok(None);
+        }
+        if forked == Forked::Unknown {
+            return Err(unknown(parent, change, set));
+        }
         let change = writer.inherit(parent, change, set.clone())?;
         let result = writer.undo(change);
         Ok(Some(Attempt { change, result }.into()))
     }
+}
+
+/// Why a process is left alone that was forked at about the time of the write.
+fn unknown(parent: Pid, change: &Change, set: &Assignment) -> Refusal {
+    let value = |bytes| {
+        Value::from_bytes(set.value_type, bytes).map_or_else(|_| "?".to_owned(), |value| value.to_string())
+    };
+    Refusal {
+        kind: RefusalKind::Refused,
+        message: format!(
+            "`{symbol}` is {new}, as change {change} made it in process {parent}, and the process was forked from there within {within} ms \
+             of that change: whether it has inherited the value is not known, so it is left alone (it was {old} there)",
+            symbol = set.symbol,
+            new = value(set.new),
+            old = value(set.old),
+            change = change.intent.change,
+            within = (MARGIN_TICKS + 1) * clock::TICK_NS / 1_000_000,
+        ),
+    }
+}
+
+/// The processes that descend from `parent` and run what it runs, the nearest first.
+fn forks(parent: Pid, mark: Mark) -> Vec<Fork> {
+    let mut found: Vec<Fork> = Vec::new();
+    let mut waiting = VecDeque::from([(parent.number, u64::MAX)]);
+    let mut seen = 0;
+    while let Some((number, first_ticks)) = waiting.pop_front() {
+        for child in children(number) {
+            seen += 1;
+            let Ok(child) = Process::open(child) else { continue };
+            let is_known = found.iter().any(|known| known.pid == child.pid);
+            // What began another program has no value of the first one, and neither has what that forks.
+            if is_known || seen > OFFSPRING_MAX || self::mark(&child) != Some(mark) {
+                continue;
+            }
+            let first_ticks = first_ticks.min(child.pid.start_time);
+            found.push(Fork {
+                pid: child.pid,
+                first_ticks,
+            });
+            waiting.push_back((child.pid.number, first_ticks));
+        }
+    }
+    found
 }
 
 /// A value that is written at any instant.
@@ -99,4 +194,42 @@ fn mark(process: &Process) -> Option<Mark> {
     let mut mark = Mark::default();
     Memory::open(process).ok()?.read(address, &mut mark).ok()?;
     Some(mark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_an_heir_only_if_its_fork_came_after_the_write_for_certain() {
+        // Announced and applied within tick 100.
+        let written = (1_002_000_000, 1_002_300_000);
+        let cases = [
+            (0, Forked::Before),
+            (98, Forked::Before),
+            // Its last instant is before the tick of the write.
+            (99, Forked::Before),
+            (100, Forked::Unknown),
+            // The memory may have been copied in the tick before.
+            (101, Forked::Unknown),
+            (102, Forked::After),
+            (u64::MAX, Forked::After),
+        ];
+        for (ticks, expected) in cases {
+            assert_eq!(forked(ticks, written), expected, "{ticks}");
+        }
+        // Announced at the last nanosecond of a tick, found there later by another writer.
+        let recovered = (1_009_999_999, 1_500_000_000);
+        let cases = [
+            (99, Forked::Before),
+            (100, Forked::Unknown),
+            (150, Forked::Unknown),
+            (151, Forked::After),
+        ];
+        for (ticks, expected) in cases {
+            assert_eq!(forked(ticks, recovered), expected, "{ticks}");
+        }
+        // One of which nobody knows when it was applied.
+        assert_eq!(forked(200, (1_000, u64::MAX)), Forked::Unknown);
+    }
 }

@@ -45,6 +45,8 @@ pub(super) struct Session {
     locations: HashMap<(Pid, VariableName), Location>,
     pub(super) slots: HashMap<Stated, Slot>,
     pub(super) waiting: Waiting,
+    /// Processes that may have inherited a change that was taken back, and why they were left alone: told at the end.
+    pub(super) left_alone: Vec<(Pid, Refusal)>,
 }
 
 impl Session {
@@ -59,6 +61,7 @@ impl Session {
             locations: HashMap::new(),
             slots: HashMap::new(),
             waiting: Waiting::new(options),
+            left_alone: Vec::new(),
         }
     }
 
@@ -85,17 +88,11 @@ impl Session {
                 self.writer(pid)?.confirm(change)?;
                 Ok(Answer::Confirmed)
             }
-            Command::Undo { changes } => Ok(Answer::Undone(self.undo_these(&changes))),
-            Command::UndoAll { pid } => {
-                let mut farewell = Farewell::default();
-                self.writer(pid)?;
-                self.disarm_all(|waiting| waiting == pid);
-                for (pid, attempts) in self.undo_all(vec![pid], &|_, _| true) {
-                    farewell.add(pid, attempts?);
-                }
-                farewell.shorten();
-                Ok(Answer::UndoneAll(farewell))
+            Command::Undo { changes } => {
+                let (each, inherited) = self.undo_these(&changes);
+                Ok(Answer::Undone { each, inherited })
             }
+            Command::UndoAll { pids } => Ok(Answer::UndoneAll(self.undo_processes(pids))),
             Command::Changes { pid } => {
                 let mut changes = self.state.history(pid).map_err(WriterError::from)?.changes();
                 let omitted = keep_newest(&mut changes, REPLY_BYTES_MAX / 2);
@@ -252,6 +249,21 @@ impl Session {
         writer.ok_or_else(|| ProcessError::Ended { pid }.into())
     }
 
+    /// Takes back all changes of these processes.
+    fn undo_processes(&mut self, pids: Vec<Pid>) -> Farewell {
+        self.disarm_all(|waiting| pids.contains(&waiting));
+        let mut farewell = Farewell::default();
+        for (pid, tried) in self.undo_all(pids, &|_, _| true) {
+            match tried {
+                Ok(tried) => farewell.add(pid, tried),
+                Err(refusal) => farewell.refused.push((pid, refusal)),
+            }
+        }
+        farewell.refused.append(&mut self.left_alone);
+        farewell.shorten();
+        farewell
+    }
+
     /// Takes back what this session changed, except what is to be kept; then lets go of all processes.
     pub(super) fn finish(&mut self) -> Farewell {
         self.disarm_all(|_| true);
@@ -299,6 +311,7 @@ impl Session {
                 }
             }
         }
+        farewell.refused.append(&mut self.left_alone);
         farewell.shorten();
         farewell
     }
@@ -340,7 +353,16 @@ impl Drop for Session {
 }
 
 impl Farewell {
-    fn add(&mut self, pid: Pid, tried: Vec<Tried>) {
+    /// What another one tells as well.
+    pub fn extend(&mut self, other: Farewell) {
+        self.undone.extend(other.undone);
+        self.failed.extend(other.failed);
+        self.refused.extend(other.refused);
+        self.kept.extend(other.kept);
+        self.omitted += other.omitted;
+    }
+
+    pub(super) fn add(&mut self, pid: Pid, tried: Vec<Tried>) {
         for Tried { change, result } in tried {
             match result {
                 Ok(undone) => self.undone.push((pid, undone)),
@@ -349,10 +371,11 @@ impl Farewell {
         }
     }
 
-    fn shorten(&mut self) {
-        let share = REPLY_BYTES_MAX / 4;
+    pub(super) fn shorten(&mut self) {
+        let share = REPLY_BYTES_MAX / 8;
         self.omitted += keep_newest(&mut self.undone, share)
             + keep_newest(&mut self.failed, share)
+            + keep_newest(&mut self.refused, share)
             + keep_newest(&mut self.kept, share);
     }
 }

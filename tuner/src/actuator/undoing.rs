@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::armed::{Armed, How, Over};
 use super::session::Session;
 use super::waiting::not_reached;
-use super::{ChangeNumber, Refusal};
+use super::{ChangeNumber, Farewell, Refusal};
 use crate::journal::{Change, Deed, RevertOutcome, Status};
 use crate::process::Pid;
 use crate::sync::SyncPoint;
@@ -33,25 +33,36 @@ pub(super) type Tried = Attempt<Refusal>;
 pub(super) type TriedIn = Result<Vec<Tried>, Refusal>;
 
 impl Session {
-    /// Takes these changes back, as [`Session::undo_all`] does. What came of each, in their order. What fails in processes that were
-    /// forked since is tried again at the end of the session.
-    pub(super) fn undo_these(&mut self, changes: &[ChangeNumber]) -> Vec<Result<Undone, Refusal>> {
+    /// Takes these changes back, as [`Session::undo_all`] does. What came of each, in their order, and what was tried in the processes that
+    /// have inherited them.
+    pub(super) fn undo_these(
+        &mut self,
+        changes: &[ChangeNumber],
+    ) -> (Vec<Result<Undone, Refusal>>, Farewell) {
         let these: BTreeSet<_> = changes.iter().map(|number| (number.pid, number.change)).collect();
         let pids: BTreeSet<Pid> = these.iter().map(|(pid, _)| *pid).collect();
         let is_one = |pid: Pid, change: &Change| these.contains(&(pid, change.intent.change));
-        let mut results = BTreeMap::new();
+        let (mut results, mut inherited) = (BTreeMap::new(), Farewell::default());
         for (pid, tried) in self.undo_all(pids.into_iter().collect(), &is_one) {
             let of = these.iter().filter(|(of, _)| *of == pid);
             match tried {
-                Ok(tried) => results.extend(tried.into_iter().map(|one| ((pid, one.change), one.result))),
+                Ok(tried) => {
+                    let is_given = |one: &Tried| these.contains(&(pid, one.change));
+                    let (given, others): (Vec<_>, Vec<_>) = tried.into_iter().partition(is_given);
+                    results.extend(given.into_iter().map(|one| ((pid, one.change), one.result)));
+                    inherited.add(pid, others);
+                }
                 Err(refusal) => results.extend(of.map(|number| (*number, Err(refusal.clone())))),
             }
         }
+        // Told once more at the end of the session.
+        inherited.refused.clone_from(&self.left_alone);
+        inherited.shorten();
         let result = |ChangeNumber { pid, change }: &ChangeNumber| match results.remove(&(*pid, *change)) {
             Some(result) => result,
             None => self.not_tried(*pid, *change),
         };
-        changes.iter().map(result).collect()
+        (changes.iter().map(result).collect(), inherited)
     }
 
     /// It was not in force, or went a moment ago with another process of its group.

@@ -37,7 +37,7 @@ pub enum Status {
 
 impl Status {
     /// Nothing of it is in memory any more.
-    fn is_over(self) -> bool {
+    pub(crate) fn is_over(self) -> bool {
         matches!(self, Status::Failed | Status::Reverted | Status::ChangedSince)
     }
 }
@@ -51,6 +51,9 @@ pub struct Change {
     pub status: Status,
     /// The guard found that it did good.
     pub confirmed: bool,
+    /// When it was known to be in memory, by CLOCK_MONOTONIC: after the write, or, after a crash, when it was found there.
+    #[serde(default)]
+    pub applied_ns: Option<u64>,
     /// How it was written; none before that is known, or when nobody lived to say it.
     pub hold: Option<Hold>,
     /// What a call returned, as bits.
@@ -130,6 +133,7 @@ impl History {
                     intent: *intent,
                     status: Status::Pending,
                     confirmed: false,
+                    applied_ns: None,
                     hold: None,
                     returned: None,
                     result: None,
@@ -140,12 +144,14 @@ impl History {
             }
             Record::Outcome {
                 change,
+                at,
                 outcome,
                 hold,
                 ..
             } => {
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.hold = hold;
+                    change.applied_ns = (outcome == Outcome::Applied).then_some(at.monotonic_ns);
                     change.status = match outcome {
                         Outcome::Applied => Status::Applied,
                         Outcome::NotWritten(_) => Status::Failed,

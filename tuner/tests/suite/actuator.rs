@@ -55,6 +55,14 @@ impl Setting {
         Some(setting)
     }
 
+    /// A program that forks workers.
+    pub(crate) fn with_workers() -> Option<Setting> {
+        let mut setting = Setting::new()?;
+        let workers = setting.workshop.build("workers.c", "workers", &["-g"]);
+        setting.program = Program::start(&workers, &[])?;
+        Some(setting)
+    }
+
     pub(crate) fn state(&self) -> &Path {
         self.workshop.directory.path()
     }
@@ -77,8 +85,12 @@ impl Setting {
     }
 
     pub(crate) fn write(&self, variable: &str, value: &str) -> SetCommand {
+        self.write_in(self.pid(), variable, value)
+    }
+
+    pub(crate) fn write_in(&self, pid: Pid, variable: &str, value: &str) -> SetCommand {
         SetCommand {
-            pid: self.pid(),
+            pid,
             variable: variable.to_owned(),
             module: None,
             value: value.to_owned(),
@@ -137,7 +149,7 @@ fn a_session_reads_writes_lists_and_takes_back() {
     assert_eq!(setting.program.sees("rate"), "1.5");
     let (changes, omitted) = session.changes(setting.pid()).unwrap();
     assert_eq!((changes.len(), omitted), (2, 0));
-    let farewell = session.undo_all(setting.pid()).unwrap();
+    let farewell = session.undo_all(&[setting.pid()]).unwrap();
     assert_eq!(farewell.undone.len(), 1);
     assert_eq!(setting.program.sees("knob"), "10");
     assert!(session.shutdown().unwrap().undone.is_empty());
@@ -411,7 +423,7 @@ fn with_keep_only_what_was_confirmed_stays() {
     );
     let (mut later, _process) = setting.session(false, &[]);
     assert_eq!(
-        later.undo_all(setting.pid()).unwrap().undone.len(),
+        later.undo_all(&[setting.pid()]).unwrap().undone.len(),
         1,
         "the command that takes it back"
     );

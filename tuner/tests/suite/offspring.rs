@@ -1,9 +1,152 @@
 //! Processes that are forked while a change is in force have it in their memory: it is taken back there too.
 
-use tuner::journal::{RevertOutcome, StateDir, Status};
-use tuner::process::Process;
+use rustix::time::{ClockId, clock_gettime};
+use tuner::actuator::Farewell;
+use tuner::journal::{Change, RevertOutcome, StateDir, Status};
+use tuner::process::{Pid, Process};
 
 use crate::actuator::Setting;
+
+/// What is forked from now on was forked after all that was written before, for certain: /proc tells the time of a fork in ticks of 10 ms.
+fn some_ticks_later() {
+    let now_ms = || {
+        let time = clock_gettime(ClockId::Boottime);
+        time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
+    };
+    let begin_ms = now_ms();
+    while now_ms() < begin_ms + 30 {
+        std::thread::yield_now();
+    }
+}
+
+/// Has the program fork a worker.
+fn worker(setting: &mut Setting, words: &str) -> Pid {
+    let number: i32 = setting.program.say(words).parse().unwrap();
+    Process::open(number).unwrap().pid
+}
+
+fn changes(setting: &Setting, pid: Pid) -> Vec<Change> {
+    StateDir::at(setting.state()).history(pid).unwrap().changes()
+}
+
+/// How many were taken back; all of what was tried.
+fn all_back(farewell: &Farewell) -> usize {
+    let is_back = farewell
+        .undone
+        .iter()
+        .all(|(_, undone)| undone.outcome == RevertOutcome::Reverted);
+    assert!(
+        is_back && farewell.failed.is_empty() && farewell.refused.is_empty(),
+        "{farewell:?}"
+    );
+    farewell.undone.len()
+}
+
+#[test]
+fn a_worker_that_was_forked_before_a_change_keeps_its_own_value_even_where_it_is_the_same() {
+    let Some(mut setting) = Setting::with_workers() else {
+        return;
+    };
+    let workers = ["fork 100", "fork 101"].map(|words| worker(&mut setting, words));
+    some_ticks_later();
+    let (mut session, mut process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "101")).unwrap();
+    assert_eq!(setting.program.say("values"), "101 100 101");
+    session.undo(setting.pid(), 1).unwrap();
+    assert_eq!(setting.program.say("values"), "10 100 101");
+
+    session.set(setting.write("knob", "101")).unwrap();
+    assert_eq!(all_back(&session.undo_all(&[setting.pid()]).unwrap()), 1);
+    assert_eq!(setting.program.say("values"), "10 100 101");
+
+    // By the session that ends, and without it.
+    session.set(setting.write("knob", "101")).unwrap();
+    assert_eq!(all_back(&session.shutdown().unwrap()), 1);
+    assert_eq!(setting.program.say("values"), "10 100 101");
+    assert!(process.wait().unwrap().success());
+    let (mut session, mut process) = setting.session(false, &[]);
+    session.set(setting.write("knob", "101")).unwrap();
+    drop(session);
+    assert!(process.wait().unwrap().success());
+    assert_eq!(setting.program.say("values"), "10 100 101");
+    for worker in workers {
+        assert_eq!(changes(&setting, worker), []);
+    }
+}
+
+#[test]
+fn a_program_and_its_workers_are_undone_in_one_go_and_each_has_its_own_value_again() {
+    let Some(mut setting) = Setting::with_workers() else {
+        return;
+    };
+    let before = ["fork 100", "fork 101", "fork 102"].map(|words| worker(&mut setting, words));
+    let (mut session, mut process) = setting.session(true, &[]);
+    for pid in std::iter::once(setting.pid()).chain(before) {
+        session.set(setting.write_in(pid, "knob", "11")).unwrap();
+    }
+    some_ticks_later();
+    // The first has its value from the worker that was forked last, the second from the program.
+    let heirs = ["grandfork", "fork 0"].map(|words| worker(&mut setting, words));
+    assert_eq!(setting.program.say("values"), "11 11 11 11 11 11");
+    let all: Vec<Pid> = std::iter::once(setting.pid())
+        .chain(before)
+        .chain(heirs)
+        .collect();
+    assert_eq!(all_back(&session.undo_all(&all).unwrap()), all.len());
+    assert_eq!(setting.program.say("values"), "10 100 101 102 102 10");
+    for pid in all {
+        let statuses: Vec<Status> = changes(&setting, pid)
+            .iter()
+            .map(|change| change.status)
+            .collect();
+        assert_eq!(statuses, [Status::Reverted], "{pid}");
+    }
+    session.shutdown().unwrap();
+    assert!(process.wait().unwrap().success());
+}
+
+#[test]
+fn a_child_with_a_change_of_its_own_is_no_heir() {
+    let Some(mut setting) = Setting::with_workers() else {
+        return;
+    };
+    let (mut session, mut process) = setting.session(true, &[]);
+    session.set(setting.write("knob", "11")).unwrap();
+    some_ticks_later();
+    let child = worker(&mut setting, "fork 0");
+    for value in ["12", "11"] {
+        session.set(setting.write_in(child, "knob", value)).unwrap();
+    }
+    session.undo(setting.pid(), 1).unwrap();
+    assert_eq!(setting.program.say("values"), "10 11");
+    assert_eq!(changes(&setting, child).len(), 2);
+    session.shutdown().unwrap();
+    assert!(process.wait().unwrap().success());
+}
+
+/// The writer was killed, and when it wrote is known to lie between its announcement and the first look of the next one.
+#[test]
+fn a_child_that_may_have_been_forked_before_is_left_alone_and_reported() {
+    let Some(mut setting) = Setting::with_workers() else {
+        return;
+    };
+    let (mut session, mut process) = setting.session(false, &["after-write", "1"]);
+    session.set(setting.write("knob", "11")).unwrap_err();
+    process.wait().unwrap();
+    some_ticks_later();
+    let child = worker(&mut setting, "fork 0");
+    let (mut session, mut process) = setting.session(false, &[]);
+    let farewell = session.undo_all(&[setting.pid()]).unwrap();
+    let [(left_alone, refusal)] = &farewell.refused[..] else {
+        panic!("{farewell:?}")
+    };
+    assert_eq!((*left_alone, farewell.undone.len()), (child, 1));
+    let why = "whether it has inherited the value is not known, so it is left alone (it was 10 there)";
+    assert!(refusal.message.ends_with(why), "{refusal}");
+    assert_eq!(setting.program.say("values"), "10 11");
+    session.shutdown().unwrap();
+    assert!(process.wait().unwrap().success());
+}
 
 #[test]
 fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
@@ -12,6 +155,7 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
     };
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "20")).unwrap();
+    some_ticks_later();
     let child: i32 = setting.program.say("fork").parse().unwrap();
     let child = Process::open(child).unwrap().pid;
     assert_eq!(setting.program.say("child"), "20");
@@ -32,6 +176,7 @@ fn a_value_is_taken_back_in_what_was_forked_while_it_was_in_force() {
 
     // At the end of the session, in one that was forked meanwhile; the other has a value of its own.
     session.set(setting.write("knob", "30")).unwrap();
+    some_ticks_later();
     setting.program.say("fork");
     assert_eq!(setting.program.say("child"), "30");
     let farewell = session.shutdown().unwrap();
@@ -75,6 +220,7 @@ fn a_child_that_began_a_program_anew_has_a_value_of_its_own() {
     setting.program.say("set 11");
     let (mut session, mut process) = setting.session(false, &[]);
     session.set(setting.write("knob", "10")).unwrap();
+    some_ticks_later();
     setting.program.say("fork");
     assert_eq!(setting.program.say("exec"), "10");
     let farewell = session.shutdown().unwrap();

@@ -166,7 +166,7 @@ fn a_library_is_unloaded_after_the_variables_in_it_were_taken_back_at_their_sync
     write.value_type = Some(ValueType::I32);
     session.arm(at_main(write)).unwrap();
     assert_eq!(collect(&mut session).unwrap().change, Some(2));
-    let farewell = session.undo_all(setting.pid()).unwrap();
+    let farewell = session.undo_all(&[setting.pid()]).unwrap();
     let undone = |(_, undone): &(_, Undone)| (undone.change, undone.outcome.clone());
     assert_eq!(
         farewell.undone.iter().map(undone).collect::<Vec<_>>(),
@@ -264,6 +264,7 @@ fn changes_that_are_asked_for_by_their_numbers_are_taken_back_in_one_passage() {
         };
         session
             .undo_each(&numbers)
+            .0
             .into_iter()
             .map(outcome)
             .collect::<Vec<_>>()

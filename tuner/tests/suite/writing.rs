@@ -1,8 +1,10 @@
 //! What is written, what is refused, what is taken back.
 
 use std::cell::RefCell;
+use std::os::unix::process::CommandExt;
 use std::sync::Arc;
 
+use rustix::fs::{FlockOperation, flock};
 use tuner::journal::{Outcome, RevertOutcome, StateDir, Status};
 use tuner::lock::LockError;
 use tuner::memory::MemoryError;
@@ -451,6 +453,32 @@ fn a_second_writer_is_told_who_the_first_is() {
     }
     drop(first);
     program.writer(elsewhere.path()).unwrap();
+}
+
+/// What everybody may open everybody may lock.
+#[test]
+fn a_user_who_may_not_look_into_a_process_cannot_keep_others_from_writing() {
+    let Some((workshop, program)) = variables() else {
+        return;
+    };
+    let directory = std::fs::File::open(format!("/proc/{}", program.pid())).unwrap();
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let writer = program.writer(workshop.directory.path()).unwrap();
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    // The lock itself is on a file that nobody else can open.
+    let locked = format!("/proc/{}/mem", program.pid());
+    let mut command = std::process::Command::new("flock");
+    command.args(["--nonblock", &locked, "true"]);
+    assert_eq!(command.status().unwrap().code(), Some(1), "held by {writer:?}");
+    drop(writer);
+    assert!(command.status().unwrap().success());
+    assert_eq!(
+        command.uid(65_534).gid(65_534).status().unwrap().code(),
+        Some(66),
+        "it cannot be opened"
+    );
 }
 
 #[test]
