@@ -1,7 +1,8 @@
 //! Stopping threads of another process, and letting them go again.
 //!
 //! PTRACE_SEIZE and PTRACE_INTERRUPT: no signal is sent, no instruction is written, and a thread that sleeps in a system
-//! call goes on sleeping in it afterwards. A signal that arrives meanwhile is passed on.
+//! call goes on sleeping in it afterwards: calls that the kernel would end with EINTR too, for which nothing but our stop is the
+//! reason (`arch/x86_64/restart.rs`; a timeout that was given as a duration starts anew). A signal that arrives meanwhile is passed on.
 //!
 //! Every path lets go: [`HeldThread`] and [`Stopped`] do when they are dropped, and the kernel does for the threads held by a
 //! thread of ours that ends, however it ends. A thread that does not stop in time (uninterruptible sleep, vfork) keeps our
@@ -21,6 +22,8 @@ use thiserror::Error;
 
 pub(crate) use sys::RawRegisters;
 
+#[cfg(target_arch = "x86_64")]
+use crate::arch::x86_64::restart;
 use crate::process::{Pid, Process, ProcessError};
 use sys::Event;
 
@@ -151,7 +154,7 @@ impl HeldThread {
     /// The signal for which it has stopped since the last look, before it gets it; does not wait.
     pub(crate) fn signal(&mut self) -> Result<Option<i32>, PtraceError> {
         let (pid, tid) = (self.pid, self.tid);
-        match sys::poll(tid) {
+        match self.poll() {
             Ok(Some(Event::Signal(signal))) => {
                 self.state = State::Stopped;
                 Ok(Some(signal))
@@ -194,7 +197,7 @@ impl HeldThread {
     /// Whether one that was asked to stop has; does not wait. Signals that come first are passed on.
     pub(crate) fn look(&mut self) -> Result<bool, PtraceError> {
         loop {
-            let event = match sys::poll(self.tid) {
+            let event = match self.poll() {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(matches!(self.state, State::Stopped | State::StoppedBySignal)),
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Event::Ended,
@@ -309,7 +312,7 @@ impl HeldThread {
         let (pid, tid) = (self.pid, self.tid);
         let mut looks = 0;
         loop {
-            match sys::poll(tid) {
+            match self.poll() {
                 Ok(Some(Event::Ended)) => {
                     self.state = State::Ended;
                     return Err(PtraceError::ThreadEnded { pid, tid });
@@ -332,6 +335,34 @@ impl HeldThread {
             }
         }
     }
+
+    /// What it has reported since the last look; does not wait. Wherever the kernel is about to decide how an interrupted system
+    /// call goes on, that call has not failed because of us.
+    fn poll(&self) -> io::Result<Option<Event>> {
+        let event = sys::poll(self.tid)?;
+        if matches!(
+            event,
+            Some(Event::Interrupted | Event::GroupStop | Event::Signal(_))
+        ) {
+            self.leave_call_undecided();
+        }
+        Ok(event)
+    }
+
+    /// If it cannot be done the thread is about to be killed.
+    #[cfg(target_arch = "x86_64")]
+    fn leave_call_undecided(&self) {
+        let Ok(registers) = sys::registers(self.tid) else {
+            return;
+        };
+        if let Some(undecided) = restart::undecided(&registers) {
+            let _ = sys::set_registers(self.tid, &undecided);
+        }
+    }
+
+    /// Elsewhere the kernel decides before it stops.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn leave_call_undecided(&self) {}
 
     fn error(&self, what: &'static str, source: io::Error) -> PtraceError {
         let (pid, tid) = (self.pid, self.tid);

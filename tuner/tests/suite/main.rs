@@ -17,6 +17,7 @@
 //! - `offspring`: processes that are forked from changed ones
 //! - `sequences`: random series of changes and undos
 //! - `sites`: where entries are probed, in real libraries
+//! - `blocking`: threads that sleep in system calls, held
 //! - `calling`: calls that wait for a sync point
 //! - `waiting`: changes that wait for a sync point, with a rendezvous that holds nobody
 //! - `tidy`: promises that the sources keep
@@ -28,6 +29,7 @@
 mod actions;
 mod actuator;
 mod binding;
+mod blocking;
 mod calling;
 mod crashes;
 mod describing;

@@ -1,0 +1,211 @@
+//! How an interrupted system call goes on.
+//!
+//! To stop a thread wakes it out of the system call in which it sleeps. Most calls then return one of the kernel's `ERESTART` codes,
+//! which mean "again, unless a signal handler ran". The calls that signal(7) lists as never restarted return `EINTR` at once, also
+//! where no signal was sent: the program would see a failure that only we have caused.
+//!
+//! [`undecided`] turns that `EINTR` into `ERESTARTNOHAND`, which says what signal(7) says of these calls: `EINTR` if a handler runs, again if
+//! none does. It is done while the thread stands in a ptrace stop (of an interrupt, of a group, before a signal), and the kernel decides when
+//! it resumes. Why that is sound:
+//!
+//! - These stops are inside the kernel's `get_signal()`, before it takes the next pending signal. So a signal whose handler is
+//!   still to run makes the call fail with `EINTR`, with or without `SA_RESTART`, as it would have without us. A signal that is
+//!   ignored would not have woken the call; a traced thread is woken by it, and goes back into the call.
+//! - No handler has run since the call returned: entering one puts its argument registers in place of the result, and the return
+//!   from one leaves no system call number behind (`orig_rax` is -1).
+//! - Nothing has happened in the calls of the list when they return `EINTR`: no byte was sent, no message taken, no semaphore changed.
+//!   `close`, which returns `EINTR` after it has closed, and calls whose driver decides (`ioctl`) are not on it: they fail as they did.
+//!
+//! What changes: a timeout that was given as a duration starts anew, for how long the call has waited is not known. What remains: a thread
+//! that we have asked to stop and do not come to look at, because we are killed or have given up waiting for it, sees its `EINTR`.
+
+use crate::ptrace::RawRegisters;
+
+/// `restart_syscall(2)`: goes on with a sleep that was interrupted.
+const RESTART_SYSCALL: u64 = 219;
+
+// What the kernel leaves in rax of an interrupted system call that is to be made again (include/linux/errno.h). User space
+// never sees these; a tracer does.
+const ERESTARTSYS: i64 = -512;
+const ERESTARTNOINTR: i64 = -513;
+const ERESTARTNOHAND: i64 = -514;
+const ERESTART_RESTARTBLOCK: i64 = -516;
+const EINTR: i64 = -(libc::EINTR as i64);
+/// Every instruction that enters the kernel is that long.
+const SYSTEM_CALL_BYTES: u64 = 2;
+
+/// The calls that return `EINTR` instead of an `ERESTART` code, with nothing done: those of signal(7), and `read` and `write` of sockets with a
+/// timeout.
+const NEVER_RESTARTED: [i64; 25] = [
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_epoll_wait,
+    libc::SYS_io_getevents,
+    libc::SYS_io_uring_enter,
+    libc::SYS_msgrcv,
+    libc::SYS_msgsnd,
+    libc::SYS_pselect6,
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_select,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// How to resume an interrupted sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sleep {
+    /// For the rest of its time.
+    GoOn,
+    /// From its begin: where the kernel forgets how much was left, as a return from a signal handler makes it.
+    Afresh,
+}
+
+/// The registers with which the thread goes on as if it had not been stopped, without the kernel's help: an interrupted
+/// system call is made again by the instruction itself. The kernel would do so when it resumes the thread, but only where it
+/// was stopped.
+pub(crate) fn resumable(registers: &RawRegisters, sleep: Sleep) -> RawRegisters {
+    let mut resumed = *registers;
+    let again = match registers.rax.cast_signed() {
+        _ if !is_in_system_call(registers) => None,
+        ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND => Some(registers.orig_rax),
+        ERESTART_RESTARTBLOCK if sleep == Sleep::GoOn => Some(RESTART_SYSCALL),
+        ERESTART_RESTARTBLOCK => Some(registers.orig_rax),
+        _ => None,
+    };
+    if let Some(number) = again {
+        resumed.rax = number;
+        resumed.rip = resumed.rip.wrapping_sub(SYSTEM_CALL_BYTES);
+    }
+    // No system call is under way any more, as far as the kernel is concerned.
+    resumed.orig_rax = u64::MAX;
+    resumed
+}
+
+/// The registers that leave to the kernel whether the interrupted system call fails; none where it has decided already, or there is no call
+/// of the list.
+pub(crate) fn undecided(registers: &RawRegisters) -> Option<RawRegisters> {
+    let never_restarted = NEVER_RESTARTED.contains(&registers.orig_rax.cast_signed());
+    let has_failed = registers.rax.cast_signed() == EINTR && super::is_native(registers);
+    (has_failed && never_restarted).then(|| again_unless_handled(registers))
+}
+
+/// The registers with which the kernel makes the interrupted call again, from its begin, unless a signal handler runs first.
+pub(crate) fn again_unless_handled(registers: &RawRegisters) -> RawRegisters {
+    RawRegisters {
+        rax: ERESTARTNOHAND.cast_unsigned(),
+        ..*registers
+    }
+}
+
+fn is_in_system_call(registers: &RawRegisters) -> bool {
+    registers.orig_rax.cast_signed() >= 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::USER_CODE_SEGMENT;
+    use super::*;
+
+    fn stopped(number: i64, result: i64) -> RawRegisters {
+        // A struct of integers has no default of its own.
+        RawRegisters {
+            r15: 0,
+            r14: 0,
+            r13: 0,
+            r12: 0,
+            rbp: 0,
+            rbx: 0,
+            r11: 0,
+            r10: 0,
+            r9: 0,
+            r8: 0,
+            rax: result.cast_unsigned(),
+            rcx: 0,
+            rdx: 0,
+            rsi: 0,
+            rdi: 0,
+            orig_rax: number.cast_unsigned(),
+            rip: 0x1002,
+            cs: USER_CODE_SEGMENT,
+            eflags: 0,
+            rsp: 0,
+            ss: 0,
+            fs_base: 0,
+            gs_base: 0,
+            ds: 0,
+            es: 0,
+            fs: 0,
+            gs: 0,
+        }
+    }
+
+    #[test]
+    fn an_interrupted_system_call_is_made_again_and_a_finished_one_is_not() {
+        let after = |number, result, sleep| {
+            let registers = resumable(&stopped(number, result), sleep);
+            assert_eq!(registers.orig_rax, u64::MAX);
+            (registers.rax.cast_signed(), registers.rip)
+        };
+        let (read, nanosleep) = (0, 35);
+        assert_eq!(after(read, ERESTARTSYS, Sleep::GoOn), (read, 0x1000));
+        assert_eq!(
+            after(nanosleep, ERESTART_RESTARTBLOCK, Sleep::GoOn),
+            (219, 0x1000)
+        );
+        assert_eq!(
+            after(nanosleep, ERESTART_RESTARTBLOCK, Sleep::Afresh),
+            (nanosleep, 0x1000)
+        );
+        assert_eq!(after(read, 17, Sleep::GoOn), (17, 0x1002), "it has its result");
+        assert_eq!(
+            after(-1, ERESTARTSYS, Sleep::GoOn),
+            (ERESTARTSYS, 0x1002),
+            "it was in no system call"
+        );
+    }
+
+    #[test]
+    fn a_call_that_is_never_restarted_is_left_to_the_kernel_and_every_other_result_stands() {
+        let after = |registers: RawRegisters| {
+            let changed = undecided(&registers)?;
+            assert_eq!(
+                (changed.orig_rax, changed.rip),
+                (registers.orig_rax, registers.rip),
+                "the kernel needs both to make the call again"
+            );
+            Some(changed.rax.cast_signed())
+        };
+        let epoll_wait = libc::SYS_epoll_wait;
+        assert_eq!(after(stopped(epoll_wait, EINTR)), Some(ERESTARTNOHAND));
+        assert_eq!(after(stopped(libc::SYS_semtimedop, EINTR)), Some(ERESTARTNOHAND));
+        assert_eq!(after(stopped(epoll_wait, 1)), None, "it has its result");
+        assert_eq!(after(stopped(epoll_wait, -11)), None, "it has failed by itself");
+        assert_eq!(
+            after(stopped(libc::SYS_read, ERESTARTSYS)),
+            None,
+            "the kernel knows"
+        );
+        assert_eq!(after(stopped(libc::SYS_close, EINTR)), None, "the file is closed");
+        assert_eq!(after(stopped(libc::SYS_ioctl, EINTR)), None, "the driver knows");
+        assert_eq!(after(stopped(-1, EINTR)), None, "it was in no system call");
+        let mut of_32_bits = stopped(epoll_wait, EINTR);
+        of_32_bits.cs = 0x23;
+        assert_eq!(after(of_32_bits), None, "its calls have other numbers");
+        // Whoever works with the thread makes the call again by the instruction.
+        let again = resumable(&undecided(&stopped(epoll_wait, EINTR)).unwrap(), Sleep::GoOn);
+        assert_eq!((again.rax.cast_signed(), again.rip), (epoll_wait, 0x1000));
+    }
+}

@@ -1,0 +1,222 @@
+//! Threads that sleep in system calls are held, and sent to work for us: which calls fail, and which have to.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tuner::action::{CallRequest, Reason};
+use tuner::ptrace::{HeldThread, Stopped};
+use tuner::writer::Writer;
+
+use crate::programs::{Program, Workshop};
+use crate::underload::{call, patch, replace, result, take_back};
+
+const USR2: i32 = 12;
+const WINCH: i32 = 28;
+/// Whatever is waited for has happened long before.
+const SOON: Duration = Duration::from_secs(120);
+const HOLD_WAIT: Duration = Duration::from_secs(20);
+/// Those that the kernel makes again after a handler with SA_RESTART (signal(7)).
+const RESTARTED: [&str; 3] = ["futex", "read", "wait4"];
+
+/// The program, with a thread for each kind of call.
+struct Blocking {
+    workshop: Workshop,
+    program: Program,
+    threads: Vec<(String, i32)>,
+}
+
+/// What came of the calls since the last answer.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer {
+    /// The kinds that failed with EINTR.
+    failed: BTreeSet<String>,
+    /// How often one did without a handler having run.
+    without: u64,
+    wrong: u64,
+    /// In how many threads a handler has run.
+    handled: usize,
+}
+
+impl Blocking {
+    fn start(how: &str) -> Option<Blocking> {
+        let workshop = Workshop::open()?;
+        let path = workshop.build("blocking.c", "blocking", &["-pthread", "-g"]);
+        let mut program = Program::start(&path, &[how.as_ref()])?;
+        let line = program.line();
+        let thread = |text: &str| {
+            let (kind, tid) = text.split_once('=').unwrap();
+            (kind.to_owned(), tid.parse().unwrap())
+        };
+        let threads = line.split(' ').map(thread).collect();
+        let blocking = Blocking {
+            workshop,
+            program,
+            threads,
+        };
+        blocking.all_sleep();
+        Some(blocking)
+    }
+
+    /// Waits until every thread sleeps in its call.
+    fn all_sleep(&self) {
+        let until = Instant::now() + SOON;
+        let pid = self.program.pid();
+        for (kind, tid) in &self.threads {
+            loop {
+                let stat = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")).unwrap();
+                if stat.rsplit_once(") ").unwrap().1.starts_with('S') {
+                    break;
+                }
+                assert!(Instant::now() < until, "{kind} does not sleep: {stat}");
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn say(&mut self, text: &str) -> Answer {
+        let answer = self.program.say(text);
+        let word = |name: &str| {
+            let find = |word: &str| word.strip_prefix(name)?.strip_prefix('=').map(str::to_owned);
+            answer
+                .split(' ')
+                .find_map(find)
+                .unwrap_or_else(|| panic!("{text}: `{answer}`"))
+        };
+        Answer {
+            failed: word("failed")
+                .split(',')
+                .filter(|kind| !kind.is_empty())
+                .map(str::to_owned)
+                .collect(),
+            without: word("without").parse().unwrap(),
+            wrong: word("wrong").parse().unwrap(),
+            handled: word("handled").parse().unwrap(),
+        }
+    }
+
+    fn writer(&self) -> Writer {
+        self.program.writer(self.workshop.directory.path()).unwrap()
+    }
+
+    /// Every call gets what it waits for, and none has failed.
+    fn all_go_well(&mut self) {
+        let answer = self.say("wake");
+        let fine = Answer {
+            failed: BTreeSet::new(),
+            without: 0,
+            wrong: 0,
+            handled: answer.handled,
+        };
+        assert_eq!(answer, fine);
+        self.all_sleep();
+    }
+
+    /// Holds every thread that sleeps, but not the one that answers.
+    fn hold(&self) -> Vec<HeldThread> {
+        let pid = self.program.process().pid;
+        let stop = |(_, tid): &(String, i32)| HeldThread::stop(pid, *tid, HOLD_WAIT).unwrap();
+        self.threads.iter().map(stop).collect()
+    }
+
+    /// What fails until each thread has run a handler and sleeps again.
+    fn failed_by_handlers(&mut self) -> BTreeSet<String> {
+        let until = Instant::now() + SOON;
+        let mut failed = BTreeSet::new();
+        loop {
+            let answer = self.say("?");
+            assert_eq!((answer.without, answer.wrong), (0, 0));
+            failed.extend(answer.failed.iter().cloned());
+            if answer.handled == self.threads.len() {
+                break;
+            }
+            assert!(Instant::now() < until, "{answer:?}");
+        }
+        // The calls that a handler has ended are counted before they are made again.
+        self.all_sleep();
+        failed.extend(self.say("?").failed);
+        failed
+    }
+}
+
+#[test]
+fn no_call_of_the_program_fails_because_its_thread_is_held() {
+    let Some(mut blocking) = Blocking::start("once") else {
+        return;
+    };
+    for _ in 0..20 {
+        drop(Stopped::all(&blocking.program.process(), HOLD_WAIT).unwrap());
+    }
+    blocking.all_go_well();
+    let mut writer = blocking.writer();
+    for _ in 0..3 {
+        let change = patch(&mut writer, &replace("f", "g")).change;
+        take_back(&mut writer, change);
+        blocking.all_go_well();
+    }
+}
+
+#[test]
+fn no_call_of_the_program_fails_because_its_thread_calls_a_function_for_us() {
+    let Some(mut blocking) = Blocking::start("once") else {
+        return;
+    };
+    let mut writer = blocking.writer();
+    for (kind, tid) in blocking.threads.clone() {
+        let request = CallRequest {
+            thread: Some(tid),
+            ..call("f(1)", None)
+        };
+        let called = writer.call(request, Reason::default());
+        assert_eq!(
+            result(&called.unwrap_or_else(|error| panic!("{kind}: {error}"))),
+            "4"
+        );
+    }
+    blocking.all_go_well();
+}
+
+#[test]
+fn a_signal_for_a_held_thread_ends_its_call_as_it_would_have_otherwise() {
+    for how in ["restart", "once"] {
+        let Some(mut blocking) = Blocking::start(how) else {
+            return;
+        };
+        let held = blocking.hold();
+        blocking.say(&format!("signal {WINCH}"));
+        drop(held);
+        blocking.all_sleep();
+        blocking.all_go_well();
+
+        let held = blocking.hold();
+        blocking.say(&format!("signal {USR2}"));
+        drop(held);
+        let kinds = blocking.threads.iter().map(|(kind, _)| kind.clone());
+        let expected: BTreeSet<String> = kinds
+            .filter(|kind| how == "once" || !RESTARTED.contains(&kind.as_str()))
+            .collect();
+        assert_eq!(blocking.failed_by_handlers(), expected, "{how}");
+        blocking.all_go_well();
+    }
+}
+
+#[test]
+fn in_a_storm_of_signals_a_call_fails_only_where_a_handler_has_run() {
+    let Some(mut blocking) = Blocking::start("restart") else {
+        return;
+    };
+    let mut writer = blocking.writer();
+    for signal in [WINCH, USR2] {
+        blocking.say(&format!("storm {signal}"));
+        for _ in 0..50 {
+            drop(Stopped::all(&blocking.program.process(), HOLD_WAIT).unwrap());
+        }
+        let change = patch(&mut writer, &replace("f", "g")).change;
+        take_back(&mut writer, change);
+        let answer = blocking.say("calm");
+        assert_eq!((answer.without, answer.wrong), (0, 0), "{signal}");
+        assert!(signal == USR2 || answer.failed.is_empty(), "{answer:?}");
+        blocking.all_sleep();
+        blocking.say("?");
+        blocking.all_go_well();
+    }
+}
