@@ -60,8 +60,30 @@ impl Actuator {
         Actuator::start_in(StateDir::usual()?.path().to_owned(), keep, sync)
     }
 
-    /// The same with its journals in this folder.
+    /// One that does what the user names by hand, which stays; with `despite_seccomp` it calls functions whatever the program's seccomp filters
+    /// may do to them.
+    pub fn by_hand(despite_seccomp: bool) -> Result<Actuator, StartError> {
+        let hello = Hello {
+            keep: true,
+            despite_seccomp,
+            state_dir: StateDir::usual()?.path().to_owned(),
+            who: Who::current(),
+        };
+        Actuator::begin(hello, false)
+    }
+
+    /// As `start`, with its journals in this folder.
     pub fn start_in(state_dir: PathBuf, keep: bool, sync: bool) -> Result<Actuator, StartError> {
+        let hello = Hello {
+            keep,
+            despite_seccomp: false,
+            state_dir,
+            who: Who::current(),
+        };
+        Actuator::begin(hello, sync)
+    }
+
+    fn begin(hello: Hello, sync: bool) -> Result<Actuator, StartError> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         let child = Command::new("/proc/self/exe")
@@ -72,14 +94,7 @@ impl Actuator {
             // A group of its own: Ctrl-C on the terminal is for the agent, which then ends the stream.
             .process_group(0)
             .spawn()?;
-        let client = ActuatorClient::begin(
-            ours,
-            Hello {
-                keep,
-                state_dir,
-                who: Who::current(),
-            },
-        )?;
+        let client = ActuatorClient::begin(ours, hello)?;
         Ok(Actuator { client, child })
     }
 

@@ -1,7 +1,11 @@
 //! Functions called and code changed by hand: what is printed, what the program counts itself, what is taken back.
 
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::Job;
+use tuneagent_e2e::needs::machine;
 use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, with_folder};
@@ -88,4 +92,90 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     );
     job.open("end")?;
     job.finish(SOON)
+}
+
+/// A program that has given up system calls.
+struct Filtered(Child);
+
+impl Filtered {
+    fn start(mode: &str) -> Outcome<Filtered> {
+        let program = programs::c_with_math("../../tuner/tests/programs/filtered")?;
+        let mut command = Command::new(program);
+        command.arg(mode).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut filtered = Filtered(command.spawn()?);
+        let mut line = String::new();
+        if let Some(output) = filtered.0.stdout.take() {
+            BufReader::new(output).read_line(&mut line)?;
+        }
+        assert_eq!(line, "ready\n");
+        Ok(filtered)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Filtered {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const CALLING: &str = "rule: calling\nabout: calls a function at once\nroles:\n  program: has(knob)\nwindows:\n  \
+    pulse: {every: 100ms}\nmetrics:\n  used: sum(cpu.time) / pulse.duration\ntune:\n  - call: extra(5)\n    \
+    role: program\n    when: used >= 0\n";
+
+#[test]
+fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_does_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let state = tempfile::tempdir()?;
+    let filtered = Filtered::start("selective")?;
+    let pid = filtered.pid().to_string();
+    let run = |words: &[&str]| Agent::run_in(state.path(), words);
+    let reason = "its seccomp filter kills the program at some system calls";
+
+    let (code, text) = run(&["call", &pid, "extra(5)"])?;
+    assert!(code == 1 && text.contains(reason), "{code}: {text}");
+    assert!(text.contains("--despite-seccomp"), "{text}");
+
+    let rule = state.path().join("calling.yaml");
+    std::fs::write(&rule, CALLING)?;
+    let rule = rule.to_string_lossy();
+    let flags = [
+        "--rules",
+        "none",
+        &rule,
+        "--apply=calling",
+        "--probe",
+        "f",
+        "--plain",
+    ];
+    let mut session = Agent::attach_in(Some(state.path()), filtered.pid(), &flags)?;
+    session.lines.wait_for_line(reason, SOON)?;
+    session.stop()?;
+
+    let (code, text) = run(&["call", &pid, "extra(5)", "--despite-seccomp"])?;
+    assert!(code == 0 && text.contains("call extra(5) = 5 "), "{code}: {text}");
+
+    let filtered = Filtered::start("kill")?;
+    let pid = filtered.pid().to_string();
+    for words in [
+        &["call", &pid, "extra(5)", "--despite-seccomp"][..],
+        &["patch", &pid, "argument", "tick(0)", "original + 1"],
+    ] {
+        let (code, text) = run(words)?;
+        assert!(
+            code == 1 && text.contains("the system call mmap"),
+            "{code}: {text}"
+        );
+    }
+    let (code, text) = run(&["get", &pid, "called"])?;
+    assert!(
+        code == 0 && text.contains("called = 0 "),
+        "it lives: {code}: {text}"
+    );
+    Ok(())
 }

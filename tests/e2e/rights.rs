@@ -168,13 +168,14 @@ fn status_of_all_threads(pid: u32, key: &str) -> Outcome<Vec<String>> {
 }
 
 /// Bits of linux/capability.h.
-const BITS: [(&str, u32); 6] = [
+const BITS: [(&str, u32); 7] = [
     ("bpf", 39),
     ("perfmon", 38),
     ("sys_ptrace", 19),
     ("dac_read_search", 2),
     ("sys_nice", 23),
     ("checkpoint_restore", 40),
+    ("sys_admin", 21),
 ];
 
 fn mask(names: &[&str]) -> String {
@@ -200,8 +201,17 @@ fn after_the_start_root_has_dropped_everything_that_is_not_needed() -> Outcome {
         "bpf",
         "perfmon",
     ];
-    for (pid, expected) in [(agent.pid(), mask(&WATCHING)), (actuators[0].pid, mask(&writer))] {
-        for key in ["CapPrm:", "CapEff:", "CapBnd:"] {
+    // In reserve, to read the seccomp filters of programs that have some.
+    let permitted = [&writer[..], &["sys_admin"]].concat();
+    for (pid, in_force, permitted) in [
+        (agent.pid(), mask(&WATCHING), mask(&WATCHING)),
+        (actuators[0].pid, mask(&writer), mask(&permitted)),
+    ] {
+        for (key, expected) in [
+            ("CapPrm:", permitted),
+            ("CapEff:", in_force.clone()),
+            ("CapBnd:", in_force),
+        ] {
             for found in status_of_all_threads(pid, key)? {
                 assert_eq!(found, expected, "{key} of process {pid}");
             }

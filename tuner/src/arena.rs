@@ -37,6 +37,9 @@ pub struct Arena {
     pub data_bytes: u64,
     /// Stands in it, so that no other is taken for it.
     pub number: u64,
+    /// It was asked for by hand whatever the program's seccomp filters may do (`--despite-seccomp`); whoever unmaps it does not ask again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub despite_seccomp: bool,
 }
 
 impl Arena {
@@ -57,6 +60,7 @@ impl Arena {
             code_bytes,
             data_bytes,
             number: crate::clock::monotonic_ns(),
+            despite_seccomp: false,
         })
     }
 

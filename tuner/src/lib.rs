@@ -41,6 +41,7 @@ pub mod process;
 pub mod ptrace;
 #[cfg(target_arch = "x86_64")]
 mod remote;
+mod seccomp;
 pub mod site;
 pub mod slot;
 pub mod space;

@@ -92,6 +92,9 @@ pub struct CallArgs {
     /// Only this thread may do it; else the first that can, the main thread before others
     #[arg(long, value_name = "TID", requires = "only")]
     pub thread: Option<i32>,
+    /// Also where the program has a seccomp filter that kills at some system calls, or that cannot be read: the function may make one
+    #[arg(long)]
+    pub despite_seccomp: bool,
     /// Only this process, not the whole job
     #[arg(long)]
     pub only: bool,
@@ -108,6 +111,9 @@ pub struct PatchArgs {
     /// What to change
     #[command(subcommand)]
     pub change: PatchCommand,
+    /// Insert and load also where the program has a seccomp filter that kills at some system calls, or that cannot be read
+    #[arg(long, global = true)]
+    pub despite_seccomp: bool,
     /// Only this process, not the whole job
     #[arg(long, global = true)]
     pub only: bool,

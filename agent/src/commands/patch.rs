@@ -44,7 +44,13 @@ pub(super) fn call(args: &CallArgs) -> Outcome {
         wait_ms: u64::try_from(args.wait.as_millis()).unwrap_or(u64::MAX),
         thread: args.thread,
     };
-    act(&args.target, args.only, args.any_user, &Action::Call(request))
+    let by_hand = ByHand {
+        target: &args.target,
+        only: args.only,
+        any_user: args.any_user,
+        despite_seccomp: args.despite_seccomp,
+    };
+    act(&by_hand, &Action::Call(request))
 }
 
 fn return_type(text: &str) -> Result<ReturnType, Failure> {
@@ -57,7 +63,13 @@ fn return_type(text: &str) -> Result<ReturnType, Failure> {
 
 pub(super) fn patch(args: &PatchArgs) -> Outcome {
     let action = action(&args.change)?;
-    act(&args.target, args.only, args.any_user, &action)
+    let by_hand = ByHand {
+        target: &args.target,
+        only: args.only,
+        any_user: args.any_user,
+        despite_seccomp: args.despite_seccomp,
+    };
+    act(&by_hand, &action)
 }
 
 fn action(change: &PatchCommand) -> Result<Action, Failure> {
@@ -120,11 +132,19 @@ fn indexed(text: &str) -> Result<(&str, usize), Failure> {
     parsed.ok_or_else(|| Failure::not_there(format!("`{text}` is no argument of a function, such as f(1)")))
 }
 
-fn act(target: &str, only: bool, any_user: bool, action: &Action) -> Outcome {
+/// Where something is done by hand, and with which leave.
+struct ByHand<'a> {
+    target: &'a str,
+    only: bool,
+    any_user: bool,
+    despite_seccomp: bool,
+}
+
+fn act(by_hand: &ByHand<'_>, action: &Action) -> Outcome {
     let mut scout = Scout::default();
-    let job = target::job(&mut scout, target, any_user)?;
-    let members = members(&job, target, only)?;
-    let mut actuator = Actuator::start(true, false).map_err(Failure::not_there)?;
+    let job = target::job(&mut scout, by_hand.target, by_hand.any_user)?;
+    let members = members(&job, by_hand.target, by_hand.only)?;
+    let mut actuator = Actuator::by_hand(by_hand.despite_seccomp).map_err(Failure::not_there)?;
     rights::only_look().map_err(Failure::not_permitted)?;
     let mut failed = None;
     for member in members {

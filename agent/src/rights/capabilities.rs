@@ -114,6 +114,15 @@ impl Part {
             Part::WriterAtPlaces => looking | writing | probing,
         }
     }
+
+    /// What it may put in force for an instant. Who writes reads the seccomp filters of programs that have some (PTRACE_SECCOMP_GET_FILTER), where
+    /// whoever started us was root.
+    fn reserves(self) -> CapabilitySet {
+        match self {
+            Part::Watcher => CapabilitySet::empty(),
+            Part::Writer | Part::WriterAtPlaces => CapabilitySet::SYS_ADMIN,
+        }
+    }
 }
 
 fn sets() -> CapabilitySets {
@@ -190,7 +199,8 @@ pub fn begin() -> Result<(), RightsError> {
     Ok(())
 }
 
-/// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way to get one. Before
+/// Drops, for this thread and all that it starts, every capability that `part` does not need, and every way to get one; what it needs for an
+/// instant only stays permitted and is not in force. Before
 /// other threads are started; it cannot be taken back.
 pub fn keep_only(part: Part) -> Result<(), RightsError> {
     let keep = part.keeps();
@@ -199,12 +209,12 @@ pub fn keep_only(part: Part) -> Result<(), RightsError> {
         let _ = remove_capability_from_bounding_set(capability);
     }
     clear_ambient_capability_set()?;
-    let permitted = sets().permitted & keep;
+    let permitted = sets().permitted & (keep | part.reserves());
     set_capabilities(
         None,
         CapabilitySets {
             permitted,
-            effective: permitted,
+            effective: permitted & keep,
             inheritable: CapabilitySet::empty(),
         },
     )?;

@@ -101,6 +101,7 @@ impl Actuator {
             .unwrap();
         let hello = Hello {
             keep,
+            despite_seccomp: false,
             state_dir: state.to_owned(),
             who: Who::current(),
         };

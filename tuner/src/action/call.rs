@@ -20,7 +20,7 @@ use crate::journal::{Call, Change, Deed, Hold, Outcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace;
-use crate::remote::Worker;
+use crate::remote::{Task, Worker};
 use crate::space::AddressSpace;
 use crate::value::{Bytes, Value, ValueType};
 use crate::writer::{Mechanism, Writer, WriterError};
@@ -108,6 +108,10 @@ impl Writer {
             pid: space.process.pid,
             why: "there is no room for a page in its address space",
         })?;
+        let arena = Arena {
+            despite_seccomp: self.despite_seccomp,
+            ..arena
+        };
         let deed = Call {
             symbol: plan.text.clone(),
             module: plan.function.module.path.clone(),
@@ -154,6 +158,7 @@ impl Writer {
                 process,
                 ground,
                 &machinery.gate,
+                plan.task(deed),
                 plan.thread,
                 unsuitable,
                 |thread| enter(thread, process, ground, deed, plan, underway),
@@ -181,7 +186,8 @@ impl Writer {
             // Only the thread that called was ever in there.
             let is_alive = ptrace::threads(process.pid)?.contains(&tid);
             let only = is_alive.then_some(tid);
-            worker::with_thread(process, &ground, &machinery.gate, only, inside, work)
+            let task = Task::Unmap(arena);
+            worker::with_thread(process, &ground, &machinery.gate, task, only, inside, work)
         });
     }
 
@@ -254,6 +260,11 @@ impl Plan {
             wait: Duration::from_millis(request.wait_ms),
             thread: request.thread,
         })
+    }
+
+    /// What the thread that makes the call is to do.
+    pub(super) fn task<'a>(&'a self, deed: &'a Call) -> Task<'a> {
+        Task::Call(&deed.arena, &self.function.name)
     }
 
     /// What is passed, with what variables hold now, and the data page that it needs.

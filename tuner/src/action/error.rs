@@ -125,6 +125,16 @@ pub enum ActionError {
         /// What is missing.
         why: &'static str,
     },
+    /// Its seccomp filters stand in the way.
+    #[error("thread {tid} of process {pid} executes nothing for us: {why}")]
+    Seccomp {
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: i32,
+        /// What they would do, or why that is not known.
+        why: String,
+    },
     /// The arguments do not fit.
     #[error("`{function}`: {why}")]
     Arguments {

@@ -98,7 +98,8 @@ impl Writer {
             space,
             call::request("dlclose", arguments, UNLOAD_RETURNS, WAIT_MS),
         )?;
-        let (call, machinery, ground) = self.prepare(space, &plan)?;
+        let (mut call, machinery, ground) = self.prepare(space, &plan)?;
+        call.arena.despite_seccomp |= deed.arena.despite_seccomp;
         self.announce_revert(change, Some(call.arena))?;
         let called = self.enter_and_wait(&call, &plan, &machinery, &ground);
         (self.hooks.after_write)();

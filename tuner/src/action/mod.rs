@@ -18,6 +18,11 @@
 //! stack. Not checked: whether it holds a lock of the program's own, or of another library, that the function wants (the call
 //! waits for ever then, and so does the thread), and whether a buffer of stdio is half written.
 //!
+//! Before a thread makes a system call for us (memory is mapped for calls, libraries and code that is inserted, and unmapped again) its
+//! seccomp filters are evaluated for it: one that is not allowed is not made. What a called function does by itself is not known, so none
+//! is called where a filter kills at any system call, unless the user says so by hand ([`Writer::despite_seccomp`]). Not checked: a filter
+//! that another thread installs between the look and the call, microseconds later.
+//!
 //! Code is changed while all threads are held, and only when none stands in the bytes or comes back to them by a word on its
 //! stack. Not checked: contexts that a program keeps elsewhere than on the stacks of its threads (coroutines), and jumps
 //! through computed addresses into the first bytes of a function.

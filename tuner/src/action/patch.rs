@@ -15,6 +15,7 @@ use crate::journal::{Change, Deed, Hold, Outcome, Patch, RevertOutcome, Site, St
 use crate::place::{Ground, Place};
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, Stopped};
+use crate::remote::Task;
 use crate::space::AddressSpace;
 use crate::value::Bytes;
 use crate::write;
@@ -33,12 +34,18 @@ impl Writer {
             _ => 0,
         };
         let context = Context::new(&space, &ground, self.written());
-        let plan = plan::make(&context, request, extended_bytes)?;
+        let mut plan = plan::make(&context, request, extended_bytes)?;
+        if let Some(arena) = &mut plan.patch.arena {
+            arena.despite_seccomp = self.despite_seccomp;
+        }
         let change = self.announce(Deed::Patch(plan.patch.clone()), reason, at.clone())?;
         let (process, underway) = (self.process(), self.hooks.underway);
         let is_prepared = AtomicBool::new(plan.patch.arena.is_none());
         let applied = worker::insist(|| {
             if !is_prepared.load(Ordering::Relaxed) {
+                if let PatchRequest::InsertCall { function, .. } = request {
+                    worker::refuse_function(process, &function.name, self.despite_seccomp)?;
+                }
                 prepare(process, &ground, &machinery, &plan, underway)?;
                 is_prepared.store(true, Ordering::Relaxed);
             }
@@ -192,6 +199,7 @@ fn prepare(
             process,
             ground,
             &machinery.gate,
+            Task::Map(arena),
             None,
             |_| None,
             |mut thread| {

@@ -68,7 +68,8 @@ impl Errand {
                 why,
             });
         }
-        let worker = Worker::begin(thread, ground, &self.machinery.gate)?;
+        let task = self.plan.task(&self.deed);
+        let worker = Worker::begin(thread, ground, &self.machinery.gate, task)?;
         call::enter(
             worker,
             &self.process,

@@ -11,7 +11,8 @@ use crate::image::Image;
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread, PtraceError, Stopped};
-use crate::remote::{Gate, View, Worker};
+use crate::remote::{Gate, Task, View, Worker};
+use crate::seccomp;
 use crate::space::AddressSpace;
 use crate::symbol::{Symbol, SymbolKind};
 
@@ -158,6 +159,7 @@ pub(super) fn with_thread(
     process: &Process,
     ground: &Ground,
     gate: &Gate,
+    task: Task<'_>,
     only: Option<i32>,
     unsuitable: impl Fn(&View) -> Option<String>,
     act: impl FnOnce(Worker<'_>) -> Result<(), ActionError>,
@@ -169,8 +171,11 @@ pub(super) fn with_thread(
     let mut act = Some(act);
     // One that did not stop stays asked, and cannot be asked again, until this thread of ours ends.
     let mut asked = Vec::new();
+    // Seccomp filters stay: nor need those be asked again that forbid it.
+    let mut forbidden = None;
     loop {
         let mut why = "it has none".to_owned();
+        let mut others = false;
         for tid in ptrace::threads(pid)? {
             if only.is_some_and(|only| only != tid) || asked.contains(&tid) {
                 continue;
@@ -181,6 +186,7 @@ pub(super) fn with_thread(
                 Err(error @ (PtraceError::NotStopped { .. } | PtraceError::ThreadEnded { .. })) => {
                     why = error.to_string();
                     asked.push(tid);
+                    others = true;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -188,15 +194,22 @@ pub(super) fn with_thread(
             let view = View::of(&thread, ground, gate)?;
             if let Some(reason) = unsuitable(&view) {
                 why = reason;
+                others = true;
                 continue;
             }
-            match Worker::begin(&mut thread, ground, gate) {
+            match Worker::begin(&mut thread, ground, gate, task) {
                 Ok(worker) => match act.take() {
                     Some(act) => act(worker)?,
                     None => unreachable!("it is taken once, and then this returns"),
                 },
                 Err(ActionError::NoThread { why: reason, .. }) => {
                     why = reason;
+                    others = true;
+                    continue;
+                }
+                Err(error @ ActionError::Seccomp { .. }) => {
+                    forbidden = Some(error);
+                    asked.push(tid);
                     continue;
                 }
                 Err(error) => return Err(error),
@@ -207,13 +220,44 @@ pub(super) fn with_thread(
                 hold: since.elapsed(),
             });
         }
-        if began.elapsed() > TRY_WAIT {
-            let waited_ms = began.elapsed().as_millis();
-            return Err(ActionError::NoThread { pid, waited_ms, why });
+        let is_late = began.elapsed() > TRY_WAIT;
+        match forbidden {
+            Some(forbidden) if is_late || !others => return Err(forbidden),
+            None if is_late => {
+                let waited_ms = began.elapsed().as_millis();
+                return Err(ActionError::NoThread { pid, waited_ms, why });
+            }
+            _ => {}
         }
         std::thread::sleep(pause);
         pause = (2 * pause).min(TRY_PAUSE_MAX);
     }
+}
+
+/// Refuses what makes the program call `function` by itself, in whichever thread: where one has a seccomp filter that kills. Called in a
+/// thread of its own ([`ptrace::apart`]).
+pub(super) fn refuse_function(process: &Process, function: &str, despite: bool) -> Result<(), ActionError> {
+    let pid = process.pid;
+    let mut last = None;
+    for tid in ptrace::threads(pid)? {
+        if !seccomp::is_in_force(pid, tid) {
+            continue;
+        }
+        let filters = HeldThread::stop(pid, tid, STOP_WAIT).map(|thread| thread.seccomp_filters());
+        let filters = match filters {
+            Err(PtraceError::ThreadEnded { .. }) => continue,
+            filters => filters?,
+        };
+        // The threads of a program have the same ones mostly.
+        if last.as_ref() == Some(&filters) {
+            continue;
+        }
+        if let Some(why) = filters.refuse_function(function, despite) {
+            return Err(ActionError::Seccomp { pid, tid, why });
+        }
+        last = Some(filters);
+    }
+    Ok(())
 }
 
 /// Does `act` in a thread of our own, and again where a thread of the program did not stop in time.
@@ -277,18 +321,22 @@ pub(super) fn unmap_held(
     if let Some(why) = in_the_way(stopped, ground, gate, &range)? {
         return Ok(Err(why));
     }
-    let mut last = None;
+    let (mut last, mut forbidden) = (None, None);
     for thread in stopped.threads_mut() {
-        match Worker::begin(thread, ground, gate) {
+        match Worker::begin(thread, ground, gate, Task::Unmap(arena)) {
             Ok(mut worker) => {
                 worker.unmap(arena)?;
                 return worker.end().map(Ok);
             }
             Err(ActionError::NoThread { why, .. }) => last = Some(why),
+            Err(error @ ActionError::Seccomp { .. }) => forbidden = Some(error),
             Err(error) => return Err(error),
         }
     }
-    Ok(Err(last.unwrap_or_else(|| "it has no thread".to_owned())))
+    match (last, forbidden) {
+        (None, Some(forbidden)) => Err(forbidden),
+        (last, _) => Ok(Err(last.unwrap_or_else(|| "it has no thread".to_owned()))),
+    }
 }
 
 /// What keeps the code in `range` from being changed, among threads that are all held.

@@ -268,6 +268,7 @@ mod tests {
     fn hello() -> Hello {
         Hello {
             keep: false,
+            despite_seccomp: false,
             state_dir: "/nowhere".into(),
             who: Who::current(),
         }

@@ -113,6 +113,9 @@ pub enum Command {
 pub struct Hello {
     /// At the end confirmed changes stay.
     pub keep: bool,
+    /// Functions are called whatever the seccomp filters of a program may do ([`Writer::despite_seccomp`](crate::writer::Writer)).
+    #[serde(default)]
+    pub despite_seccomp: bool,
     /// Where the journals are.
     pub state_dir: PathBuf,
     /// For whom changes are made.

@@ -37,6 +37,7 @@ pub(super) type Stated = (Pid, VariableName, Option<ValueType>);
 
 pub(super) struct Session {
     keep: bool,
+    despite_seccomp: bool,
     state: StateDir,
     who: Who,
     options: ServeOptions,
@@ -53,6 +54,7 @@ impl Session {
     pub(super) fn new(hello: Hello, options: ServeOptions) -> Session {
         Session {
             keep: hello.keep,
+            despite_seccomp: hello.despite_seccomp,
             state: StateDir::at(hello.state_dir),
             who: hello.who,
             options,
@@ -242,7 +244,8 @@ impl Session {
         if !self.writers.contains_key(&pid) {
             self.writers.retain(|_, writer| writer.process().is_alive());
             let (who, images) = (self.who.clone(), self.images());
-            let writer = Writer::open(self.open(pid)?, &self.state, who, images, self.options.hooks)?;
+            let mut writer = Writer::open(self.open(pid)?, &self.state, who, images, self.options.hooks)?;
+            writer.despite_seccomp = self.despite_seccomp;
             self.writers.insert(pid, writer);
         }
         let writer = self.writers.get_mut(&pid);

@@ -25,6 +25,7 @@ pub(crate) use sys::RawRegisters;
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::restart;
 use crate::process::{Pid, Process, ProcessError};
+use crate::seccomp::Filters;
 use sys::Event;
 
 /// More threads than any program is run with: listing them goes on until none is new.
@@ -289,7 +290,14 @@ impl HeldThread {
         }
     }
 
-    /// Asks a running one to stop again.
+    /// From the end of a system call of ours to the stop before the program goes on, where the kernel decides about an interrupted call.
+    pub(crate) fn run_to_the_program(&mut self, wait: Duration) -> Result<(), PtraceError> {
+        sys::interrupt(self.tid).map_err(|source| self.error("interrupt", source))?;
+        self.pass(0)?;
+        self.await_stop(Instant::now(), wait)
+    }
+
+    /// Waits until one that was asked to stop has.
     fn await_stop(&mut self, began: Instant, wait: Duration) -> Result<(), PtraceError> {
         loop {
             let signal = match self.next_event(began, wait)? {
@@ -355,9 +363,25 @@ impl HeldThread {
         let Ok(registers) = sys::registers(self.tid) else {
             return;
         };
-        if let Some(undecided) = restart::undecided(&registers) {
-            let _ = sys::set_registers(self.tid, &undecided);
-        }
+        let resumed = match restart::undecided(&registers) {
+            Some(undecided) => undecided,
+            // It would be killed for going on with its sleep: it sleeps anew.
+            None if restart::is_in_timed_sleep(&registers) && !self.may_go_on_sleeping(&registers) => {
+                restart::again_unless_handled(&registers)
+            }
+            None => return,
+        };
+        let _ = sys::set_registers(self.tid, &resumed);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn may_go_on_sleeping(&self, registers: &RawRegisters) -> bool {
+        self.seccomp_filters().allow(&restart::going_on(registers))
+    }
+
+    /// What its seccomp filters would do to system calls that it makes for us.
+    pub(crate) fn seccomp_filters(&self) -> Filters {
+        Filters::of(self.pid, self.tid, |place| sys::seccomp_filter(self.tid, place))
     }
 
     /// Elsewhere the kernel decides before it stops.

@@ -7,6 +7,8 @@ use std::ptr::{null_mut, without_provenance_mut};
 
 use libc::{c_int, c_uint, c_void, pid_t};
 
+use crate::seccomp::Instruction;
+
 /// The general registers of a thread, as the kernel gives them.
 pub(crate) type RawRegisters = libc::user_regs_struct;
 
@@ -17,8 +19,11 @@ const NT_X86_XSTATE: usize = 0x202;
 const EXTENDED_BYTES_MAX: usize = 64 << 10;
 /// The kernel's own signal set, not glibc's.
 const SIGNAL_SET_BYTES: usize = 8;
+/// No classic BPF program is longer (BPF_MAXINSNS).
+const SECCOMP_INSTRUCTIONS_MAX: usize = 4096;
 const PTRACE_GETSIGMASK: c_uint = 0x420a;
 const PTRACE_SETSIGMASK: c_uint = 0x420b;
+const PTRACE_SECCOMP_GET_FILTER: c_uint = 0x420c;
 const PTRACE_GET_RSEQ_CONFIGURATION: c_uint = 0x420f;
 
 /// What a traced thread reports.
@@ -50,12 +55,15 @@ struct RseqConfiguration {
 }
 
 fn request(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<()> {
+    answered(request, tid, address, data).map(|_| ())
+}
+
+/// The same for a request that is answered by a number.
+fn answered(request: c_uint, tid: pid_t, address: *mut c_void, data: *mut c_void) -> io::Result<usize> {
     // SAFETY: every caller in this file passes, where the kernel reads or writes through `data`, a pointer to a
     // live object of the size that the request states; other requests take numbers there.
-    match unsafe { libc::ptrace(request as _, tid, address, data) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    let answer = unsafe { libc::ptrace(request as _, tid, address, data) };
+    usize::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
 
 fn number(value: usize) -> *mut c_void {
@@ -166,6 +174,31 @@ pub(super) fn rseq_place(tid: pid_t) -> io::Result<Option<u64>> {
         place.cast(),
     )?;
     Ok((found.pointer != 0).then_some(found.pointer))
+}
+
+/// The seccomp filter of this number, from 0; none when it has fewer.
+pub(super) fn seccomp_filter(tid: pid_t, place: usize) -> io::Result<Option<Vec<Instruction>>> {
+    let empty = libc::sock_filter {
+        code: 0,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    // Room for the longest that there can be, whichever the kernel takes to have this number.
+    let mut filter = vec![empty; SECCOMP_INSTRUCTIONS_MAX];
+    let room: *mut libc::sock_filter = filter.as_mut_ptr();
+    match answered(PTRACE_SECCOMP_GET_FILTER, tid, number(place), room.cast()) {
+        Ok(length) => filter.truncate(length),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let instruction = |raw: libc::sock_filter| Instruction {
+        code: raw.code,
+        jump_true: raw.jt,
+        jump_false: raw.jf,
+        operand: raw.k,
+    };
+    Ok(Some(filter.into_iter().map(instruction).collect()))
 }
 
 /// Stores a word, whatever the page protection says. Called by [`crate::write`] alone.

@@ -4,6 +4,9 @@
 //! would give it back to itself ([`crate::arch::x86_64::frame`]). Then we put its registers back. So whenever we die, the
 //! thread goes on where it was.
 //!
+//! The program may have seccomp filters that kill it at a call that it never makes by itself: they are asked before anything of a thread is
+//! changed ([`Task`], `crate::seccomp`).
+//!
 //! Where held threads stand, and what they will come back to, is looked at in `standing`.
 
 mod standing;
@@ -20,6 +23,7 @@ use crate::arena::{Arena, PAGE};
 use crate::place::{Ground, is_main_stack};
 use crate::process::Pid;
 use crate::ptrace::{HeldThread, RawRegisters};
+use crate::seccomp::SystemCall;
 use crate::space::AddressSpace;
 use crate::write;
 
@@ -163,6 +167,65 @@ fn in_restartable_sequence(thread: &HeldThread, ground: &Ground) -> bool {
     })
 }
 
+/// What a thread is to do for us.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Task<'a> {
+    /// It maps an arena.
+    Map(&'a Arena),
+    /// It maps an arena, for code that calls this function: now, or whenever the program comes by.
+    Call(&'a Arena, &'a str),
+    /// It unmaps an arena.
+    Unmap(&'a Arena),
+}
+
+impl Task<'_> {
+    /// Why the thread's seccomp filters do not permit it: all system calls that it takes, taking it back and being given back by
+    /// the frame on its own stack included.
+    fn refuse(self, thread: &HeldThread, pid: Pid, gate: &Gate) -> Result<(), ActionError> {
+        let (Task::Map(arena) | Task::Call(arena, _) | Task::Unmap(arena)) = self;
+        let mapped = match self {
+            Task::Unmap(_) => Vec::new(),
+            Task::Map(_) | Task::Call(..) => mappings(arena),
+        };
+        let made = |number: i64, arguments| SystemCall {
+            number: u32::try_from(number).unwrap_or(u32::MAX),
+            instruction: Some(gate.system_call.0 + frame::SYSTEM_CALL_BYTES),
+            arguments,
+        };
+        let mut calls: Vec<_> = mapped
+            .into_iter()
+            .map(|arguments| ("mmap", made(libc::SYS_mmap, arguments.map(Some))))
+            .collect();
+        // Where the kernel puts the arena elsewhere, that is unmapped.
+        calls.push(("munmap", made(libc::SYS_munmap, [None; 6])));
+        calls.push(("rt_sigreturn", SystemCall::any(libc::SYS_rt_sigreturn as u32)));
+        let filters = thread.seccomp_filters();
+        let despite = arena.despite_seccomp;
+        let function = |name| filters.refuse_function(name, despite);
+        let why = filters.refuse(&calls, despite).or_else(|| match self {
+            Task::Call(_, name) => function(name),
+            Task::Map(_) | Task::Unmap(_) => None,
+        });
+        let tid = thread.tid();
+        why.map_or(Ok(()), |why| Err(ActionError::Seccomp { pid, tid, why }))
+    }
+}
+
+/// The arguments of the system calls that map an arena.
+fn mappings(arena: &Arena) -> Vec<[u64; 6]> {
+    let number = |value: i32| u64::from(value.unsigned_abs());
+    let flags = number(libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_FIXED_NOREPLACE);
+    let part = |address: Address, bytes: u64, protection: i32| {
+        [address.0, bytes, number(protection), flags, u64::MAX, 0]
+    };
+    let code = part(arena.address, arena.code_bytes, libc::PROT_READ | libc::PROT_EXEC);
+    let data = part(arena.data(), arena.data_bytes, libc::PROT_READ | libc::PROT_WRITE);
+    match arena.data_bytes {
+        0 => vec![code],
+        _ => vec![code, data],
+    }
+}
+
 /// A held thread that works for us.
 #[derive(Debug)]
 pub(crate) struct Worker<'a> {
@@ -178,11 +241,12 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// Lays its stack out. The thread itself is not changed yet.
+    /// Lays its stack out for a task that its seccomp filters permit. The thread itself is not changed yet.
     pub(crate) fn begin(
         thread: &'a mut HeldThread,
         ground: &Ground,
         gate: &'a Gate,
+        task: Task<'_>,
     ) -> Result<Worker<'a>, ActionError> {
         let original = thread.registers()?;
         let pid = ground.pid();
@@ -194,6 +258,7 @@ impl<'a> Worker<'a> {
             });
         }
         gate.check(ground)?;
+        task.refuse(thread, pid, gate)?;
         let extended = thread.extended_state()?;
         let signal_mask = thread.signal_mask()?;
         let registers = arch::resumable(&original, Sleep::Afresh);
@@ -257,21 +322,16 @@ impl<'a> Worker<'a> {
 
     /// Maps an arena, where it was planned and nowhere else.
     pub(crate) fn map(&mut self, arena: &Arena) -> Result<(), ActionError> {
-        let code = libc::PROT_READ | libc::PROT_EXEC;
-        self.map_part(arena.address, arena.code_bytes, code)?;
-        match arena.data_bytes {
-            0 => Ok(()),
-            bytes => self.map_part(arena.data(), bytes, libc::PROT_READ | libc::PROT_WRITE),
-        }
+        mappings(arena)
+            .into_iter()
+            .try_for_each(|arguments| self.map_part(arguments))
     }
 
-    fn map_part(&mut self, address: Address, bytes: u64, protection: i32) -> Result<(), ActionError> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | MAP_FIXED_NOREPLACE;
-        let number = |value: i32| u64::from(value.unsigned_abs());
-        let arguments = [address.0, bytes, number(protection), number(flags), u64::MAX, 0];
+    fn map_part(&mut self, arguments: [u64; 6]) -> Result<(), ActionError> {
         let what = "map memory";
+        let [address, bytes, ..] = arguments;
         let mapped = self.system_call(what, libc::SYS_mmap, arguments)?;
-        if mapped == address.0 {
+        if mapped == address {
             return Ok(());
         }
         // A kernel before 4.17 takes the address as a wish.
@@ -307,9 +367,13 @@ impl<'a> Worker<'a> {
         self.back(&registers)
     }
 
-    /// Puts its registers back.
+    /// Puts its registers back. If it was in a system call, the kernel makes that again, or ends it for a signal that has come meanwhile.
     pub(crate) fn end(mut self) -> Result<(), ActionError> {
-        let registers = arch::resumable(&self.original, Sleep::GoOn);
+        if !self.is_away {
+            return Ok(());
+        }
+        self.thread.run_to_the_program(SYSTEM_CALL_WAIT)?;
+        let registers = self.original;
         self.back(&registers)
     }
 

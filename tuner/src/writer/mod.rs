@@ -142,6 +142,8 @@ pub struct Writer {
     who: Who,
     pub(crate) hooks: Hooks,
     newest_before: u64,
+    /// The user has said by hand that functions are called whatever the program's seccomp filters may do.
+    pub despite_seccomp: bool,
     #[cfg(target_arch = "x86_64")]
     pub(crate) machinery: Option<Arc<crate::action::Machinery>>,
     _lock: WriterLock,
@@ -166,6 +168,7 @@ impl Writer {
             who,
             hooks,
             newest_before,
+            despite_seccomp: false,
             #[cfg(target_arch = "x86_64")]
             machinery: None,
             _lock: lock,

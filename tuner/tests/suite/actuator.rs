@@ -123,6 +123,7 @@ pub(crate) fn session(state: &Path, keep: bool, arguments: &[&str]) -> (Actuator
     drop(command);
     let hello = Hello {
         keep,
+        despite_seccomp: false,
         state_dir: state.to_owned(),
         who: Who::current(),
     };

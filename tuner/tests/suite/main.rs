@@ -3,6 +3,7 @@
 //! - `programs`: builds and runs them
 //! - `looking`: processes, modules, functions, types
 //! - `binding`: which bytes a name means
+//! - `filtered`: programs that have given up system calls
 //! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
 //! - `describing`: what the debug information of one file tells
 //! - `writing`: what is written, what is refused, what is taken back
@@ -33,6 +34,7 @@ mod blocking;
 mod calling;
 mod crashes;
 mod describing;
+mod filtered;
 mod finding;
 mod journals;
 mod loading;

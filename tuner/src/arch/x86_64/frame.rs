@@ -10,6 +10,8 @@ use crate::ptrace::RawRegisters;
 
 /// `syscall; ret`
 pub(crate) const SYSTEM_CALL_AND_RETURN: [u8; 3] = [0x0f, 0x05, 0xc3];
+/// The first of the two.
+pub(crate) const SYSTEM_CALL_BYTES: u64 = 2;
 /// `mov $15, %rax; syscall`, as glibc has it (`__restore_rt`), and musl.
 pub(crate) const SIGNAL_RETURNS: [&[u8]; 2] = [
     &[0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00, 0x0f, 0x05],

@@ -17,9 +17,12 @@
 //!   `close`, which returns `EINTR` after it has closed, and calls whose driver decides (`ioctl`) are not on it: they fail as they did.
 //!
 //! What changes: a timeout that was given as a duration starts anew, for how long the call has waited is not known. What remains: a thread
-//! that we have asked to stop and do not come to look at, because we are killed or have given up waiting for it, sees its `EINTR`.
+//! that we have asked to stop and do not come to look at, because we are killed or have given up waiting for it, sees its `EINTR`. And a
+//! thread that calls a function for us makes its call again afterwards by the instruction: a signal that comes during the function is to it as
+//! one that comes just before the call.
 
 use crate::ptrace::RawRegisters;
+use crate::seccomp::SystemCall;
 
 /// `restart_syscall(2)`: goes on with a sleep that was interrupted.
 const RESTART_SYSCALL: u64 = 219;
@@ -100,6 +103,28 @@ pub(crate) fn undecided(registers: &RawRegisters) -> Option<RawRegisters> {
     let never_restarted = NEVER_RESTARTED.contains(&registers.orig_rax.cast_signed());
     let has_failed = registers.rax.cast_signed() == EINTR && super::is_native(registers);
     (has_failed && never_restarted).then(|| again_unless_handled(registers))
+}
+
+/// It sleeps for a time of which the kernel knows the rest; it goes on by another system call, [`RESTART_SYSCALL`].
+pub(crate) fn is_in_timed_sleep(registers: &RawRegisters) -> bool {
+    is_in_system_call(registers) && registers.rax.cast_signed() == ERESTART_RESTARTBLOCK
+}
+
+/// The system call by which it goes on with its sleep.
+pub(crate) fn going_on(registers: &RawRegisters) -> SystemCall {
+    let given = [
+        registers.rdi,
+        registers.rsi,
+        registers.rdx,
+        registers.r10,
+        registers.r8,
+        registers.r9,
+    ];
+    SystemCall {
+        number: RESTART_SYSCALL as u32,
+        instruction: Some(registers.rip),
+        arguments: given.map(Some),
+    }
 }
 
 /// The registers with which the kernel makes the interrupted call again, from its begin, unless a signal handler runs first.
@@ -207,5 +232,14 @@ mod tests {
         // Whoever works with the thread makes the call again by the instruction.
         let again = resumable(&undecided(&stopped(epoll_wait, EINTR)).unwrap(), Sleep::GoOn);
         assert_eq!((again.rax.cast_signed(), again.rip), (epoll_wait, 0x1000));
+    }
+
+    #[test]
+    fn a_timed_sleep_can_be_begun_anew() {
+        let sleeping = stopped(libc::SYS_nanosleep, ERESTART_RESTARTBLOCK);
+        assert!(is_in_timed_sleep(&sleeping));
+        assert!(!is_in_timed_sleep(&stopped(-1, ERESTART_RESTARTBLOCK)));
+        let anew = resumable(&again_unless_handled(&sleeping), Sleep::GoOn);
+        assert_eq!((anew.rax.cast_signed(), anew.rip), (libc::SYS_nanosleep, 0x1000));
     }
 }

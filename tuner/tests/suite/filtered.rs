@@ -1,0 +1,240 @@
+//! Programs that have given up system calls: what is done all the same, what is refused, and that they live on.
+
+use std::time::Duration;
+
+use tuner::action::{ActionError, Argument, CallRequest, InsertPlace, Reason};
+use tuner::journal::{Change, RevertOutcome, Status};
+use tuner::ptrace::Stopped;
+use tuner::value::{Value, ValueType};
+use tuner::writer::{Writer, WriterError};
+
+use crate::programs::{Program, Workshop, skip, to};
+use crate::underload::{argument, call, insert, patch, replace, result, take_back};
+
+/// What a program with a filter permits.
+struct Permits {
+    mode: &'static str,
+    /// That memory is mapped in it.
+    mapping: Result<(), &'static str>,
+    /// That functions are called of which nothing is known.
+    functions: Result<(), &'static str>,
+}
+
+const TABLE: [Permits; 7] = [
+    Permits {
+        mode: "none",
+        mapping: Ok(()),
+        functions: Ok(()),
+    },
+    Permits {
+        mode: "denies",
+        mapping: Ok(()),
+        functions: Ok(()),
+    },
+    Permits {
+        mode: "errno",
+        mapping: Err("fails (errno 1) the system call mmap"),
+        functions: Err("fails (errno 1) the system call mmap"),
+    },
+    Permits {
+        mode: "kill",
+        mapping: Err("kills the program at the system call mmap"),
+        functions: Err("kills the program at"),
+    },
+    Permits {
+        mode: "trap",
+        mapping: Err("sends SIGSYS at the system call mmap"),
+        functions: Err("sends SIGSYS at"),
+    },
+    Permits {
+        mode: "selective",
+        mapping: Ok(()),
+        functions: Err("kills the program at some system calls"),
+    },
+    Permits {
+        mode: "strict",
+        mapping: Err("strict seccomp mode"),
+        functions: Err("strict seccomp mode"),
+    },
+];
+
+struct Filtered {
+    workshop: Workshop,
+    program: Program,
+}
+
+impl Filtered {
+    fn start(mode: &str) -> Option<Filtered> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        if !rustix::process::geteuid().is_root() || !status.contains("\nSeccomp:\t0\n") {
+            skip("only root, without a filter of its own, reads the filters of others");
+            return None;
+        }
+        let workshop = Workshop::open()?;
+        let path = workshop.build("filtered.c", "filtered", &["-pthread", "-g"]);
+        workshop.build("other.c", "libother.so", &["-shared", "-fPIC"]);
+        let program = Program::start(&path, &[mode.as_ref()])?;
+        Some(Filtered { workshop, program })
+    }
+
+    fn writer(&self) -> Writer {
+        self.program.writer(self.workshop.directory.path()).unwrap()
+    }
+
+    /// It lives, and says this.
+    fn answers(&mut self, part: &str) {
+        let answer = self.program.say("?");
+        assert!(answer.contains(part), "`{part}` is not in `{answer}`");
+    }
+
+    fn library(&self) -> String {
+        let path = self.workshop.directory.path().join("libother.so");
+        path.to_string_lossy().into_owned()
+    }
+}
+
+/// It was done; what was refused was refused for the reason, and is nowhere in force.
+fn done(what: &str, result: Result<u64, WriterError>, expected: Result<(), &str>) -> Option<u64> {
+    match (result, expected) {
+        (Ok(change), Ok(())) => Some(change),
+        (Err(WriterError::Action(error)), Err(part)) => {
+            let is_refusal = matches!(*error, ActionError::Seccomp { .. } | ActionError::NoWay { .. });
+            assert!(is_refusal && error.to_string().contains(part), "{what}: {error}");
+            None
+        }
+        (result, expected) => panic!("{what}: {result:?} instead of {expected:?}"),
+    }
+}
+
+fn try_patch(writer: &mut Writer, request: &tuner::action::PatchRequest) -> Result<u64, WriterError> {
+    writer
+        .patch(request, Reason::default())
+        .map(|receipt| receipt.change)
+}
+
+/// Takes a change back that was made.
+fn back(writer: &mut Writer, change: Option<u64>) {
+    if let Some(change) = change {
+        take_back(writer, change);
+    }
+}
+
+impl Filtered {
+    /// What makes the program call functions: a call, a library, a call that is inserted.
+    fn functions(&mut self, writer: &mut Writer, permits: &Permits) {
+        let Permits { mode, functions, .. } = *permits;
+        let called = writer.call(call("extra(5)", None), Reason::default());
+        let called = called.map(|receipt| {
+            assert_eq!(result(&receipt), "5");
+            receipt.change
+        });
+        let called = done(&format!("{mode}: call"), called, functions);
+        let loaded = writer.load(&self.library(), 20_000, Reason::default());
+        let loaded = loaded.map(|receipt| receipt.change);
+        back(writer, done(&format!("{mode}: load"), loaded, functions));
+        let inserted = try_patch(writer, &insert("extra(5)", "tick", InsertPlace::Entry));
+        let inserted = done(&format!("{mode}: insert"), inserted, functions);
+        let calls = [called, inserted].into_iter().flatten().count();
+        self.answers(&format!("called={} ", 5 * calls));
+        back(writer, inserted);
+    }
+
+    /// What maps memory in it.
+    fn mapping(&mut self, writer: &mut Writer, permits: &Permits) {
+        let Permits { mode, mapping, .. } = *permits;
+        let changed = try_patch(writer, &argument("tick", 0, "original + 99"));
+        let changed = done(&format!("{mode}: argument"), changed, mapping);
+        let before = self.ticks();
+        assert_eq!(self.ticks() - before, changed.map_or(2, |_| 200), "{mode}");
+        back(writer, changed);
+    }
+
+    fn ticks(&mut self) -> u64 {
+        let answer = self.program.say("?");
+        let word = answer.split(' ').find_map(|word| word.strip_prefix("ticks="));
+        word.unwrap_or_else(|| panic!("`{answer}`")).parse().unwrap()
+    }
+
+    /// What takes no system call of the program.
+    fn without_calls(&mut self, writer: &mut Writer, mode: &str) {
+        if mode != "strict" {
+            let change = patch(writer, &replace("f", "g")).change;
+            self.answers("f=7 ");
+            take_back(writer, change);
+        }
+        let slot = self.program.slot("knob", Some(ValueType::I32)).unwrap();
+        let set = writer.set(&slot, to(Value::I32(11))).unwrap();
+        self.answers("f=4 ");
+        self.answers(" knob=11");
+        take_back(writer, set.change.unwrap());
+    }
+}
+
+#[test]
+fn a_program_with_a_filter_is_changed_as_far_as_that_permits_and_lives_on_as_root() {
+    for permits in &TABLE {
+        let mode = permits.mode;
+        let Some(mut filtered) = Filtered::start(mode) else {
+            return;
+        };
+        let mut writer = filtered.writer();
+        filtered.functions(&mut writer, permits);
+        filtered.mapping(&mut writer, permits);
+        filtered.without_calls(&mut writer, mode);
+        let changes = writer.changes();
+        let in_force = |change: &&Change| change.status == Status::Applied;
+        assert_eq!(changes.iter().filter(in_force).count(), 0, "{mode}");
+        filtered.answers(" knob=10");
+    }
+}
+
+#[test]
+fn a_thread_that_sleeps_is_not_killed_for_going_on_with_it_as_root() {
+    for mode in ["kill", "trap", "denies"] {
+        let Some(mut filtered) = Filtered::start(mode) else {
+            return;
+        };
+        for _ in 0..10 {
+            let stopped = Stopped::all(&filtered.program.process(), Duration::from_secs(20)).unwrap();
+            assert_eq!(stopped.threads().len(), 2, "{mode}");
+            drop(stopped);
+            filtered.answers("f=4 ");
+        }
+    }
+}
+
+#[test]
+fn by_hand_a_function_is_called_where_a_filter_kills_at_other_calls_as_root() {
+    let Some(mut filtered) = Filtered::start("selective") else {
+        return;
+    };
+    let mut writer = filtered.writer();
+    writer.despite_seccomp = true;
+    let request = CallRequest {
+        arguments: vec![Argument::Integer(5)],
+        ..call("extra(0)", None)
+    };
+    assert_eq!(result(&writer.call(request, Reason::default()).unwrap()), "5");
+    let inserted = try_patch(&mut writer, &insert("extra(5)", "tick", InsertPlace::Entry)).unwrap();
+    filtered.answers("called=10 ");
+    // What was done by hand is taken back without a word more.
+    writer.despite_seccomp = false;
+    assert_eq!(writer.undo(inserted).unwrap().outcome, RevertOutcome::Reverted);
+    filtered.answers("called=10 ");
+    // A call of ours that would kill is never made.
+    let Some(mut filtered) = Filtered::start("kill") else {
+        return;
+    };
+    let mut writer = filtered.writer();
+    writer.despite_seccomp = true;
+    let error = writer
+        .call(call("extra(5)", None), Reason::default())
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("kills the program at the system call mmap"),
+        "{error}"
+    );
+    filtered.answers("called=0 ");
+}
