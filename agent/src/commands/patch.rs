@@ -132,7 +132,7 @@ fn act(target: &str, only: bool, any_user: bool, action: &Action) -> Outcome {
         match act_in(&mut actuator, pid, action) {
             Ok(receipt) => say(pid, &receipt),
             Err(error) => {
-                eprintln!("tuneagent: {error}");
+                warn!("{error}");
                 failed = failed.or(Some(code(&error)));
             }
         }
