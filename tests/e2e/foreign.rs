@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use tuneagent_e2e::agent::{Agent, binary};
 use tuneagent_e2e::knobs::open_folder;
 use tuneagent_e2e::lines::Lines;
-use tuneagent_e2e::{Outcome, programs, require};
+use tuneagent_e2e::{Outcome, family, programs, require};
 
 use crate::expected::SOON;
 
@@ -29,16 +29,21 @@ const SYMBOLS: [(&str, &str); 2] = [
     ),
 ];
 
-/// A program that works as long as its input is open.
+/// A program that works until it is dropped.
 struct Started(Child);
 
 impl Started {
     fn start(command: &mut Command) -> Outcome<Started> {
+        Started::until("ready", command)
+    }
+
+    /// Starts it and waits for a line with this word.
+    fn until(word: &str, command: &mut Command) -> Outcome<Started> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let lines = Lines::default();
         lines.follow(child.stdout.take().ok_or("no output")?);
         let started = Started(child);
-        lines.wait_for_line("ready", SOON)?;
+        lines.wait_for_line(word, SOON)?;
         Ok(started)
     }
 
@@ -49,8 +54,8 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        // `timeout` passes it on.
+        family::end(&mut self.0, SOON);
     }
 }
 
@@ -82,17 +87,23 @@ fn evil(folder: &Path) -> Outcome<PathBuf> {
     Ok(program)
 }
 
-/// Runs one command in a folder; what it printed, both streams, byte for byte.
-fn printed(folder: &Path, arguments: &[&str]) -> Outcome<Vec<u8>> {
-    let output = Command::new("timeout")
-        .arg("120")
+/// A command of the agent in a folder, with its journals and sockets there.
+fn command(folder: &Path, arguments: &[&str]) -> Outcome<Command> {
+    let mut command = Command::new("timeout");
+    command
+        .args(["-k", "5", "120"])
         .arg(binary()?)
         .args(arguments)
         .current_dir(folder)
         .env("TUNEAGENT_STATE_DIR", folder.join("state"))
         .env("XDG_RUNTIME_DIR", folder)
-        .stdin(Stdio::null())
-        .output()?;
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// What a command printed, both streams, byte for byte.
+fn printed(folder: &Path, arguments: &[&str]) -> Outcome<Vec<u8>> {
+    let output = command(folder, arguments)?.output()?;
     Ok([output.stdout, output.stderr].concat())
 }
 
@@ -146,17 +157,14 @@ fn no_name_of_a_program_acts_on_the_terminal_of_whoever_looks_at_it() -> Outcome
     ];
     run(&[&attach[..], &["--probe", "step"]].concat(), "\\x1b")?;
     run(&["replay", "evil.rec", "--rules", "none"], "x")?;
-    assert_eq!(seen, 11);
+    // While a session watches it, whoever lists the sessions sees its name.
+    let attach = ["attach", &pid, "--plain", "--duration", "60s", "--probe", "step"];
+    let session = Started::until("armed", &mut command(folder.path(), &attach)?)?;
+    run(&["session", "list"], "\\x1b")?;
+    drop(session);
+    assert_eq!(seen, 12);
     let written = fs::read(folder.path().join("evil.yaml"))?;
     assert_eq!(harm(&written), [""; 0], "the rule that was written");
-    // While a session watches it, whoever lists the sessions sees its name.
-    let agent = Agent::attach(program.pid(), &["--probe", "step"])?;
-    agent.armed()?;
-    let (_, listed) = agent.ask("list", &[])?;
-    assert!(
-        listed.contains("\\x1b") && harm(listed.as_bytes()).is_empty(),
-        "{listed:?}"
-    );
     Ok(())
 }
 
@@ -179,6 +187,7 @@ fn a_program_that_replaces_its_file_by_a_fifo_keeps_nobody_waiting() -> Outcome 
     let output = Command::new("timeout")
         .args(["-s", "KILL", "60", "setpriv"])
         .args(few)
+        .arg("--")
         .arg(binary()?)
         .args(["get", &pid, "knob"])
         .env("TUNEAGENT_STATE_DIR", folder.path().join("state"))
