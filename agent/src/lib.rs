@@ -6,11 +6,18 @@
 //! process. Everything shown is a [`snapshot::Snapshot`].
 #![deny(unsafe_code)]
 
-/// Prints a line. A reader that went away (`| head`) is no reason to fail, as it is for `println!`.
+/// Prints a line on standard output.
 macro_rules! say {
-    ($($argument:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($argument)*)));
-    }};
+    ($($argument:tt)*) => {
+        $crate::console::line(format_args!($($argument)*))
+    };
+}
+
+/// Prints a line on standard error, after our name.
+macro_rules! warn {
+    ($($argument:tt)*) => {
+        $crate::console::error_line(format_args!("tuneagent: {}", format_args!($($argument)*)))
+    };
 }
 
 pub mod actuator;
@@ -19,6 +26,7 @@ pub mod calls;
 pub mod cli;
 pub mod clock;
 pub mod commands;
+pub mod console;
 pub mod control;
 pub mod cost;
 pub mod diagnostics;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
-use tuneagent::{cli::Cli, commands, view::Diagnostics};
+use tuneagent::{cli::Cli, commands, console, view::Diagnostics};
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("TUNEAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
@@ -13,11 +13,13 @@ fn main() -> ExitCode {
         .with_writer(Diagnostics::default)
         .without_time()
         .with_target(false)
+        // They may be in a file.
+        .with_ansi(false)
         .init();
     match commands::run(Cli::parse()) {
         Ok(code) => code.into(),
         Err(failure) => {
-            eprintln!("tuneagent: {}", failure.message);
+            console::error_line(format_args!("tuneagent: {}", failure.message));
             failure.code.into()
         }
     }

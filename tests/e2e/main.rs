@@ -30,6 +30,9 @@ mod refused;
 // Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
 mod inputs;
 
+// Names and files that other users chose.
+mod foreign;
+
 // Programs whose code was overwritten in memory.
 mod overwritten;
 

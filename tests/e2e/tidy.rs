@@ -375,6 +375,101 @@ fn exactly_one_place_in_tuner_writes_into_another_process() -> Outcome {
     Ok(())
 }
 
+/// Where files are opened by their names. Those that a watched process names are opened by the first alone.
+const OPENING: [&str; 29] = [
+    "tuner/src/foreign.rs",
+    // The kernel's: what it shows of processes, of the machine, of itself.
+    "tuner/src/action/affinity.rs",
+    "tuner/src/actuator/offspring.rs",
+    "tuner/src/lock.rs",
+    "tuner/src/memory.rs",
+    "tuner/src/process.rs",
+    "tuner/src/ptrace/",
+    "tuner/src/remote/mod.rs",
+    "tuner/src/slot.rs",
+    "tuner/src/space.rs",
+    "tuner/src/sync/gathering.rs",
+    "agent/src/awake.rs",
+    "agent/src/discover/belonging.rs",
+    "agent/src/evidence/",
+    "agent/src/kernel/",
+    "agent/src/priority.rs",
+    "agent/src/rights/",
+    "agent/src/session/cost.rs",
+    // Our own, and the machine's.
+    "tuner/src/journal/file.rs",
+    "tuner/src/who.rs",
+    // Those that the user names.
+    "agent/src/commands/replay.rs",
+    "agent/src/commands/rule/check.rs",
+    "agent/src/commands/rule/new.rs",
+    "agent/src/commands/run/",
+    "agent/src/report/reference.rs",
+    "agent/src/rulebook/recorder.rs",
+    "agent/src/rulebook/sources.rs",
+    "agent/src/session/outputs.rs",
+    "agent/src/whole.rs",
+];
+
+/// Lines of code with one of these words, in files of these folders that are not among the known.
+fn lines_with(words: &[&str], folders: &[&str], known: &[&str]) -> Outcome<Vec<String>> {
+    let mut found = Vec::new();
+    for source in sources(folders)? {
+        if known.iter().any(|known| source.name.starts_with(known)) {
+            continue;
+        }
+        let lines = code(&source.text).filter(|(_, line)| words.iter().any(|word| line.contains(word)));
+        found.extend(lines.map(|(number, line)| format!("{}:{number}: {}", source.name, line.trim())));
+    }
+    Ok(found)
+}
+
+#[test]
+fn files_that_others_name_are_opened_in_one_module() -> Outcome {
+    let opens = [
+        "File::open(",
+        "File::create(",
+        "OpenOptions::new(",
+        "fs::read(",
+        "fs::read_to_string(",
+        "fs::open(",
+        "openat(",
+        "openat2(",
+    ];
+    let of_kernel = [
+        "(\"/proc/",
+        "(\"/sys/",
+        "(\"/dev/",
+        "(format!(\"/proc/",
+        "(format!(\"/sys/",
+    ];
+    let mut found = lines_with(&opens, &["tuner/src", "agent/src"], &OPENING)?;
+    found.retain(|line| !of_kernel.iter().any(|folder| line.contains(folder)));
+    assert_none(
+        &found,
+        "whoever runs a program may have put a FIFO, a device or a link where it says its file is: tuner::foreign opens it",
+    );
+    Ok(())
+}
+
+#[test]
+fn everything_is_printed_by_one_module() -> Outcome {
+    let prints = ["println!(", "print!(", "dbg!(", "io::stdout()", "io::stderr()"];
+    let known = [
+        "agent/src/console.rs",
+        "agent/src/view/terminal.rs",
+        "agent/src/view/live/terminal.rs",
+    ];
+    let mut found = lines_with(&prints, &["agent/src", "tuner/src", "rules/src"], &known)?;
+    // Whether it is a terminal, and how wide.
+    found.retain(|line| !line.contains("is_terminal()") && !line.contains("columns("));
+    assert_none(
+        &found,
+        "names that others chose act on terminals: console makes them printable",
+    );
+    Ok(())
+}
+
 #[test]
 fn every_dependency_has_its_reason_in_the_architecture() -> Outcome {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).while_("Cargo.toml")?;

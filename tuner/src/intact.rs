@@ -17,6 +17,7 @@ use crate::address::{Address, FileOffset, LinkAddress};
 use crate::maps::{self, Backing, Mapping};
 use crate::memory::{Memory, MemoryError};
 use crate::module::Module;
+use crate::printable::printable;
 use crate::process::{Pid, Process, ProcessError};
 use crate::space::{AddressSpace, SpaceError, read_maps};
 
@@ -252,7 +253,7 @@ impl<'a> Text<'a> {
 
 /// A mapping shows code of the module's file. On some file systems mappings show another device than the file has.
 fn shows(map: &Mapping, module: &Module) -> bool {
-    let is_named = matches!(&map.backing, Backing::File { path, .. } if **path == *module.path);
+    let is_named = matches!(&map.backing, Backing::File { path, .. } if printable(path) == module.path);
     let is_it = map.inode == module.inode && (map.device == module.device || is_named);
     is_it && map.permissions.execute
 }

@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::address::{FileOffset, LinkAddress};
 use crate::image::{Image, ImageError};
+use crate::printable::printable_bytes;
 
 /// Larger sections of notes are not read.
 const NOTES_BYTES_MAX: u64 = 64 << 20;
@@ -169,7 +170,7 @@ fn mark(content: &[u8], base: Option<LinkAddress>) -> Option<Mark> {
     let word = |at: usize| Some(u64::from_le_bytes(content.get(at..at + 8)?.try_into().ok()?));
     let (address, linked_base, semaphore) = (word(0)?, word(8)?, word(16)?);
     let mut texts = content.get(24..)?.split(|byte| *byte == 0);
-    let mut text = || Some(String::from_utf8_lossy(texts.next()?).into_owned());
+    let mut text = || Some(printable_bytes(texts.next()?));
     let (provider, name, arguments) = (text()?, text()?, text()?);
     let moved = match base {
         Some(base) if linked_base != 0 => base.0.wrapping_sub(linked_base),

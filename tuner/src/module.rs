@@ -7,16 +7,18 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 
 use crate::address::{Address, LinkAddress, LoadBias};
 use crate::dwarf::Origin;
+use crate::foreign;
 use crate::image::{BuildId, Image, ImageError, Segment};
 use crate::maps::{Backing, Device, Mapping};
 use crate::memory::Memory;
+use crate::printable::printable;
 use crate::process::Pid;
 
 /// Why the file of a module cannot be had.
@@ -140,7 +142,7 @@ impl Images {
 pub struct Module {
     /// The process.
     pub pid: Pid,
-    /// The name of the file when it was loaded, as the process saw it.
+    /// The name of the file when it was loaded, as the process saw it, made printable.
     pub path: String,
     /// No directory has that name for it any more.
     pub deleted: bool,
@@ -171,7 +173,7 @@ impl Module {
         };
         Ok(Module {
             pid,
-            path,
+            path: printable(&path).into_owned(),
             deleted: false,
             device,
             inode,
@@ -250,10 +252,10 @@ impl Module {
             .ok();
         let same = |path: &PathBuf| fs::metadata(path).ok().map(|meta| (meta.dev(), meta.ino())) == wanted;
         let pid = self.pid;
-        let mut names = vec![
-            PathBuf::from(&self.path),
-            pid.proc_path(&format!("root{}", self.path)),
-        ];
+        let mut names = Vec::new();
+        if let Backing::File { path, .. } = &self.first.backing {
+            names.extend([PathBuf::from(&**path), pid.proc_path(&format!("root{path}"))]);
+        }
         names.extend(self.is_executable.then(|| pid.proc_path("exe")));
         names.push(pid.proc_path(&map_file(&self.first)));
         let found = names.into_iter().find(|path| wanted.is_some() && same(path));
@@ -301,7 +303,7 @@ pub(crate) fn find(
         if let Some(bias) = bias(image, mapping, maps) {
             modules.push(Module {
                 pid,
-                path: path.to_string(),
+                path: printable(path).into_owned(),
                 deleted: *deleted,
                 device: mapping.device,
                 inode: mapping.inode,
@@ -383,29 +385,28 @@ fn open(
     if let Some(known) = images.mapped(mapping) {
         return Ok(known);
     }
-    let exact = File::open(pid.proc_path(&map_file(mapping)));
+    let exact = foreign::open(&pid.proc_path(&map_file(mapping)));
     let file = exact.or_else(|_| open_by_name(pid, mapping, path, memory));
+    let shown = printable(path).into_owned();
     let file = file.map_err(|_| ModuleError::Unreachable {
         pid,
-        path: path.to_owned(),
+        path: shown.clone(),
     })?;
     let origin = Origin {
         roots: vec![pid.proc_path("root"), PathBuf::from("/")],
         path: PathBuf::from(path),
     };
-    images.read(file, origin).map_err(|source| ModuleError::Image {
-        path: path.to_owned(),
-        source,
-    })
+    let image = images.read(file, origin);
+    image.map_err(|source| ModuleError::Image { path: shown, source })
 }
 
 /// Without the right to use map_files: by its name, or as the program of the process, if that is the mapped
 /// inode.
 fn open_by_name(pid: Pid, mapping: &Mapping, path: &str, memory: &Memory) -> io::Result<File> {
-    for name in [pid.proc_path(&format!("root{path}")), pid.proc_path("exe")] {
-        if let Ok(file) = File::open(name)
-            && is_mapped_file(&file, mapping, memory)?
-        {
+    let named = foreign::open_in(&pid.proc_path("root"), Path::new(path));
+    let program = foreign::open(&pid.proc_path("exe"));
+    for file in [named, program].into_iter().flatten() {
+        if is_mapped_file(&file, mapping, memory)? {
             return Ok(file);
         }
     }

@@ -14,6 +14,7 @@ use rustix::thread::CapabilitySet;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::printable::{printable, printable_path};
 use crate::who;
 
 /// Why a process cannot be looked into.
@@ -270,6 +271,7 @@ impl Process {
         }
         let executable = format!("/proc/{pid}/exe");
         let executable = fs::read_link(&executable).map_err(|source| io_error(pid, &executable, source))?;
+        let executable = printable_path(executable);
         let process = Process {
             pid: Pid {
                 number: pid,
@@ -298,8 +300,8 @@ impl Process {
                 start_time: 0,
             },
             parent: 0,
-            name: name.to_owned(),
-            executable: PathBuf::from(name),
+            name: printable(name).into_owned(),
+            executable: PathBuf::from(printable(name).as_ref()),
             arguments: Vec::new(),
             uid: 0,
             pid_inside: number,
@@ -360,7 +362,7 @@ impl Stat {
         let (_, name) = before.split_once('(')?;
         let fields: Vec<&str> = after.split_ascii_whitespace().collect();
         Some(Stat {
-            name: name.to_owned(),
+            name: printable(name).into_owned(),
             state: fields.first()?.chars().next()?,
             parent: fields.get(1)?.parse().ok()?,
             flags: fields.get(6)?.parse().ok()?,

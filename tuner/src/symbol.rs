@@ -8,6 +8,7 @@ use object::elf;
 
 use crate::address::{FileOffset, LinkAddress};
 use crate::image::{Image, ImageError};
+use crate::printable::printable_bytes;
 use crate::spelling::{Fit, Spelling};
 
 /// What a symbol names.
@@ -62,6 +63,10 @@ pub struct Symbol {
     pub source: Option<Arc<str>>,
 }
 
+/// The names of a table are together at most so many times as long as the table of names, and so many bytes more.
+const NAMES_SHARED: usize = 8;
+const NAMES_BYTES: usize = 64 << 20;
+
 /// A table of symbols with its names.
 #[derive(Debug, Default)]
 pub struct SymbolTable {
@@ -80,13 +85,30 @@ struct Hashed {
 }
 
 impl SymbolTable {
-    pub(crate) fn new(entries: Vec<elf::Sym64<LE>>, strings: Vec<u8>, exported: bool) -> SymbolTable {
-        SymbolTable {
+    /// An error when the names together are far longer than their table, as of many symbols that share one long name: link editors
+    /// share the ends of a few.
+    pub(crate) fn new(
+        entries: Vec<elf::Sym64<LE>>,
+        strings: Vec<u8>,
+        exported: bool,
+    ) -> Result<SymbolTable, ImageError> {
+        let table = SymbolTable {
             entries,
             strings,
             exported,
             by_name: OnceLock::new(),
+        };
+        let mut left = table
+            .strings
+            .len()
+            .saturating_mul(NAMES_SHARED)
+            .saturating_add(NAMES_BYTES);
+        for entry in &table.entries {
+            let what = "the end of a symbol's name";
+            let length = table.raw_name(entry).len();
+            left = left.checked_sub(length).ok_or(ImageError::Damaged { what })?;
         }
+        Ok(table)
     }
 
     /// All symbols that have a name.
@@ -95,7 +117,7 @@ impl SymbolTable {
         self.entries.iter().filter_map(move |entry| {
             if entry.st_type() == elf::STT_FILE {
                 let raw = self.raw_name(entry);
-                source = (!raw.is_empty()).then(|| String::from_utf8_lossy(raw).into());
+                source = (!raw.is_empty()).then(|| printable_bytes(raw).into());
                 return None;
             }
             (entry.st_name.get(LE) != 0).then(|| self.symbol(entry, source.clone()))
@@ -119,7 +141,7 @@ impl SymbolTable {
             .rev()
             .find(|entry| entry.st_type() == elf::STT_FILE)?;
         let raw = self.raw_name(file);
-        (!raw.is_empty()).then(|| String::from_utf8_lossy(raw).into())
+        (!raw.is_empty()).then(|| printable_bytes(raw).into())
     }
 
     /// The names of the symbols that are wanted and fit what the user wrote, each with how well it does.
@@ -185,16 +207,13 @@ impl SymbolTable {
             .strings
             .get(entry.st_name.get(LE) as usize..)
             .unwrap_or_default();
-        let end = rest
-            .iter()
-            .position(|byte| matches!(byte, 0 | b'@'))
-            .unwrap_or(rest.len());
+        let end = memchr::memchr2(0, b'@', rest).unwrap_or(rest.len());
         &rest[..end]
     }
 
     fn symbol(&self, entry: &elf::Sym64<LE>, source: Option<Arc<str>>) -> Symbol {
         Symbol {
-            name: String::from_utf8_lossy(self.raw_name(entry)).into_owned(),
+            name: printable_bytes(self.raw_name(entry)),
             kind: kind(entry),
             binding: match entry.st_bind() {
                 elf::STB_LOCAL => Binding::Local,
@@ -337,6 +356,22 @@ mod tests {
             .lines()
             .find_map(|line| line.split_once('/').filter(|(_, p)| p.contains("libc.so")));
         Image::read(File::open(format!("/{}", path.unwrap().1)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn many_symbols_that_share_one_long_name_are_refused() {
+        let entry = |name| elf::Sym64 {
+            st_name: object::U32::new(LE, name),
+            st_info: elf::SymbolInfo(0),
+            st_other: elf::SymbolOther(0),
+            st_shndx: object::U16::new(LE, elf::SymbolSection(1)),
+            st_value: object::U64::new(LE, 0),
+            st_size: object::U64::new(LE, 0),
+        };
+        let long = vec![b'a'; 1 << 20];
+        let table = |count| SymbolTable::new((1..count).map(entry).collect(), long.clone(), false);
+        assert!(table(9).is_ok());
+        assert!(matches!(table(10_000), Err(ImageError::Damaged { .. })));
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
                 false => member.space.variable(&name).map(|location| vec![location]),
             };
             let locations = locations.unwrap_or_else(|error| {
-                eprintln!("tuneagent: {error}");
+                warn!("{error}");
                 Vec::new()
             });
             for location in &locations {
@@ -53,7 +53,7 @@ pub(super) fn get(args: &GetArgs) -> Outcome {
                         found = true;
                         say!("{:>8}  {copy}{variable} = {text}", member.process.pid);
                     }
-                    Err(error) => eprintln!("tuneagent: {error}"),
+                    Err(error) => warn!("{error}"),
                 }
             }
         }
@@ -264,7 +264,7 @@ impl ByHand<'_> {
         match written {
             Ok(receipt) => say!("{pid:>8}  {variable} {}", self.done(pid, &receipt)),
             Err(error) => {
-                eprintln!("tuneagent: {error}");
+                warn!("{error}");
                 self.failed = self.failed.or(Some(code(&error)));
             }
         }

@@ -11,6 +11,7 @@ use super::target;
 use crate::{
     actuator::{Actuator, hold_text, passage_text},
     cli::{JournalArgs, UndoArgs},
+    console::printable,
     discover::{Job, Scout},
     exit::{Code, Failure, Outcome},
     format::plural,
@@ -37,7 +38,8 @@ pub(super) fn journal(args: &JournalArgs) -> Outcome {
             print(&change);
         }
         for line in &history.unreadable {
-            say!("{}:{}: not understood: {}", path.display(), line.line, line.text);
+            let text = printable(&line.text);
+            say!("{}:{}: not understood: {text}", path.display(), line.line);
         }
     }
     if shown == 0 {
@@ -84,12 +86,14 @@ fn wanted_pids(target: &str) -> Result<Vec<Pid>, Failure> {
 fn print(change: &Change) {
     let intent = &change.intent;
     let program = intent.target.executable.rsplit('/').next().unwrap_or("?");
+    // A journal of an older version may hold names as programs chose them.
     say!(
-        "{}  {program} {}  change {}  {}  {}",
+        "{}  {} {}  change {}  {}  {}",
         intent.at.wall,
+        printable(program),
         intent.target.pid,
         intent.change,
-        intent.deed,
+        printable(&intent.deed.to_string()),
         status(change),
     );
     let by = intent
@@ -100,7 +104,7 @@ fn print(change: &Change) {
         format!(", {}", said(&hold, intent.deed.sync()))
     });
     say!("    {by}, for {}{hold}", intent.who.user);
-    intent.why.iter().for_each(|why| say!("    {why}"));
+    intent.why.iter().for_each(|why| say!("    {}", printable(why)));
 }
 
 /// How it was written, in words.

@@ -152,7 +152,7 @@ fn act(by_hand: &ByHand<'_>, action: &Action) -> Outcome {
         match act_in(&mut actuator, pid, action) {
             Ok(receipt) => say(pid, &receipt),
             Err(error) => {
-                eprintln!("tuneagent: {error}");
+                warn!("{error}");
                 failed = failed.or(Some(code(&error)));
             }
         }

@@ -8,6 +8,7 @@ use std::{
 
 use crate::{
     cli::ReplayArgs,
+    console,
     exit::{Code, Failure, Outcome},
     format::{csv_field, duration},
     plot::{MarkKind, Plot},
@@ -83,7 +84,7 @@ impl Report {
     fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
         let text = report::render(snapshot).map_err(Failure::no)?;
         match self {
-            Report::Stdout => io::stdout().write_all(text.as_bytes()).map_err(Failure::no),
+            Report::Stdout => console::whole(&text).map_err(Failure::no),
             Report::File(file) => file.complete(text.as_bytes()).map_err(Failure::no),
         }
     }
@@ -186,7 +187,7 @@ impl Outputs {
 fn open(name: Option<&str>) -> Result<Option<Box<dyn Write>>, Failure> {
     match name {
         None => Ok(None),
-        Some("-") => Ok(Some(Box::new(io::stdout()))),
+        Some("-") => Ok(Some(Box::new(console::Output))),
         Some(name) => match fs::File::create(name) {
             Ok(file) => Ok(Some(Box::new(io::BufWriter::new(file)))),
             Err(error) => Err(Failure::not_there(format!("{name} cannot be written: {error}"))),

@@ -56,7 +56,7 @@ fn add(args: &AddRuleArgs) -> Outcome {
 fn list() -> Outcome {
     let answered = control::sessions().map_err(failure)?;
     for error in &answered.silent {
-        eprintln!("tuneagent: {error}");
+        warn!("{error}");
     }
     if answered.sessions.is_empty() {
         say!("no session of yours runs here");

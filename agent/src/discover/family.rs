@@ -1,10 +1,11 @@
 //! The processes of a command that was started to be watched: what they will have before there are any, and who they are once
 //! they run.
 
-use std::{collections::BTreeSet, fs::File, io, path::Path};
+use std::{collections::BTreeSet, io, path::Path};
 
 use tuner::{
     dwarf::Origin,
+    foreign,
     process::{Pid, Process, descendants},
     space::AddressSpace,
 };
@@ -17,7 +18,7 @@ impl Scout {
     pub fn foreseen(&mut self, process: &Process, files: &[String]) -> Option<Member> {
         let program = files.first()?;
         let images = files.iter().map(|path| {
-            let file = File::open(path).ok()?;
+            let file = foreign::open(Path::new(path)).ok()?;
             let image = self.images.read(file, Origin::here(Path::new(path))).ok()?;
             Some((path.clone(), image))
         });

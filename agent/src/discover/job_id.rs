@@ -1,6 +1,7 @@
 //! What a site calls a job: the number that its batch system gave it, else that of the process that started it.
 
 use super::Job;
+use crate::console::printable;
 
 /// Variables of batch systems that hold the number of a job: Slurm, PBS, LSF, Flux, Grid Engine.
 const VARIABLES: &[&str] = &["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID"];
@@ -25,7 +26,7 @@ fn from_environment(environment: &[String]) -> Option<String> {
         values.next()
     };
     let value = VARIABLES.iter().find_map(value)?;
-    Some(value.chars().take(CHARACTERS_MAX).collect())
+    Some(printable(value).chars().take(CHARACTERS_MAX).collect())
 }
 
 #[cfg(test)]

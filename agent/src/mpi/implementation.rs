@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 
 use abi::SizeLayout;
-use tuner::{address::LinkAddress, image::Image, module::Module, space::AddressSpace};
+use tuner::{address::LinkAddress, image::Image, module::Module, printable::printable, space::AddressSpace};
 
 /// An MPI library (or a program with MPI linked in).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ fn mpich_version(module: &Module, space: &AddressSpace) -> Option<String> {
         file.read_exact_at(&mut bytes[..length], offset.0).ok()?;
     }
     let text = std::str::from_utf8(bytes[..length].split(|&byte| byte == 0).next()?).ok()?;
-    (!text.is_empty()).then(|| text.to_owned())
+    (!text.is_empty()).then(|| printable(text).into_owned())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use abi::{Hit, Text};
 
-use crate::session::probes::Probe;
+use crate::{console::printable_bytes, session::probes::Probe};
 
 /// Texts that may wait for their hits: of spans under way, and of calls that never return.
 const MOST_WAITING: usize = 65_536;
@@ -25,8 +25,7 @@ impl Waiting {
     pub(super) fn add(&mut self, text: &Text) {
         let bytes = text.bytes.get(..usize::from(text.length)).unwrap_or_default();
         let key = (text.time_ns, text.thread, text.place);
-        self.texts
-            .insert(key, String::from_utf8_lossy(bytes).into_owned());
+        self.texts.insert(key, printable_bytes(bytes));
         if self.texts.len() > MOST_WAITING {
             // The oldest is the likeliest never to be asked for.
             self.texts.pop_first();

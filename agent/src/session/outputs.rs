@@ -9,6 +9,7 @@ use std::{
 
 use crate::{
     cli::ExportArgs,
+    console,
     exit::Failure,
     report,
     snapshot::{Snapshot, TraceView},
@@ -149,7 +150,7 @@ impl Outputs {
 impl Place {
     fn write(self, text: &str) -> Result<(), Failure> {
         match self {
-            Place::Stdout => io::stdout().write_all(text.as_bytes()).map_err(Failure::no),
+            Place::Stdout => console::whole(text).map_err(Failure::no),
             Place::File(file, name) => file
                 .complete(text.as_bytes())
                 .map_err(|error| Failure::no(format!("{name} could not be written: {error}"))),

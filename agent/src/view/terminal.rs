@@ -9,7 +9,11 @@ use std::{
 use rustix::termios::tcgetwinsize;
 
 use super::live::{Live, Wish, can_be_taken};
-use crate::{format::hanging, snapshot::Snapshot};
+use crate::{
+    console::{printable_lines, write_line},
+    format::hanging,
+    snapshot::Snapshot,
+};
 
 /// Where a session is shown.
 pub struct Painter {
@@ -100,11 +104,12 @@ pub fn columns(out: impl AsFd) -> Option<usize> {
 
 /// A reader that went away (`| head`) is no reason to stop watching.
 pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) {
+    let line = &*printable_lines(line);
     let text = match columns(&*out) {
         Some(columns) => hanging(line, columns).join("\n"),
         None => line.to_owned(),
     };
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    let _ = write_line(out, &text).and_then(|()| out.flush());
 }
 
 #[cfg(test)]

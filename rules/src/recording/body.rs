@@ -46,8 +46,8 @@ pub(super) fn put_header(out: &mut Vec<u8>, header: &Header) -> Result<(), TooLa
 
 pub(super) fn header(body: &mut Cursor<'_>) -> Result<Header, Wrong> {
     let mut header = Header {
-        host: body.text()?.to_string(),
-        program: body.text()?.to_string(),
+        host: body.text()?,
+        program: body.text()?,
         wall_start_ns: body.number()?,
         origin: Time(body.number()?),
         ..Header::default()
@@ -57,8 +57,8 @@ pub(super) fn header(body: &mut Cursor<'_>) -> Result<Header, Wrong> {
         return Err("there are more notes than there may be");
     }
     for _ in 0..notes {
-        let name = body.text()?.to_string();
-        header.notes.insert(name, body.text()?.to_string());
+        let name = body.text()?;
+        header.notes.insert(name, body.text()?);
     }
     Ok(header)
 }
@@ -183,8 +183,8 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
         // A reader that does not know it goes on with the clock as it was: so does everyone.
         kind::RULE => Record::RuleSet {
             time: Time(body.number()?),
-            rule: body.text()?.to_string(),
-            mode: body.text()?.to_string(),
+            rule: body.text()?,
+            mode: body.text()?,
         },
         kind::ITERATIONS => Record::Iterations {
             process: ProcessId(body.small()?),
@@ -199,7 +199,7 @@ pub(super) fn single(kind: u64, body: &mut Cursor<'_>, clock: &mut u64) -> Resul
             *clock = body.difference(*clock)?;
             Record::Loss {
                 time: Time(*clock),
-                kind: body.text()?.to_string(),
+                kind: body.text()?,
                 count: body.number()?,
             }
         }
@@ -245,12 +245,12 @@ fn facts(body: &mut Cursor<'_>) -> Result<ProcessFacts, Wrong> {
         }
     };
     let (rank, size) = (number(body)?, number(body)?);
-    let exe = body.text()?.to_string();
+    let exe = body.text()?;
     let has_mpi = super::stream::boolean(body.byte()?)?;
-    let mpi = body.text()?.to_string();
+    let mpi = body.text()?;
     let (libraries, symbols) = (texts(body)?, texts(body)?);
     let has_host = super::stream::boolean(body.byte()?)?;
-    let host = body.text()?.to_string();
+    let host = body.text()?;
     Ok(ProcessFacts {
         rank,
         size,
@@ -269,9 +269,7 @@ fn put_texts(out: &mut Vec<u8>, what: &'static str, texts: &BTreeSet<String>) ->
 
 fn texts(body: &mut Cursor<'_>) -> Result<BTreeSet<String>, Wrong> {
     // Each takes a byte at least, so that a wrong count ends where the body ends.
-    (0..body.size()?)
-        .map(|_| body.text().map(str::to_string))
-        .collect()
+    (0..body.size()?).map(|_| body.text()).collect()
 }
 
 const PLACES: [(Place, u8); 3] = [(Place::Entry, 1), (Place::Return, 2), (Place::Span, 3)];
@@ -308,15 +306,15 @@ fn definition(body: &mut Cursor<'_>) -> Result<Option<ProbeDefinition>, Wrong> {
     let mut captures = Vec::new();
     let mut known = true;
     for _ in 0..count {
-        let name = body.text()?.to_string();
+        let name = body.text()?;
         match tagged_type(body.byte()?) {
             Some(of) => captures.push((name, of)),
             None => known = false,
         }
     }
     let definition = |place: &(Place, u8)| ProbeDefinition {
-        name: name.to_string(),
-        function: function.to_string(),
+        name: name.clone(),
+        function: function.clone(),
         place: place.0,
         captures,
     };

@@ -233,7 +233,7 @@ fn captured(body: &mut Cursor<'_>, tag: u8, before: &mut u64) -> Result<Captured
             Captured::Float(f64::from_bits(*before))
         }
         stream::BOOLEAN => Captured::Boolean(boolean(body.byte()?)?),
-        stream::TEXT => Captured::Text(body.text()?.to_string()),
+        stream::TEXT => Captured::Text(body.text()?),
         // The reader keeps no stream with tags beyond these.
         _ => Captured::None(body::reason(body.byte()?)),
     })

@@ -191,7 +191,7 @@ fn measured(body: &mut Cursor<'_>) -> Result<Option<(Option<u32>, Measure)>, Wro
         0 => None,
         more => Some(u32::try_from(more - 1).map_err(|_| "a number has more than 32 bits")?),
     };
-    Ok(Measure::named(body.text()?).map(|measure| (process, measure)))
+    Ok(Measure::named(&body.text()?).map(|measure| (process, measure)))
 }
 
 pub(super) fn boolean(byte: u8) -> Result<bool, Wrong> {

@@ -115,11 +115,22 @@ impl<'a> Cursor<'a> {
         Ok(self.number()?.swap_bytes() ^ before)
     }
 
-    pub(super) fn text(&mut self) -> Result<&'a str, Wrong> {
+    /// A text, in one line: a recording may be anybody's, and what a terminal would act on is replaced.
+    pub(super) fn text(&mut self) -> Result<String, Wrong> {
         let size = self.size()?;
         if size > MAX_TEXT {
             return Err("a text is longer than texts may be");
         }
-        std::str::from_utf8(self.bytes(size)?).map_err(|_| "a text is not UTF-8")
+        let text = std::str::from_utf8(self.bytes(size)?).map_err(|_| "a text is not UTF-8")?;
+        Ok(text.replace(is_active, "\u{fffd}"))
     }
+}
+
+/// Control characters, and those that change the direction of writing or end a line.
+fn is_active(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }

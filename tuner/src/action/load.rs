@@ -1,12 +1,12 @@
 //! A library is loaded into the program: dlopen, called by one of its threads; and unloaded by dlclose.
 
-use std::fs::File;
 use std::path::Path;
 
 use super::call::{self, Plan, State};
 use super::{ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
 use crate::address::Address;
 use crate::clock;
+use crate::foreign;
 use crate::image::{Image, ImageError};
 use crate::journal::{Call, Change, Deed, Outcome, RevertOutcome, Status};
 use crate::place::Ground;
@@ -224,8 +224,8 @@ fn check(process: &Process, path: &str) -> Result<(), ActionError> {
             "its path must be absolute: the program may be in another directory".to_owned(),
         ));
     }
-    let seen = process.pid.proc_path(&format!("root{path}"));
-    let file = File::open(seen).map_err(|error| not(format!("as the process sees it: {error}")))?;
+    let file = foreign::open_in(&process.pid.proc_path("root"), Path::new(path));
+    let file = file.map_err(|error| not(format!("as the process sees it: {error}")))?;
     match Image::read(file) {
         Ok(image) if image.dynamic_segment.is_some() => Ok(()),
         Ok(_) => Err(not("it is no shared library".to_owned())),

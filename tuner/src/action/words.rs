@@ -4,8 +4,8 @@ use super::ActionError;
 use super::function::{Context, Found};
 use crate::address::{Address, LinkAddress};
 use crate::arch::x86_64::code;
+use crate::image::ImageError;
 use crate::image::slots::Stored;
-use crate::image::{Image, ImageError};
 use crate::module::{Module, ModuleError};
 
 /// A word through which a module's code calls a function.
@@ -86,18 +86,11 @@ pub(super) fn symbol_name(found: &Found) -> &str {
 /// All code of a module, from its file.
 pub(super) fn each_text(module: &Module, mut look: impl FnMut(Address, &[u8])) -> Result<(), ActionError> {
     for segment in module.image.segments.iter().filter(|segment| segment.executable) {
-        let bytes = text(&module.image, segment.offset.0, segment.file_size);
-        let bytes = bytes.map_err(|error| image_error(module, ImageError::Io(error)))?;
+        let bytes = module.image.bytes_at(segment.offset, segment.file_size);
+        let bytes = bytes.map_err(|error| image_error(module, error))?;
         look(module.address(segment.address), &bytes);
     }
     Ok(())
-}
-
-fn text(image: &Image, offset: u64, length: u64) -> std::io::Result<Vec<u8>> {
-    use std::os::unix::fs::FileExt;
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
-    image.file().read_exact_at(&mut bytes, offset)?;
-    Ok(bytes)
 }
 
 pub(super) fn image_error(module: &Module, source: ImageError) -> ActionError {

@@ -8,8 +8,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
-
+use crate::foreign;
 use crate::image::{BuildId, Image};
 
 /// Where a file was found, so that what belongs to it can be.
@@ -34,31 +33,14 @@ impl Origin {
 
     /// A regular file below the roots. Names are resolved inside of a root, links too.
     fn open(&self, path: &Path) -> Option<File> {
-        self.roots.iter().find_map(|root| open_in(root, path))
+        self.roots
+            .iter()
+            .find_map(|root| foreign::open_in(root, path).ok())
     }
 
     fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
-}
-
-fn open_in(root: &Path, path: &Path) -> Option<File> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let below = path.strip_prefix("/").unwrap_or(path);
-    let folder = rustix::fs::open(
-        root,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
-    .ok()?;
-    let opened = rustix::fs::openat2(&folder, below, flags, Mode::empty(), ResolveFlags::IN_ROOT);
-    let opened = match opened {
-        // Some sandboxes know no openat2.
-        Err(rustix::io::Errno::NOSYS) => rustix::fs::openat(&folder, below, flags, Mode::empty()),
-        opened => opened,
-    };
-    let file = File::from(opened.ok()?);
-    file.metadata().is_ok_and(|meta| meta.is_file()).then_some(file)
 }
 
 /// The file that has the debug information which was taken out of `image`.
@@ -117,8 +99,14 @@ fn parse_link(link: &[u8]) -> Option<(&str, u32)> {
     (!name.is_empty() && !name.contains('/')).then_some((name, u32::from_le_bytes(sum)))
 }
 
+/// A longer file is not read for its sum.
+const SUMMED_BYTES_MAX: u64 = 4 << 30;
+
 fn crc32(mut file: &File) -> Option<u32> {
     use std::io::Seek;
+    file.metadata()
+        .ok()
+        .filter(|meta| meta.len() <= SUMMED_BYTES_MAX)?;
     file.rewind().ok()?;
     let mut hasher = crc32fast::Hasher::new();
     let mut block = vec![0; 1 << 18];

@@ -6,6 +6,7 @@ use super::search::{Needles, Words};
 use super::types::number;
 use super::view::{Entry, Found, Loaded, Place, Scopes, View};
 use crate::image::{Image, ImageError};
+use crate::printable::printable_bytes;
 use crate::spelling::{self, Spelling};
 
 /// Places that are told of.
@@ -136,11 +137,10 @@ fn file(unit: &Loaded<'_>, entry: &Entry<'_>) -> Found<String> {
         .zip(program)
         .and_then(|(number, program)| program.header().file(number));
     Ok(match known {
-        Some(known) => unit
-            .dwarf
-            .attr_string(&unit.unit, known.path_name())?
-            .to_string_lossy()
-            .into_owned(),
+        Some(known) => {
+            let name = unit.dwarf.attr_string(&unit.unit, known.path_name())?;
+            printable_bytes(name.slice())
+        }
         // A split unit has its line table elsewhere.
         None => unit.name.clone(),
     })

@@ -3,6 +3,7 @@
 use super::view::{Found, Loaded, View};
 use crate::address::LinkAddress;
 use crate::image::{Image, ImageError};
+use crate::printable::printable_bytes;
 
 /// A line of a source file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,7 +71,7 @@ fn line_in(unit: &Loaded<'_>, address: u64) -> Found<Option<Line>> {
         // Where the line is not told, 0 stands in the table.
         let line = row.line().zip(row.file(header)).map(|(line, file)| {
             let name = unit.dwarf.attr_string(&unit.unit, file.path_name())?;
-            let name = name.to_string_lossy();
+            let name = printable_bytes(name.slice());
             let file = name.rsplit('/').next().unwrap_or(&name).to_owned();
             Found::Ok(Line {
                 file,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use super::load::{DebugInfo, Slice, slice};
 use super::units::Bases;
 use crate::image::{Image, ImageError};
+use crate::printable::printable_bytes;
 use gimli::{
     AttributeValue, DebugInfoOffset, DebugTypeSignature, DebuggingInformationEntry, Dwarf, DwarfPackage,
     Operation, Unit, UnitHeader, UnitOffset, UnitType,
@@ -205,7 +206,7 @@ impl<'a> View<'a> {
             dwarf: Rc::clone(dwarf),
             name: unit
                 .name
-                .map(|name| name.to_string_lossy().into_owned())
+                .map(|name| printable_bytes(name.slice()))
                 .unwrap_or_default(),
             is_fortran: language.is_some_and(is_fortran),
             type_at: match unit.header.type_() {
@@ -403,7 +404,7 @@ impl<'a> View<'a> {
             return Ok(None);
         };
         let text = unit.dwarf.attr_string(&unit.unit, value)?;
-        Ok(Some(text.to_string_lossy().into_owned()))
+        Ok(Some(printable_bytes(text.slice())))
     }
 
     /// The type of an entry, by itself or by the declaration that it completes.

@@ -25,11 +25,13 @@ mod read;
 mod shelf;
 pub(crate) mod slots;
 
-use read::{Reader, compression, decompress, old_compression, string_at};
+use read::{Reader, compression, decompress, old_compression, refuse_large, string_at};
 use shelf::Shelf;
 
-/// A larger section is not read at once.
-const SECTION_BYTES_MAX: u64 = 4 << 30;
+/// A larger section is not read at once; debug information has a bound of its own.
+const SECTION_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of a block, as stat(2) counts what a file takes on disk.
+const BLOCK_BYTES: u64 = 512;
 const DAMAGED_COMPRESSION: ImageError = ImageError::Damaged {
     what: "the end of a compressed section",
 };
@@ -49,10 +51,18 @@ pub enum ImageError {
         /// What does.
         what: &'static str,
     },
+    /// It has a part that is a hole: nothing is stored there, and reading it would take memory only.
+    #[error("damaged: {what} is far larger than what is stored of the file")]
+    Hollow {
+        /// What is.
+        what: &'static str,
+    },
     /// More than is read.
-    #[error("its debug information is larger than the {} GiB that are read", .bytes_max >> 30)]
+    #[error("{what} is larger than the {} MiB that are read", .bytes_max >> 20)]
     TooLarge {
-        /// The bound.
+        /// What is.
+        what: &'static str,
+        /// The bound in bytes.
         bytes_max: u64,
     },
     /// Its debug information contradicts itself.
@@ -136,6 +146,10 @@ pub struct Dynamic {
     pub soname: Option<String>,
     /// The names of what it asks for.
     pub needed: Vec<String>,
+    /// Where what it needs is looked for (DT_RPATH): folders with colons between.
+    pub rpath: Option<String>,
+    /// The same (DT_RUNPATH), for what it needs itself alone.
+    pub runpath: Option<String>,
     /// Linked with -Bsymbolic: it uses its own definitions before anyone else's.
     pub symbolic: bool,
 }
@@ -156,6 +170,7 @@ pub struct SymbolRelocation {
 pub struct Image {
     file: File,
     file_size: u64,
+    stored: Option<u64>,
     /// When it was written last, as it was read: seconds and nanoseconds.
     written: (i64, i64),
     machine: elf::Machine,
@@ -186,9 +201,12 @@ impl Image {
     pub fn read(file: File) -> Result<Image, ImageError> {
         let meta = file.metadata()?;
         let file_size = meta.len();
+        // Some file systems tell of no blocks at all.
+        let stored = Some(meta.blocks().saturating_mul(BLOCK_BYTES)).filter(|bytes| *bytes > 0);
         let reader = Reader {
             file: &file,
             file_size,
+            stored,
         };
         let header = reader.header()?;
         let programs = reader.table::<elf::ProgramHeader64<LE>>(
@@ -223,6 +241,7 @@ impl Image {
             debug_info: Kept::default(),
             signatures: Signatures::default(),
             file_size,
+            stored,
             written: (meta.mtime(), meta.mtime_nsec()),
             file,
         };
@@ -361,6 +380,11 @@ impl Image {
         self.debug_info.get(self)
     }
 
+    /// Whether both are for the same machine.
+    pub(crate) fn runs_with(&self, other: &Image) -> bool {
+        self.machine == other.machine
+    }
+
     pub(crate) fn is_arm(&self) -> bool {
         self.machine == elf::EM_AARCH64
     }
@@ -388,8 +412,9 @@ impl Image {
             let Some(section) = self.sections.iter().find(|section| section.kind == kind) else {
                 return Ok(SymbolTable::default());
             };
+            self.check_tables()?;
             let (entries, strings) = self.entries(section, "a symbol table")?;
-            Ok(SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM))
+            SymbolTable::new(entries, strings, kind == elf::SHT_DYNSYM)
         })
     }
 
@@ -407,27 +432,15 @@ impl Image {
             _ => (elf::R_X86_64_COPY, [elf::R_X86_64_GLOB_DAT, elf::R_X86_64_64]),
         };
         let mut found = Vec::new();
-        for section in self
-            .sections
-            .iter()
-            .filter(|section| section.kind == elf::SHT_RELA && section.allocated)
-        {
-            let count = (section.size as usize) / size_of::<elf::Rela64<LE>>();
-            let entries: Vec<elf::Rela64<LE>> =
-                self.reader().table(section.offset, count, "a relocation table")?;
-            for entry in entries {
-                let info = entry.r_info.get(LE);
-                let kind = elf::RelocationType(info as u32);
-                if indices.contains(&((info >> 32) as u32)) && (kind == copy || stores.contains(&kind)) {
-                    let place = LinkAddress(entry.r_offset.get(LE));
-                    found.push(SymbolRelocation {
-                        place,
-                        addend: entry.r_addend.get(LE),
-                        copy: kind == copy,
-                    });
-                }
+        self.each_relocation(|kind, symbol, place, addend| {
+            if indices.contains(&symbol) && (kind == copy || stores.contains(&kind)) {
+                found.push(SymbolRelocation {
+                    place,
+                    addend,
+                    copy: kind == copy,
+                });
             }
-        }
+        })?;
         Ok(found)
     }
 
@@ -459,8 +472,12 @@ impl Image {
         let Some(section) = self.content(name) else {
             return Ok(Vec::new());
         };
+        let too_large = ImageError::TooLarge {
+            what: "a section",
+            bytes_max,
+        };
         if section.size > bytes_max {
-            return Err(ImageError::TooLarge { bytes_max });
+            return Err(too_large);
         }
         let bytes = self.reader().bytes(section.offset, section.size, "a section")?;
         // Before the format had a flag for it, a compressed section had a name of its own.
@@ -471,7 +488,7 @@ impl Image {
         }
         .ok_or(DAMAGED_COMPRESSION)?;
         if size > bytes_max {
-            return Err(ImageError::TooLarge { bytes_max });
+            return Err(too_large);
         }
         decompress(format, data, size).ok_or(DAMAGED_COMPRESSION)
     }
@@ -503,6 +520,8 @@ impl Image {
                 elf::DT_NULL => break,
                 elf::DT_NEEDED => dynamic.needed.extend(string_at(&strings, value)),
                 elf::DT_SONAME => dynamic.soname = string_at(&strings, value),
+                elf::DT_RPATH => dynamic.rpath = string_at(&strings, value),
+                elf::DT_RUNPATH => dynamic.runpath = string_at(&strings, value),
                 elf::DT_SYMBOLIC => dynamic.symbolic = true,
                 elf::DT_FLAGS => dynamic.symbolic |= value & elf::DF_SYMBOLIC.0 != 0,
                 _ => {}
@@ -517,19 +536,50 @@ impl Image {
         section: &Section,
         what: &'static str,
     ) -> Result<(Vec<T>, Vec<u8>), ImageError> {
+        let strings = self.sections.get(section.link);
+        let strings = strings.ok_or(ImageError::Damaged {
+            what: "a string table",
+        })?;
+        refuse_large([section, strings])?;
         let count = (section.size as usize) / size_of::<T>();
         let entries = self.reader().table(section.offset, count, what)?;
         let what = "a string table";
-        let strings = self.sections.get(section.link);
-        let strings = strings.ok_or(ImageError::Damaged { what })?;
         let strings = self.reader().bytes(strings.offset, strings.size, what)?;
         Ok((entries, strings))
+    }
+
+    /// Its tables together are no larger than what is read of one file.
+    fn check_tables(&self) -> Result<(), ImageError> {
+        let kinds = [
+            elf::SHT_SYMTAB,
+            elf::SHT_DYNSYM,
+            elf::SHT_STRTAB,
+            elf::SHT_RELA,
+            elf::SHT_DYNAMIC,
+        ];
+        refuse_large(
+            self.sections
+                .iter()
+                .filter(|section| kinds.contains(&section.kind)),
+        )
+    }
+
+    /// `length` bytes of the file.
+    pub(crate) fn bytes_at(&self, offset: FileOffset, length: u64) -> Result<Vec<u8>, ImageError> {
+        if length > SECTION_BYTES_MAX {
+            return Err(ImageError::TooLarge {
+                what: "a segment",
+                bytes_max: SECTION_BYTES_MAX,
+            });
+        }
+        self.reader().bytes(offset.0, length, "a segment")
     }
 
     fn reader(&self) -> Reader<'_> {
         Reader {
             file: &self.file,
             file_size: self.file_size,
+            stored: self.stored,
         }
     }
 }
@@ -575,6 +625,42 @@ mod tests {
     fn a_text_is_not_an_elf_file() {
         let error = Image::read(File::open("/proc/self/status").unwrap()).unwrap_err();
         assert!(matches!(error, ImageError::NotElf), "{error}");
+    }
+
+    /// `/bin/true` with its sections of this kind in a hole behind it: as large as is said, and nothing is stored there.
+    fn with_a_hole(kind: elf::SectionType, size: u64) -> File {
+        use std::io::Write;
+        let mut bytes = std::fs::read("/bin/true").unwrap();
+        let table = u64::from_le_bytes(bytes[0x28..0x30].try_into().unwrap()) as usize;
+        let count = usize::from(u16::from_le_bytes([bytes[0x3c], bytes[0x3d]]));
+        let hole = bytes.len() as u64;
+        let headers = (0..count).map(|index| table + 64 * index);
+        for at in headers.filter(|at| at + 64 <= hole as usize) {
+            if bytes[at + 4..at + 8] == kind.0.to_le_bytes() {
+                bytes[at + 24..at + 32].copy_from_slice(&hole.to_le_bytes());
+                bytes[at + 32..at + 40].copy_from_slice(&size.to_le_bytes());
+            }
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        file.set_len(hole + size).unwrap();
+        file
+    }
+
+    #[test]
+    fn tables_in_a_hole_of_the_file_take_no_memory() {
+        let kinds = [elf::SHT_DYNSYM, elf::SHT_STRTAB, elf::SHT_RELA, elf::SHT_DYNAMIC];
+        for kind in kinds {
+            for size in [256 << 20, 2 << 30, 14 << 30] {
+                let looked = Image::read(with_a_hole(kind, size)).and_then(|image| {
+                    image.defined_symbols()?;
+                    image.relocations_of("stdout").map(drop)
+                });
+                let error = looked.expect_err(&format!("{kind:?} of {size} bytes"));
+                let is_refused = matches!(error, ImageError::Hollow { .. } | ImageError::TooLarge { .. });
+                assert!(is_refused, "{kind:?} of {size} bytes: {error}");
+            }
+        }
     }
 
     proptest! {

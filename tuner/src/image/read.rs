@@ -15,26 +15,77 @@ use object::read::{CompressedData, CompressionFormat};
 
 use super::{BuildId, ImageError, Section, Segment};
 use crate::address::LinkAddress;
+use crate::printable::printable_bytes;
 
-/// The string that begins at `at` and ends at the next zero.
+/// The string that begins at `at` and ends at the next zero, made printable.
 pub(super) fn string_at(strings: &[u8], at: u64) -> Option<String> {
     let rest = strings.get(usize::try_from(at).ok()?..)?;
     let end = rest.iter().position(|byte| *byte == 0)?;
-    Some(String::from_utf8_lossy(&rest[..end]).into_owned())
+    Some(printable_bytes(&rest[..end]))
+}
+
+/// The build id stands in the first bytes of a segment of notes.
+const NOTES_BYTES_MAX: u64 = 1 << 20;
+
+/// The symbol tables, relocation tables and string tables of one file together.
+const TABLES_BYTES_MAX: u64 = 1 << 30;
+
+/// An error when these tables together are larger than what is read of one file.
+pub(super) fn refuse_large<'a>(tables: impl IntoIterator<Item = &'a Section>) -> Result<(), ImageError> {
+    let sizes = tables.into_iter().map(|table| table.size);
+    if sizes.fold(0, u64::saturating_add) > TABLES_BYTES_MAX {
+        return Err(ImageError::TooLarge {
+            what: "the sum of its symbol tables",
+            bytes_max: TABLES_BYTES_MAX,
+        });
+    }
+    Ok(())
+}
+
+/// A part of this size is read of any file.
+const SMALL_BYTES: u64 = 64 << 20;
+
+/// A larger part takes at most so many times the bytes that are stored for it: more than file systems and compressed sections save on
+/// tables and debug information, and far less than a hole or a block of zeros does.
+const SAVED_MAX: u64 = 64;
+
+/// Whether a part of `size` bytes can be what it says, of which `stored` bytes are on disk. A hole in a file costs whoever made it nothing,
+/// and us the memory.
+fn is_plausible(size: u64, stored: u64) -> bool {
+    size <= SMALL_BYTES || size <= stored.saturating_mul(SAVED_MAX)
+}
+
+/// Zeros to read into; an error, and no abort, when there is not so much memory.
+fn zeros<T: Copy + Default>(count: usize) -> Result<Vec<T>, ImageError> {
+    let mut zeros = Vec::new();
+    let reserved = zeros.try_reserve_exact(count);
+    reserved.map_err(|_| ImageError::Io(io::ErrorKind::OutOfMemory.into()))?;
+    zeros.resize(count, T::default());
+    Ok(zeros)
 }
 
 /// A file, and how long it is.
 pub(super) struct Reader<'a> {
     pub(super) file: &'a File,
     pub(super) file_size: u64,
+    /// The bytes of its blocks on disk; none where the file system does not tell.
+    pub(super) stored: Option<u64>,
 }
 
 impl Reader<'_> {
-    pub(super) fn bytes(&self, offset: u64, size: u64, what: &'static str) -> Result<Vec<u8>, ImageError> {
+    /// How many bytes a part takes that may be read.
+    fn checked(&self, offset: u64, size: u64, what: &'static str) -> Result<usize, ImageError> {
         if offset.checked_add(size).is_none_or(|end| end > self.file_size) {
             return Err(ImageError::Damaged { what });
         }
-        let mut bytes = vec![0; size as usize];
+        if !self.stored.is_none_or(|stored| is_plausible(size, stored)) {
+            return Err(ImageError::Hollow { what });
+        }
+        usize::try_from(size).map_err(|_| ImageError::Damaged { what })
+    }
+
+    pub(super) fn bytes(&self, offset: u64, size: u64, what: &'static str) -> Result<Vec<u8>, ImageError> {
+        let mut bytes = zeros(self.checked(offset, size, what)?)?;
         self.file.read_exact_at(&mut bytes, offset)?;
         Ok(bytes)
     }
@@ -49,14 +100,9 @@ impl Reader<'_> {
         let Some(size) = count.checked_mul(size_of::<T>()) else {
             return Err(damaged);
         };
-        if offset
-            .checked_add(size as u64)
-            .is_none_or(|end| end > self.file_size)
-        {
-            return Err(damaged);
-        }
+        self.checked(offset, size as u64, what)?;
         // Words, so that the bytes are aligned for every entry type of a 64-bit file.
-        let mut words = vec![0u64; size.div_ceil(8)];
+        let mut words: Vec<u64> = zeros(size.div_ceil(8))?;
         self.file
             .read_exact_at(&mut pod::bytes_of_slice_mut(&mut words)[..size], offset)?;
         match pod::slice_from_bytes(pod::bytes_of_slice(&words), count) {
@@ -115,10 +161,16 @@ impl Reader<'_> {
         let headers: Vec<elf::SectionHeader64<LE>> = self.table(offset, count, "the section headers")?;
         let names = headers.get(usize::from(header.e_shstrndx.get(LE).0));
         let names = match names {
+            Some(names) if names.sh_size.get(LE) > SMALL_BYTES => {
+                return Err(ImageError::TooLarge {
+                    what: "the table of section names",
+                    bytes_max: SMALL_BYTES,
+                });
+            }
             Some(names) => self.bytes(
                 names.sh_offset.get(LE),
                 names.sh_size.get(LE),
-                "the section names",
+                "the table of section names",
             )?,
             None => Vec::new(),
         };
@@ -137,7 +189,8 @@ impl Reader<'_> {
         notes: impl Iterator<Item = Segment>,
     ) -> Result<Option<(BuildId, Option<LinkAddress>)>, ImageError> {
         for segment in notes {
-            let bytes = self.bytes(segment.offset.0, segment.file_size, "a note")?;
+            let size = segment.file_size.min(NOTES_BYTES_MAX);
+            let bytes = self.bytes(segment.offset.0, size, "a note")?;
             if let Some(range) = find_build_id(&bytes) {
                 let place = LinkAddress(segment.address.0.wrapping_add(range.start as u64));
                 let id = bytes[range].iter().map(|byte| format!("{byte:02x}")).collect();
@@ -183,11 +236,8 @@ pub(super) fn old_compression(section: &[u8]) -> Option<(CompressionFormat, &[u8
     Some((CompressionFormat::Zlib, data, u64::from_be_bytes(size)))
 }
 
-/// Nothing is packed tighter than this (zlib 1 to 1 032, zstd 1 to 32 768); a size beyond is a lie to make us take memory.
-const RATIO_MAX: u64 = 1 << 16;
-
 pub(super) fn decompress(format: CompressionFormat, data: &[u8], size: u64) -> Option<Vec<u8>> {
-    let is_possible = size <= (data.len() as u64).saturating_mul(RATIO_MAX);
+    let is_possible = is_plausible(size, data.len() as u64);
     let compressed = CompressedData {
         format,
         data,
@@ -229,6 +279,14 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_plausible_up_to_what_is_saved_by_storing_it_densely() {
+        assert!(is_plausible(SMALL_BYTES, 0), "a small one always");
+        assert!(!is_plausible(SMALL_BYTES + 1, 24 << 10));
+        assert!(is_plausible(1 << 30, 16 << 20));
+        assert!(!is_plausible(14 << 30, 24 << 10));
+    }
+
+    #[test]
     fn bytes_are_found_where_one_piece_ends_and_the_next_begins() {
         use std::io::Write;
         for before in [0, (1 << 20) - 3, 1 << 20, (1 << 20) + 5] {
@@ -239,6 +297,7 @@ mod tests {
             let reader = Reader {
                 file: &file,
                 file_size,
+                stored: None,
             };
             assert!(
                 reader.holds(b"wanted", u64::MAX).unwrap(),

@@ -47,10 +47,11 @@ impl Image {
         Ok(found)
     }
 
-    fn each_relocation(
+    pub(super) fn each_relocation(
         &self,
         mut look: impl FnMut(elf::RelocationType, u32, LinkAddress, i64),
     ) -> Result<(), ImageError> {
+        self.check_tables()?;
         let tables = self
             .sections
             .iter()

@@ -43,7 +43,7 @@ fn check(path: &Path, args: &CheckRuleArgs, job: Option<&Job>) -> Result<bool, F
         Ok(rule) => rule,
         Err(wrong) => return Ok(refuse(&name, &text, &wrong)),
     };
-    eprint!("{}", diagnostics::render(&name, &text, rule.warnings()));
+    diagnostics::print(&name, &text, rule.warnings());
     let Some(job) = job else {
         say!("{name}: the rule {} can run", rule.name());
         rule.plan().effects.iter().for_each(|effect| say!("    {effect}"));
@@ -64,7 +64,7 @@ fn compare(
     if has_errors(&fit.diagnostics) {
         return Ok(refuse(name, text, &fit.diagnostics));
     }
-    eprint!("{}", diagnostics::render(name, text, &fit.diagnostics));
+    diagnostics::print(name, text, &fit.diagnostics);
     let (program, processes) = (job.program(), plural(job.members.len(), "process"));
     say!(
         "{name}: the rule {} can run on {program} ({processes})",
@@ -79,7 +79,7 @@ fn compare(
 }
 
 pub(super) fn refuse(name: &str, text: &str, wrong: &[Diagnostic]) -> bool {
-    eprint!("{}", diagnostics::render(name, text, wrong));
+    diagnostics::print(name, text, wrong);
     say!("{name}: {} found", plural(wrong.len(), "mistake"));
     false
 }

@@ -1,12 +1,12 @@
 //! `tuneagent rule new`: a rule to begin with, from the symbols of a program. Reads the program, and changes nothing.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::OpenOptions,
     io::{ErrorKind, Write},
     path::{Path, PathBuf},
 };
 
-use tuner::{image::Image, space::AddressSpace};
+use tuner::{foreign, image::Image, space::AddressSpace};
 
 use super::{candidates::Candidates, skeleton::skeleton};
 use crate::{
@@ -64,7 +64,7 @@ fn of_file(path: &Path) -> Result<Candidates, Failure> {
     let shown = path.display();
     let wrong = |what: &dyn std::fmt::Display| Failure::not_there(format!("{shown}: {what}"));
     let image =
-        Image::read(File::open(path).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
+        Image::read(foreign::open(path).map_err(|error| wrong(&error))?).map_err(|error| wrong(&error))?;
     let exe = path.file_name().unwrap_or_default().to_string_lossy();
     Candidates::of(&exe, &image).map_err(|error| wrong(&error))
 }

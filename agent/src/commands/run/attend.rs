@@ -216,7 +216,7 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
     };
     // Nobody hears it who is gone; then the input has ended too, and so does the session.
     let armed = || {
-        let _ = writeln!(io::stdout(), "{ARMED}");
+        say!("{ARMED}");
         Ok(())
     };
     watched.watch(args.watch, options, armed)

@@ -20,6 +20,17 @@ impl Environment {
         Environment(rights::is_lent().then(given).flatten().map(|text| parsed(&text)))
     }
 
+    /// The value of a variable in it.
+    pub(super) fn variable(&self, name: &str) -> Option<OsString> {
+        match &self.0 {
+            None => std::env::var_os(name),
+            Some(variables) => {
+                let mut found = variables.iter().filter(|(known, _)| known == name);
+                found.next().map(|(_, value)| value.clone())
+            }
+        }
+    }
+
     /// Has a program started with it.
     pub(super) fn apply<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         match &self.0 {

@@ -1,19 +1,19 @@
 //! Which files the processes of a command will have: those that its words name, what these need, and what may be the MPI of its
-//! launcher. What a program needs its own dynamic linker says, as it does for ldd; nothing else is executed.
+//! launcher. Nothing is executed: a word may name a file that is only data for the command. What is not found here is found when the process
+//! exists.
 
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
-    fs::{self, File},
+    fs,
     io::Read,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
 };
 
 use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
-use tuner::image::Image;
+use tuner::{foreign, libraries::Search};
 
 use super::Environment;
 use crate::{
@@ -42,19 +42,22 @@ impl Foreseen {
     /// Of a command.
     pub(super) fn of(command: &[OsString], environment: &Environment) -> Foreseen {
         let mut found = Foreseen::default();
+        let search = Search::of(|name| environment.variable(name));
         let mut known = BTreeSet::new();
         for file in command.iter().take(WORDS_MAX).filter_map(|word| named(word)) {
             // What a script is run by is what runs.
             let Some(program) = program_of(&file).filter(|program| known.insert(program.clone())) else {
                 continue;
             };
-            let needed = needed(&program, environment);
+            let needed = search.needed(&program);
             let name = program.file_name().unwrap_or_default().to_string_lossy();
             if found.launcher.is_none() && is_launcher(&name) {
-                found.mpi = near_launcher(&program, &needed);
+                found.mpi = near_launcher(&program, &needed, &search);
                 found.launcher = Some(name.into_owned());
             }
-            found.programs.push(needed);
+            found
+                .programs
+                .push(needed.iter().map(|file| shown(file)).collect());
         }
         found
     }
@@ -115,14 +118,14 @@ fn named(word: &OsStr) -> Option<PathBuf> {
 /// The program that runs when a file is executed: itself, or what its first line names.
 fn program_of(file: &Path) -> Option<PathBuf> {
     let mut head = Vec::new();
-    let mut opened = File::open(file).ok()?.take(LINE_BYTES as u64);
+    let mut opened = foreign::open(file).ok()?.take(LINE_BYTES as u64);
     opened.read_to_end(&mut head).ok()?;
     if head.starts_with(b"\x7fELF") {
         return Some(file.to_owned());
     }
     let interpreter = named(&interpreter(&head)?)?;
     let mut magic = [0; 4];
-    File::open(&interpreter).ok()?.read_exact(&mut magic).ok()?;
+    foreign::open(&interpreter).ok()?.read_exact(&mut magic).ok()?;
     (&magic == b"\x7fELF").then_some(interpreter)
 }
 
@@ -140,37 +143,12 @@ fn interpreter(head: &[u8]) -> Option<OsString> {
     Some(OsString::from_vec(word.to_vec()))
 }
 
-/// A program and what its dynamic linker would load for it here and now.
-fn needed(program: &Path, environment: &Environment) -> Vec<String> {
-    let mut files = vec![program.to_string_lossy().into_owned()];
-    let image = File::open(program).ok().and_then(|file| Image::read(file).ok());
-    let Some(linker) = image.and_then(|image| image.interpreter) else {
-        return files;
-    };
-    let mut list = Command::new(linker);
-    list.arg("--list").arg(program);
-    list.stdin(Stdio::null()).stderr(Stdio::null());
-    if let Ok(output) = environment.apply(&mut list).output() {
-        let text = String::from_utf8_lossy(&output.stdout);
-        let listed = listed(&text).into_iter();
-        let listed = listed.filter_map(|path| fs::canonicalize(path).ok());
-        files.extend(listed.map(|path| path.to_string_lossy().into_owned()));
-    }
-    files
-}
-
-/// The files in what a dynamic linker lists: `libm.so.6 => /lib/libm.so.6 (0x7f…)`, or the path alone.
-fn listed(text: &str) -> Vec<String> {
-    let lines = text.lines().filter_map(|line| {
-        let line = line.split_once(" => ").map_or(line, |(_, path)| path).trim();
-        let path = line.rsplit_once(" (").map_or(line, |(path, _)| path);
-        path.starts_with('/').then(|| path.to_owned())
-    });
-    lines.collect()
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }
 
 /// Libraries that are called as MPI's are: beside what the launcher needs, in its own tree, and those that the linker knows.
-fn near_launcher(launcher: &Path, needed: &[String]) -> Vec<String> {
+fn near_launcher(launcher: &Path, needed: &[PathBuf], search: &Search) -> Vec<String> {
     let prefix = launcher.parent().and_then(Path::parent);
     let own = prefix
         .into_iter()
@@ -178,7 +156,7 @@ fn near_launcher(launcher: &Path, needed: &[String]) -> Vec<String> {
     let beside = needed
         .iter()
         .skip(1)
-        .filter_map(|path| Some(Path::new(path).parent()?.to_owned()));
+        .filter_map(|path| Some(path.parent()?.to_owned()));
     let mut folders: Vec<PathBuf> = own.chain(beside).collect();
     let mut seen = BTreeSet::new();
     folders.retain(|folder| seen.insert(folder.clone()));
@@ -190,17 +168,13 @@ fn near_launcher(launcher: &Path, needed: &[String]) -> Vec<String> {
             files.sort();
             files
         });
-    let known = Command::new("/sbin/ldconfig")
-        .arg("-p")
-        .stdin(Stdio::null())
-        .output();
-    let known = known.map(|output| listed(&String::from_utf8_lossy(&output.stdout)));
-    let all = in_folders.chain(known.unwrap_or_default().into_iter().map(PathBuf::from));
+    let listed = search.listed().iter().map(|(_, path)| path.clone());
+    let all = in_folders.chain(listed);
     let mut seen = BTreeSet::new();
     all.filter(|path| is_called_as_mpi(path))
         .filter_map(|path| fs::canonicalize(path).ok())
         .filter(|path| seen.insert(path.clone()))
-        .map(|path| path.to_string_lossy().into_owned())
+        .map(|path| shown(&path))
         .collect()
 }
 
@@ -212,22 +186,6 @@ fn is_called_as_mpi(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_a_dynamic_linker_lists_are_paths() {
-        let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibmpi.so.40 => /lib/libmpi.so.40 (0x00007f2a)\n\
-                    \tlibgone.so => not found\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f2b)\n\
-                    \tlibm.so.6 (libc6,x86-64) => /lib/libm.so.6\n";
-        assert_eq!(
-            listed(text),
-            [
-                "/lib/libmpi.so.40",
-                "/lib64/ld-linux-x86-64.so.2",
-                "/lib/libm.so.6"
-            ]
-        );
-        assert_eq!(listed("\tstatically linked\n"), [""; 0]);
-    }
 
     #[test]
     fn a_script_is_run_by_what_its_first_line_names() {

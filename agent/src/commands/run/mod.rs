@@ -102,7 +102,7 @@ async fn accompany(
             signal = passed_on.next() => passed_on.pass(signal, command.id()),
             _ = unattended.wait(), if is_attended => {
                 is_attended = false;
-                eprintln!("tuneagent: the session has ended; the command goes on without it");
+                warn!("the session has ended; the command goes on without it");
             }
         }
     }
@@ -113,7 +113,7 @@ async fn accompany(
         tokio::select! {
             _ = unattended.wait(), if is_attended => break,
             _ = passed_on.next(), if is_attended => if tokio::time::Instant::now() > late {
-                eprintln!("tuneagent: the report was not waited for");
+                warn!("the report was not waited for");
                 break;
             },
             else => break,

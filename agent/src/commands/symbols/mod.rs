@@ -6,12 +6,13 @@ mod glob;
 mod sites;
 mod table;
 
-use std::{collections::BTreeMap, fs::File, path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use serde::Serialize;
 use tuner::{
     catalog::{self, Can, Entry},
     dwarf::{self, Description, Inlined, Origin},
+    foreign,
     image::Image,
     module::Images,
     process::Process,
@@ -190,7 +191,7 @@ fn show(found: &[Found], others: usize) {
 
 fn file(path: &str) -> Result<Listed, Failure> {
     let failed = |error: String| Failure::not_there(format!("{path}: {error}"));
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
+    let file = foreign::open(Path::new(path)).map_err(|error| failed(error.to_string()))?;
     let image = Image::read(file).map_err(|error| failed(error.to_string()))?;
     Ok(Listed {
         path: path.to_owned(),
@@ -209,7 +210,7 @@ fn files_of_process(args: &SymbolsArgs) -> Result<(Vec<Listed>, usize), Failure>
     let images = Images::new();
     let space = AddressSpace::read(&process, &images).map_err(|error| target::failure(error.into()))?;
     for error in space.unreadable.iter() {
-        eprintln!("tuneagent: {error}");
+        warn!("{error}");
     }
     let is_listed = |is_executable| args.pattern.is_some() || is_executable;
     let (listed, others): (Vec<_>, Vec<_>) = space

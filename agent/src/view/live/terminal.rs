@@ -31,7 +31,12 @@ use super::{
     page,
     state::{State, Wish},
 };
-use crate::{readable::Readable, snapshot::Snapshot, view::terminal::write};
+use crate::{
+    console::{is_active, write_printable},
+    readable::Readable,
+    snapshot::Snapshot,
+    view::terminal::write,
+};
 
 /// Diagnostics that wait for the next picture.
 const WAITING_MAX: usize = 100;
@@ -123,9 +128,13 @@ impl Live {
         waiting.into_iter().for_each(|line| self.say(line));
         let (shown, state, messages) = (&self.shown, &mut self.state, &self.messages);
         let glyphs = Glyphs::of_locale();
-        let _ = self
-            .terminal
-            .draw(|frame| page::draw(frame, shown, state, messages, glyphs));
+        let _ = self.terminal.draw(|frame| {
+            page::draw(frame, shown, state, messages, glyphs);
+            let cells = frame.buffer_mut().content.iter_mut();
+            for cell in cells.filter(|cell| cell.symbol().contains(is_active)) {
+                cell.set_symbol("?");
+            }
+        });
     }
 
     /// Keeps a line.
@@ -200,7 +209,7 @@ pub struct Diagnostics;
 impl Write for Diagnostics {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !IS_TAKEN.load(Ordering::SeqCst) || !io::stderr().is_terminal() {
-            return io::stderr().write(bytes);
+            return write_printable(&mut io::stderr(), bytes);
         }
         let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(bytes);

@@ -1,0 +1,255 @@
+//! What other users choose, names and files, does nothing to whoever looks at it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tuneagent_e2e::agent::{Agent, binary};
+use tuneagent_e2e::knobs::open_folder;
+use tuneagent_e2e::lines::Lines;
+use tuneagent_e2e::{Outcome, family, programs, require};
+
+use crate::expected::SOON;
+
+/// What a name holds that is to act on a terminal: it clears the screen, sets a title and colours, turns the order of writing around, and
+/// adds a line that looks like ours.
+const EVIL: &str = "x\x1b[2J\x1b]0;pwned\x07\x1b[31m\u{9b}1m\u{202e}\"}\nINJECTED 1\n,\"=1+1";
+
+/// The same for a symbol, of which the file has this one.
+const SYMBOLS: [(&str, &str); 2] = [
+    (
+        "evil_function_abcdefghijklmnopqrstuvwxyz",
+        "evil_f\x1b]0;pwned\x07\x1b[2J\"}\nINJECTED 2\n#",
+    ),
+    (
+        "evil_variable_abcdefghijklmnopqrstuvwxyz",
+        "evil_v\x1b]0;pwned\x07\x1b[2J\"}\nINJECTED 3\n#",
+    ),
+];
+
+/// A program that works until it is dropped.
+struct Started(Child);
+
+impl Started {
+    fn start(command: &mut Command) -> Outcome<Started> {
+        Started::until("ready", command)
+    }
+
+    /// Starts it and waits for a line with this word.
+    fn until(word: &str, command: &mut Command) -> Outcome<Started> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let lines = Lines::default();
+        lines.follow(child.stdout.take().ok_or("no output")?);
+        let started = Started(child);
+        lines.wait_for_line(word, SOON)?;
+        Ok(started)
+    }
+
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // `timeout` passes it on.
+        family::end(&mut self.0, SOON);
+    }
+}
+
+/// A copy of the program with names that act on a terminal.
+fn evil(folder: &Path) -> Outcome<PathBuf> {
+    let mut bytes = fs::read(programs::c("evil")?)?;
+    for (plain, evil) in SYMBOLS {
+        assert!(evil.len() <= plain.len());
+        let mut name = vec![b'z'; plain.len()];
+        name[..evil.len()].copy_from_slice(evil.as_bytes());
+        let mut places: Vec<usize> = (0..bytes.len() - plain.len())
+            .filter(|at| bytes[*at..].starts_with(plain.as_bytes()))
+            .collect();
+        assert!(!places.is_empty(), "{plain}");
+        while let Some(at) = places.pop() {
+            bytes[at..at + plain.len()].copy_from_slice(&name);
+        }
+    }
+    let program = folder.join(EVIL);
+    // Written by another process: open for writing in this one, it might be so in a child of another thread, and could not be executed.
+    let mut tee = Command::new("tee")
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()?;
+    tee.stdin.take().ok_or("no input")?.write_all(&bytes)?;
+    assert!(tee.wait()?.success());
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+    Ok(program)
+}
+
+/// A command of the agent in a folder, with its journals and sockets there.
+fn command(folder: &Path, arguments: &[&str]) -> Outcome<Command> {
+    let mut command = Command::new("timeout");
+    command
+        .args(["-k", "5", "120"])
+        .arg(binary()?)
+        .args(arguments)
+        .current_dir(folder)
+        .env("TUNEAGENT_STATE_DIR", folder.join("state"))
+        .env("XDG_RUNTIME_DIR", folder)
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// What a command printed, both streams, byte for byte.
+fn printed(folder: &Path, arguments: &[&str]) -> Outcome<Vec<u8>> {
+    let output = command(folder, arguments)?.output()?;
+    Ok([output.stdout, output.stderr].concat())
+}
+
+/// What a terminal would act on, and lines that are not ours.
+fn harm(printed: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(printed);
+    let is_active = |c: char| (c.is_control() && c != '\t') || c == '\u{202e}';
+    let forged = |line: &&str| line.trim_start().starts_with("INJECTED") || line.contains(is_active);
+    text.split('\n')
+        .filter(forged)
+        .map(|line| format!("{line:?}"))
+        .collect()
+}
+
+/// Every command that shows names of programs.
+#[test]
+fn no_name_of_a_program_acts_on_the_terminal_of_whoever_looks_at_it() -> Outcome {
+    require!(Root, Cc);
+    let folder = open_folder()?;
+    let program = Started::start(&mut Command::new(evil(folder.path())?))?;
+    let pid = program.pid().to_string();
+    let mut seen = 0;
+    let mut run = |arguments: &[&str], shows: &str| -> Outcome {
+        let printed = printed(folder.path(), arguments)?;
+        let text = String::from_utf8_lossy(&printed);
+        assert!(
+            text.contains(shows),
+            "{arguments:?} does not show {shows:?}:\n{text}"
+        );
+        assert_eq!(harm(&printed), [""; 0], "{arguments:?}");
+        seen += 1;
+        Ok(())
+    };
+    run(&["ps", "--all", "--duration", "200ms"], "\\x1b")?;
+    run(&["symbols", &pid], "evil_f\\x1b]0;pwned\\x07")?;
+    run(&["symbols", &pid, "--json"], "evil_f\\\\x1b")?;
+    run(&["doctor", &pid], "\\x1b")?;
+    run(&["rule", "new", "evil", "--pid", &pid], "evil.yaml")?;
+    run(&["set", &pid, "knob=11"], "knob")?;
+    run(&["journal"], "\\x1b")?;
+    run(&["journal", &pid], "\\x1b")?;
+    run(&["undo", &pid], "knob")?;
+    let attach = [
+        "attach",
+        &pid,
+        "--plain",
+        "--duration",
+        "1s",
+        "--record",
+        "evil.rec",
+    ];
+    run(&[&attach[..], &["--probe", "step"]].concat(), "\\x1b")?;
+    run(&["replay", "evil.rec", "--rules", "none"], "x")?;
+    // While a session watches it, whoever lists the sessions sees its name.
+    let attach = ["attach", &pid, "--plain", "--duration", "60s", "--probe", "step"];
+    let session = Started::until("armed", &mut command(folder.path(), &attach)?)?;
+    run(&["session", "list"], "\\x1b")?;
+    drop(session);
+    assert_eq!(seen, 12);
+    let written = fs::read(folder.path().join("evil.yaml"))?;
+    assert_eq!(harm(&written), [""; 0], "the rule that was written");
+    Ok(())
+}
+
+/// `tuneagent` looks at a process whose file is a FIFO by now, and ends in time.
+#[test]
+fn a_program_that_replaces_its_file_by_a_fifo_keeps_nobody_waiting() -> Outcome {
+    require!(Root, Cc);
+    let folder = open_folder()?;
+    let mut command = Command::new(programs::c("replaced")?);
+    let program = Started::start(command.arg(folder.path()))?;
+    let mut agent = Agent::attach(program.pid(), &["--probe", "step", "--duration", "1s"])?;
+    agent.wait(SOON)?;
+    let pid = program.pid().to_string();
+    // By the name of the file alone: whoever has no rights but these may not reach it in another way.
+    let few = [
+        "--bounding-set=-all,+sys_ptrace",
+        "--inh-caps=-all",
+        "--ambient-caps=-all",
+    ];
+    let output = Command::new("timeout")
+        .args(["-s", "KILL", "60", "setpriv"])
+        .args(few)
+        .arg("--")
+        .arg(binary()?)
+        .args(["get", &pid, "knob"])
+        .env("TUNEAGENT_STATE_DIR", folder.path().join("state"))
+        .output()?;
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code().is_some(), "it waits for the FIFO: {text}");
+    Ok(())
+}
+
+/// What `run` finds out of the words of its command.
+#[test]
+fn a_data_file_among_the_words_of_a_command_has_nothing_executed() -> Outcome {
+    require!(Root, Cc);
+    let folder = tempfile::tempdir()?;
+    let (proof, interpreter) = (folder.path().join("proof"), folder.path().join("evil"));
+    fs::write(
+        &interpreter,
+        format!("#!/bin/sh\necho executed > {}\n", proof.display()),
+    )?;
+    fs::set_permissions(&interpreter, fs::Permissions::from_mode(0o755))?;
+    let (source, data) = (folder.path().join("a.c"), folder.path().join("data.elf"));
+    fs::write(&source, "int main(void) { return 0; }\n")?;
+    let linker = format!("-Wl,--dynamic-linker={}", interpreter.display());
+    let built = Command::new("cc")
+        .arg(&source)
+        .arg("-o")
+        .arg(&data)
+        .arg(linker)
+        .status()?;
+    assert!(built.success());
+    let data = data.to_string_lossy().into_owned();
+    let (code, text) = Agent::run(&["run", "--rules", "none", "--", "wc", "-c", &data])?;
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains(&data), "{text}");
+    assert!(!proof.exists(), "{text}");
+    Ok(())
+}
+
+/// A report whose name is a link that another user has put into a sticky folder.
+#[test]
+fn a_link_of_another_user_does_not_have_a_file_replaced() -> Outcome {
+    require!(Root, Cc);
+    let folder = open_folder()?;
+    let program = Started::start(&mut Command::new(programs::c("evil")?))?;
+    let pid = program.pid().to_string();
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "old")?;
+    fs::set_permissions(&victim, fs::Permissions::from_mode(0o600))?;
+    let sticky = folder.path().join("sticky");
+    fs::create_dir(&sticky)?;
+    fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777))?;
+    let link = sticky.join("report");
+    std::os::unix::fs::symlink(&victim, &link)?;
+    std::os::unix::fs::lchown(&link, Some(65_534), None)?;
+    let name = link.to_string_lossy().into_owned();
+    for flag in ["--json", "--csv"] {
+        let (code, text) = Agent::run(&["attach", &pid, "--plain", "--duration", "200ms", flag, &name])?;
+        assert_eq!(code, 2, "{flag}: {text}");
+        assert!(text.contains("a link of user 65534"), "{flag}: {text}");
+    }
+    let mode = fs::metadata(&victim)?.permissions().mode() & 0o777;
+    assert_eq!((fs::read(&victim)?, mode), (b"old".to_vec(), 0o600));
+    Ok(())
+}
