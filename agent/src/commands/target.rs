@@ -32,8 +32,12 @@ pub(super) fn jobs(scout: &mut Scout, targets: &[String], any_user: bool) -> Res
     Ok(all)
 }
 
-/// The job of TARGET.
+/// The job of TARGET. What is read of it is parsed with the rights of whoever only looks.
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
+    rights::looking(|| looked_up(scout, target, any_user)).map_err(Failure::not_permitted)?
+}
+
+fn looked_up(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
     let mut job = Job::default();
     for pid in pids(target)? {
         let is_known = job.members.iter().any(|member| member.process.pid.number == pid);
