@@ -90,6 +90,12 @@ pub enum Command {
         #[arg(last = true, required = true)]
         command: Vec<OsString>,
     },
+    /// The process that writes a session's report into a file; started by the agent itself, with the text as standard input.
+    #[command(hide = true)]
+    WriteReport {
+        /// The file.
+        name: String,
+    },
     /// The process that writes for a session; started by the agent itself, with its socket as standard input.
     #[command(hide = true)]
     Actuator {

@@ -44,6 +44,7 @@ pub mod priority;
 pub mod readable;
 pub mod rendezvous;
 pub mod report;
+pub mod report_file;
 pub mod rights;
 pub mod rulebook;
 pub mod session;

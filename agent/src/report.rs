@@ -60,7 +60,7 @@ struct Job<'a> {
     program: &'a str,
     user: &'a str,
     launcher_pid: Option<i32>,
-    size: usize,
+    size: Option<usize>,
     mpi: Option<Mpi<'a>>,
 }
 

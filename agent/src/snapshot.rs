@@ -232,8 +232,8 @@ pub struct JobView {
     pub host: String,
     /// The launcher.
     pub launcher: Option<i32>,
-    /// Size of the world communicator.
-    pub size: usize,
+    /// Ranks of the world communicator, seen or not; `None` where nothing states it.
+    pub size: Option<usize>,
     /// The MPI, such as ("Open MPI", "4.1.4").
     pub mpi: Option<(String, Option<String>)>,
     /// The file that defines it.

@@ -131,7 +131,7 @@ pub const PAGES: &[Page] = &[
         "E0123",
         "too large",
         "Every part of a rule has a bound, so that no file can exhaust the program that reads it: 256 KiB a file, 256\n\
-         entries a section, 256 parts a formula. Give parts of a long formula names under `metrics`.",
+         entries a section, 256 parts a formula, 100 mistakes listed. Give parts of a long formula names under `metrics`.",
     ),
     page(
         "E0130",

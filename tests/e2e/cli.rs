@@ -95,33 +95,6 @@ fn targets_that_are_none_get_one_line_and_exit_code_2() -> Outcome {
 }
 
 #[test]
-fn processes_are_found_by_the_job_of_slurm_that_they_belong_to() -> Outcome {
-    require!(Cc);
-    let job = format!("{}4711", std::process::id());
-    let program = programs::c("settings")?;
-    let mut child = Command::new(&program);
-    let mut child = child
-        .env("SLURM_JOB_ID", &job)
-        .env("SLURM_STEP_ID", "0")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut output = BufReader::new(child.stdout.take().ok_or("no output")?);
-    let _program = Idle(child);
-    output.read_line(&mut String::new())?;
-    for target in [format!("slurm:{job}"), format!("slurm:{job}.0")] {
-        let (code, text) = Agent::run(&["get", &target, "cfg.solver.chunk"])?;
-        assert!(
-            code == 0 && text.contains("cfg.solver.chunk = 64"),
-            "{target}: {text}"
-        );
-    }
-    let (code, text) = Agent::run(&["get", &format!("slurm:{job}.1"), "cfg.solver.chunk"])?;
-    assert_eq!(code, 2, "{text}");
-    Ok(())
-}
-
-#[test]
 fn what_was_printed_with_a_name_or_a_number_is_explained() -> Outcome {
     require!(Root, Cc);
     let state = tempfile::tempdir()?;

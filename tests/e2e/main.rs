@@ -27,6 +27,9 @@ mod joining;
 // Those of them that cannot be probed.
 mod refused;
 
+// Jobs of a real Slurm, over nodes that see a part of them.
+mod slurm;
+
 // Programs as they come: without symbols, with MPI linked in, in containers, and those that become another one.
 mod inputs;
 

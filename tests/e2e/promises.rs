@@ -342,7 +342,7 @@ fn c3_the_journal_speaks_before_the_first_byte_changes() -> Outcome {
 // C4 (at the sync point asked for, or not at all) has its tests where the rendezvous is.
 
 /// Sets `block` of blocks.c, where WHEN says.
-const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatever has it\nroles:\n  rank: has(block)\n\
+pub(crate) const SET_BLOCK: &str = "rule: set-block\nabout: sets block in whatever has it\nroles:\n  rank: has(block)\n\
     probes:\n  begin: {role: rank, entry: iterate}\ncapture:\n  begin.number: arg(number)\n\
     windows:\n  pulse: {every: 100ms}\n  iteration: {from: begin, key: number}\n\
     metrics:\n  used: {in: pulse, value: sum(cpu.time) / pulse.duration}\ntune:\n  - set: block\n    role: rank\n    every: pulse\n    \

@@ -51,6 +51,8 @@ pub struct Agent {
     folder: TempDir,
 }
 
+const ENTER_NODE: [&str; 5] = ["nsenter", "--pid", "--mount", "--uts", "--target"];
+
 impl Agent {
     /// `tuneagent attach PID --plain --json FILE FLAGS…`
     pub fn attach(pid: u32, flags: &[&str]) -> Outcome<Agent> {
@@ -87,6 +89,39 @@ impl Agent {
         let state = folder.path().to_owned();
         let enter = ["nsenter", "--uts", "--target", &target, "--"];
         Agent::start_by(&enter, arguments, folder, &state)
+    }
+
+    /// The same in the namespaces of a node, by its process here; TARGET is what has that name there.
+    pub fn attach_in_node(node: u32, target: &str, flags: &[&str]) -> Outcome<Agent> {
+        let folder = tempfile::tempdir()?;
+        let report = text(&folder.path().join("report.json"));
+        let mut arguments = vec!["attach", target, "--plain", "--json", &report];
+        arguments.extend(flags);
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
+        let state = folder.path().to_owned();
+        let node = node.to_string();
+        Agent::start_by(
+            &[&ENTER_NODE[..], &[&node, "--"]].concat(),
+            arguments,
+            folder,
+            &state,
+        )
+    }
+
+    /// Runs a command to its end there; its exit code and what it printed.
+    pub fn run_in_node(node: u32, arguments: &[&str]) -> Outcome<(i32, String)> {
+        let folder = tempfile::tempdir()?;
+        let state = folder.path().to_owned();
+        let arguments = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let node = node.to_string();
+        let mut agent = Agent::start_by(
+            &[&ENTER_NODE[..], &[&node, "--"]].concat(),
+            arguments,
+            folder,
+            &state,
+        )?;
+        let code = agent.wait(Duration::from_secs(60))?;
+        Ok((code, agent.lines.text()))
     }
 
     /// `tuneagent run --json FILE FLAGS… -- COMMAND…`, without a budget, unless the flags say one.

@@ -195,6 +195,18 @@ impl Job {
         Job::start(words, folder)
     }
 
+    /// Starts a program by another launcher, whose command line these words are.
+    pub(crate) fn by(
+        mut words: Vec<String>,
+        program: &Path,
+        arguments: impl FnOnce(&Path) -> Vec<String>,
+    ) -> Outcome<Job> {
+        let folder = tempfile::tempdir()?;
+        words.push(program.to_string_lossy().into_owned());
+        words.extend(arguments(folder.path()));
+        Job::start(words, folder)
+    }
+
     fn start(words: Vec<String>, folder: TempDir) -> Outcome<Job> {
         // setpriv: if this process is killed, the launcher gets SIGTERM and ends its ranks.
         let mut command = Command::new("setpriv");

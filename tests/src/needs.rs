@@ -49,6 +49,8 @@ pub enum Need {
     Prometheus,
     /// A terminal to look at
     Tmux,
+    /// `slurmctld`, `slurmd`, `srun` and what they recognise each other by
+    Slurm,
     /// a group of processes with a quota of CPU time
     Quota,
 }
@@ -103,6 +105,7 @@ fn is_met(need: Need) -> bool {
         Need::Strace => finds("strace"),
         Need::Prometheus => finds("prometheus") && finds("promtool"),
         Need::Tmux => finds("tmux"),
+        Need::Slurm => ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds),
         Need::Quota => crate::group::Group::with_quota(1.0).is_ok(),
     }
 }
@@ -125,6 +128,7 @@ fn said(need: Need) -> &'static str {
         Need::Strace => "strace (package strace)",
         Need::Prometheus => "Prometheus (package prometheus)",
         Need::Tmux => "tmux (package tmux)",
+        Need::Slurm => "Slurm (packages slurm-wlm, munge)",
         Need::Quota => "control groups with a quota of CPU time, which root may make",
     }
 }

@@ -39,10 +39,15 @@ pub(super) fn run(args: AttachArgs) -> Outcome {
     let refusal = missing.is_empty().then(kernel::refusal).flatten();
     let rules = rules(&args.watch, missing.is_empty() && refusal.is_none())?;
     let has_mpi = job.members.iter().any(|member| member.mpi.is_some());
-    if !has_mpi && args.watch.probe.is_empty() && rules.is_empty() && !has_regions(&job) {
-        return Err(no_mpi(&job));
-    }
-    job.tell_of_stripped();
+    let needs_mpi = !has_mpi && args.watch.probe.is_empty() && rules.is_empty();
+    let looked = rights::looking(|| match needs_mpi && !has_regions(&job) {
+        true => Err(no_mpi(&job)),
+        false => {
+            job.tell_of_stripped();
+            Ok(())
+        }
+    });
+    looked.map_err(Failure::not_permitted)??;
     if !missing.is_empty() && !args.watch.probe.is_empty() {
         return Err(not_permitted(&job, &missing));
     }
@@ -146,8 +151,15 @@ impl Watched {
         let awake = args.keep_awake.then(super::cpus::keep_awake).transpose()?;
         let (_awake, said) = awake.unzip();
         options.notes.extend(said);
+        // Events of tracefs are defined by writing into a file, which takes what is given up then.
+        let give_up = if kernel::attaches_by_files(options.force_tracefs) {
+            rights::only_look
+        } else {
+            rights::only_look_and_arm().map_err(Failure::not_permitted)?;
+            rights::have_armed
+        };
         let session = Session::arm(self.job, self.scout, self.rules, outputs, options)?;
-        rights::only_look().map_err(Failure::not_permitted)?;
+        give_up().map_err(Failure::not_permitted)?;
         armed()?;
         session.run(actuator, control, self.hurry)
     }

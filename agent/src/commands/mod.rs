@@ -45,6 +45,10 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Doctor(args) => doctor::run(&args),
         Command::Attend(args) => run::attend(args),
         Command::Gate { door, command } => run::pass(&door, &command, &environment),
+        Command::WriteReport { name } => {
+            crate::report_file::serve(&name);
+            Ok(Code::Done)
+        }
         Command::Actuator { sync } => crate::actuator::serve(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),

@@ -32,8 +32,16 @@ pub(super) fn jobs(scout: &mut Scout, targets: &[String], any_user: bool) -> Res
     Ok(all)
 }
 
-/// The job of TARGET.
+/// The job of TARGET. What is read of it is parsed with the rights of whoever only looks.
 pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job, Failure> {
+    let job = rights::looking(|| looked_up(scout, target)).map_err(Failure::not_permitted)??;
+    for member in &job.members {
+        may_look(&member.process, &job.program(), any_user)?;
+    }
+    Ok(job)
+}
+
+fn looked_up(scout: &mut Scout, target: &str) -> Result<Job, Failure> {
     let mut job = Job::default();
     for pid in pids(target)? {
         let is_known = job.members.iter().any(|member| member.process.pid.number == pid);
@@ -45,9 +53,6 @@ pub(super) fn job(scout: &mut Scout, target: &str, any_user: bool) -> Result<Job
         return Err(Failure::not_there(format!(
             "no process of {target} could be looked into"
         )));
-    }
-    for member in &job.members {
-        may_look(&member.process, &job.program(), any_user)?;
     }
     Ok(job)
 }

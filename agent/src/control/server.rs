@@ -30,7 +30,8 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A request, and where its answer goes.
 pub type Asked = (Request, oneshot::Sender<Answer>);
 
-/// The socket of a session, made before it gives up the right to write. Dropping it removes the file.
+/// The socket of a session, made before it gives up the right to write. Dropping it removes the file, where that right is still there;
+/// else the next session does, or whoever looks for sessions.
 #[derive(Debug)]
 pub struct Control {
     listener: Option<UnixListener>,
@@ -45,6 +46,7 @@ impl Control {
 
     fn at(folder: &Path) -> Result<Control, PlaceError> {
         create(folder)?;
+        remove_ended(folder);
         let path = folder.join(format!("{}.sock", std::process::id()));
         let io_error = |source| PlaceError::Io {
             path: path.clone(),
@@ -74,6 +76,18 @@ impl Control {
 impl Drop for Control {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the sockets of sessions that have ended.
+fn remove_ended(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let sockets = entries.map(|entry| entry.path());
+    for path in sockets.filter(|path| path.extension().is_some_and(|ending| ending == "sock")) {
+        let refused = std::os::unix::net::UnixStream::connect(&path);
+        if refused.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            let _ = fs::remove_file(&path);
+        }
     }
 }
 

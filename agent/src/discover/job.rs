@@ -149,6 +149,27 @@ pub struct Root {
     pub is_launcher: bool,
 }
 
+/// The sum of the sizes of all worlds that these ranks, each with its process, are of. One launcher starts one world; of several, how often
+/// a rank is there tells how many worlds there are, and fewer than launchers means that parts of several were taken for one.
+fn world_size(ranks: &[(Rank, i32)], launchers: usize) -> Option<usize> {
+    let mut processes: BTreeMap<u32, BTreeMap<u32, BTreeSet<i32>>> = BTreeMap::new();
+    for (rank, pid) in ranks {
+        let of_size = processes.entry(rank.size?).or_default();
+        of_size.entry(rank.number).or_default().insert(*pid);
+    }
+    if launchers == 1 {
+        let (size, _) = processes.pop_first()?;
+        return processes.is_empty().then_some(size as usize);
+    }
+    let worlds = processes.into_iter().map(|(size, ranks)| {
+        let most = ranks.values().map(BTreeSet::len).max();
+        (size as usize, most.unwrap_or_default())
+    });
+    let worlds: Vec<(usize, usize)> = worlds.collect();
+    let count: usize = worlds.iter().map(|(_, worlds)| worlds).sum();
+    (count >= launchers).then(|| worlds.iter().map(|(size, worlds)| size * worlds).sum())
+}
+
 /// What is looked at together, on this machine: all processes of a parallel program, or of several that share CPUs.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
@@ -182,15 +203,31 @@ impl Job {
         Some(&root.process)
     }
 
-    /// Size of the world communicator, as far as it is known; else the number of processes here.
-    pub fn size(&self) -> usize {
-        let said = self
-            .members
-            .iter()
-            .find_map(|member| member.rank.and_then(|rank| rank.size));
-        match said {
-            Some(size) if self.roots.len() == 1 => size as usize,
-            _ => self.members.len(),
+    /// Ranks of the world communicator, of several jobs those of all; `None` where nothing states it for each rank, or the statements
+    /// differ. Of a job without ranks the number of processes here.
+    pub fn size(&self) -> Option<usize> {
+        let ranks = self.members.iter().map(|member| {
+            let rank = member.rank.map(|rank| (rank, member.process.pid.number));
+            (rank.is_some() || member.mpi.is_some()).then_some(rank)
+        });
+        let ranks: Vec<_> = ranks.flatten().collect();
+        if ranks.is_empty() {
+            return Some(self.members.len());
+        }
+        let launchers = self.roots.iter().filter(|root| root.is_launcher).count();
+        world_size(&ranks.into_iter().collect::<Option<Vec<_>>>()?, launchers)
+    }
+
+    /// How many of those are here.
+    pub fn size_here(&self) -> usize {
+        let ranks = self.members.iter().filter_map(|member| {
+            let rank = member.rank?;
+            let several = (self.roots.len() > 1).then_some(member.process.pid.number);
+            Some((rank.number, several))
+        });
+        match ranks.collect::<BTreeSet<_>>().len() {
+            0 => self.members.len(),
+            ranks => ranks,
         }
     }
 
@@ -226,5 +263,39 @@ impl Job {
             }
         }
         self.unreachable.extend(other.unreachable);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_known_only_where_it_is_stated_for_every_rank() {
+        let four = Some(4);
+        for (ranks, launchers, expected) in [
+            (vec![(0, four), (1, four)], 1, four),
+            (vec![(0, four), (1, None)], 1, None),
+            (vec![(0, four), (1, Some(2))], 1, None),
+            // A wrapper script has the rank of its program.
+            (vec![(0, four), (0, four), (1, four)], 1, four),
+            // Containers show no launcher.
+            (vec![(0, Some(2)), (1, Some(2))], 0, Some(2)),
+            (
+                vec![(0, Some(2)), (1, Some(2)), (0, Some(2)), (1, Some(2))],
+                2,
+                four,
+            ),
+            (vec![(0, Some(2)), (0, four)], 2, Some(6)),
+            // Half of one job and half of another look like one.
+            (vec![(0, four), (1, four), (2, four), (3, four)], 2, None),
+        ] {
+            let ranks: Vec<(Rank, i32)> = (100..)
+                .zip(ranks)
+                .map(|(pid, (number, size))| (Rank { number, size }, pid))
+                .collect();
+            let expected = expected.map(|size| size as usize);
+            assert_eq!(world_size(&ranks, launchers), expected, "{ranks:?}");
+        }
     }
 }

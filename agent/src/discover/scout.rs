@@ -269,9 +269,16 @@ impl Scout {
     pub(super) fn look_into(&mut self, process: Process, rank: Option<Rank>) -> Result<Member, SpaceError> {
         let space = AddressSpace::read(&process, &self.images)?;
         let mpi = self.mpi_of(&space);
+        let size = mpi
+            .as_ref()
+            .filter(|_| rank.is_some_and(|rank| rank.size.is_none()))
+            .and_then(|known| mpi::world_size(&mpi::world(&known.implementation, &space, rank)));
         Ok(Member {
             process,
-            rank,
+            rank: rank.map(|rank| Rank {
+                size: rank.size.or(size),
+                ..rank
+            }),
             space,
             mpi,
         })

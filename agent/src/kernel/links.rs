@@ -122,6 +122,11 @@ pub(super) fn kind(force_tracefs: bool) -> LinkKind {
     load_nothing(sys::BPF_TRACE_UPROBE_MULTI).map_or(LinkKind::Tracefs, |program| probe_kind(program.as_fd()))
 }
 
+/// Whether probes are attached by what is written into files.
+pub fn attaches_by_files(force_tracefs: bool) -> bool {
+    matches!(kind(force_tracefs), LinkKind::Tracefs)
+}
+
 /// A program that does nothing: what is left of a hit's cost when the program behind the probe costs nothing. For measurements.
 pub struct Nothing {
     program: OwnedFd,

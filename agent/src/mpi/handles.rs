@@ -37,7 +37,7 @@ const PAIR_TYPES: [(usize, u64); 3] = [(0, 8), (1, 12), (3, 6)];
 
 /// The process in its world, with what its communicators and datatypes show.
 pub(super) fn calibrated(known: World, space: &AddressSpace, has_rank: bool) -> World {
-    if !has_rank || known.size == 0 {
+    if !has_rank {
         return known;
     }
     let modules = space.modules.iter().filter(|module| is_mpich(&module.image));
@@ -96,11 +96,12 @@ impl Data {
             return world;
         };
         let found = self.communicators(comms, &known);
-        if let Some((size, rank, map)) = found {
-            world.comms = comms;
-            (world.comm_size, world.comm_rank, world.comm_map) = (size, rank, map);
-        }
-        world
+        found.map_or(world, |found| World {
+            comms,
+            types: world.types,
+            type_size: world.type_size,
+            ..found
+        })
     }
 
     /// Where words are that have this in their half.
@@ -169,7 +170,8 @@ impl Data {
     }
 
     /// Where a communicator has how many its other ends are, the caller's rank, and its map: as the world's and the process's own show.
-    fn communicators(&self, comms: Objects, known: &World) -> Option<(u16, u16, u16)> {
+    /// Some launchers state the rank alone; then the world's has the size, too.
+    fn communicators(&self, comms: Objects, known: &World) -> Option<World> {
         let step = comms.step as usize;
         let pairs = self.words(LOWER, WORLD);
         let all = only(pairs.filter(|at| self.half(at + step) == Some(OWN)))?;
@@ -181,16 +183,20 @@ impl Data {
                 && self.half(comm + offset + 4) == Some(rank)
                 && self.half(comm + local) == Some(size)
         };
-        let is_size =
-            |offset: &usize| numbered(all, *offset, known.size, known.rank) && numbered(own, *offset, 1, 0);
-        let size = only((8..HEAD.min(step)).step_by(4).filter(is_size))?;
+        let stated = Some(known.size).filter(|size| *size != 0);
+        let shown = |offset: usize| {
+            let size = stated.or_else(|| self.half(all + offset))?;
+            let fits = size > known.rank && numbered(all, offset, size, known.rank);
+            (fits && numbered(own, offset, 1, 0)).then_some((offset, size))
+        };
+        let (offset, size) = only((8..HEAD.min(step)).step_by(4).filter_map(shown))?;
         let mapped = |comm: usize, offset: usize, map: [u32; 3]| {
             let behind = self.half(comm + offset + MAP_BYTES) == Some(RankMap::NONE);
             let mut halves = (0..3).map(|half| self.half(comm + offset + 4 * half));
             behind && map.iter().all(|expected| halves.next() == Some(Some(*expected)))
         };
         let is_map = |offset: &usize| {
-            let direct = [RankMap::DIRECT | RankMap::OF_WORLD, 0, known.size];
+            let direct = [RankMap::DIRECT | RankMap::OF_WORLD, 0, size];
             let shifted = [RankMap::OFFSET | RankMap::OF_WORLD, 0, 1];
             mapped(all, *offset, direct)
                 && mapped(own, *offset, shifted)
@@ -199,7 +205,13 @@ impl Data {
         let last = step.saturating_sub(MAP_BYTES + 4);
         let map = only((HEAD.min(last)..last).step_by(8).filter(is_map))?;
         let short = |offset: usize| u16::try_from(offset).ok();
-        Some((short(size)?, short(size + 4)?, short(map)?))
+        Some(World {
+            size,
+            comm_size: short(offset)?,
+            comm_rank: short(offset + 4)?,
+            comm_map: short(map)?,
+            ..*known
+        })
     }
 }
 
@@ -271,9 +283,14 @@ mod tests {
         }
 
         fn world(&self) -> World {
+            self.world_of(5)
+        }
+
+        /// 0 where the launcher does not state the size.
+        fn world_of(&self, size: u32) -> World {
             let known = World {
                 rank: 2,
-                size: 5,
+                size,
                 ..World::default()
             };
             Data::at(Address(START), self.0.clone()).world(known)
@@ -295,6 +312,16 @@ mod tests {
         };
         assert_eq!(world.comms, comms);
         assert_eq!(world.types.direct, START + TYPES as u64);
+    }
+
+    #[test]
+    fn a_size_that_no_launcher_states_is_that_of_the_worlds_communicator() {
+        let library = Library::new();
+        assert_eq!(library.world_of(0), library.world());
+        assert_eq!(library.world_of(4).comms, Objects::default());
+        let mut other = Library::new();
+        other.half(BUILT_IN + 64, 3);
+        assert_eq!(other.world_of(0).size, 0);
     }
 
     #[test]

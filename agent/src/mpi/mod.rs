@@ -10,4 +10,4 @@ mod world;
 pub use functions::{BytesKind, FUNCTIONS, Function, find, with_bytes};
 pub use implementation::{Implementation, is_stripped_of, recognise};
 pub use rule::rule;
-pub use world::{may_settle, world};
+pub use world::{may_settle, size as world_size, world};

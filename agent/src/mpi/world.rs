@@ -60,6 +60,11 @@ pub fn may_settle(implementation: &Implementation, world: &World, rank: Option<R
         }
 }
 
+/// Ranks of the world, where what the process shows has it: its communicator was found.
+pub fn size(world: &World) -> Option<u32> {
+    (world.comm_group != 0 || world.comms.step != 0).then_some(world.size)
+}
+
 fn open_mpi(known: World, space: &AddressSpace, has_rank: bool) -> World {
     let known = World {
         proc_null: -2,
@@ -103,10 +108,10 @@ fn group(known: &World, memory: &Memory, address: u64) -> Option<World> {
     let halves = read::<4>(memory, address, usize::from(GROUP_SEARCHED / 4))?;
     let halves: Vec<u32> = halves.into_iter().map(u32::from_le_bytes).collect();
     let pairs = halves.windows(2).zip((0..GROUP_SEARCHED).step_by(4));
-    // Some launchers say the rank alone.
+    // Some launchers state the rank alone.
     let may_be = |size: u32| (known.size == 0 || size == known.size) && size > known.rank && size <= SIZE_MAX;
-    let mut sizes = pairs.filter(|(pair, _)| may_be(pair[0]) && pair[1] == known.rank);
-    sizes.find_map(|(pair, offset)| {
+    let sizes = pairs.filter(|(pair, _)| may_be(pair[0]) && pair[1] == known.rank);
+    let worlds = sizes.filter_map(|(pair, offset)| {
         let first = (offset + 8).next_multiple_of(8);
         let places = (first..first + RECORDS_BEHIND).step_by(8);
         places
@@ -124,7 +129,9 @@ fn group(known: &World, memory: &Memory, address: u64) -> Option<World> {
                 records_at(&world, memory, u64::from_le_bytes(records))
             })
             .next()
-    })
+    });
+    // A count of references looks like the size of a part of the ranks, whose records fit as well.
+    worlds.min_by_key(|world| std::cmp::Reverse(world.size))
 }
 
 /// The records of the world's processes, in the order of their ranks: each names its own.

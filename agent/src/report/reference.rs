@@ -66,7 +66,7 @@ mod tests {
         let of = Efficiencies::of(&[vec![0.5; 4]]).unwrap();
         let snapshot = Snapshot {
             job: JobView {
-                size,
+                size: Some(size),
                 ..JobView::default()
             },
             sequence: SequenceView {

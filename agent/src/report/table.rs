@@ -96,7 +96,7 @@ fn job(table: &mut Table, snapshot: &Snapshot) {
         ..Of::default()
     };
     table.row(&of, "elapsed", "s", Some(snapshot.elapsed.as_secs_f64()));
-    table.count(&of, "size", Some(snapshot.job.size as u64));
+    table.count(&of, "size", snapshot.job.size.map(|size| size as u64));
     let iteration = snapshot.sequence.iteration.as_ref();
     table.count(&of, "iterations", iteration.map(|iteration| iteration.count));
     table.row(
@@ -259,7 +259,7 @@ mod tests {
         let mut snapshot = Snapshot {
             job: JobView {
                 host: "node1".into(),
-                size: 2,
+                size: Some(2),
                 mpi: Some(("MPICH".into(), None)),
                 ..JobView::default()
             },

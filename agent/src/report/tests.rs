@@ -160,7 +160,7 @@ fn everything() -> Snapshot {
             user: "ana".into(),
             host: "node1".into(),
             launcher: Some(8100),
-            size: 2,
+            size: Some(2),
             mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
             library: Some("/usr/lib/libmpi.so.40".into()),
             watched: 159,

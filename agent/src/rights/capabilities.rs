@@ -100,6 +100,8 @@ pub enum Part {
     Writer,
     /// The actuator where changes wait for places in the program: the probe there, and the priority of whoever answers, too.
     WriterAtPlaces,
+    /// What writes a report into its file.
+    ReportWriter,
 }
 
 impl Part {
@@ -108,10 +110,12 @@ impl Part {
         let probing = CapabilitySet::BPF | CapabilitySet::PERFMON;
         let writing = CapabilitySet::SYS_NICE | CapabilitySet::CHECKPOINT_RESTORE;
         match self {
-            Part::Watcher => looking | probing,
+            // A program whose file was deleted or replaced while we watch is read by what it has mapped.
+            Part::Watcher => looking | probing | CapabilitySet::CHECKPOINT_RESTORE,
             // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
             Part::Writer => looking | writing,
             Part::WriterAtPlaces => looking | writing | probing,
+            Part::ReportWriter => CapabilitySet::empty(),
         }
     }
 

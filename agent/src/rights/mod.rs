@@ -1,5 +1,5 @@
 //! What this process may do, and what it gives away of that: `capabilities` is the table of the capabilities that each part
-//! needs and drops all others, `filter` takes the right to write away from the agent for good.
+//! needs and drops all others, `filter` leaves only the system calls that looking takes.
 
 mod capabilities;
 mod filter;
@@ -8,12 +8,39 @@ pub use capabilities::{
     Capability, Need, Part, as_root, begin, caller, capabilities, give_command, handed_on_by, held, is_lent,
     keep_only, missing_to_probe,
 };
-pub use filter::drop_right_to_write;
 
-/// For whoever only looks, from now on: the watcher's capabilities, and no right to write.
+/// For whoever only looks, from now on: the watcher's capabilities, and the system calls that looking takes.
 pub fn only_look() -> Result<(), RightsError> {
     keep_only(Part::Watcher)?;
-    drop_right_to_write()
+    filter::leave_to_all()
+}
+
+/// The same for a session that is about to load its programs and maps, until [`have_armed`].
+pub fn only_look_and_arm() -> Result<(), RightsError> {
+    keep_only(Part::Watcher)?;
+    filter::leave_to_all_to_arm()
+}
+
+/// Gives up to load programs and maps, too.
+pub fn have_armed() -> Result<(), RightsError> {
+    filter::leave_to_all()
+}
+
+/// Looks with no more rights than [`only_look`] leaves, in a thread of its own; those of this thread stay. For what reads the files and
+/// the memory of other programs before all is open that has to be.
+pub fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {
+    let confined = || {
+        keep_only(Part::Watcher)?;
+        filter::leave_to_this_thread()?;
+        Ok(look())
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, confined);
+        match thread.map_err(RightsError::Thread)?.join() {
+            Ok(found) => found,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// Why a right could not be dropped.
@@ -28,6 +55,9 @@ pub enum RightsError {
     /// The kernel kept capabilities.
     #[error("the capabilities that are not needed could not be dropped: {0}")]
     Capabilities(#[from] rustix::io::Errno),
+    /// There is no thread to look in.
+    #[error("the thread that looks could not be started: {0}")]
+    Thread(std::io::Error),
     /// Started as a set-uid program.
     #[error(
         "tuneagent must not be a set-uid program: that would hand root's rights to whoever starts it; give the file \

@@ -179,7 +179,7 @@ fn snapshot(all: &[Recorded], headers: &[Header], watched: usize, missing: Vec<S
         notes.find(|text| !text.is_empty()).cloned()
     };
     let size = all.iter().filter_map(|process| process.facts.size).max();
-    let size = size.map_or(all.len(), |size| size as usize);
+    let size = size.map(|size| size as usize);
     let mpi = all.iter().find_map(|process| process.facts.mpi.clone());
     let lengths = all.iter().map(Recorded::watched_ns);
     let elapsed = Duration::from_nanos(lengths.max().unwrap_or_default());
@@ -226,7 +226,7 @@ fn began_at(headers: &[Header]) -> String {
 }
 
 /// Over whole iterations of each rank, else over the time that it was recorded; of nodes, the hosts that facts name.
-fn efficiencies(all: &[Recorded], size: usize) -> Option<EfficienciesView> {
+fn efficiencies(all: &[Recorded], size: Option<usize>) -> Option<EfficienciesView> {
     let ranks: Vec<&Recorded> = all.iter().filter(|process| process.facts.mpi.is_some()).collect();
     let mut nodes: BTreeMap<(Option<&String>, usize), Vec<f64>> = BTreeMap::new();
     let mut over_iterations = true;
@@ -242,7 +242,7 @@ fn efficiencies(all: &[Recorded], size: usize) -> Option<EfficienciesView> {
     let of = Efficiencies::of(&nodes)?;
     Some(EfficienciesView {
         of,
-        between_nodes: (ranks.len() == size).then_some(of.between_nodes),
+        between_nodes: (size == Some(ranks.len())).then_some(of.between_nodes),
         ranks: ranks.len(),
         nodes: nodes.len(),
         over_iterations,

@@ -252,8 +252,7 @@ impl Session {
         }
         family.looked_ns = now;
         self.look_again();
-        let members: Vec<_> = (0..).zip(&self.job.members).collect();
-        self.probes.settle(&members)?;
+        self.probes.settle(&mut self.job.members)?;
         let Some(command) = self.job.roots.first().map(|root| root.process.clone()) else {
             return Ok(());
         };

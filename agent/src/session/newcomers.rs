@@ -107,8 +107,9 @@ impl Session {
         }
         self.scanned_ns = now;
         let late = self.take_late_mpi()?;
-        let members: Vec<_> = (0..).zip(&self.job.members).collect();
-        self.probes.settle(&members).map_err(kernel_failure)?;
+        self.probes
+            .settle(&mut self.job.members)
+            .map_err(kernel_failure)?;
         let known: BTreeSet<i32> = self
             .processes
             .iter()

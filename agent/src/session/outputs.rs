@@ -12,9 +12,9 @@ use crate::{
     console,
     exit::Failure,
     report,
+    report_file::ReportFile,
     snapshot::{Snapshot, TraceView},
     trace::{Ending, Trace},
-    whole::Whole,
 };
 
 /// The file of snapshots becomes no larger: what would come after is counted.
@@ -24,7 +24,7 @@ const SNAPSHOTS_BYTES_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 enum Place {
     Stdout,
-    File(Whole, String),
+    File(ReportFile, String),
 }
 
 /// A report on each line, as the session goes.
@@ -164,7 +164,7 @@ fn place(name: Option<&str>, host: &str) -> Result<Option<Place>, Failure> {
         Some("-") => Ok(Some(Place::Stdout)),
         Some(name) => {
             let name = name.replace("%h", host);
-            let file = Whole::create(&name).map_err(|error| cannot_be_written(&name, &error))?;
+            let file = ReportFile::create(&name).map_err(|error| cannot_be_written(&name, &error))?;
             Ok(Some(Place::File(file, name)))
         }
     }

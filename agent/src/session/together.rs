@@ -35,12 +35,7 @@ impl Session {
     }
 
     fn order_together(&self, decision: &Decision, meeting: Meeting, parts: &[Part]) -> Result<(), String> {
-        let (here, all) = (self.job.members.len(), self.job.size());
-        if here < all {
-            return Err(format!(
-                "{here} of {all} ranks run on this machine, and the others would not change with them"
-            ));
-        }
+        is_whole(self.job.size_here(), self.job.size())?;
         let order = Order::Together {
             decision: decision.id,
             parts: parts.len(),
@@ -59,6 +54,20 @@ impl Session {
     }
 }
 
+/// Whether all ranks of the job are here: a part of them would change without the others.
+fn is_whole(here: usize, size: Option<usize>) -> Result<(), String> {
+    match size {
+        None => Err(
+            "nothing states how many ranks the job has: where some run on other machines, they would not change with those here"
+                .to_owned(),
+        ),
+        Some(all) if here < all => Err(format!(
+            "{here} of {all} ranks run on this machine, and the others would not change with them"
+        )),
+        Some(_) => Ok(()),
+    }
+}
+
 fn set(part: &Part) -> Result<SetCommand, String> {
     match &part.task {
         Task::Set(command) => Ok((**command).clone()),
@@ -74,5 +83,25 @@ fn key(key: Key) -> KeyName {
         Key::Argument { number, bytes } => KeyName::Argument { number, bytes },
         Key::NamedArgument { name } => KeyName::NamedArgument { name },
         Key::Variable { name, bytes } => KeyName::Variable { name, bytes },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_whole;
+
+    #[test]
+    fn ranks_change_together_only_where_it_is_known_that_all_are_here() {
+        assert_eq!(is_whole(4, Some(4)), Ok(()));
+        assert!(
+            is_whole(2, Some(4))
+                .unwrap_err()
+                .starts_with("2 of 4 ranks run on this machine")
+        );
+        assert!(
+            is_whole(2, None)
+                .unwrap_err()
+                .starts_with("nothing states how many ranks")
+        );
     }
 }

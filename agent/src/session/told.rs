@@ -41,7 +41,7 @@ impl Session {
         let Some(kernel) = self.probes.kernel() else {
             return Ok(());
         };
-        let ranks_elsewhere = self.job.size() != self.processes.len();
+        let ranks_elsewhere = self.job.size() != Some(self.processes.len());
         self.collectives
             .expect(if ranks_elsewhere { 0 } else { self.processes.len() });
         let has_called = |process: &Metered| {
@@ -169,17 +169,17 @@ impl Session {
         efficiencies.useful_ns = useful.sum();
         let now = efficiencies
             .useful_ns
-            .filter(|_| efficiencies.ranks == self.job.size());
+            .filter(|_| self.without_ranks(efficiencies.ranks).is_none());
         let both = self.options.reference.zip(now);
         efficiencies.scalability = both.and_then(|(before, now)| {
             Scalability::of((before.useful_ns, before.ranks), (now, efficiencies.ranks))
         });
         view.without_scalability = match (self.options.reference, efficiencies.scalability) {
             (None, _) | (_, Some(_)) => None,
-            _ if efficiencies.ranks != self.job.size() => {
-                Some("ranks of the job on other machines are not seen")
-            }
-            _ => Some("no loop was found in every rank"),
+            _ => Some(
+                self.without_ranks(efficiencies.ranks)
+                    .unwrap_or("no loop was found in every rank"),
+            ),
         };
     }
 
@@ -195,13 +195,22 @@ impl Session {
         let Some(efficiencies) = &mut view.efficiencies else {
             return;
         };
-        if efficiencies.ranks != self.job.size() {
-            view.without_split = Some("ranks of the job on other machines are not seen".to_owned());
+        if let Some(why) = self.without_ranks(efficiencies.ranks) {
+            view.without_split = Some(why.to_owned());
             return;
         }
         match self.collectives.split() {
             Ok(split) => efficiencies.split = Some(split),
             Err(why) => view.without_split = Some(why.to_string()),
+        }
+    }
+
+    /// Why so many ranks are not known to be all of the job.
+    fn without_ranks(&self, ranks: usize) -> Option<&'static str> {
+        match self.job.size() {
+            None => Some("nothing states how many ranks the job has"),
+            Some(size) if size != ranks => Some("ranks of the job on other machines are not seen"),
+            Some(_) => None,
         }
     }
 
@@ -267,7 +276,7 @@ impl Session {
         Some(EfficienciesView {
             of,
             // Ranks on other machines are not seen, and so not how they compare with these.
-            between_nodes: (shares.len() == self.job.size()).then_some(of.between_nodes),
+            between_nodes: (self.job.size() == Some(shares.len())).then_some(of.between_nodes),
             split: None,
             useful_ns: None,
             scalability: None,

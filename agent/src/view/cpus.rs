@@ -64,7 +64,7 @@ mod tests {
             job: JobView {
                 program: "python3".into(),
                 user: "ana".into(),
-                size: 4,
+                size: Some(4),
                 ..JobView::default()
             },
             elapsed: std::time::Duration::from_secs(2),

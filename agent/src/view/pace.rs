@@ -100,7 +100,7 @@ fn efficiency_line(view: &EfficienciesView) -> String {
         "over a time that may cut a step"
     };
     let parts = match view.between_nodes {
-        None => "; between nodes not measured: ranks elsewhere are not seen",
+        None => "; of the ranks here: others, if any, are not seen",
         Some(_) => "",
     };
     let nodes = match view.between_nodes {

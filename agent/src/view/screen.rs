@@ -65,9 +65,10 @@ fn processes(snapshot: &Snapshot) -> (String, String) {
         _ if snapshot.processes.is_empty() => " (no process)".into(),
         _ => String::new(),
     };
-    let who = match (job.mpi.is_some(), here == job.size) {
-        (true, true) => plural(here, "rank"),
-        (true, false) => format!("{here} of {} ranks", job.size),
+    let who = match (job.mpi.is_some(), job.size) {
+        (true, Some(size)) if size != here => format!("{here} of {size} ranks"),
+        (true, Some(_)) => plural(here, "rank"),
+        (true, None) => format!("{} here", plural(here, "rank")),
         (false, _) => plural(here, "process"),
     };
     (who, pids)
@@ -342,7 +343,7 @@ pub(super) mod tests {
             job: JobView {
                 program: "lmp".into(),
                 user: "ana".into(),
-                size: ranks as usize,
+                size: Some(ranks as usize),
                 mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
                 ..JobView::default()
             },

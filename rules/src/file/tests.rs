@@ -207,6 +207,18 @@ fn deep_and_long_files_are_refused() {
     assert_eq!(codes(&format!("rule: a\nabout: b\ntune:\n{many}")), ["E0123"]);
 }
 
+#[test]
+fn of_many_mistakes_the_first_are_listed_and_the_others_counted() {
+    let many: String = (0..25_000).map(|i| format!("k{i}: 1\n")).collect();
+    let wrong = RuleFile::parse(&format!("rule: a\nabout: b\n{many}")).unwrap_err();
+    assert_eq!(wrong.len(), 101);
+    assert!(wrong[..100].iter().all(|wrong| wrong.code == "E0110"));
+    assert_eq!(wrong[100].message, "24900 more are not listed");
+    let twice = "k: 1\n".repeat(200);
+    let wrong = RuleFile::parse(&format!("rule: a\nabout: b\n{twice}")).unwrap_err();
+    assert_eq!(wrong[100].message, "100 more are not listed");
+}
+
 proptest! {
     #[test]
     fn no_file_makes_the_reader_panic(source in "[a-z{}\\[\\],:&*!|>'\"%#~\\n \\-λ0-9()+]{0,120}") {

@@ -4,6 +4,8 @@
 //! two things (tags, anchors, aliases, merges, duplicate keys, several documents) is refused. What keys mean is not
 //! known here.
 
+use std::collections::BTreeMap;
+
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span as Marked};
 
 use crate::diag::{Diagnostic, Span};
@@ -216,6 +218,7 @@ impl<'a> Reader<'a> {
 
     fn mapping(&mut self, depth: usize) -> Result<Node, Stop> {
         let mut entries: Vec<(Text, Tree)> = Vec::new();
+        let mut keys: BTreeMap<String, Span> = BTreeMap::new();
         let mut cut = false;
         loop {
             let (event, span) = self.next()?;
@@ -243,7 +246,14 @@ impl<'a> Reader<'a> {
                 }
                 value.node = Node::Broken;
             }
-            self.insert(&mut entries, key, value);
+            if key.raw == "<<" {
+                self.refuse("a merge (`<<`)", key.span);
+            } else if let Some(first) = keys.get(&key.raw) {
+                self.wrong.push(twice(&key, *first));
+            } else {
+                keys.insert(key.raw.clone(), key.span);
+                entries.push((key, value));
+            }
         }
     }
 
@@ -273,21 +283,6 @@ impl<'a> Reader<'a> {
                 .push(Diagnostic::error("E0104", message).at(key.span, ""));
         }
         *cut
-    }
-
-    fn insert(&mut self, entries: &mut Vec<(Text, Tree)>, key: Text, value: Tree) {
-        if key.raw == "<<" {
-            return self.refuse("a merge (`<<`)", key.span);
-        }
-        if let Some((first, _)) = entries.iter().find(|(other, _)| other.raw == key.raw) {
-            let message = format!("`{}` is given twice", key.raw);
-            let wrong = Diagnostic::error("E0107", message)
-                .at(key.span, "again here")
-                .at(first.span, "first here");
-            self.wrong.push(wrong);
-            return;
-        }
-        entries.push((key, value));
     }
 
     fn scan_error(&self, error: &ScanError) -> Diagnostic {
@@ -326,6 +321,12 @@ impl<'a> Reader<'a> {
         }
         Diagnostic::error("E0101", format!("this is not well-formed YAML: {}", error.info())).at(place, "")
     }
+}
+
+fn twice(key: &Text, first: Span) -> Diagnostic {
+    Diagnostic::error("E0107", format!("`{}` is given twice", key.raw))
+        .at(key.span, "again here")
+        .at(first, "first here")
 }
 
 fn is_switch(raw: &str) -> bool {

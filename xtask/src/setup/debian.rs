@@ -10,7 +10,12 @@ use crate::Result;
 use crate::process::{capture, find_program, shown};
 
 /// What packages would start as a service when they are installed, and at every boot: the tests start it themselves.
-const SERVICES: [(&str, &str); 1] = [("prometheus", "prometheus.service")];
+const SERVICES: [(&str, &str); 4] = [
+    ("prometheus", "prometheus.service"),
+    ("slurm-wlm", "slurmctld.service"),
+    ("slurm-wlm", "slurmd.service"),
+    ("munge", "munge.service"),
+];
 
 /// The packages dpkg calls installed, asked once.
 pub(crate) struct Installed(HashSet<String>);

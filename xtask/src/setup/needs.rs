@@ -96,7 +96,7 @@ const fn package(name: &'static str, why: &'static str, purposes: &'static [Purp
 }
 
 /// In the order of installation: what comes later may need what comes before.
-const NEEDS: [Need; 40] = {
+const NEEDS: [Need; 42] = {
     use Purpose::{Bench, Build, Demo, Ebpf, Test, Vm};
     [
         package(
@@ -207,6 +207,12 @@ const NEEDS: [Need; 40] = {
             "a terminal for the live view, looked at by the tests",
             &[Test],
         ),
+        package(
+            "slurm-wlm",
+            "a real Slurm, over nodes that see a part of a job; not started as a service",
+            &[Test],
+        ),
+        package("munge", "what Slurm's daemons recognise each other by", &[Test]),
         package("bpftrace", "what probes cost with it, beside ours", &[Bench]),
         package("linux-perf", "what probes cost with it, beside ours", &[Bench]),
         package(

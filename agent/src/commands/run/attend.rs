@@ -187,7 +187,8 @@ pub(in crate::commands) fn attend(args: RunArgs) -> Outcome {
     // That it failed is told once there is a session.
     let _ = crate::priority::raise();
     let mut scout = Scout::default();
-    let foreseen = foresee(&mut scout, &process, &order.files);
+    let foreseen = rights::looking(|| foresee(&mut scout, &process, &order.files));
+    let foreseen = foreseen.map_err(Failure::not_permitted)?;
     let root = FamilyRoot {
         pid: order.pid.unsigned_abs(),
         user: process.uid,

@@ -32,7 +32,8 @@ impl Probes {
     pub(super) fn attach_to(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
         self.place(member, slot, &|_| true)?;
         self.set_variables(member, slot)?;
-        self.set_world(member, slot)
+        self.set_world(member, slot)?;
+        Ok(())
     }
 
     /// Bytes are counted as one implementation has them.

@@ -4,10 +4,10 @@ use super::Probes;
 use crate::{discover::Member, kernel::KernelError, mpi};
 
 impl Probes {
-    /// What is known of the process now.
-    pub(super) fn set_world(&mut self, member: &Member, slot: u32) -> Result<(), KernelError> {
+    /// What is known of the process now. Returns the size of the world as the process shows it.
+    pub(super) fn set_world(&mut self, member: &Member, slot: u32) -> Result<Option<u32>, KernelError> {
         let (Some(kernel), Some(known)) = (&mut self.kernel, &member.mpi) else {
-            return Ok(());
+            return Ok(None);
         };
         let world = mpi::world(&known.implementation, &member.space, member.rank);
         kernel.set_world(slot, world)?;
@@ -16,14 +16,17 @@ impl Probes {
         } else {
             self.unsettled.remove(&slot);
         }
-        Ok(())
+        Ok(mpi::world_size(&world))
     }
 
-    /// Looks again into processes that had not begun with MPI.
-    pub fn settle(&mut self, members: &[(u32, &Member)]) -> Result<(), KernelError> {
-        for (slot, member) in members {
-            if self.unsettled.contains(slot) {
-                self.set_world(member, *slot)?;
+    /// Looks again into processes that had not begun with MPI. Their worlds have the sizes that no launcher stated.
+    pub fn settle(&mut self, members: &mut [Member]) -> Result<(), KernelError> {
+        for (slot, member) in (0..).zip(members) {
+            if self.unsettled.contains(&slot) {
+                let size = self.set_world(member, slot)?;
+                if let Some(rank) = member.rank.as_mut() {
+                    rank.size = rank.size.or(size);
+                }
             }
         }
         Ok(())

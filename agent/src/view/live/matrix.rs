@@ -117,7 +117,7 @@ fn told(matrix: &MatrixView) -> String {
 fn ranks(snapshot: &Snapshot, matrix: &MatrixView) -> usize {
     let ends = matrix.sent.iter().flat_map(|pair| [pair.from, pair.to]);
     let greatest = ends.max().map_or(0, |rank| rank as usize + 1);
-    greatest.max(snapshot.job.size)
+    greatest.max(snapshot.job.size.unwrap_or_default())
 }
 
 impl Heat {

@@ -157,7 +157,7 @@ fn snapshot() -> Snapshot {
         job: JobView {
             program: "lmp".into(),
             user: "ana".into(),
-            size: 16,
+            size: Some(16),
             mpi: Some(("Open MPI".into(), Some("4.1.4".into()))),
             ..JobView::default()
         },
@@ -455,7 +455,7 @@ fn a_rule_whose_place_one_of_a_higher_priority_has_says_which() {
 #[test]
 fn a_matrix_of_many_ranks_is_folded_into_blocks() {
     let mut snapshot = snapshot();
-    snapshot.job.size = 200;
+    snapshot.job.size = Some(200);
     snapshot.matrix = Some(matrix(200));
     let mut state = state(Tab::Matrix, &snapshot);
     press(&mut state, &snapshot, &[KeyCode::Char('s')]);

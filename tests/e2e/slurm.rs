@@ -1,0 +1,92 @@
+//! Jobs of a real Slurm, on nodes that each see a part of them.
+
+use std::fs;
+
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi};
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::slurm::Slurm;
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::{SOON, with_folder};
+use crate::promises::SET_BLOCK;
+
+/// The number of the lowest rank's process, on its node.
+fn first_rank(job: &Job, ranks: usize) -> Outcome<String> {
+    let ready = job.events("ready", ranks, SOON)?;
+    let first = ready.iter().find(|event| event["rank"] == 0);
+    Ok(first.ok_or("no rank 0")?["pid"].to_string())
+}
+
+/// Every rank computed with the same value in every iteration, the last time with this one.
+fn ends_well(mut job: Job, ranks: usize, block: u64) -> Outcome {
+    job.open("end")?;
+    for end in job.events("end", ranks, SOON)? {
+        assert_eq!(
+            (&end["block"], &end["right"]),
+            (&block.into(), &1.into()),
+            "{end}"
+        );
+    }
+    job.finish(SOON)
+}
+
+#[test]
+fn a_job_of_slurm_is_changed_together_only_where_all_of_it_is_seen() -> Outcome {
+    require!(Root, Cc, OpenMpi, Slurm);
+    let _machine = machine();
+    let slurm = Slurm::start(&["node1", "node2"])?;
+    let node = slurm.node(0)?;
+    let program = programs::mpi("blocks", Mpi::OpenMpi)?;
+    let folder = tempfile::tempdir()?;
+    let rule = folder.path().join("set-block.yaml");
+    fs::write(&rule, SET_BLOCK.replace("WHEN", "together: iteration"))?;
+    let rule = rule.to_string_lossy().into_owned();
+    let flags = ["--rules", "none", &rule, "--apply", "--keep", "--duration", "3s"];
+    // The launcher states the rank and not the size; the step does, and without it the communicator of the world.
+    let cases: [(&[&str], usize, &str); 3] = [
+        (
+            &[],
+            2,
+            "2 of 4 ranks run on this machine, and the others would not change with them",
+        ),
+        (
+            &["env", "-u", "SLURM_STEP_NUM_TASKS"],
+            2,
+            "2 of 4 ranks run on this machine",
+        ),
+        (&[], 1, "2 changes written and read back"),
+    ];
+    for (before, nodes, said) in cases {
+        let job = slurm.job((nodes, 2), before, &program, |folder| {
+            with_folder(folder, Vec::new())
+        })?;
+        let target = first_rank(&job, 2 * nodes)?;
+        let mut agent = Agent::attach_in_node(node, &target, &flags)?;
+        let report = agent.finish_anyhow(SOON)?;
+        let text = agent.lines.text();
+        assert!(text.contains(said), "{before:?}: {text}");
+        assert_eq!(report["job"]["size"], 2 * nodes, "{report}");
+        let balance = &report["efficiencies"]["load_balance_between_nodes"];
+        assert_eq!(balance.is_null(), nodes > 1, "{report}");
+        ends_well(job, 2 * nodes, if nodes > 1 { 64 } else { 512 })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn processes_are_found_by_the_job_of_slurm_that_they_belong_to() -> Outcome {
+    require!(Root, Cc, OpenMpi, Slurm);
+    let _machine = machine();
+    let slurm = Slurm::start(&["node1"])?;
+    let program = programs::mpi("blocks", Mpi::OpenMpi)?;
+    let job = slurm.job((1, 2), &[], &program, |folder| with_folder(folder, Vec::new()))?;
+    first_rank(&job, 2)?;
+    let node = slurm.node(0)?;
+    for (target, expected) in [("slurm:1", 2), ("slurm:1.0", 2), ("slurm:1.1", 0), ("slurm:2", 0)] {
+        let (code, text) = Agent::run_in_node(node, &["get", target, "block"])?;
+        let found = text.lines().filter(|line| line.contains("block = 64")).count();
+        assert_eq!((found, code == 0), (expected, expected > 0), "{target}: {text}");
+    }
+    ends_well(job, 2, 64)
+}
