@@ -119,6 +119,9 @@ mod killed;
 // The same in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
 mod kills;
 
+// The same program watched again and again, and for long: nothing is left, nothing grows.
+mod lasting;
+
 // Programs that jump, throw, fork, unload and filter: each is the same watched, changed and put back as it is alone.
 mod hostile;
 

@@ -180,6 +180,14 @@ impl Row {
         }
     }
 
+    /// What a change by hand may disturb in a way of its own: calls that wait, processes and libraries.
+    pub(super) fn blocks_or_comes_and_goes(&self) -> bool {
+        matches!(
+            self.source,
+            Source::Blocking | Source::Filtered | Source::Processes
+        )
+    }
+
     /// One process all the time, with one place for each variable: a change by hand must be made.
     pub(super) fn stays_what_it_is(&self) -> bool {
         self.source != Source::Processes || self.mode == "threads" || self.mode == "pages"

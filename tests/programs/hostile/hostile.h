@@ -127,7 +127,7 @@ static inline void ends_well(const char *what)
 }
 
 /* Between rounds: they share two cores with thirty others. */
-static inline void rest(void) { usleep(4000); }
+static inline void rest(void) { usleep(8000); }
 
 static inline int is(const char *other) { return strcmp(mode, other) == 0; }
 
