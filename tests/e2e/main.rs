@@ -125,6 +125,12 @@ mod killed;
 // The same in the middle of every kind of change: the journal says what the memory says, and the next start takes it back.
 mod kills;
 
+// The same program watched again and again, and for long: nothing is left, nothing grows.
+mod lasting;
+
+// Programs that jump, throw, fork, unload and filter: each is the same watched, changed and put back as it is alone.
+mod hostile;
+
 // The shape of the source: directions of dependencies, sizes, and where another process is written to.
 mod tidy;
 

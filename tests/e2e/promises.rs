@@ -25,7 +25,7 @@ use crate::rights::SET_KNOB;
 const WATCH: [&str; 2] = ["--probe", "step"];
 
 /// Ends the program: it must have computed what it computes alone.
-fn computes_what_it_should(mut knobs: Knobs) -> Outcome {
+pub(crate) fn computes_what_it_should(mut knobs: Knobs) -> Outcome {
     let end = knobs.end()?;
     let rounds = end["rounds"].as_u64().ok_or("no rounds")?;
     assert_eq!(end["state"], Knobs::state_after(rounds), "after {rounds} rounds");
@@ -117,7 +117,7 @@ fn o3_watching_never_stops_it_nor_debugs_it_nor_signals_it() -> Outcome {
 }
 
 /// What others could find of us in a process: its mappings, its descriptors, the bytes of its code.
-fn traces(pid: u32) -> Outcome<(Vec<String>, usize, Vec<u8>)> {
+pub(crate) fn traces(pid: u32) -> Outcome<(Vec<String>, usize, Vec<u8>)> {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
     // The kernel's own page for instructions that it has to execute elsewhere stays until the process ends.
     let ours = |line: &&str| !line.ends_with("[uprobes]");

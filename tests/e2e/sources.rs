@@ -185,6 +185,55 @@ fn every_test_that_is_named_is_there() -> Outcome {
     Ok(())
 }
 
+/// What stands in `backquotes`.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_test_that_the_page_on_security_names_is_there() -> Outcome {
+    let page = read("docs/security.md")?;
+    let named: Vec<(&str, &str)> = quoted(&page)
+        .filter_map(|word| word.split_once(".rs::"))
+        .collect();
+    assert!(named.len() > 20, "{named:?}");
+    let mut missing = Vec::new();
+    for (file, name) in named {
+        if !read(&format!("{file}.rs")).is_ok_and(|text| has_test(&text, name)) {
+            missing.push(format!("{file}.rs::{name}"));
+        }
+    }
+    assert!(missing.is_empty(), "not there:\n{}", missing.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn every_promise_names_tests_that_are_there() -> Outcome {
+    let page = read("README.md")?;
+    let table = page.split("| promise | tests |").nth(1).unwrap_or_default();
+    let table = table.split("\n\n").next().unwrap_or_default();
+    let promises = read("tests/e2e/promises.rs")?;
+    let named: Vec<&str> = quoted(table).collect();
+    assert!(named.len() > 15, "{named:?}");
+    for name in named {
+        let is_there = match name.ends_with(".rs") {
+            true => read(&format!("tests/e2e/{name}")).is_ok_and(|text| text.contains("#[test]")),
+            false => promises.contains(&format!("#[test]\nfn {name}")),
+        };
+        assert!(is_there, "{name}: no such test");
+    }
+    // Each bold promise above has a row.
+    let section = page
+        .split("## What we promise the program")
+        .nth(1)
+        .unwrap_or_default();
+    let section = section.split("| promise |").next().unwrap_or_default();
+    let promised = section.matches("\n- **").count();
+    let rows = table.lines().filter(|line| line.starts_with("| ")).count();
+    assert!(promised <= rows, "{promised} promises, {rows} rows of tests");
+    Ok(())
+}
+
 #[test]
 fn the_counts_on_the_page_are_true() -> Outcome {
     let page = page()?;

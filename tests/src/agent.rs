@@ -214,6 +214,11 @@ impl Agent {
             .wait_for("the agent to be armed", Duration::from_secs(30), armed)
     }
 
+    /// Where it has its socket and its report.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()

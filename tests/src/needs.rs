@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::problem::While;
 use crate::{Outcome, Problem};
 
 /// Seconds for which a core that is idle is waited for.
@@ -163,6 +164,15 @@ fn finds(program: &str) -> bool {
     env::split_paths(&path)
         .map(|folder: PathBuf| folder.join(program))
         .any(|file| file.is_file())
+}
+
+/// How much a test with a long form makes of something: as the variable says, else `long` with TUNEAGENT_LONG=1, else `short`.
+pub fn amount(variable: &str, short: u64, long: u64) -> Outcome<u64> {
+    match env::var(variable) {
+        Ok(text) => text.parse().while_(format!("{variable}={text}")),
+        Err(_) if env::var("TUNEAGENT_LONG").as_deref() == Ok("1") => Ok(long),
+        Err(_) => Ok(short),
+    }
 }
 
 /// Held by tests that fill the machine or attach probes: on two cores they would measure each other.

@@ -171,7 +171,12 @@ fn built(sources: &[&str], compiler: &str, more: &[&str]) -> Outcome<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("programs");
     let sources: Vec<PathBuf> = sources.iter().map(|source| folder.join(source)).collect();
     let mut hasher = DefaultHasher::new();
-    for file in sources.iter().chain(&headers(&folder)?) {
+    let beside = sources.first().and_then(|source| source.parent());
+    let mut headers = headers(&folder)?;
+    if let Some(own) = beside.filter(|own| *own != folder) {
+        headers.extend(self::headers(own)?);
+    }
+    for file in sources.iter().chain(&headers) {
         fs::read(file).while_(file.display())?.hash(&mut hasher);
     }
     (compiler, FLAGS, more).hash(&mut hasher);

@@ -126,6 +126,21 @@ impl Underload {
         Ok(found)
     }
 
+    /// How many descriptors it has.
+    pub fn descriptors(&self) -> Outcome<usize> {
+        Ok(fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count())
+    }
+
+    /// How many of its threads somebody debugs.
+    pub fn tracers(&self) -> Outcome<usize> {
+        let mut count = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            let status = fs::read_to_string(task?.path().join("status"))?;
+            count += usize::from(!status.contains("TracerPid:\t0\n"));
+        }
+        Ok(count)
+    }
+
     /// Its mappings, a line each.
     pub fn maps(&self) -> Outcome<String> {
         Ok(fs::read_to_string(format!("/proc/{}/maps", self.pid()))?)

@@ -105,7 +105,7 @@ fn steps<'a>(root: &'a Path, needed: &'a [Purpose]) -> Vec<Step<'a>> {
         ("fuzz targets", Box::new(move || fuzz::smoke(root))),
         (
             "whole programs",
-            Box::new(move || twice::run(&|| whole_programs(root, ""))),
+            Box::new(move || twice::run(&|| whole_programs(root, "", &[]))),
         ),
         (
             "experiments, quick form",
@@ -155,13 +155,13 @@ fn long_steps(root: &Path) -> Vec<Step<'_>> {
         ),
         (
             "whole programs, release",
-            Box::new(move || twice::run(&|| whole_programs(root, "--release"))),
+            Box::new(move || twice::run(&|| whole_programs(root, "--release", &[]))),
         ),
         ("benchmarks, quick form", Box::new(move || quick_benches(root))),
         (
             "what wrong decisions cost a run, and rules a call",
             Box::new(move || {
-                let mut tests = whole_programs(root, "--release")?;
+                let mut tests = whole_programs(root, "--release", &[])?;
                 tests.args(["--", "guarded::", "cost::", "--nocapture"]);
                 run(tests.env("TUNEAGENT_LONG", "1"))
             }),
@@ -185,7 +185,8 @@ fn documentation(root: &Path) -> Result<()> {
 
 /// The tests attach probes and so need root. Cargo itself stays with the user: only the test binary goes through
 /// sudo, as cargo's "runner".
-pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
+/// `settings` are variables that the tests read.
+pub(crate) fn whole_programs(root: &Path, profile: &str, settings: &[(&str, &str)]) -> Result<Command> {
     // Of the whole workspace: for one package alone cargo chooses fewer features, with which half of what it needs would be built anew.
     let mut command = cargo(root, "test --workspace --test e2e");
     command.args(profile.split_whitespace());
@@ -194,6 +195,7 @@ pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
     if is_long {
         command.env("TUNEAGENT_LONG", "1");
     }
+    command.envs(settings.iter().copied());
     if !rustix::process::geteuid().is_root() {
         let sudo = find_program("sudo")
             .ok_or("the whole-program tests need root, and sudo is not here; run this command as root")?;
@@ -207,6 +209,9 @@ pub(crate) fn whole_programs(root: &Path, profile: &str) -> Result<Command> {
         runner.push(" env TUNEAGENT_REQUIRE_ALL=1");
         if is_long {
             runner.push(" TUNEAGENT_LONG=1");
+        }
+        for (variable, value) in settings {
+            runner.push(format!(" {variable}={value}"));
         }
         runner.push(" PATH=");
         runner.push(std::env::var_os("PATH").unwrap_or_default());

@@ -1,10 +1,12 @@
 //! The project's own chores, as `cargo xtask CMD`.
 //!
 //! Each command is a module: `setup` brings a fresh machine to what the others need, `ebpf` builds the kernel
-//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `bench` measures, `vm` runs tests on another kernel,
+//! side, `ci` is what continuous integration runs, `fuzz` runs the fuzz targets, `attack` repeats the
+//! attacks that must hold, `bench` measures, `vm` runs tests on another kernel,
 //! `experiment` repeats published experiments, `demo` shows the product on a real program. Nothing here is part of the product, and nothing
 //! of the product depends on it.
 
+mod attack;
 mod bench;
 mod ci;
 mod demo;
@@ -29,6 +31,8 @@ cargo xtask setup [--yes] [--only build|test|ebpf|demo|bench|vm]
 cargo xtask ebpf [--check] [--no-rebuild]                 build the BPF object; --check: is the committed one right?
 cargo xtask test [--long] [--step NAME...]                everything that continuous integration checks, or these steps of it
 cargo xtask fuzz [--long] [--keep]                        run the fuzz targets; --keep: add to their corpus
+cargo xtask attack [--quick] [--kills N] [--cycles N] [--soak-s N] [--rounds N]
+                                                          kills, sessions, a soak, hostile programs: what must hold, repeated
 cargo xtask docs                                          write what is made of the sources: docs/rules, schema, tables
 cargo xtask bench actions                                 how long each tuning action takes, beside MATE's times
 cargo xtask experiment NAME|all [--quick] [--out DIR]      the published experiments, with the published figures beside ours
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Some((&"test", rest)) => ci::main(rest),
         Some((&"fuzz", rest)) => fuzz::main(rest),
         Some((&"docs", rest)) => docs(rest),
+        Some((&"attack", rest)) => attack::main(rest),
         Some((&"bench", rest)) => bench::main(rest),
         Some((&"experiment", rest)) => experiment::main(rest),
         Some((&"vm", rest)) => vm::main(rest),

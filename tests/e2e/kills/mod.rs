@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::needs::{amount, machine};
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::underload::Underload;
 use tuneagent_e2e::{Outcome, family, require};
@@ -21,8 +21,9 @@ use crate::rights::SET_KNOB;
 use journal::{Journal, Standing};
 
 /// What is done to the program, as it is typed behind the verb and the process.
-const CHANGES: [(&str, &[&str]); 11] = [
+const CHANGES: [(&str, &[&str]); 13] = [
     ("set", &["knob=2"]),
+    ("set", &["knob=2", "--at", "entry:step"]),
     ("call", &["tick()"]),
     ("patch", &["load", "LIBRARY"]),
     ("patch", &["replace", "sort_a", "sort_b"]),
@@ -35,6 +36,19 @@ const CHANGES: [(&str, &[&str]); 11] = [
     ("patch", &["remove", "log_state", "--in", "step"]),
     ("patch", &["argument", "send_block(2)", "original * 2"]),
     ("patch", &["affinity", "0"]),
+    // A session that only watches.
+    (
+        "attach",
+        &[
+            "--plain",
+            "--rules",
+            "none",
+            "--probe",
+            "step",
+            "--duration",
+            "500ms",
+        ],
+    ),
     // A session whose rule sets the variable; it puts it back at its end.
     (
         "attach",
@@ -91,6 +105,7 @@ struct Scene {
     folder: tempfile::TempDir,
     code: Vec<(String, Vec<u8>)>,
     cpus: Vec<(u64, String)>,
+    descriptors: usize,
 }
 
 impl Scene {
@@ -99,12 +114,13 @@ impl Scene {
         assert_eq!(program.runs()?, Underload::QUIET);
         let folder = tempfile::tempdir()?;
         std::fs::write(folder.path().join("rule.yaml"), SET_KNOB)?;
-        let (code, cpus) = (program.code()?, program.cpus()?);
+        let (code, cpus, descriptors) = (program.code()?, program.cpus()?, program.descriptors()?);
         Ok(Scene {
             program,
             folder,
             code,
             cpus,
+            descriptors,
         })
     }
 
@@ -187,6 +203,8 @@ impl Scene {
         };
         // The instant of death itself, not a synchronisation.
         std::thread::sleep(Duration::from_micros(delay));
+        // One in seven is stopped before, and whoever is left goes on.
+        let is_stopped = random.below(7) == 0 && agent.pause().is_ok();
         let mut killed = false;
         if !matches!(victim, Victim::Agent) {
             for process in actuator.iter().filter(|process| process.is_alive()) {
@@ -195,6 +213,9 @@ impl Scene {
         }
         if !matches!(victim, Victim::Actuator) && !agent.lines.has_ended() {
             killed |= agent.signal(Signal::KILL).is_ok();
+        }
+        if is_stopped {
+            let _ = agent.resume();
         }
         // Until both are gone: the actuator holds the stream open as long as it lives.
         agent.wait(SOON)?;
@@ -244,6 +265,12 @@ impl Scene {
         assert_eq!(self.program.ticks()?, journal.calls(), "{what}: calls");
         assert_eq!(self.program.runs()?, Underload::QUIET, "{what}");
         assert_eq!(self.program.cpus()?, self.cpus, "{what}");
+        assert_eq!(
+            self.program.descriptors()?,
+            self.descriptors,
+            "{what}: descriptors"
+        );
+        assert_eq!(self.program.tracers()?, 0, "{what}: somebody still debugs it");
         let now = self.program.code()?;
         let places =
             |code: &[(String, Vec<u8>)]| code.iter().map(|(place, _)| place.clone()).collect::<Vec<_>>();
@@ -274,11 +301,7 @@ fn lengths(scene: &mut Scene) -> Outcome<Vec<[Duration; 2]>> {
 fn killed_in_the_middle_of_any_change_the_journal_tells_the_truth_and_all_is_taken_back() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
-    let wanted = if std::env::var("TUNEAGENT_LONG").as_deref() == Ok("1") {
-        200
-    } else {
-        10
-    };
+    let wanted = amount("TUNEAGENT_KILLS", 10, 330)?;
     let mut random = Random::seeded()?;
     let seed = random.0;
     let mut scene = Scene::set()?;

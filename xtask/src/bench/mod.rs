@@ -27,7 +27,7 @@ pub(crate) fn main(words: &[&str]) -> Result<()> {
         ["engine"] => of_crate("tuneagent-rules", "throughput"),
         ["rules"] => {
             release()?;
-            let mut measure = crate::ci::whole_programs(&crate::root(), "--release")?;
+            let mut measure = crate::ci::whole_programs(&crate::root(), "--release", &[])?;
             run(measure
                 .args(["cost::", "--", "--nocapture"])
                 .env("TUNEAGENT_LONG", "1"))

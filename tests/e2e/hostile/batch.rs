@@ -1,0 +1,260 @@
+//! Programs that run side by side: a shell starts them, alone or under `tuneagent run`, and says how each one ended.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use tuneagent_e2e::Outcome;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::job::{Job, Mpi};
+use tuneagent_e2e::lines::Lines;
+use tuneagent_e2e::problem::While;
+
+use super::rows::Row;
+use crate::expected::SOON;
+
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Whoever runs the shell.
+enum Runner {
+    Alone(Job),
+    Watched(Agent),
+}
+
+/// Running programs.
+pub(super) struct Batch {
+    runner: Runner,
+    rows: Vec<Row>,
+    folder: TempDir,
+    /// After what each row that has ended was first seen so.
+    ended: Mutex<BTreeMap<String, String>>,
+    failures: Mutex<Vec<String>>,
+}
+
+/// How each row ended: its exit code and its last lines.
+pub(super) struct Verdicts {
+    of: BTreeMap<String, (String, Vec<String>)>,
+    /// After what each was first seen to have ended.
+    ended: BTreeMap<String, String>,
+    failures: Vec<String>,
+}
+
+impl Batch {
+    /// Starts them; with flags, under `tuneagent run`.
+    pub(super) fn start(rows: &[Row], run: Option<&Vec<&str>>) -> Outcome<Batch> {
+        let folder = tempfile::tempdir()?;
+        let mut script = "ulimit -c 0; export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+                          OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_btl=self,vader\n"
+            .to_owned();
+        let mut words = vec!["sh".to_owned(), "-c".into(), String::new(), "hostile".into()];
+        for row in rows {
+            let file = folder.path().join(row.name());
+            fs::write(&file, [0; 16]).while_(file.display())?;
+            let program = row.program()?.to_string_lossy().into_owned();
+            script += &format!(
+                "({}; echo \"{}: exit $?\") &\n",
+                command(row, &program, &file)?,
+                row.name()
+            );
+            if !words.contains(&program) {
+                words.push(program);
+            }
+        }
+        script += "wait\n";
+        words[2] = script;
+        let runner = match run {
+            None => Runner::Alone(Job::alone(Path::new("sh"), |_| words[1..].to_vec())?),
+            Some(flags) => Runner::Watched(Agent::starting(flags, &words)?),
+        };
+        let batch = Batch {
+            runner,
+            rows: rows.to_vec(),
+            folder,
+            ended: Mutex::default(),
+            failures: Mutex::default(),
+        };
+        for row in rows {
+            let line = format!("{}: pid ", row.name());
+            batch.lines().wait_for_line(&line, SOON)?;
+        }
+        Ok(batch)
+    }
+
+    fn lines(&self) -> &Lines {
+        match &self.runner {
+            Runner::Alone(job) => &job.lines,
+            Runner::Watched(agent) => &agent.lines,
+        }
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// Something that no row alone is to blame for.
+    pub(super) fn fails(&self, what: String) {
+        locked(&self.failures).push(what);
+    }
+
+    /// All lines of one row that begin so, without that.
+    fn said(&self, row: &Row, what: &str) -> Vec<String> {
+        let start = format!("{}: {what}", row.name());
+        let lines = self.lines().all();
+        let found = lines.iter().filter_map(|line| line.text.strip_prefix(&start));
+        found.map(str::to_owned).collect()
+    }
+
+    /// The process of a row (of a rank of it) that has not ended.
+    pub(super) fn pid_of(&self, row: &Row) -> Option<String> {
+        let pid = self.said(row, "pid ").into_iter().next()?;
+        self.lives(row).then_some(pid)
+    }
+
+    /// The processes of all rows that have not ended, of all their ranks.
+    pub(super) fn pids(&self) -> Outcome<Vec<String>> {
+        let rows = self.rows.iter().filter(|row| self.lives(row));
+        Ok(rows.flat_map(|row| self.said(row, "pid ")).collect())
+    }
+
+    pub(super) fn lives(&self, row: &Row) -> bool {
+        self.said(row, "exit ").is_empty()
+    }
+
+    fn rounds_of(&self, row: &Row) -> Outcome<u64> {
+        let file = self.folder.path().join(row.name());
+        let mut bytes = [0; 8];
+        File::open(&file)?
+            .read_exact_at(&mut bytes, 0)
+            .while_(file.display())?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Waits until every program that lives has made so many more rounds.
+    pub(super) fn makes_rounds(&self, count: u64) -> Outcome {
+        let mut wanted = Vec::new();
+        for row in &self.rows {
+            wanted.push((*row, self.rounds_of(row)? + count));
+        }
+        wanted
+            .into_iter()
+            .try_for_each(|(row, count)| self.reaches(&row, count))
+    }
+
+    pub(super) fn makes_rounds_of(&self, row: &Row, count: u64) -> Outcome {
+        self.reaches(row, self.rounds_of(row)? + count)
+    }
+
+    fn reaches(&self, row: &Row, count: u64) -> Outcome {
+        let deadline = Instant::now() + SOON;
+        while self.rounds_of(row)? < count && self.lives(row) {
+            let name = row.name();
+            assert!(
+                Instant::now() < deadline,
+                "{name} makes no more rounds:\n{}",
+                self.lines().text()
+            );
+            // How often it is looked at; nothing depends on it.
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// Notes which have ended by now.
+    pub(super) fn look(&self, what: &str) {
+        for row in &self.rows {
+            if !self.lives(row) {
+                locked(&self.ended)
+                    .entry(row.name())
+                    .or_insert_with(|| what.to_owned());
+            }
+        }
+    }
+
+    /// Lets all of them end.
+    pub(super) fn ends(mut self) -> Outcome<Verdicts> {
+        for row in &self.rows {
+            let file = self.folder.path().join(row.name());
+            let file = File::options().write(true).open(file)?;
+            file.write_all_at(&1_u64.to_le_bytes(), 8)?;
+        }
+        for row in &self.rows {
+            self.lines()
+                .wait_for_line(&format!("{}: exit ", row.name()), SOON)?;
+        }
+        match &mut self.runner {
+            Runner::Alone(job) => job.finish(SOON)?,
+            // Its exit code is the command's.
+            Runner::Watched(agent) => match agent.wait(SOON)? {
+                0 => {}
+                code => {
+                    let text = agent.lines.text();
+                    locked(&self.failures).push(format!("`run` ended with {code}: {text}"));
+                }
+            },
+        }
+        let verdict = |row: &Row| {
+            let code = self.said(row, "exit ").join(" ");
+            let mut last = self.said(row, "ok");
+            last.extend(self.said(row, "wrong"));
+            (row.name(), (code, last))
+        };
+        Ok(Verdicts {
+            of: self.rows.iter().map(verdict).collect(),
+            ended: std::mem::take(&mut *locked(&self.ended)),
+            failures: std::mem::take(&mut *locked(&self.failures)),
+        })
+    }
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As a shell reads it.
+fn command(row: &Row, program: &str, file: &Path) -> Outcome<String> {
+    let launcher = match (row.mpi, row.ranks) {
+        (Some(Mpi::OpenMpi), 2..) => {
+            format!("mpirun.openmpi --oversubscribe --bind-to none -n {} ", row.ranks)
+        }
+        (Some(Mpi::Mpich), 2..) => format!("mpirun.mpich -n {} ", row.ranks),
+        _ => String::new(),
+    };
+    let mut words = format!(
+        "{launcher}'{program}' {} {} '{}'",
+        row.mode,
+        row.name(),
+        file.display()
+    );
+    for argument in row.arguments()? {
+        words += &format!(" '{}'", argument.display());
+    }
+    Ok(words)
+}
+
+impl Verdicts {
+    /// Of programs that nobody touched: each must have ended well.
+    pub(super) fn failures(&self) -> Vec<String> {
+        let bad = self
+            .of
+            .iter()
+            .filter(|(_, (code, last))| code != "0" || last.is_empty());
+        bad.map(|(name, verdict)| format!("{name} alone: {verdict:?}"))
+            .collect()
+    }
+
+    /// What is not as it is alone.
+    pub(super) fn differences(&self, alone: &Verdicts, round: usize) -> Vec<String> {
+        let mut found = self.failures.clone();
+        for (name, verdict) in &self.of {
+            if alone.of.get(name) != Some(verdict) {
+                let after = self.ended.get(name).map_or("at its end", String::as_str);
+                found.push(format!("round {round}: {name}, {after}: {verdict:?}"));
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,232 @@
+//! Hostile programs: each checks itself, and must say and do the same watched, changed and put back as it does alone.
+//!
+//! A row of the table (`rows`) is a program in `programs/hostile`. It says `NAME: ok: …` at its end and exits with 0, or says what was
+//! wrong; its verdict is that line and its exit code. A batch of rows runs side by side, in `batch`. Each batch runs once alone and then
+//! for 2 rounds, 20 with TUNEAGENT_LONG=1: in even rounds it is watched by `attach` and changed by a rule, in odd rounds it is started by
+//! `run` and changed by hand. TUNEAGENT_ROWS=PART runs the rows
+//! whose names have that part. What is refused is no failure here: it must leave the program unharmed.
+
+mod batch;
+mod rows;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::knobs::open_folder;
+use tuneagent_e2e::needs::{amount, machine};
+use tuneagent_e2e::{Outcome, programs, require};
+
+use crate::expected::SOON;
+use batch::{Batch, Verdicts};
+use rows::{Row, Source};
+
+/// Rounds that each program makes at least in each condition.
+const MORE_ROUNDS: u64 = 10;
+
+/// Probed in all of them that have it. The MPI functions are those that the profile leaves out.
+const PROBES: [&str; 5] = ["--probe", "through", "deep", "MPI_Type_free", "check"];
+
+const RULE: &str = "rule: hostile
+about: changes whatever has a knob
+roles: {program: has(knob)}
+windows: {pulse: {every: 100ms}}
+metrics: {used: sum(cpu.time) / pulse.duration}
+tune:
+  - set: knob
+    role: program
+    value: 11
+    when: used >= 0
+  - replace: f
+    with: g
+    role: program
+    when: used >= 0
+  - remove_call: tick
+    in: check
+    role: program
+    when: used >= 0
+";
+
+/// What is done by hand, as it is typed before and behind the process. `LIBRARY` is one that the program has not loaded.
+const BY_HAND: [&[&str]; 7] = [
+    &["set", "knob=11"],
+    &["patch", "replace", "f", "g"],
+    &["call", "extra(1)"],
+    &["set", "knob=11", "--at", "entry:check"],
+    &["patch", "remove", "tick", "--in", "check"],
+    &["patch", "insert", "extra(1)", "check"],
+    &["patch", "load", "LIBRARY"],
+];
+
+/// Commands that run at a time.
+const HANDS: usize = 4;
+
+/// Exit codes of a command that did it, or refused it and said why.
+const DONE_OR_REFUSED: [i32; 3] = [0, 1, 2];
+
+fn rounds() -> Outcome<usize> {
+    Ok(amount("TUNEAGENT_ROUNDS", 2, 20)? as usize)
+}
+
+/// Watched by `attach`, then changed by a rule and put back when that session ends.
+fn attached(batch: &Batch) -> Outcome {
+    // As they are now: whoever has died is in the verdicts.
+    let pids = batch.pids()?;
+    let mut words = vec!["attach"];
+    words.extend(pids.iter().map(String::as_str));
+    words.extend(["--plain", "--budget", "none", "--rules", "none"]);
+    session(batch, "watched", &[&words[..], &PROBES].concat(), None)?;
+    let folder = open_folder()?;
+    let rule = folder.path().join("hostile.yaml");
+    std::fs::write(&rule, RULE)?;
+    let rule = rule.to_string_lossy();
+    words.extend([&*rule, "--apply=hostile"]);
+    session(batch, "changed by a rule", &words, Some("written and read back"))
+}
+
+/// One session, from its start to its end by SIGINT, over some rounds of every program.
+fn session(batch: &Batch, what: &str, words: &[&str], line: Option<&str>) -> Outcome {
+    let mut agent = Agent::command(words)?;
+    let armed = agent.armed();
+    if let (Ok(()), Some(line)) = (&armed, line) {
+        agent.lines.wait_for_line(line, SOON)?;
+    }
+    batch.makes_rounds(MORE_ROUNDS)?;
+    agent.signal(Signal::INT).or(armed)?;
+    let code = agent.wait(SOON)?;
+    // 1: a change was undone, or could not be made.
+    if code != 0 && (line.is_none() || code != 1) {
+        batch.fails(format!("the session ended with {code}: {}", agent.lines.text()));
+    }
+    batch.look(what);
+    Ok(())
+}
+
+/// Changed by hand, each row in its own way, and put back; several at a time, for they mostly wait.
+fn by_hand(batch: &Batch, round: usize) -> Outcome {
+    let library = programs::library("tuned", 7)?;
+    let library = library.to_string_lossy();
+    let rows: Vec<(usize, &Row)> = batch.rows().iter().enumerate().collect();
+    std::thread::scope(|scope| {
+        let share = |rows: &[(usize, &Row)]| -> Outcome {
+            rows.iter()
+                .try_for_each(|(index, row)| row_by_hand(batch, row, index + round, &library))
+        };
+        let threads: Vec<_> = rows
+            .chunks(rows.len().div_ceil(HANDS))
+            .map(|rows| scope.spawn(move || share(rows)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| thread.join());
+        joined.into_iter().try_for_each(|outcome| match outcome {
+            Ok(outcome) => outcome,
+            Err(_) => Err("a thread of the test panicked".into()),
+        })
+    })
+}
+
+/// In one way of all; where a call of ours could be the one that kills, in each that makes calls.
+fn row_by_hand(batch: &Batch, row: &Row, turn: usize, library: &str) -> Outcome {
+    for (number, words) in BY_HAND.iter().enumerate() {
+        let makes_calls = ["call", "insert", "load"]
+            .iter()
+            .any(|verb| words[..2].contains(verb));
+        // One way each round; of rows where holding threads and calls can do no harm of another kind, every fourth.
+        let is_its_turn =
+            number == turn % BY_HAND.len() && (row.blocks_or_comes_and_goes() || turn.is_multiple_of(4));
+        if is_its_turn || rounds()? > 2 || (row.source == Source::Filtered && makes_calls) {
+            one_by_hand(batch, row, words, library)?;
+        }
+    }
+    if row.mode == "libraries" {
+        one_by_hand(batch, row, &["set", "first_knob=77"], library)?;
+    }
+    Ok(())
+}
+
+fn one_by_hand(batch: &Batch, row: &Row, words: &[&str], library: &str) -> Outcome {
+    let Some(pid) = batch.pid_of(row) else {
+        return Ok(());
+    };
+    let state = tempfile::tempdir()?;
+    let mut typed = vec![words[0], &pid];
+    typed.extend(words[1..].iter().map(|word| match *word {
+        "LIBRARY" => library,
+        word => word,
+    }));
+    let what = format!("{words:?}");
+    let (code, text) = Agent::run_in(state.path(), &typed)?;
+    let must_be_done = words == ["set", "knob=11"] && row.stays_what_it_is() && batch.lives(row);
+    if !DONE_OR_REFUSED.contains(&code) || (must_be_done && code != 0) {
+        batch.fails(format!("{} {what}: {code}: {text}", row.name()));
+    }
+    batch.makes_rounds_of(row, 2)?;
+    let (code, text) = Agent::run_in(state.path(), &["undo", &pid, "--all"])?;
+    if !DONE_OR_REFUSED.contains(&code) {
+        batch.fails(format!("{} undo of {what}: {code}: {text}", row.name()));
+    }
+    batch.look(&format!("after {what}"));
+    Ok(())
+}
+
+/// Watched, changed and put back in one of the two ways.
+fn one_round(rows: &[Row], round: usize) -> Outcome<Verdicts> {
+    let is_attached = round.is_multiple_of(2);
+    let flags = [&["--rules", "none"], &PROBES[..]].concat();
+    let batch = Batch::start(rows, (!is_attached).then_some(&flags))?;
+    batch.makes_rounds(1)?;
+    match is_attached {
+        true => attached(&batch)?,
+        false => {
+            batch.makes_rounds(MORE_ROUNDS)?;
+            batch.look("under run");
+            by_hand(&batch, round)?;
+        }
+    }
+    batch.ends()
+}
+
+#[test]
+fn no_two_rows_have_one_name_and_the_readme_says_how_many_there_are() -> Outcome {
+    let rows: Vec<String> = rows::batches().iter().flatten().map(Row::name).collect();
+    let different: std::collections::BTreeSet<&String> = rows.iter().collect();
+    assert_eq!(different.len(), rows.len(), "{rows:?}");
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    let said = format!(" {} hostile\nprograms", rows.len());
+    assert!(std::fs::read_to_string(readme)?.contains(&said), "{said}");
+    Ok(())
+}
+
+#[test]
+fn hostile_programs_are_the_same_watched_changed_and_put_back_as_they_are_alone() -> Outcome {
+    require!(Root, Cc, Cxx, OpenMpi, Mpich);
+    let _machine = machine();
+    let began = Instant::now();
+    let mut failures = Vec::new();
+    let mut count = 0;
+    let part = std::env::var("TUNEAGENT_ROWS").unwrap_or_default();
+    for mut rows in rows::batches() {
+        rows.retain(|row| row.name().contains(&part));
+        if rows.is_empty() {
+            continue;
+        }
+        count += rows.len();
+        let alone = Batch::start(&rows, None)?.ends()?;
+        failures.extend(alone.failures());
+        for round in 0..rounds()? {
+            match one_round(&rows, round) {
+                Ok(verdicts) => failures.extend(verdicts.differences(&alone, round)),
+                Err(problem) => failures.push(format!("round {round}: {problem}")),
+            }
+        }
+    }
+    let took = Duration::from_millis(began.elapsed().as_millis() as u64);
+    println!("{count} programs, {} rounds, in {took:?}", rounds()?);
+    assert!(
+        failures.is_empty(),
+        "{} differ from what they do alone:\n{}",
+        failures.len(),
+        failures.join("\n")
+    );
+    Ok(())
+}

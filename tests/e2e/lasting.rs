@@ -1,0 +1,185 @@
+//! What stays behind: sessions that come and go on one program, and one session that stays. `cargo xtask attack` makes more of both
+//! (TUNEAGENT_CYCLES, TUNEAGENT_SOAK_S).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tuneagent_e2e::agent::Agent;
+use tuneagent_e2e::knobs::{Knobs, open_folder};
+use tuneagent_e2e::needs::{amount, machine};
+use tuneagent_e2e::usage::Usage;
+use tuneagent_e2e::{Outcome, prometheus, require};
+
+use crate::expected::SOON;
+use crate::promises::{computes_what_it_should, traces};
+use crate::rights::SET_KNOB;
+
+/// What a session may grow by over a soak: an allocator that has not settled, not a leak.
+const GROWTH_KIB: u64 = 4 << 10;
+
+/// Programs that the kernel has and no process holds, by their tags: those of links that outlived their session.
+fn programs_of_nobody() -> Outcome<BTreeSet<String>> {
+    let symbols = fs::read_to_string("/proc/kallsyms")?;
+    let names = symbols.lines().filter_map(|line| line.split("bpf_prog_").nth(1));
+    let mut tags: BTreeSet<String> = names
+        .filter_map(|name| name.get(..16))
+        .map(str::to_owned)
+        .collect();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let held = fs::read_dir(process.path().join("fdinfo"));
+        for descriptor in held.into_iter().flatten().flatten() {
+            let text = fs::read_to_string(descriptor.path()).unwrap_or_default();
+            for tag in text.lines().filter_map(|line| line.strip_prefix("prog_tag:")) {
+                tags.remove(tag.trim());
+            }
+        }
+    }
+    Ok(tags)
+}
+
+/// The kernel takes the probes of a session away a moment after it has ended.
+fn comes_to_be(what: &str, is_so: impl Fn() -> Outcome<bool>) -> Outcome {
+    let deadline = Instant::now() + SOON;
+    while !is_so()? {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// Sockets in a folder and those in it.
+fn sockets(folder: &Path) -> usize {
+    use std::os::unix::fs::FileTypeExt;
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| match entry.file_type() {
+            Ok(kind) if kind.is_dir() => sockets(&entry.path()),
+            Ok(kind) => usize::from(kind.is_socket()),
+            Err(_) => 0,
+        })
+        .sum()
+}
+
+#[test]
+fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let cycles = amount("TUNEAGENT_CYCLES", 6, 1000)?;
+    let knobs = Knobs::start()?;
+    let folder = open_folder()?;
+    let rule = folder.path().join("set-knob.yaml");
+    fs::write(&rule, SET_KNOB)?;
+    let rule = rule.to_string_lossy().into_owned();
+    let (before, programs) = (traces(knobs.pid())?, programs_of_nobody()?);
+    for cycle in 0..cycles {
+        // Every third may write and does; every seventh is killed.
+        let acts = cycle % 3 == 2;
+        let mut flags = vec!["--rules", "none"];
+        if acts {
+            flags.extend([rule.as_str(), "--apply"]);
+        }
+        flags.extend(["--probe", "step"]);
+        let mut agent = Agent::attach(knobs.pid(), &flags)?;
+        match acts {
+            true => drop(agent.lines.wait_for_line("written and read back", SOON)?),
+            false => agent.armed()?,
+        }
+        let is_killed = cycle % 7 == 6;
+        agent.signal(if is_killed { Signal::KILL } else { Signal::INT })?;
+        let code = agent.wait(SOON)?;
+        assert!(
+            is_killed || code == 0,
+            "cycle {cycle}: {code}: {}",
+            agent.lines.text()
+        );
+        assert!(
+            is_killed || sockets(agent.folder()) == 0,
+            "cycle {cycle} leaves its socket"
+        );
+        comes_to_be("something of a session is left in the program", || {
+            Ok(traces(knobs.pid())? == before)
+        })?;
+    }
+    comes_to_be("a BPF program has outlived its session", || {
+        Ok(programs_of_nobody()?.is_subset(&programs))
+    })?;
+    println!("{cycles} sessions came and went");
+    computes_what_it_should(knobs)
+}
+
+/// Descriptors and mappings of a process.
+fn holdings(pid: u32) -> Outcome<(usize, usize)> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+    Ok((
+        fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+        maps.lines().count(),
+    ))
+}
+
+#[test]
+fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let length = Duration::from_secs(amount("TUNEAGENT_SOAK_S", 6, 450)?);
+    let knobs = Knobs::start()?;
+    let folder = open_folder()?;
+    let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    fs::write(file("rule"), SET_KNOB)?;
+    let (rule, record, snapshots) = (file("rule"), file("record"), file("snapshots"));
+    let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let flags = [
+        "--rules",
+        "none",
+        &rule,
+        "--probe",
+        "step",
+        "--record",
+        &record,
+        "--snapshots",
+        &snapshots,
+        "--every",
+        "1s",
+        "--metrics",
+        &address.to_string(),
+    ];
+    let mut agent = Agent::attach(knobs.pid(), &flags)?;
+    agent.lines.wait_for_line("finding  set-knob", SOON)?;
+    let scrape = || -> Outcome {
+        let (head, page) = prometheus::get(address, "/metrics")?;
+        assert!(head.contains(" 200 ") && page.contains("tuneagent_"), "{head}");
+        Ok(())
+    };
+    // A fifth of the time to settle: buffers have their size then.
+    let began = Instant::now();
+    while began.elapsed() < length / 5 {
+        scrape()?;
+    }
+    let (first, first_memory) = (holdings(agent.pid())?, Usage::of(agent.pid())?.resident_kib);
+    let mut scrapes = 0;
+    while began.elapsed() < length {
+        scrape()?;
+        scrapes += 1;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    scrape()?;
+    let (last, last_memory) = (holdings(agent.pid())?, Usage::of(agent.pid())?.resident_kib);
+    println!("{length:?}, {scrapes} scrapes: {first:?}, {first_memory} KiB -> {last:?}, {last_memory} KiB");
+    // The connection of the last scrape may still be there, or that of the first may not have been gone.
+    assert!(last.0 <= first.0 + 1, "descriptors: {first:?} -> {last:?}");
+    assert!(last.1 <= first.1 + 32, "mappings: {first:?} -> {last:?}");
+    assert!(
+        last_memory <= first_memory + GROWTH_KIB,
+        "{first_memory} -> {last_memory} KiB"
+    );
+    let report = agent.stop()?;
+    assert_eq!(
+        report["completeness"]["status"], "complete",
+        "{}",
+        report["completeness"]
+    );
+    computes_what_it_should(knobs)
+}

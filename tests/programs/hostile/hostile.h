@@ -1,0 +1,134 @@
+/* What the hostile programs share: what of them is changed from outside, how often they went round, when they end, and their last line.
+ *
+ *   PROGRAM MODE NAME FILE [LIBRARY...]
+ *
+ * FILE holds two numbers in shared memory: the rounds made, which the program counts, and whether it is to end, which the test writes. So it
+ * takes no system call to go on, and nothing depends on a clock. Each makes LEAST rounds at least. The last line begins with NAME and has no
+ * number that depends on time: it is the same alone, watched and changed. The first one is `NAME: pid PID`. */
+#ifndef HOSTILE_H
+#define HOSTILE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define KEEP __attribute__((noinline, noclone, used))
+#define LEAST 10
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Set to 11 from outside. */
+volatile int knob = 10;
+/* Called from outside; the program itself never does. */
+volatile long called;
+static volatile long ticks;
+
+KEEP long f(long x)
+{
+    __asm__ volatile("" : "+r"(x));
+    return x * 3 + 1;
+}
+
+/* Takes the place of `f`. */
+KEEP long g(long x)
+{
+    __asm__ volatile("" : "+r"(x));
+    return x * 5 + 2;
+}
+
+KEEP void extra(long n) { called += n; }
+
+/* Its call is removed from `check`. */
+KEEP void tick(void) { ticks++; }
+
+#ifdef __cplusplus
+}
+#endif
+
+static const char *mode, *name;
+static volatile long *shared;
+static int own_knob = 10;
+
+/* The last line of a program that is not as it should be. */
+static inline void wrong(const char *format, ...)
+{
+    char text[400];
+    int length = snprintf(text, sizeof text, "%s: wrong: ", name);
+    va_list rest;
+    va_start(rest, format);
+    length += vsnprintf(text + length, sizeof text - length - 1, format, rest);
+    va_end(rest);
+    text[length++] = '\n';
+    if (write(1, text, length) != length)
+        _exit(10);
+    _exit(9);
+}
+
+/* Whatever is changed from outside has its old meaning or its new one, and nothing between. */
+KEEP void check(long i)
+{
+    long value = f(i), before = ticks;
+    if (value != i * 3 + 1 && value != i * 5 + 2)
+        wrong("f(%ld) is %ld", i, value);
+    tick();
+    if (ticks != before && ticks != before + 1)
+        wrong("%ld ticks", ticks - before);
+    int seen = knob;
+    if (seen != own_knob && seen != 11)
+        wrong("knob is %d, its own is %d", seen, own_knob);
+}
+
+static inline void begin(int argc, char **argv)
+{
+    name = argc > 2 ? argv[2] : "hostile";
+    if (argc < 4)
+        wrong("usage: PROGRAM MODE NAME FILE [LIBRARY...]");
+    mode = argv[1];
+    int file = open(argv[3], O_RDWR | O_CLOEXEC);
+    void *page = mmap(0, 16, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (file < 0 || page == MAP_FAILED)
+        wrong("%s: %s", argv[3], strerror(errno));
+    close(file);
+    shared = (volatile long *)page;
+    // Not again by one that began anew, and not by its children.
+    if (shared[0] == 0 && strcmp(mode, "child") != 0) {
+        char text[100];
+        int length = snprintf(text, sizeof text, "%s: pid %d\n", name, getpid());
+        if (write(1, text, length) != length)
+            _exit(10);
+    }
+}
+
+/* At the end of each round. */
+static inline int goes_on(void)
+{
+    check(shared[0]);
+    shared[0]++;
+    return shared[0] < LEAST || !shared[1];
+}
+
+/* The last line of a program that ends well; what it says is what it still has of changes from outside. */
+static inline void ends_well(const char *what)
+{
+    char text[400];
+    int length = snprintf(text, sizeof text, "%s: ok: %s; knob %d, f(1) %ld\n", name, what, knob, f(1));
+    if (write(1, text, length) != length)
+        _exit(10);
+}
+
+/* Between rounds: they share two cores with thirty others. */
+static inline void rest(void) { usleep(8000); }
+
+static inline int is(const char *other) { return strcmp(mode, other) == 0; }
+
+#endif

@@ -1,0 +1,251 @@
+// Programs that leave probed functions in every way but by returning, without MPI.
+//
+// MODE is the way: `throw`, `jump`, `exit` (pthread_exit), `cancel` (pthread_cancel), `forced` (_Unwind_ForcedUnwind), `foreign` (an exception
+// that is not of C++, as a panic of Rust is), `fibers`, `handler` (throws and jumps in a handler on a stack of its own, 1 000 a second),
+// `recursion` (2 000 deep).
+#include "hostile.h"
+
+#include <csetjmp>
+#include <csignal>
+#include <pthread.h>
+#include <sys/time.h>
+#include <ucontext.h>
+#include <unwind.h>
+
+namespace {
+
+struct Left {};
+jmp_buf back;
+sigjmp_buf handler_back;
+ucontext_t scheduler, fibers[2];
+int current;
+long destroyed, cleaned, finished[2], caught;
+volatile sig_atomic_t alarms, right_alarms;
+_Unwind_Exception panic;
+
+struct Guard {
+    ~Guard() { destroyed++; }
+};
+
+// The frame of whoever began a forced unwinding: it ends there.
+void *target;
+
+_Unwind_Reason_Code stop(int, _Unwind_Action, _Unwind_Exception_Class, _Unwind_Exception *, _Unwind_Context *context, void *)
+{
+    if (_Unwind_GetCFA(context) > reinterpret_cast<_Unwind_Word>(target))
+        longjmp(back, 1);
+    return _URC_NO_REASON;
+}
+
+void leave()
+{
+    if (is("throw") || is("handler"))
+        throw Left();
+    if (is("jump"))
+        longjmp(back, 1);
+    if (is("exit"))
+        pthread_exit(nullptr);
+    if (is("cancel"))
+        for (;;)
+            pause();
+    if (is("fibers"))
+        swapcontext(&fibers[current], &scheduler);
+    panic.exception_cleanup = nullptr;
+    if (is("forced"))
+        _Unwind_ForcedUnwind(&panic, stop, nullptr);
+    if (is("foreign")) {
+        memcpy(&panic.exception_class, "HOSTPANI", 8);
+        _Unwind_RaiseException(&panic);
+    }
+}
+
+} // namespace
+
+extern "C" {
+// Both are probed.
+KEEP long through(long n)
+{
+    if (n >= 0)
+        leave();
+    __asm__ volatile("" : "+r"(n));
+    return n + 1;
+}
+
+KEEP long deep(long n)
+{
+    if (n == 0)
+        return 0;
+    long r = deep(n - 1);
+    __asm__ volatile("" : "+r"(r));
+    return r + 1;
+}
+}
+
+namespace {
+
+KEEP long guarded(long n)
+{
+    Guard guard;
+    return through(n) + 1;
+}
+
+void on_cleanup(void *) { cleaned++; }
+
+void *in_thread(void *)
+{
+    pthread_cleanup_push(on_cleanup, nullptr);
+    guarded(1);
+    pthread_cleanup_pop(0);
+    wrong("came back");
+    return nullptr;
+}
+
+// With guards in the frames that are left: each of their destructors runs.
+void in_a_thread()
+{
+    pthread_t thread;
+    const long before = destroyed, cleaned_before = cleaned;
+    if (pthread_create(&thread, nullptr, in_thread, nullptr))
+        wrong("no thread");
+    if (is("cancel"))
+        pthread_cancel(thread);
+    pthread_join(thread, nullptr);
+    // A thread that was cancelled before it had begun has nothing to clean.
+    const bool has_not_begun = is("cancel") && destroyed == before && cleaned == cleaned_before;
+    if (!has_not_begun && (destroyed != before + 1 || cleaned != cleaned_before + 1))
+        wrong("%ld destructors, %ld cleaned up", destroyed - before, cleaned - cleaned_before);
+}
+
+void fiber()
+{
+    for (;;) {
+        through(1);
+        finished[current]++;
+        swapcontext(&fibers[current], &scheduler);
+    }
+}
+
+void on_alarm(int)
+{
+    alarms = alarms + 1;
+    try {
+        guarded(1);
+    } catch (const Left &) {
+        right_alarms = right_alarms + 1;
+    }
+    if (alarms % 3 == 0)
+        siglongjmp(handler_back, 1);
+}
+
+void use_handler()
+{
+    static char stack[1 << 16];
+    stack_t alternate = {};
+    alternate.ss_sp = stack;
+    alternate.ss_size = sizeof stack;
+    sigaltstack(&alternate, nullptr);
+    struct sigaction action = {};
+    action.sa_handler = on_alarm;
+    action.sa_flags = SA_ONSTACK | SA_RESTART;
+    sigaction(SIGALRM, &action, nullptr);
+}
+
+void tick_each_millisecond(bool on)
+{
+    const itimerval often = {{0, on ? 1000 : 0}, {0, on ? 1000 : 0}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+}
+
+// A handler on its own stack, over a deep recursion that its jump leaves.
+void with_handler()
+{
+    if (sigsetjmp(handler_back, 1) == 0) {
+        tick_each_millisecond(true);
+        for (const long until = alarms + 3; alarms < until; usleep(200))
+            if (deep(50) != 50)
+                wrong("deep(50) is something else");
+    }
+    tick_each_millisecond(false);
+    if (alarms != right_alarms)
+        wrong("%d alarms, %d of them right", static_cast<int>(alarms), static_cast<int>(right_alarms));
+}
+
+void switch_fibers()
+{
+    for (current = 0; current < 2; current++)
+        swapcontext(&scheduler, &fibers[current]);
+}
+
+void with_exception()
+{
+    const long before = destroyed;
+    const long caught_before = caught;
+    try {
+        guarded(1);
+        wrong("came back");
+    } catch (const Left &) {
+        caught++;
+    } catch (...) {
+        caught++;
+    }
+    if (destroyed != before + 1 || caught != caught_before + 1)
+        wrong("%ld destructors, %ld caught", destroyed - before, caught - caught_before);
+}
+
+void with_jump()
+{
+    static volatile long before;
+    before = destroyed;
+    target = __builtin_frame_address(0);
+    if (setjmp(back) == 0) {
+        // A jump over a frame with a destructor is not defined in C++.
+        is("forced") ? guarded(1) : through(1);
+        wrong("came back");
+    }
+    if (is("forced") && destroyed != before + 1)
+        wrong("%ld destructors", destroyed - before);
+}
+
+void make_fibers()
+{
+    const size_t size = 256 << 10;
+    for (auto &one : fibers) {
+        getcontext(&one);
+        one.uc_stack.ss_sp = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        one.uc_stack.ss_size = size;
+        makecontext(&one, fiber, 0);
+    }
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    begin(argc, argv);
+    make_fibers();
+    if (is("handler"))
+        use_handler();
+    do {
+        if (is("throw") || is("foreign"))
+            with_exception();
+        else if (is("jump") || is("forced"))
+            with_jump();
+        else if (is("exit") || is("cancel"))
+            in_a_thread();
+        else if (is("handler"))
+            with_handler();
+        else if (is("recursion") && deep(2000) != 2000)
+            wrong("deep(2000) is something else");
+        else if (is("fibers")) {
+            switch_fibers();
+            switch_fibers();
+            if (finished[0] != finished[1])
+                wrong("the fibers finished %ld and %ld", finished[0], finished[1]);
+        }
+        if (through(-2) != -1)
+            wrong("through(-2) is something else");
+        rest();
+    } while (goes_on());
+    ends_well("every frame was left as it should be");
+    return 0;
+}
