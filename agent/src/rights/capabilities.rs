@@ -123,7 +123,7 @@ impl Part {
     /// whoever started us was root.
     fn reserves(self) -> CapabilitySet {
         match self {
-            Part::Watcher => CapabilitySet::empty(),
+            Part::Watcher | Part::ReportWriter => CapabilitySet::empty(),
             Part::Writer | Part::WriterAtPlaces => CapabilitySet::SYS_ADMIN,
         }
     }
