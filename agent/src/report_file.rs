@@ -8,10 +8,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::{
-    rights::{self, Part},
-    whole::Whole,
-};
+use crate::{rights, whole::Whole};
 
 /// A longer text is taken for a mistake of ours.
 const TEXT_BYTES_MAX: u64 = 1 << 32;
@@ -74,7 +71,7 @@ pub fn serve(name: &str) {
 
 fn written(name: &str) -> io::Result<()> {
     let file = Whole::create(name)?;
-    rights::keep_only(Part::ReportWriter).map_err(io::Error::other)?;
+    rights::only_complete_files().map_err(io::Error::other)?;
     say(None);
     let mut input = io::stdin().lock();
     let mut length = [0; 8];

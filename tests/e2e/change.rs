@@ -10,7 +10,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Mpi, Waiting};
 use tuneagent_e2e::knobs::Knobs;
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, family, require};
+use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong};
 
@@ -111,8 +111,8 @@ fn without_apply_there_is_nobody_who_could_write() -> Outcome {
         "{status}"
     );
     assert!(
-        family::descendants(agent.pid()).is_empty(),
-        "it has started another process"
+        agent.actuators().is_empty(),
+        "it has started a process that writes"
     );
     assert_eq!(
         memory_modes(agent.pid())?,

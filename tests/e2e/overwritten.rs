@@ -1,6 +1,8 @@
 //! Programs whose code somebody has overwritten in memory, as the memory hooks of Open MPI and UCX do: what they wrote is left alone,
 //! which is said, and they go on. Under a probe the kernel would run the instruction of the file there.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::job::{Job, Mpi, Waiting};
@@ -142,4 +144,24 @@ fn the_memory_hooks_of_ucx_are_left_alone_and_named() -> Outcome {
     job.open("stop")?;
     finish_pingpong(job, 2)?;
     Ok(())
+}
+
+#[test]
+fn probes_that_went_with_pages_that_were_thrown_away_are_missed() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let job = start("thrown")?;
+    let mut agent = Agent::attach(job.pid(), &[&["--rules", "none"], &PROBES[..]].concat())?;
+    agent.armed()?;
+    job.events("pace", 3, SOON)?;
+    job.open("divert")?;
+    job.events("thrown", 1, SOON)?;
+    let part = format!("are gone from the memory of process {}", job.pid());
+    let end = Instant::now() + SOON;
+    while !missing(&agent.snapshot()?).contains(&part) {
+        assert!(Instant::now() < end, "{}", agent.snapshot()?);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    agent.stop()?;
+    goes_on(job)
 }

@@ -2,10 +2,12 @@
  *
  *   diverts DIRECTORY WHEN
  *
- * WHEN is start, never, or later: once DIRECTORY/divert is there. Calls step, kept and nop_first over and over and looks at what they
+ * WHEN is start, never, or later: once DIRECTORY/divert is there. With thrown it then throws the pages of its code away instead, and has
+ * those of the file again. Calls step, kept and nop_first over and over and looks at what they
  * return; ends with 3 at the first wrong answer. Prints {"event":"ready",...}, {"event":"diverted"}, and ten times a second
  * {"event":"pace","seconds":...,"count":...,"sum":...}; ends when DIRECTORY/end is there, with {"event":"end","rounds":...}.
  * x86-64 only. */
+#define _DEFAULT_SOURCE
 #include "gates.h"
 
 #include <stdint.h>
@@ -44,16 +46,26 @@ static int divert(void)
     return 1;
 }
 
+static int throw_away(void)
+{
+    uintptr_t page = (uintptr_t)step & ~4095ul;
+    if (madvise((void *)page, (uintptr_t)nop_first + 32 - page, MADV_DONTNEED))
+        return 0;
+    printf("{\"event\":\"thrown\",\"pid\":%d}\n", getpid());
+    fflush(stdout);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 3) {
-        fprintf(stderr, "usage: diverts DIRECTORY start|later|never\n");
+        fprintf(stderr, "usage: diverts DIRECTORY start|later|thrown|never\n");
         return 2;
     }
     char end[4096], now_divert[4096];
     snprintf(end, sizeof end, "%s/end", argv[1]);
     snprintf(now_divert, sizeof now_divert, "%s/divert", argv[1]);
-    int waits = !strcmp(argv[2], "later"), diverted = !strcmp(argv[2], "start");
+    int throws = !strcmp(argv[2], "thrown"), waits = throws || !strcmp(argv[2], "later"), diverted = !strcmp(argv[2], "start");
     long (*volatile stepped)(long) = step;
     if (diverted && !divert())
         return 1;
@@ -71,8 +83,8 @@ int main(int argc, char **argv)
         fflush(stdout);
         if (waits && access(now_divert, F_OK) == 0) {
             waits = 0;
-            diverted = divert();
-            if (!diverted)
+            diverted = throws ? 0 : divert();
+            if (throws ? !throw_away() : !diverted)
                 return 1;
         }
         if (access(end, F_OK) == 0) {

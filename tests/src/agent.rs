@@ -124,6 +124,18 @@ impl Agent {
         Ok((code, agent.lines.text()))
     }
 
+    /// The processes that write into programs for it. Its report's file is in the hands of another one.
+    pub fn actuators(&self) -> Vec<family::Member> {
+        let is_actuator = |member: &family::Member| {
+            let command = fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
+            command.split(|byte| *byte == 0).nth(1) == Some(b"actuator")
+        };
+        family::descendants(self.pid())
+            .into_iter()
+            .filter(is_actuator)
+            .collect()
+    }
+
     /// `tuneagent run --json FILE FLAGS… -- COMMAND…`, without a budget, unless the flags say one.
     pub fn starting(flags: &[&str], command: &[String]) -> Outcome<Agent> {
         let folder = tempfile::tempdir()?;

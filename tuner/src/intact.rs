@@ -49,6 +49,18 @@ pub fn needed_at(site: FileOffset) -> Range<u64> {
     site.0..site.0 + 1
 }
 
+/// Whether the kernel's breakpoint, or what it makes of a nop there, is at a place to which a probe was attached; none where that cannot be
+/// read.
+pub fn has_probe(memory: &Memory, address: Address) -> Option<bool> {
+    let mut found = [0; 4];
+    let length = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
+    memory.read(address, &mut found[..length]).ok()?;
+    Some(match cfg!(target_arch = "aarch64") {
+        true => found == BREAKPOINT_OF_ARM,
+        false => found[0] == BREAKPOINT || found[0] == CALL,
+    })
+}
+
 /// The code of one process.
 #[derive(Debug)]
 pub struct Text<'a> {

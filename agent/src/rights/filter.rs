@@ -195,6 +195,20 @@ const LEFT: &[(c_long, When)] = &[
     (libc::SYS_seccomp, Always),
 ];
 
+/// What gives a file its name and its mode when it is complete, or removes it.
+const OF_REPORT: &[(c_long, When)] = &[
+    (libc::SYS_renameat2, Always),
+    (libc::SYS_unlinkat, Always),
+    (libc::SYS_fchmod, Always),
+    (libc::SYS_ftruncate, Always),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_renameat, Always),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_rename, Always),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_unlink, Always),
+];
+
 /// Older calls for the same.
 #[cfg(target_arch = "x86_64")]
 const OLDER: &[(c_long, When)] = &[
@@ -214,18 +228,24 @@ const OLDER: &[(c_long, When)] = &[];
 /// Leaves the list to the calling thread and those that it starts. It cannot be taken back.
 pub(super) fn leave_to_this_thread() -> Result<(), RightsError> {
     seccompiler::apply_filter(&without_clone3()?)?;
-    Ok(seccompiler::apply_filter(&filter(BPF)?)?)
+    Ok(seccompiler::apply_filter(&filter(BPF, &[])?)?)
 }
 
 /// Leaves the list to all threads of this process. It cannot be taken back.
 pub(super) fn leave_to_all() -> Result<(), RightsError> {
     apply_to_all(&without_clone3()?)?;
-    apply_to_all(&filter(BPF)?)
+    apply_to_all(&filter(BPF, &[])?)
 }
 
 /// The same, and what loads programs and maps is left until [`leave_to_all`].
 pub(super) fn leave_to_all_to_arm() -> Result<(), RightsError> {
-    apply_to_all(&filter(BPF_TO_ARM)?)
+    apply_to_all(&filter(BPF_TO_ARM, &[])?)
+}
+
+/// Leaves the list and what completes a file that is open, for the process that writes a report.
+pub(super) fn leave_to_report_writer() -> Result<(), RightsError> {
+    apply_to_all(&without_clone3()?)?;
+    apply_to_all(&filter(&[], OF_REPORT)?)
 }
 
 /// A thread with a filter of its own, such as one that looked, is in the way until the kernel has forgotten it, somewhat after it was
@@ -248,12 +268,16 @@ fn without_clone3() -> Result<BpfProgram, RightsError> {
     Ok(SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch()?)?.try_into()?)
 }
 
-fn filter(bpf: &'static [u64]) -> Result<BpfProgram, RightsError> {
+/// `bpf` are the commands of bpf(2) that are permitted.
+fn filter(bpf: &'static [u64], more: &[(c_long, When)]) -> Result<BpfProgram, RightsError> {
     let mut rules: BTreeMap<i64, Vec<Rule>> = BTreeMap::new();
-    for (call, when) in LEFT.iter().chain(OLDER) {
+    for (call, when) in LEFT.iter().chain(OLDER).chain(more) {
         rules.insert(*call, permitted(when)?);
     }
-    rules.insert(libc::SYS_bpf, permitted(&OneOf(0, bpf))?);
+    // No condition at all would permit every command.
+    if !bpf.is_empty() {
+        rules.insert(libc::SYS_bpf, permitted(&OneOf(0, bpf))?);
+    }
     let refuse = SeccompAction::Errno(libc::EPERM as u32);
     Ok(SeccompFilter::new(rules, refuse, SeccompAction::Allow, arch()?)?.try_into()?)
 }

@@ -26,6 +26,12 @@ pub fn have_armed() -> Result<(), RightsError> {
     filter::leave_to_all()
 }
 
+/// For the process that writes a report: no capability, and nothing is opened for writing any more.
+pub fn only_complete_files() -> Result<(), RightsError> {
+    keep_only(Part::ReportWriter)?;
+    filter::leave_to_report_writer()
+}
+
 /// Looks with no more rights than [`only_look`] leaves, in a thread of its own; those of this thread stay. For what reads the files and
 /// the memory of other programs before all is open that has to be.
 pub fn looking<T: Send>(look: impl FnOnce() -> T + Send) -> Result<T, RightsError> {

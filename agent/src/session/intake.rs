@@ -40,6 +40,9 @@ pub(super) fn threads_of(table: &[(u64, Thread)], slot: u32) -> &[(u64, Thread)]
     &table[first..end]
 }
 
+/// So long a hit takes at most from being counted to its place in the ring, where its thread is let run.
+const UNDER_WAY: Duration = Duration::from_millis(1);
+
 impl Session {
     /// The kernel side's table, in the order of processes: each is to find its own without a look at those of all. As it was read last where
     /// no total has moved since.
@@ -229,8 +232,13 @@ impl Session {
         Ok(())
     }
 
-    /// At the end nothing is waited for any more: what is in the ring is all there is.
+    /// At the end nothing is waited for any more: what is in the ring is all there is. No hit counts from here on, so that what was counted and
+    /// what came or was lost are of the same hits; one that is being counted gets the time to be sent.
     pub(super) fn take_last_hits(&mut self) -> Result<(), KernelError> {
+        for process in self.processes.iter().filter(|process| !process.ended) {
+            self.probes.forget(process.pid)?;
+        }
+        std::thread::sleep(UNDER_WAY);
         self.take_hits(ALL_HITS);
         self.read_last()?;
         self.take_hits(ALL_HITS);

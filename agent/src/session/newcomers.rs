@@ -107,6 +107,9 @@ impl Session {
         }
         self.scanned_ns = now;
         let late = self.take_late_mpi()?;
+        let living = self.processes.iter().filter(|process| !process.ended);
+        let living = living.filter_map(|process| self.job.members.get(process.slot as usize));
+        self.probes.look_for_gone(living, self.scout.images());
         self.probes
             .settle(&mut self.job.members)
             .map_err(kernel_failure)?;

@@ -14,7 +14,7 @@ use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::needs::{amount, machine};
 use tuneagent_e2e::problem::While;
 use tuneagent_e2e::underload::Underload;
-use tuneagent_e2e::{Outcome, family, require};
+use tuneagent_e2e::{Outcome, require};
 
 use crate::expected::SOON;
 use crate::rights::SET_KNOB;
@@ -189,7 +189,7 @@ impl Scene {
         let mut actuator = Vec::new();
         if !matches!(victim, Victim::Agent) || random.below(3) > 0 {
             while actuator.is_empty() && !agent.lines.has_ended() && began.elapsed() < SOON {
-                actuator = family::descendants(agent.pid());
+                actuator = agent.actuators();
             }
         }
         let delay = match !actuator.is_empty() && random.below(4) > 0 {

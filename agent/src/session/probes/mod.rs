@@ -4,6 +4,7 @@
 mod attach;
 mod captures;
 mod family;
+mod gone;
 mod late_mpi;
 mod live;
 mod missing;
