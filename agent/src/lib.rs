@@ -6,11 +6,9 @@
 //! process. Everything shown is a [`snapshot::Snapshot`].
 #![deny(unsafe_code)]
 
-/// Prints a line. A reader that went away (`| head`) is no reason to fail, as it is for `println!`.
+/// Prints a line on standard output.
 macro_rules! say {
-    ($($argument:tt)*) => {{
-        let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("{}\n", format_args!($($argument)*)));
-    }};
+    ($($argument:tt)*) => { $crate::output::line(format_args!($($argument)*)) };
 }
 
 pub mod actuator;
@@ -31,6 +29,7 @@ pub mod http;
 pub mod kernel;
 pub mod metrics;
 pub mod mpi;
+pub mod output;
 pub mod plot;
 pub mod priority;
 pub mod readable;
@@ -42,4 +41,5 @@ pub mod session;
 pub mod snapshot;
 pub mod trace;
 pub mod view;
+pub mod watchdog;
 pub mod whole;

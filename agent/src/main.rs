@@ -1,10 +1,13 @@
 //! The program `tuneagent`: parses the command line, runs the command, and turns its end into an exit code.
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
-use tuneagent::{cli::Cli, commands, view::Diagnostics};
+use tuneagent::{cli::Cli, commands, exit::Failure, output, view::Diagnostics};
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("TUNEAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
@@ -14,10 +17,14 @@ fn main() -> ExitCode {
         .without_time()
         .with_target(false)
         .init();
-    match commands::run(Cli::parse()) {
+    let outcome = commands::run(Cli::parse());
+    let unwritten = output::failure()
+        .filter(|_| outcome.is_ok())
+        .map(|error| Failure::no(format!("standard output could not be written: {error}")));
+    match unwritten.map_or(outcome, Err) {
         Ok(code) => code.into(),
         Err(failure) => {
-            eprintln!("tuneagent: {}", failure.message);
+            let _ = writeln!(io::stderr(), "tuneagent: {}", failure.message);
             failure.code.into()
         }
     }

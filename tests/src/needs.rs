@@ -51,6 +51,8 @@ pub enum Need {
     Tmux,
     /// a group of processes with a quota of CPU time
     Quota,
+    /// a group of processes with a bound on their number
+    Tasks,
 }
 
 /// Leaves the test (successfully, but visibly) when this machine lacks something that it needs.
@@ -104,6 +106,7 @@ fn is_met(need: Need) -> bool {
         Need::Prometheus => finds("prometheus") && finds("promtool"),
         Need::Tmux => finds("tmux"),
         Need::Quota => crate::group::Group::with_quota(1.0).is_ok(),
+        Need::Tasks => crate::group::Group::with_tasks(1).is_ok(),
     }
 }
 
@@ -126,6 +129,7 @@ fn said(need: Need) -> &'static str {
         Need::Prometheus => "Prometheus (package prometheus)",
         Need::Tmux => "tmux (package tmux)",
         Need::Quota => "control groups with a quota of CPU time, which root may make",
+        Need::Tasks => "control groups with a bound on processes, which root may make",
     }
 }
 

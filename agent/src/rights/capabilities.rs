@@ -100,6 +100,8 @@ pub enum Part {
     Writer,
     /// The actuator where changes wait for places in the program: the probe there, and the priority of whoever answers, too.
     WriterAtPlaces,
+    /// The closer: what it closes was attached by somebody else.
+    Closer,
 }
 
 impl Part {
@@ -112,6 +114,7 @@ impl Part {
             // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
             Part::Writer => looking | writing,
             Part::WriterAtPlaces => looking | writing | probing,
+            Part::Closer => CapabilitySet::empty(),
         }
     }
 }

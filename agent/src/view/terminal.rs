@@ -9,7 +9,7 @@ use std::{
 use rustix::termios::tcgetwinsize;
 
 use super::live::{Live, Wish, can_be_taken};
-use crate::{format::hanging, snapshot::Snapshot};
+use crate::{format::hanging, output, snapshot::Snapshot};
 
 /// Where a session is shown.
 pub struct Painter {
@@ -64,8 +64,9 @@ impl Painter {
     pub fn say(&mut self, line: &str) {
         match &mut self.live {
             Some(live) => live.say(line.to_owned()),
-            None if self.is_beside => write(&mut io::stderr().lock(), line),
-            None => write(&mut io::stdout().lock(), line),
+            // Nobody is told where standard error cannot be written.
+            None if self.is_beside => drop(output::printing(|| write(&mut io::stderr().lock(), line))),
+            None => output::note(output::printing(|| write(&mut io::stdout().lock(), line))),
         }
     }
 
@@ -75,7 +76,7 @@ impl Painter {
             self.end();
         }
         if let Some(live) = &mut self.live {
-            live.show(snapshot);
+            output::printing(|| live.show(snapshot));
         }
     }
 
@@ -98,13 +99,13 @@ pub fn columns(out: impl AsFd) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// A reader that went away (`| head`) is no reason to stop watching.
-pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) {
+/// A line, folded where it is wider than the terminal.
+pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) -> io::Result<()> {
     let text = match columns(&*out) {
         Some(columns) => hanging(line, columns).join("\n"),
         None => line.to_owned(),
     };
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    writeln!(out, "{text}").and_then(|()| out.flush())
 }
 
 #[cfg(test)]

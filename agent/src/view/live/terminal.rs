@@ -31,7 +31,7 @@ use super::{
     page,
     state::{State, Wish},
 };
-use crate::{readable::Readable, snapshot::Snapshot, view::terminal::write};
+use crate::{output, readable::Readable, snapshot::Snapshot, view::terminal::write};
 
 /// Diagnostics that wait for the next picture.
 const WAITING_MAX: usize = 100;
@@ -61,7 +61,7 @@ fn is_gone() -> bool {
 }
 
 /// Gives the terminal back, once.
-fn give_back() {
+pub fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
@@ -160,7 +160,9 @@ impl Drop for Live {
     fn drop(&mut self) {
         give_back();
         let mut out = io::stdout().lock();
-        self.messages.all().for_each(|line| write(&mut out, &line));
+        self.messages
+            .all()
+            .for_each(|line| output::note(write(&mut out, &line)));
     }
 }
 
