@@ -50,6 +50,7 @@ pub enum StartError {
 pub struct Actuator {
     /// What it can be asked.
     pub client: ActuatorClient,
+    stream: UnixStream,
     child: Child,
 }
 
@@ -94,13 +95,23 @@ impl Actuator {
             // A group of its own: Ctrl-C on the terminal is for the agent, which then ends the stream.
             .process_group(0)
             .spawn()?;
+        let stream = ours.try_clone()?;
         let client = ActuatorClient::begin(ours, hello)?;
-        Ok(Actuator { client, child })
+        Ok(Actuator {
+            client,
+            stream,
+            child,
+        })
     }
 
     /// The number of its process.
     pub fn pid(&self) -> i32 {
         self.child.id().cast_signed()
+    }
+
+    /// Its stream once more: when that is shut down the actuator takes back what was not confirmed, and ends.
+    pub fn stream(&self) -> io::Result<UnixStream> {
+        self.stream.try_clone()
     }
 
     /// Ends the session: takes back what does not stay.

@@ -27,7 +27,8 @@ pub use self::{
     disable_help_subcommand = true
 )]
 #[command(
-    after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted.\n\
+    after_help = "Exit codes: 0 done; 1 done, and the answer is no; 2 not understood or not there; 3 not permitted; \
+    4 a session that hung was ended.\n\
     TARGET is any process of the program, its launcher, the program's name, or what its processes belong to: slurm:4711,\n\
     slurm:4711.0, container:3f9c."
 )]
@@ -103,6 +104,9 @@ pub enum Command {
         #[arg(long)]
         sync: bool,
     },
+    /// The process that closes the probes of a session; started by the agent itself, with its socket as standard input.
+    #[command(hide = true)]
+    Closer,
 }
 
 /// How to read what the doctor says.

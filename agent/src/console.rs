@@ -1,16 +1,57 @@
 //! The one way to standard output and standard error. What is printed holds names and texts that others chose, so every active character
 //! but line ends and tabs is written by its number ([`tuner::printable`]); our own colours have a function of their own.
+//!
+//! A reader that went away (`| head`) is no reason to fail; a disk that is full is one, and the command ends with it ([`failure`]).
 
 use std::{
     fmt::Arguments,
     io::{self, Write},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 pub use tuner::printable::{is_active, printable, printable_bytes, printable_lines};
 
-/// Prints a line. A reader that went away (`| head`) is no reason to fail, as it is for `println!`.
+/// The first failure to write to standard output.
+static FAILED: OnceLock<io::Error> = OnceLock::new();
+
+/// A session waits until somebody reads what it prints.
+static IS_PRINTING: AtomicBool = AtomicBool::new(false);
+
+/// Prints a line.
 pub fn line(text: Arguments<'_>) {
-    let _ = write_line(&mut io::stdout(), &text.to_string());
+    note(write_line(&mut io::stdout(), &text.to_string()));
+}
+
+/// Does something that prints, which may take as long as a reader likes.
+pub(crate) fn printing<T>(print: impl FnOnce() -> T) -> T {
+    IS_PRINTING.store(true, Ordering::Relaxed);
+    let printed = print();
+    IS_PRINTING.store(false, Ordering::Relaxed);
+    printed
+}
+
+/// Whether something is being printed by [`printing`].
+pub(crate) fn is_printing() -> bool {
+    IS_PRINTING.load(Ordering::Relaxed)
+}
+
+/// Keeps a failure to write, so that the command ends with it.
+pub(crate) fn note(written: io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        // The first one says why.
+        let _ = FAILED.set(error);
+    }
+}
+
+/// Why not all of what was printed is there. To be read at the end of a command.
+pub fn failure() -> Option<&'static io::Error> {
+    note(io::stdout().flush());
+    FAILED.get()
 }
 
 /// Prints a line on standard error.

@@ -18,6 +18,8 @@ pub enum Code {
 }
 
 impl Code {
+    /// A session hung and was ended by its watchdog.
+    pub const HUNG: u8 = 4;
     /// The command was not started, for a reason of ours.
     pub const NOT_STARTED: Code = Code::Command(125);
     /// The command is there and cannot be executed.

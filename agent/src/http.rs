@@ -1,13 +1,25 @@
-//! Read-only HTTP: /metrics and /healthz. Nothing can be changed through it.
+//! Read-only HTTP: /metrics and /healthz. Nothing can be changed through it. Every local user can connect, so everything is bounded: connections,
+//! the time for a request, and the time for its answer.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use axum::{
-    Router,
-    extract::State,
-    http::{StatusCode, header},
-    response::IntoResponse,
-    routing::get,
+use http_body_util::Full;
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::{Bytes, Incoming},
+    header::{ALLOW, CONTENT_TYPE, HOST},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
 };
 
 use crate::{metrics, snapshot::Snapshot};
@@ -15,29 +27,316 @@ use crate::{metrics, snapshot::Snapshot};
 /// The text format that /metrics speaks, as Prometheus wants it named.
 const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
+/// After a connection that could not be taken.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// The newest snapshot, written by the session and read by scrapes.
 pub type Shared = Arc<Mutex<Arc<Snapshot>>>;
 
+/// What clients may take of the session.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Connections that are open at the same time; further ones wait.
+    connections: usize,
+    /// From the connection to the end of the request's header.
+    header: Duration,
+    /// From the connection to the end of the answer.
+    whole: Duration,
+}
+
+const BOUNDS: Bounds = Bounds {
+    connections: 32,
+    header: Duration::from_secs(5),
+    whole: Duration::from_secs(30),
+};
+
 /// Serves until the session ends.
-pub async fn serve(listener: tokio::net::TcpListener, shared: Shared) -> std::io::Result<()> {
-    axum::serve(listener, router(shared)).await
+pub async fn serve(listener: TcpListener, shared: Shared) -> std::io::Result<()> {
+    serve_within(listener, shared, BOUNDS).await
 }
 
-fn router(shared: Shared) -> Router {
-    Router::new()
-        .route("/metrics", get(scrape))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .with_state(shared)
+async fn serve_within(listener: TcpListener, shared: Shared, bounds: Bounds) -> std::io::Result<()> {
+    let names = Names {
+        is_loopback: listener.local_addr()?.ip().is_loopback(),
+        host: crate::discover::host(),
+    };
+    let names = Arc::new(names);
+    let places = Arc::new(Semaphore::new(bounds.connections));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return Ok(());
+        };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "/metrics takes no connection for a moment");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let (shared, names) = (Arc::clone(&shared), Arc::clone(&names));
+        tokio::spawn(async move {
+            // A client that is too slow, or goes away in the middle, is its own affair.
+            let _ = tokio::time::timeout(bounds.whole, converse(stream, shared, names, bounds)).await;
+            drop(place);
+        });
+    }
 }
 
-async fn scrape(State(shared): State<Shared>) -> Result<impl IntoResponse, (StatusCode, String)> {
+/// One request, and its answer: who wants another connects again.
+async fn converse(
+    stream: TcpStream,
+    shared: Shared,
+    names: Arc<Names>,
+    bounds: Bounds,
+) -> Result<(), hyper::Error> {
+    let answer = move |request: Request<Incoming>| {
+        let (shared, names) = (Arc::clone(&shared), Arc::clone(&names));
+        async move { Ok::<_, Infallible>(answer(&request, &names, shared).await) }
+    };
+    http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(bounds.header)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(stream), service_fn(answer))
+        .await
+}
+
+async fn answer<B>(request: &Request<B>, names: &Names, shared: Shared) -> Response<Full<Bytes>> {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    if !host.is_some_and(|host| names.has(host)) {
+        let text = format!(
+            "/metrics is not served under this name: ask for it by the address, or as localhost or {}\n",
+            names.host
+        );
+        return text_with(StatusCode::MISDIRECTED_REQUEST, text);
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut refused = text_with(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n".to_owned());
+        refused
+            .headers_mut()
+            .insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+        return refused;
+    }
+    match request.uri().path() {
+        "/metrics" => scrape(shared).await,
+        "/healthz" => text_with(StatusCode::OK, "ok\n".to_owned()),
+        _ => text_with(
+            StatusCode::NOT_FOUND,
+            "there are /metrics and /healthz\n".to_owned(),
+        ),
+    }
+}
+
+async fn scrape(shared: Shared) -> Response<Full<Bytes>> {
     let snapshot = Arc::clone(&shared.lock().unwrap_or_else(PoisonError::into_inner));
-    let failed = |error: &dyn std::fmt::Display| (StatusCode::INTERNAL_SERVER_ERROR, error.to_string());
     // A page of thousands of ranks takes a while, and the session's loop is to go on meanwhile.
     let page = tokio::task::spawn_blocking(move || metrics::render(&snapshot));
-    let text = page
-        .await
-        .map_err(|error| failed(&error))?
-        .map_err(|error| failed(&error))?;
-    Ok(([(header::CONTENT_TYPE, TEXT_FORMAT)], text))
+    match page.await {
+        Ok(Ok(text)) => text_with(StatusCode::OK, text),
+        Ok(Err(error)) => text_with(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Err(error) => text_with(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+fn text_with(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(text)));
+    *response.status_mut() = status;
+    let format = hyper::header::HeaderValue::from_static(TEXT_FORMAT);
+    response.headers_mut().insert(CONTENT_TYPE, format);
+    response
+}
+
+/// The names under which a session answers. A web page can have a name of its own resolve to this machine and then ask in the user's browser (DNS
+/// rebinding); it cannot do so for an address, for localhost, nor for a name that is not its own.
+#[derive(Debug)]
+struct Names {
+    /// It is served to this machine alone.
+    is_loopback: bool,
+    /// What this machine is called.
+    host: String,
+}
+
+impl Names {
+    /// Whether this is the `Host` of a request to us.
+    fn has(&self, host: &str) -> bool {
+        let name = match host.rsplit_once(':') {
+            // The colons of an address in brackets are its own.
+            Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+            _ => host,
+        };
+        let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        let address: Option<IpAddr> = bare.unwrap_or(name).parse().ok();
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        match address {
+            Some(address) => !self.is_loopback || address.to_canonical().is_loopback(),
+            None if is("localhost") => true,
+            // Its short name, or with the domain that we do not know.
+            None if !self.is_loopback => {
+                is(&self.host)
+                    || name
+                        .split('.')
+                        .next()
+                        .is_some_and(|first| first.eq_ignore_ascii_case(&self.host))
+            }
+            None => is(&self.host),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net::{Shutdown, SocketAddr, TcpStream},
+    };
+
+    use super::*;
+
+    /// Longer than anything here takes on any machine: what waits so long has failed.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn served(bounds: Bounds, talk: impl FnOnce(SocketAddr) + Send) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        std::thread::scope(|scope| {
+            let talking = scope.spawn(move || talk(address));
+            runtime.block_on(async {
+                let listener = TcpListener::from_std(listener).unwrap();
+                tokio::spawn(serve_within(listener, Shared::default(), bounds));
+                while !talking.is_finished() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            });
+        });
+    }
+
+    fn connected(address: SocketAddr, said: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(said.as_bytes()).unwrap();
+        stream
+    }
+
+    /// All that comes until the other side closes.
+    fn heard(mut stream: TcpStream) -> String {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    fn asked(address: SocketAddr, request: &str) -> String {
+        heard(connected(address, request))
+    }
+
+    #[test]
+    fn half_requests_are_closed_and_those_who_waited_behind_them_are_served() {
+        let bounds = Bounds {
+            connections: 2,
+            header: Duration::from_millis(50),
+            whole: PATIENCE,
+        };
+        served(bounds, |address| {
+            let half = "GET /metrics HTTP/1.1\r\nX: ";
+            let slow: Vec<TcpStream> = ["", half, "", half, half]
+                .map(|said| connected(address, said))
+                .into();
+            let page = asked(address, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            assert!(page.starts_with("HTTP/1.1 200 OK"), "{page}");
+            for stream in slow {
+                // Closed, with a word or without; none is kept.
+                let said = heard(stream);
+                assert!(!said.contains("200 OK"), "{said}");
+            }
+        });
+    }
+
+    #[test]
+    fn one_that_does_not_read_its_answer_is_closed() {
+        let bounds = Bounds {
+            connections: 1,
+            header: PATIENCE,
+            whole: Duration::from_millis(100),
+        };
+        served(bounds, |address| {
+            // Header and time for it are within their bounds; the whole is not.
+            let slow = connected(address, "GET /metrics HTTP/1.1\r\n");
+            let health = asked(address, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+            assert!(health.starts_with("HTTP/1.1 200 OK"), "{health}");
+            assert_eq!(heard(slow), "");
+        });
+    }
+
+    #[test]
+    fn what_is_not_a_request_for_a_page_of_ours_is_refused() {
+        served(BOUNDS, |address| {
+            for (request, expected) in [
+                (
+                    "GET /healthz HTTP/1.1\r\nHost: localhost:9477\r\n\r\n",
+                    "HTTP/1.1 200",
+                ),
+                (
+                    "HEAD /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+                    "HTTP/1.1 200",
+                ),
+                (
+                    "GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+                    "HTTP/1.1 421",
+                ),
+                ("GET /metrics HTTP/1.0\r\n\r\n", "HTTP/1.0 421"),
+                (
+                    "GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                    "HTTP/1.1 404",
+                ),
+                (
+                    "POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                    "HTTP/1.1 405",
+                ),
+                ("nonsense\r\n\r\n", "HTTP/1.1 400"),
+            ] {
+                let said = asked(address, request);
+                assert!(said.starts_with(expected), "{request:?}: {said}");
+            }
+            let closed = connected(address, "");
+            closed.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(heard(closed), "");
+        });
+    }
+
+    #[test]
+    fn a_name_that_others_can_make_resolve_to_this_machine_is_not_ours() {
+        let host = || "node17".to_owned();
+        let here = Names {
+            is_loopback: true,
+            host: host(),
+        };
+        let everywhere = Names {
+            is_loopback: false,
+            host: host(),
+        };
+        for (name, is_ours_here, is_ours_everywhere) in [
+            ("localhost", true, true),
+            ("LocalHost:9477", true, true),
+            ("127.0.0.1:9477", true, true),
+            ("[::1]:9477", true, true),
+            ("[::ffff:127.0.0.1]", true, true),
+            ("10.0.0.7:9477", false, true),
+            ("[fe80::1]", false, true),
+            ("node17:9477", true, true),
+            ("node17.cluster.example", false, true),
+            ("evil.example", false, false),
+            ("evil.example:9477", false, false),
+            ("localhost.evil.example", false, false),
+            ("127.0.0.1.evil.example", false, false),
+            ("", false, false),
+        ] {
+            assert_eq!(here.has(name), is_ours_here, "{name}");
+            assert_eq!(everywhere.has(name), is_ours_everywhere, "{name}");
+        }
+    }
 }

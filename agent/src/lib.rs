@@ -51,4 +51,5 @@ pub mod session;
 pub mod snapshot;
 pub mod trace;
 pub mod view;
+pub mod watchdog;
 pub mod whole;

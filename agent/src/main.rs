@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use tracing_subscriber::EnvFilter;
-use tuneagent::{cli::Cli, commands, console, view::Diagnostics};
+use tuneagent::{cli::Cli, commands, console, exit::Failure, view::Diagnostics};
 
 fn main() -> ExitCode {
     let filter = EnvFilter::try_from_env("TUNEAGENT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
@@ -16,7 +16,11 @@ fn main() -> ExitCode {
         // They may be in a file.
         .with_ansi(false)
         .init();
-    match commands::run(Cli::parse()) {
+    let outcome = commands::run(Cli::parse());
+    let unwritten = console::failure()
+        .filter(|_| outcome.is_ok())
+        .map(|error| Failure::no(format!("standard output could not be written: {error}")));
+    match unwritten.map_or(outcome, Err) {
         Ok(code) => code.into(),
         Err(failure) => {
             console::error_line(format_args!("tuneagent: {}", failure.message));

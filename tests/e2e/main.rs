@@ -113,6 +113,9 @@ mod guarded;
 // Changes that wait in programs that stand still, and processes that end meanwhile.
 mod standing;
 
+// In which order a session ends, and what is said of output that could not be written.
+mod ending;
+
 // The fire simulator and the two rules of the 2010 thesis on it.
 mod fire;
 

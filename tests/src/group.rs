@@ -1,7 +1,8 @@
-//! A control group whose processes together get so much CPU time and no more: what a container with a quota is to the kernel.
+//! A control group whose processes together get so much and no more, of CPU time or of threads: what a container is to the kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::problem::While;
@@ -13,12 +14,18 @@ const PLACES: [(&str, &str); 2] = [
     ("/sys/fs/cgroup", "cpu.max"),
 ];
 
+/// The same for how many processes and threads there are.
+const TASKS: [(&str, &str); 2] = [
+    ("/sys/fs/cgroup/pids", "pids.max"),
+    ("/sys/fs/cgroup", "pids.max"),
+];
+
 const PERIOD_US: f64 = 100_000.0;
 
 /// Processes that have just ended may be in it for a moment.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A group with a quota; removed when dropped, its processes having ended before.
+/// A group with a bound; removed when dropped, its processes having ended before.
 #[derive(Debug)]
 pub struct Group {
     folder: PathBuf,
@@ -27,13 +34,25 @@ pub struct Group {
 impl Group {
     /// Of so many CPUs, if this machine lets us make one.
     pub fn with_quota(cpus: f64) -> Outcome<Group> {
-        let name = format!("tuneagent-test-{}", std::process::id());
-        let made = PLACES
+        let quota = format!("{:.0}", cpus * PERIOD_US);
+        Group::with("quota", &PLACES, &quota)
+    }
+
+    /// Of so many processes and threads, if this machine lets us make one.
+    pub fn with_tasks(most: usize) -> Outcome<Group> {
+        Group::with("tasks", &TASKS, &most.to_string())
+    }
+
+    fn with(what: &str, places: &[(&str, &str)], bound: &str) -> Outcome<Group> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tuneagent-test-{what}-{}-{number}", std::process::id());
+        let made = places
             .iter()
             .find_map(|(root, file)| Group::made(&Path::new(root).join(&name), file));
-        let (group, file) = made.ok_or_else(|| Problem::new("no group with a quota can be made here"))?;
-        let quota = format!("{:.0}", cpus * PERIOD_US);
-        fs::write(&file, &quota).while_(file.display())?;
+        let (group, file) =
+            made.ok_or_else(|| Problem::new(format!("no group with a bound on {what} can be made here")))?;
+        fs::write(&file, bound).while_(file.display())?;
         Ok(group)
     }
 
@@ -46,9 +65,14 @@ impl Group {
         file.exists().then_some((group, file))
     }
 
+    /// The file into which the number of a process is written that joins.
+    pub fn members(&self) -> PathBuf {
+        self.folder.join("cgroup.procs")
+    }
+
     /// Takes a process in, with all its threads.
     pub fn take(&self, pid: &str) -> Outcome {
-        let file = self.folder.join("cgroup.procs");
+        let file = self.members();
         fs::write(&file, pid).while_(file.display())
     }
 }

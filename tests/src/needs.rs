@@ -54,6 +54,8 @@ pub enum Need {
     Slurm,
     /// a group of processes with a quota of CPU time
     Quota,
+    /// a group of processes with a bound on their number
+    Tasks,
 }
 
 /// Leaves the test (successfully, but visibly) when this machine lacks something that it needs.
@@ -108,6 +110,7 @@ fn is_met(need: Need) -> bool {
         Need::Tmux => finds("tmux"),
         Need::Slurm => ["slurmctld", "slurmd", "srun", "munged"].into_iter().all(finds),
         Need::Quota => crate::group::Group::with_quota(1.0).is_ok(),
+        Need::Tasks => crate::group::Group::with_tasks(1).is_ok(),
     }
 }
 
@@ -131,6 +134,7 @@ fn said(need: Need) -> &'static str {
         Need::Tmux => "tmux (package tmux)",
         Need::Slurm => "Slurm (packages slurm-wlm, munge)",
         Need::Quota => "control groups with a quota of CPU time, which root may make",
+        Need::Tasks => "control groups with a bound on processes, which root may make",
     }
 }
 

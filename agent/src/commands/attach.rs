@@ -13,7 +13,7 @@ use crate::{
     evidence::Sampler,
     exit::{Failure, Outcome},
     format::plural,
-    kernel::{self, KernelError},
+    kernel::{self, Closer, KernelError},
     priority::{self, Hurry},
     report::reference::Reference,
     rights,
@@ -147,6 +147,7 @@ impl Watched {
         }
         let control = control_socket();
         let actuator = actuator(&options, &self.rules)?;
+        let closer = closer();
         // Until this function is left.
         let awake = args.keep_awake.then(super::cpus::keep_awake).transpose()?;
         let (_awake, said) = awake.unzip();
@@ -161,7 +162,7 @@ impl Watched {
         let session = Session::arm(self.job, self.scout, self.rules, outputs, options)?;
         give_up().map_err(Failure::not_permitted)?;
         armed()?;
-        session.run(actuator, control, self.hurry)
+        session.run(actuator, control, closer, self.hurry)
     }
 }
 
@@ -173,6 +174,13 @@ fn actuator(options: &Options, rules: &RuleBook) -> Result<Option<Actuator>, Fai
         .then(|| Actuator::start(options.keep, at_places))
         .transpose();
     started.map_err(Failure::not_there)
+}
+
+/// Without its process probes are taken off all the same, and the session waits for it.
+fn closer() -> Closer {
+    Closer::start()
+        .inspect_err(|error| tracing::warn!(%error, "probes will be taken off by the session itself"))
+        .unwrap_or_default()
 }
 
 /// Of rules that never apply, those that the user brought. Of the others it is said with what they find, for most programs are none of theirs.

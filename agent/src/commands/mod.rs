@@ -21,12 +21,18 @@ pub(crate) use attach::{as_root, as_we_are};
 use crate::{
     cli::{Cli, Command},
     exit::{Code, Failure, Outcome},
+    kernel,
+    rights::{self, Part},
 };
 
 /// Runs what was asked for.
 pub fn run(cli: Cli) -> Outcome {
     let environment = run::Environment::given();
-    crate::rights::begin().map_err(Failure::not_permitted)?;
+    rights::begin().map_err(Failure::not_permitted)?;
+    // The command of `run` would inherit it.
+    if !matches!(cli.command, Command::Run(_) | Command::Gate { .. }) {
+        kernel::ignore_file_size_signal();
+    }
     match cli.command {
         Command::Ps(args) => ps::run(&args),
         Command::Attach(args) => attach::run(args),
@@ -52,5 +58,9 @@ pub fn run(cli: Cli) -> Outcome {
         Command::Actuator { sync } => crate::actuator::serve(sync)
             .map(|()| Code::Done)
             .map_err(Failure::not_there),
+        Command::Closer => {
+            rights::keep_only(Part::Closer).map_err(Failure::not_permitted)?;
+            kernel::serve_closer().map(|()| Code::Done).map_err(Failure::no)
+        }
     }
 }

@@ -21,7 +21,7 @@ use super::{
 
 /// Connections that may be open; further ones wait.
 const CONNECTIONS_MAX: usize = 8;
-/// A peer that says nothing for so long is let go.
+/// A peer that says nothing for so long, or does not take its answer, is let go.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// After a connection that could not be taken.
@@ -93,6 +93,14 @@ fn remove_ended(folder: &Path) {
 
 /// Serves until the session ends. One request after the other on each connection.
 pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) -> std::io::Result<()> {
+    serve_within(listener, asked, IDLE).await
+}
+
+async fn serve_within(
+    listener: UnixListener,
+    asked: mpsc::Sender<Asked>,
+    idle: Duration,
+) -> std::io::Result<()> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
@@ -111,28 +119,31 @@ pub async fn serve(listener: UnixListener, asked: mpsc::Sender<Asked>) -> std::i
         let asked = asked.clone();
         tokio::spawn(async move {
             // A peer that goes away in the middle is its own affair.
-            let _ = converse(stream, asked).await;
+            let _ = converse(stream, asked, idle).await;
             drop(place);
         });
     }
 }
 
-async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>) -> std::io::Result<()> {
+async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>, idle: Duration) -> std::io::Result<()> {
     let peer = stream.peer_cred()?.uid();
-    let (reader, mut writer) = stream.into_split();
+    let (reader, writer) = stream.into_split();
+    let mut writer = Answers { writer, idle };
     if !may_control(peer, geteuid().as_raw()) {
         let text = format!(
             "this session belongs to {}, not to {}",
             tuner::who::user_name(geteuid().as_raw()),
             tuner::who::user_name(peer)
         );
-        return say(&mut writer, &Answer::refused(RefusalKind::NotPermitted, text)).await;
+        return writer
+            .say(&Answer::refused(RefusalKind::NotPermitted, text))
+            .await;
     }
     let mut reader = BufReader::new(reader);
     loop {
         let mut line = Vec::new();
         let mut bounded = (&mut reader).take(REQUEST_BYTES_MAX as u64 + 1);
-        let read = tokio::time::timeout(IDLE, bounded.read_until(b'\n', &mut line)).await;
+        let read = tokio::time::timeout(idle, bounded.read_until(b'\n', &mut line)).await;
         match read {
             Ok(Ok(count)) if count > 0 => {}
             // The end, an error, or nothing said.
@@ -140,9 +151,9 @@ async fn converse(stream: UnixStream, asked: mpsc::Sender<Asked>) -> std::io::Re
         }
         let is_whole = line.pop_if(|byte| *byte == b'\n').is_some();
         match parse(&line) {
-            Ok(request) if is_whole => say(&mut writer, &ask(&asked, request).await).await?,
+            Ok(request) if is_whole => writer.say(&ask(&asked, request).await).await?,
             Err(refused) => {
-                say(&mut writer, &refused).await?;
+                writer.say(&refused).await?;
                 if !is_whole {
                     // The rest of a line that is too long is not read.
                     return Ok(());
@@ -163,10 +174,19 @@ async fn ask(asked: &mpsc::Sender<Asked>, request: Request) -> Answer {
     answered.await.unwrap_or_else(|_| ended())
 }
 
-async fn say(writer: &mut tokio::net::unix::OwnedWriteHalf, answer: &Answer) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(answer)?;
-    line.push(b'\n');
-    writer.write_all(&line).await
+/// Where answers go.
+struct Answers {
+    writer: tokio::net::unix::OwnedWriteHalf,
+    idle: Duration,
+}
+
+impl Answers {
+    async fn say(&mut self, answer: &Answer) -> std::io::Result<()> {
+        let mut line = serde_json::to_vec(answer)?;
+        line.push(b'\n');
+        // One that never reads would keep its place for ever.
+        tokio::time::timeout(self.idle, self.writer.write_all(&line)).await?
+    }
 }
 
 /// Its own user and root.
@@ -186,8 +206,12 @@ mod tests {
         assert!(!may_control(1001, 1000) && !may_control(1000, 0));
     }
 
-    /// Serves `answers` one after the other, while `talk` talks.
+    /// Serves while `talk` talks: every request is answered with `answer`.
     fn served(talk: impl FnOnce(&Path) + Send) {
+        served_with(IDLE, || Answer::Stopping, talk);
+    }
+
+    fn served_with(idle: Duration, answer_with: impl Fn() -> Answer, talk: impl FnOnce(&Path) + Send) {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("tuneagent");
         let mut control = Control::at(&place).unwrap();
@@ -203,12 +227,12 @@ mod tests {
                 .unwrap();
             runtime.block_on(async {
                 let (sender, mut asked) = mpsc::channel::<Asked>(8);
-                tokio::spawn(serve(listener, sender));
+                tokio::spawn(serve_within(listener, sender, idle));
                 while !talking.is_finished() {
                     let next = tokio::time::timeout(Duration::from_millis(10), asked.recv()).await;
                     if let Ok(Some((request, answer))) = next {
                         assert_eq!(request, Request::Stop);
-                        let _ = answer.send(Answer::Stopping);
+                        let _ = answer.send(answer_with());
                     }
                 }
             });
@@ -231,6 +255,28 @@ mod tests {
             stream.write_all(b"nonsense\n{\"request\":\"stop\"}\n").unwrap();
             assert!(line(&mut reader).contains("not understood"));
             assert_eq!(line(&mut reader), "\"stopping\"\n");
+        });
+    }
+
+    #[test]
+    fn peers_that_never_read_their_answers_are_let_go() {
+        // More than a socket holds.
+        let large = || Answer::Report(serde_json::Value::from("x".repeat(8 << 20)));
+        served_with(Duration::from_millis(100), large, |path| {
+            let silent: Vec<_> = (0..CONNECTIONS_MAX)
+                .map(|_| {
+                    let mut stream = std::os::unix::net::UnixStream::connect(path).unwrap();
+                    stream.write_all(b"{\"request\":\"stop\"}\n").unwrap();
+                    stream
+                })
+                .collect();
+            // All places are taken: this one is served once one of them was let go.
+            let mut next = std::os::unix::net::UnixStream::connect(path).unwrap();
+            next.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let mut reader = BufReader::new(next.try_clone().unwrap());
+            next.write_all(b"nonsense\n").unwrap();
+            assert!(line(&mut reader).contains("not understood"));
+            drop(silent);
         });
     }
 

@@ -5,7 +5,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -52,6 +52,8 @@ pub struct TracefsLink {
     event: Option<(OwnedFd, Option<OwnedFd>)>,
     name: String,
     root: Tracefs,
+    /// Another process removes the event.
+    is_handed_over: bool,
 }
 
 impl TracefsLink {
@@ -67,6 +69,7 @@ impl TracefsLink {
             event: None,
             name: format!("p{}_{number}", std::process::id()),
             root: Tracefs::open()?,
+            is_handed_over: false,
         };
         let kind = if request.at == At::Return { 'r' } else { 'p' };
         let path = request.path.display();
@@ -114,11 +117,47 @@ impl TracefsLink {
                     event: None,
                     name,
                     root: Tracefs::open()?,
+                    is_handed_over: false,
                 });
                 removed += 1;
             }
         }
         Ok(removed)
+    }
+
+    /// All that keeps it attached, after the file in which it is defined.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (event, program) = match &self.event {
+            Some((event, program)) => (Some(event), program.as_ref()),
+            None => (None, None),
+        };
+        let definitions = std::iter::once(self.root.definitions.as_fd());
+        definitions.chain(event.into_iter().chain(program).map(AsFd::as_fd))
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Another process has the same descriptors and removes the event.
+    pub(super) fn hand_over(mut self) {
+        self.is_handed_over = true;
+    }
+
+    /// What another process has handed over.
+    pub(super) fn received(name: &str, descriptors: Vec<OwnedFd>) -> Option<TracefsLink> {
+        let mut descriptors = descriptors.into_iter();
+        let definitions = File::from(descriptors.next()?);
+        Some(TracefsLink {
+            event: descriptors.next().map(|event| (event, descriptors.next())),
+            name: name.to_owned(),
+            root: Tracefs {
+                path: PathBuf::new(),
+                definitions,
+                _mount: None,
+            },
+            is_handed_over: false,
+        })
     }
 
     fn command(&self, command: &str) -> io::Result<()> {
@@ -130,6 +169,9 @@ impl TracefsLink {
 impl Drop for TracefsLink {
     fn drop(&mut self) {
         self.event = None;
+        if self.is_handed_over {
+            return;
+        }
         if let Err(error) = self.command(&format!("-:{GROUP}/{}", self.name)) {
             tracing::debug!(%error, event = self.name, "the event could not be removed");
         }

@@ -73,6 +73,40 @@ pub enum Link {
     Tracefs(TracefsLink),
 }
 
+impl Link {
+    /// All that keeps it attached. With its event they are enough to detach it elsewhere.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (multi, event) = match self {
+            Link::Multi(link) => (Some(link.as_fd()), None),
+            Link::Tracefs(link) => (None, Some(link.descriptors())),
+        };
+        multi.into_iter().chain(event.into_iter().flatten())
+    }
+
+    /// The name of its tracefs event; empty where it has none.
+    pub(super) fn event(&self) -> &str {
+        match self {
+            Link::Multi(_) => "",
+            Link::Tracefs(link) => link.name(),
+        }
+    }
+
+    /// Another process has the same descriptors, and detaches it: here they are closed and nothing else is done.
+    pub(super) fn hand_over(self) {
+        if let Link::Tracefs(link) = self {
+            link.hand_over();
+        }
+    }
+
+    /// What another process has handed over; none where descriptors are missing.
+    pub(super) fn received(event: &str, descriptors: Vec<OwnedFd>) -> Option<Link> {
+        match event {
+            "" => descriptors.into_iter().next().map(Link::Multi),
+            name => TracefsLink::received(name, descriptors).map(Link::Tracefs),
+        }
+    }
+}
+
 pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequest) -> io::Result<Link> {
     match kind {
         LinkKind::UprobeMulti { by_process } => {

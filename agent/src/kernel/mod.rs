@@ -6,6 +6,7 @@
 
 mod calls;
 mod cells;
+mod closer;
 mod error;
 mod fallback;
 mod family;
@@ -22,6 +23,7 @@ mod sys;
 mod tallies;
 mod version;
 
+pub use closer::{Closer, Ticket, serve as serve_closer};
 pub use error::KernelError;
 pub use fallback::{TracefsLink, lower_paranoia, perf_wants_admin};
 pub use family::{FamilyRoot, read_coming};
@@ -33,5 +35,6 @@ pub use program::tells_number_of;
 pub use records::{is_filling, read_hit, read_tally, read_text};
 pub use ring::Ring;
 pub use synthetic::Producer;
+pub use sys::ignore_file_size_signal;
 pub use tallies::Tallies;
 pub use version::{refusal, release, version};

@@ -1,9 +1,9 @@
 //! The system calls that no library wraps for us: loading a program with a chosen attach type, `uprobe_multi` links, raw
-//! tracepoints, perf events on a tracepoint, maps as shared memory, and real-time priority. Each has a safe face. The links go away once aya
+//! tracepoints, perf events on a tracepoint, maps as shared memory, real-time priority, and a signal's disposition. Each has a safe face. The links go away once aya
 //! has them (0.16).
 #![allow(
     unsafe_code,
-    reason = "raw bpf(2), perf_event_open(2), mmap(2) and sched_setscheduler(2)"
+    reason = "raw bpf(2), perf_event_open(2), mmap(2), sched_setscheduler(2) and signal(2)"
 )]
 
 use std::{
@@ -498,4 +498,11 @@ pub(super) fn set_real_time(thread: rustix::thread::Pid, real_time: bool) -> io:
         return Err(io::Error::last_os_error());
     }
     Ok(())
+}
+
+/// A file that may not grow (`ulimit -f`) is refused with EFBIG from now on, instead of the signal that ends a process in the middle. Programs that this
+/// process executes inherit it.
+pub fn ignore_file_size_signal() {
+    // SAFETY: SIG_IGN is a constant, no handler of ours runs; it fails only for signals that cannot be ignored.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

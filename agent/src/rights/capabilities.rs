@@ -102,6 +102,8 @@ pub enum Part {
     WriterAtPlaces,
     /// What writes a report into its file.
     ReportWriter,
+    /// The closer: what it closes was attached by somebody else.
+    Closer,
 }
 
 impl Part {
@@ -115,7 +117,7 @@ impl Part {
             // Not CAP_DAC_OVERRIDE: what its files would let be written, a thread that is held lets be written too.
             Part::Writer => looking | writing,
             Part::WriterAtPlaces => looking | writing | probing,
-            Part::ReportWriter => CapabilitySet::empty(),
+            Part::ReportWriter | Part::Closer => CapabilitySet::empty(),
         }
     }
 
@@ -123,7 +125,7 @@ impl Part {
     /// whoever started us was root.
     fn reserves(self) -> CapabilitySet {
         match self {
-            Part::Watcher | Part::ReportWriter => CapabilitySet::empty(),
+            Part::Watcher | Part::ReportWriter | Part::Closer => CapabilitySet::empty(),
             Part::Writer | Part::WriterAtPlaces => CapabilitySet::SYS_ADMIN,
         }
     }

@@ -163,6 +163,11 @@ impl RuleBook {
         }
     }
 
+    /// That the recording goes on no longer, in words, once.
+    pub fn recording_news(&mut self) -> Option<String> {
+        self.recorder.as_mut().and_then(Recorder::news)
+    }
+
     /// Ends the recording, if one is being made.
     pub fn finish_recording(&mut self) -> Result<(), String> {
         self.recorder.take().map_or(Ok(()), Recorder::finish)

@@ -3,7 +3,7 @@
 
 use std::{
     fs::File,
-    io::Write,
+    io::{self, Write},
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -24,20 +24,42 @@ use crate::{
     },
 };
 
-/// Bytes that may wait before they are written to the file.
-const CHUNK_BYTES: usize = 1 << 16;
+/// The file becomes no larger: what would come after is counted.
+const BYTES_MAX: u64 = 1 << 30;
+/// Kept free for the end of the file, which the last block of records may be in.
+const TAIL_BYTES: u64 = 1 << 20;
 
 /// A recording that is being made.
 pub struct Recorder {
+    /// None once it is finished.
     writer: Option<Writer>,
     file: File,
+    name: String,
+    /// Bytes in the file, and how many it may have.
+    bytes: u64,
+    limit: u64,
+    /// Records that are not in the file yet.
+    unwritten: u64,
+    /// Why nothing more is written.
+    stopped: Option<Stop>,
+    /// That it has stopped was said.
+    is_told: bool,
     /// What the records say of the probes is so still.
     defined: bool,
     probes: Vec<Defined>,
     /// The number of the next definition.
     next: u32,
-    /// Records that were too large, and failed writes.
-    failed: u64,
+    /// Records that are not in it: too large, or come after it stopped.
+    lacks: u64,
+}
+
+/// Why a recording does not go on.
+#[derive(Debug)]
+enum Stop {
+    /// The file has its size.
+    Full(u64),
+    /// The file could not be written.
+    Failed(io::Error),
 }
 
 /// A probe as it was defined last.
@@ -73,10 +95,16 @@ impl Recorder {
         Ok(Recorder {
             writer: Some(writer),
             file,
+            name: name.to_owned(),
+            bytes: 0,
+            limit: BYTES_MAX,
+            unwritten: 0,
+            stopped: None,
+            is_told: false,
             defined: false,
             probes: Vec::new(),
             next: 0,
-            failed: 0,
+            lacks: 0,
         })
     }
 
@@ -261,24 +289,64 @@ impl Recorder {
 
     fn put(&mut self, record: &Record) {
         let Some(writer) = &mut self.writer else { return };
-        self.failed += u64::from(writer.write(record).is_err());
+        let bytes = self.bytes + writer.unflushed() as u64;
+        if self.stopped.is_none() && bytes + TAIL_BYTES > self.limit {
+            self.stopped = Some(Stop::Full(self.limit));
+        }
+        if self.stopped.is_some() {
+            self.lacks += 1;
+            return;
+        }
+        match writer.write(record) {
+            Ok(()) => self.unwritten += 1,
+            Err(_) => self.lacks += 1,
+        }
         let chunk = writer.take();
-        if !chunk.is_empty() || writer.unflushed() > CHUNK_BYTES {
-            self.failed += u64::from(self.file.write_all(&chunk).is_err());
+        if !chunk.is_empty() {
+            self.append(&chunk);
         }
     }
 
-    /// Ends the recording; what could not be recorded is an error in words.
-    pub fn finish(mut self) -> Result<(), String> {
-        if let Some(writer) = self.writer.take() {
-            let end = writer.finish();
-            self.failed += u64::from(self.file.write_all(&end).is_err());
+    /// Writes whole blocks. Nothing comes after what could not be written: each block is checked against the one before.
+    fn append(&mut self, chunk: &[u8]) {
+        match self.file.write_all(chunk) {
+            Ok(()) => self.bytes += chunk.len() as u64,
+            Err(error) => {
+                self.lacks += self.unwritten;
+                self.stopped = Some(Stop::Failed(error));
+            }
         }
-        match self.failed {
-            0 => Ok(()),
-            failed => Err(format!(
-                "the recording lacks {failed} records that were too large or could not be written"
-            )),
+        self.unwritten = 0;
+    }
+
+    /// That the recording does not go on, in words, once.
+    pub(super) fn news(&mut self) -> Option<String> {
+        let stop = self.stopped.as_ref().filter(|_| !self.is_told)?;
+        let text = format!("the recording {} goes on no longer: {stop}", self.name);
+        self.is_told = true;
+        Some(text)
+    }
+
+    /// Ends the recording; that it is not whole is an error in words.
+    pub fn finish(mut self) -> Result<(), String> {
+        if !matches!(self.stopped, Some(Stop::Failed(_))) {
+            let end = std::mem::take(&mut self.writer).map(Writer::finish);
+            self.append(&end.unwrap_or_default());
+        }
+        let (name, lacks) = (&self.name, self.lacks);
+        match (&self.stopped, lacks) {
+            (Some(stop), _) => Err(format!("{name} lacks {lacks} records: {stop}")),
+            (None, 0) => Ok(()),
+            (None, _) => Err(format!("{name} lacks {lacks} records that were too large")),
+        }
+    }
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Stop::Full(limit) => write!(out, "it would have more than {limit} bytes"),
+            Stop::Failed(error) => write!(out, "it could not be written: {error}"),
         }
     }
 }
@@ -322,7 +390,60 @@ pub(super) fn raw(captured: &Captured, type_name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use rules::recording::Reader;
+
     use super::*;
+
+    fn recorder(name: &std::path::Path, limit: u64) -> Recorder {
+        let name = name.to_str().unwrap();
+        let recorder = Recorder::create(name, "node17", "solver".to_owned(), []).unwrap();
+        Recorder { limit, ..recorder }
+    }
+
+    fn ticks(recorder: &mut Recorder, count: u64) {
+        (0..count).for_each(|time| recorder.ticked(Time(time * 1_000_003)));
+    }
+
+    #[test]
+    fn a_recording_has_a_bound_and_is_whole_up_to_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let name = folder.path().join("run.rec");
+        let mut recorder = recorder(&name, TAIL_BYTES + 100_000);
+        ticks(&mut recorder, 1_000);
+        assert_eq!(recorder.news(), None);
+        ticks(&mut recorder, 200_000);
+        let news = recorder.news().unwrap();
+        assert!(
+            news.contains("run.rec goes on no longer: it would have more than"),
+            "{news}"
+        );
+        assert_eq!(recorder.news(), None, "it is said once");
+        let lacks = recorder.lacks;
+        let error = recorder.finish().unwrap_err();
+        assert!(error.contains(&format!("lacks {lacks} records")), "{error}");
+        let bytes = std::fs::read(&name).unwrap();
+        assert!((100_000..TAIL_BYTES as usize + 100_000).contains(&bytes.len()));
+        let mut reader = Reader::new(&bytes).unwrap();
+        let mut count = 0;
+        while let Some(record) = reader.next() {
+            record.expect("it is whole, and has its end");
+            count += 1;
+        }
+        assert_eq!(count + lacks, 201_000);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_told_with_the_reason_and_nothing_comes_after_it() {
+        let mut recorder = recorder("/dev/full".as_ref(), BYTES_MAX);
+        ticks(&mut recorder, 200_000);
+        let news = recorder.news().unwrap();
+        assert!(news.contains("No space left"), "{news}");
+        let error = recorder.finish().unwrap_err();
+        assert!(
+            error.contains("/dev/full lacks 200000 records: it could not be written: No space left"),
+            "{error}"
+        );
+    }
 
     #[test]
     fn what_was_captured_is_the_same_after_recording() {

@@ -1,7 +1,9 @@
 //! The end of a session: last reading, detach, put back what does not stay, report, last words.
 
+use std::time::Duration;
+
 use tuner::{
-    actuator::{ChangeNumber, Farewell, RefusalKind},
+    actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
     journal::RevertOutcome,
 };
 
@@ -9,15 +11,20 @@ use super::{
     Session, kernel_failure,
     ledger::{REVERTED, UNDONE},
     meter::Metered,
+    probes::Probes,
 };
 use crate::{
     clock::monotonic_ns,
-    exit::{Code, Outcome},
+    exit::{Code, Failure, Outcome},
     format::{duration, plural},
     snapshot::{Snapshot, TraceView},
     trace::Ending,
     view,
+    watchdog::Step,
 };
+
+/// So long the end of a session waits for the kernel to let go of its probes. On a machine with a CPU to spare that takes 20 to 100 ms.
+const DETACH_WAIT: Duration = Duration::from_millis(300);
 
 /// The reason when a request ends the session.
 pub(super) const STOPPED: &str = "stopped by tuneagent session stop";
@@ -33,6 +40,7 @@ impl Session {
     pub(super) async fn leave(mut self, reason: &str) -> Outcome {
         // Whoever asked for the end gets the answer first.
         tokio::task::yield_now().await;
+        self.pace.progress.begin(Step::Leave);
         // Putting back may take a while: it is said line by line.
         self.painter.end();
         self.take_family().map_err(kernel_failure)?;
@@ -40,18 +48,9 @@ impl Session {
         self.read().map_err(kernel_failure)?;
         self.evaluate_last();
         self.summarise_recording();
-        if let Err(error) = self.rules.finish_recording() {
-            self.painter.say(&error);
-        }
+        let recorded = self.rules.finish_recording();
         self.end_trials();
-        let farewell = match self.hands.take() {
-            None => None,
-            Some(hands) => {
-                let (last, farewell) = hands.finish().await;
-                last.into_iter().for_each(|receipt| self.receive(receipt));
-                Some(farewell)
-            }
-        };
+        let farewell = self.put_back().await;
         let mut code = Code::Done;
         if let Some(Ok(farewell)) = &farewell {
             code = self.take_note(farewell);
@@ -60,16 +59,17 @@ impl Session {
         let mut snapshot = self.snapshot();
         self.name_call_sites(&mut snapshot.sequence);
         self.tell_loads(&mut snapshot.processes);
-        snapshot.trace = self.end_trace();
+        let (trace, traced) = self.end_trace();
+        snapshot.trace = trace;
         if self.family.is_some() {
             self.painter.say(&view::header(&snapshot));
         }
         view::closing(&snapshot)
             .iter()
             .for_each(|line| self.painter.say(line));
-        let began = monotonic_ns();
+        self.pace.progress.begin(Step::WriteReport);
         let Session {
-            probes,
+            mut probes,
             mut painter,
             outputs,
             options,
@@ -77,8 +77,9 @@ impl Session {
             control,
             ..
         } = self;
-        drop(probes);
-        let took = duration(monotonic_ns().saturating_sub(began) as f64);
+        // Before anything that the kernel may take long for.
+        let (written, printed) = outputs.write(&snapshot);
+        let detached = detach(&mut probes);
         let changes = match &farewell {
             None => "nothing was written".to_owned(),
             Some(Err(error)) => {
@@ -92,17 +93,28 @@ impl Session {
                 &snapshot.job.program,
             ),
         };
-        painter.say(&format!("{reason}; detached in {took}; {changes}"));
+        painter.say(&format!("{reason}; {detached}; {changes}"));
         if has_undone(&snapshot) {
             code = Code::No;
         }
         drop((ledger, control));
-        outputs.write(&snapshot)?;
-        Ok(code)
+        let printed = printed.write();
+        written_all(code, [recorded, traced, written, printed])
+    }
+
+    /// The actuator puts back what does not stay, and ends; none in a session that has none.
+    async fn put_back(&mut self) -> Option<Result<Farewell, ClientError>> {
+        let hands = self.hands.take()?;
+        // The actuator's answers have a bound of their own.
+        self.pace.progress.begin(Step::Waiting);
+        let (last, farewell) = hands.finish().await;
+        self.pace.progress.begin(Step::Leave);
+        last.into_iter().for_each(|receipt| self.receive(receipt));
+        Some(farewell)
     }
 
     /// Nothing comes any more: the trace is complete.
-    fn end_trace(&mut self) -> Option<TraceView> {
+    fn end_trace(&mut self) -> (Option<TraceView>, Result<(), String>) {
         let polled = |process: &Metered| process.polling_calls(self.probes.list());
         let (program, host) = (self.job.program(), self.host.clone());
         let ending = Ending {
@@ -115,11 +127,7 @@ impl Session {
                 .sum(),
             polling: self.processes.iter().map(polled).sum(),
         };
-        let (view, error) = self.outputs.end_trace(&ending)?;
-        if let Some(error) = error {
-            self.painter.say(&error);
-        }
-        Some(view)
+        self.outputs.end_trace(&ending)
     }
 
     /// Enters into the ledger what the actuator put back.
@@ -151,6 +159,27 @@ impl Session {
             self.painter.say(&format!("process {pid}: {refusal}"));
         }
         code
+    }
+}
+
+/// Takes the probes off, in words. The kernel may take seconds to be sure that no hit is under way: a session that is over does not wait for it.
+fn detach(probes: &mut Probes) -> String {
+    let began = monotonic_ns();
+    match probes.detach(DETACH_WAIT) {
+        true => format!(
+            "detached in {}",
+            duration(monotonic_ns().saturating_sub(began) as f64)
+        ),
+        false => "probes end in the background".to_owned(),
+    }
+}
+
+/// What could not be written is no success.
+fn written_all(code: Code, written: [Result<(), String>; 4]) -> Outcome {
+    let errors: Vec<String> = written.into_iter().filter_map(Result::err).collect();
+    match errors.is_empty() {
+        true => Ok(code),
+        false => Err(Failure::no(errors.join("\n"))),
     }
 }
 

@@ -85,11 +85,12 @@ use crate::{
     exit::{Failure, Outcome},
     heap,
     http::Shared,
-    kernel::{Kernel, KernelError, Ring},
+    kernel::{Closer, Kernel, KernelError, Ring},
     priority::Hurry,
     rulebook::RuleBook,
     snapshot::GuardView,
     view::Painter,
+    watchdog,
 };
 
 /// New ranks are looked for this often.
@@ -262,15 +263,19 @@ impl Session {
         Ok(())
     }
 
-    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked. It hurries until there are
-    /// first numbers.
+    /// Runs until the job or the user ends it. With an actuator rules may act, with a socket it can be asked; `closer` closes its probes. It hurries
+    /// until there are first numbers.
     pub fn run(
         mut self,
         actuator: Option<Actuator>,
         control: Option<Control>,
+        closer: Closer,
         hurry: Option<Hurry>,
     ) -> Outcome {
+        self.probes.close_by(closer);
         self.pace.hurry = hurry;
+        let stream = actuator.as_ref().map(Actuator::stream);
+        watchdog::start(&self.pace.progress, stream.transpose().map_err(Failure::no)?);
         self.costs.actuator = actuator.as_ref().map(Actuator::pid);
         self.hands = actuator.map(Hands::new);
         self.look_up_ahead(&self.job.members);

@@ -122,38 +122,67 @@ impl Outputs {
     }
 
     /// Ends the trace: what became of it, and an error in words.
-    pub fn end_trace(&mut self, ending: &Ending<'_>) -> Option<(TraceView, Option<String>)> {
-        let (view, result) = self.trace.take()?.finish(ending);
-        let error = result
-            .err()
-            .map(|error| format!("{} could not be written: {error}", view.file));
-        Some((view, error))
+    pub fn end_trace(&mut self, ending: &Ending<'_>) -> (Option<TraceView>, Result<(), String>) {
+        let Some(trace) = self.trace.take() else {
+            return (None, Ok(()));
+        };
+        let (view, result) = trace.finish(ending);
+        let result = result.map_err(|error| format!("{} could not be written: {error}", view.file));
+        (Some(view), result)
     }
 
-    /// Writes the report and its table; all that could be is written before an error is told.
-    pub fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
+    /// Writes the report and its table, and gives what standard output is to have of them; all that could be is written before an error is told.
+    pub fn write(self, snapshot: &Snapshot) -> (Result<(), String>, Printout) {
+        let mut printout = Printout(None);
         let report = self.report.map(|place| match report::render(snapshot) {
-            Ok(text) => place.write(&text),
-            Err(error) => Err(Failure::no(error)),
+            Ok(text) => place.write(text, &mut printout),
+            Err(error) => Err(error.to_string()),
         });
-        let table = self.table.map(|place| place.write(&report::table(snapshot)));
+        let table = self
+            .table
+            .map(|place| place.write(report::table(snapshot), &mut printout));
         let series = self.series.filter(|series| series.dropped > 0).map(|series| {
             let (dropped, name) = (series.dropped, series.name);
-            Err(Failure::no(format!(
+            Err(format!(
                 "{dropped} snapshots are not in {name}: they could not be written, or it would have more than {SNAPSHOTS_BYTES_MAX} bytes"
-            )))
+            ))
         });
-        [report, table, series].into_iter().flatten().collect()
+        let errors = [report, table, series]
+            .into_iter()
+            .flatten()
+            .filter_map(Result::err);
+        let errors: Vec<String> = errors.collect();
+        match errors.is_empty() {
+            true => (Ok(()), printout),
+            false => (Err(errors.join("\n")), printout),
+        }
+    }
+}
+
+/// What standard output is to have once all else was said.
+#[derive(Debug)]
+#[must_use]
+pub struct Printout(Option<String>);
+
+impl Printout {
+    /// Prints it.
+    pub fn write(self) -> Result<(), String> {
+        let Some(text) = self.0 else { return Ok(()) };
+        let written = console::printing(|| console::whole(&text));
+        written.map_err(|error| format!("standard output could not be written: {error}"))
     }
 }
 
 impl Place {
-    fn write(self, text: &str) -> Result<(), Failure> {
+    fn write(self, text: String, printout: &mut Printout) -> Result<(), String> {
         match self {
-            Place::Stdout => console::whole(text).map_err(Failure::no),
+            Place::Stdout => {
+                printout.0 = Some(text);
+                Ok(())
+            }
             Place::File(file, name) => file
                 .complete(text.as_bytes())
-                .map_err(|error| Failure::no(format!("{name} could not be written: {error}"))),
+                .map_err(|error| format!("{name} could not be written: {error}")),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Session, anticipate::SHARE_MOST};
-use crate::{clock::monotonic_ns, format::percent, priority::Hurry};
+use crate::{clock::monotonic_ns, format::percent, priority::Hurry, watchdog::Progress};
 
 /// Rings of calls are read this often at most, ticks aside: what a rank calls more often than its ring has room for is counted as not
 /// seen, and nothing is gained by following it.
@@ -73,6 +73,8 @@ pub(super) struct Pace {
     look_outs: Brake,
     /// Until there are first numbers.
     pub(super) hurry: Option<Hurry>,
+    /// For the watchdog.
+    pub(super) progress: Progress,
     /// Ticks in a row at which nobody had run.
     still: u32,
     was_idle: bool,

@@ -208,7 +208,7 @@ impl Session {
                     self.tell_of_rest(cost / elapsed.max(1.0), is_used);
                 }
             }
-            None if now >= self.regions.until_ns && !is_used => self.go_on()?,
+            None if now >= self.regions.until_ns && !is_used && !self.probes.is_closing() => self.go_on()?,
             None => {}
         }
         Ok(())

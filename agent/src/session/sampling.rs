@@ -69,6 +69,8 @@ pub(super) struct Sampling {
     is_advised: bool,
     /// Processes of a command that joined in a gap which did not end for them.
     unseen_begins: BTreeSet<i32>,
+    /// A window is to begin once the links of the last one are closed, and to stay open until then at least; 0 for as long as planned.
+    put_off: Option<u64>,
 }
 
 impl Sampling {
@@ -86,6 +88,7 @@ impl Sampling {
             over: 0,
             is_advised: false,
             unseen_begins: BTreeSet::new(),
+            put_off: None,
         }
     }
 
@@ -122,7 +125,7 @@ impl Sampling {
 
     /// When a window begins or ends.
     pub(super) fn next(&self) -> Option<Instant> {
-        let next_ns = self.windows.next_ns()?;
+        let next_ns = self.windows.next_ns().filter(|_| self.put_off.is_none())?;
         Some(Instant::now() + Duration::from_nanos(next_ns.saturating_sub(monotonic_ns())))
     }
 
@@ -146,6 +149,7 @@ impl Session {
         };
         let is_due = monotonic_ns() >= next_ns;
         match self.sampling.windows.most_ns() {
+            None if self.sampling.put_off.is_some() => Ok(()),
             None if is_due => self.open_window(),
             Some(_) if is_due || self.is_overspent() => self.shut_window(),
             _ => Ok(()),
@@ -163,7 +167,28 @@ impl Session {
             (true, false) => drop(self.sampling.unseen_begins.insert(pid)),
             (false, _) => {}
         }
-        self.sampling.windows.stay_open(monotonic_ns() + BEGIN_NS);
+        let until_ns = monotonic_ns() + BEGIN_NS;
+        self.sampling.put_off = self.sampling.put_off.map(|_| until_ns);
+        self.sampling.windows.stay_open(until_ns);
+        Ok(())
+    }
+
+    /// Links may have been closed: what waited for that is attached.
+    pub(super) fn take_closed(&mut self) -> Result<(), KernelError> {
+        if self.probes.is_closing() {
+            return Ok(());
+        }
+        let members = living(&self.processes, &self.job.members);
+        if let Some(since_ns) = self.probes.attach_rest((&members, foreseen(&self.options)))? {
+            let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
+            self.rules.lost(slots.into_iter(), since_ns, monotonic_ns());
+        }
+        if let Some(until_ns) = self.sampling.put_off.take() {
+            self.open_window()?;
+            if until_ns > 0 {
+                self.sampling.windows.stay_open(until_ns);
+            }
+        }
         Ok(())
     }
 
@@ -255,8 +280,12 @@ impl Session {
         Ok(())
     }
 
-    /// A window begins.
+    /// A window begins, at once or when the links of the last one are closed: were both attached, the same calls would be counted twice.
     fn open_window(&mut self) -> Result<(), KernelError> {
+        if self.probes.is_closing() {
+            self.sampling.put_off = Some(0);
+            return Ok(());
+        }
         self.take_calls()?;
         let functions = self.sampling.sampled.functions.clone();
         let is_off = |probe: u32| functions.contains(&probe);
@@ -310,15 +339,7 @@ impl Session {
     /// These functions are not watched from now on; what was counted up to now was just read.
     fn begin_gap(&mut self, functions: BTreeSet<u32>) -> Result<(), KernelError> {
         let windows = self.windows_of_processes();
-        let since = monotonic_ns();
-        let members = living(&self.processes, &self.job.members);
-        if self
-            .probes
-            .shut(&functions, (&members, foreseen(&self.options)))?
-        {
-            let slots: Vec<u32> = members.iter().map(|(slot, _)| *slot).collect();
-            self.rules.lost(slots.into_iter(), since, monotonic_ns());
-        }
+        self.probes.shut(&functions);
         let cuts_sequence = functions.iter().any(|probe| !self.is_polling(*probe));
         self.sampling.cuts_sequence = cuts_sequence;
         self.sampling.has_cut |= cuts_sequence;

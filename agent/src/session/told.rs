@@ -99,6 +99,13 @@ impl Session {
     }
 
     /// Records what the whole iterations of each process came to.
+    pub(super) fn tell_of_recording(&mut self) {
+        if let Some(text) = self.rules.recording_news() {
+            self.painter.say(&text);
+            self.note_missing(text);
+        }
+    }
+
     pub(super) fn summarise_recording(&mut self) {
         let now = monotonic_ns();
         for process in &self.processes {

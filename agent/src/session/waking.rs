@@ -27,6 +27,7 @@ use crate::{
     exit::{Failure, Outcome},
     heap, http,
     readable::Readable,
+    watchdog::Step,
 };
 
 /// Counters are read at least this often.
@@ -63,12 +64,31 @@ enum Wake {
     Snapshot,
     /// Time for the first numbers.
     First,
+    /// Links were closed.
+    Closed,
     /// A process of the command came or went, or it is time to look for some.
     Family,
     /// Somebody asks through the control socket.
     Request(Request, oneshot::Sender<Answer>),
     /// The session is over, for this reason.
     Shutdown(&'static str),
+}
+
+/// What the loop does then.
+fn step_of(wake: &Wake) -> Step {
+    match wake {
+        Wake::Tick | Wake::First => Step::ReadCounters,
+        Wake::Hits | Wake::Gather | Wake::Poll | Wake::Due(_) => Step::ReadHits,
+        Wake::Calls => Step::ReadCalls,
+        Wake::Receipt(_) => Step::TakeReceipt,
+        Wake::Ended(_) => Step::EndProcess,
+        Wake::Keys(_) => Step::AnswerKey,
+        Wake::Snapshot => Step::WriteSnapshot,
+        Wake::Closed => Step::AttachProbes,
+        Wake::Family => Step::AttachToProcesses,
+        Wake::Request(..) => Step::AnswerRequest,
+        Wake::Shutdown(_) => Step::Leave,
+    }
 }
 
 impl Session {
@@ -93,11 +113,10 @@ impl Session {
         let (comings, over) = ends_of_family.unzip();
         let mut family = waits::ticker(family::PERIOD);
         let mut series = self.outputs.every().map(waits::ticker);
-        let deadline = self
-            .options
-            .duration
-            .map(|duration| tokio::time::Instant::now() + duration);
+        let deadline = self.options.duration;
+        let deadline = deadline.map(|duration| tokio::time::Instant::now() + duration);
         let ring = self.ring().map_err(Failure::no)?;
+        let closed = self.closed_links().map_err(Failure::no)?;
         self.greet();
         let mut keys = self.show_live();
         let mut first = self.first_look();
@@ -118,6 +137,7 @@ impl Session {
                 Ok(()) = ticks.next() => Wake::Tick,
                 () = until(turn) => Wake::Calls,
                 () = until(calls_due) => Wake::Calls,
+                Ok(()) = readable(closed.as_ref()) => Wake::Closed,
                 () = next_tick(&mut series) => Wake::Snapshot,
                 () = until(first) => {
                     first = None;
@@ -139,11 +159,13 @@ impl Session {
                 false => ticks.next_within(self.tick()),
             };
             asked_for.map_err(Failure::no)?;
+            self.pace.progress.begin(Step::Waiting);
         }
     }
 
     /// Handles one event; gives the reason when the session is over.
     fn wake(&mut self, wake: Wake, ends: &Ends) -> Result<Option<&'static str>, Failure> {
+        self.pace.progress.begin(step_of(&wake));
         match wake {
             Wake::Shutdown(reason) => return Ok(Some(reason)),
             Wake::Receipt(receipt) => self.receive(receipt),
@@ -158,6 +180,7 @@ impl Session {
                 self.take_hits(HITS_PER_WAKE);
             }
             Wake::Family => self.take_family().map_err(kernel_failure)?,
+            Wake::Closed => self.take_closed().map_err(kernel_failure)?,
             Wake::Calls => {
                 self.take_calls().map_err(kernel_failure)?;
                 self.mind_regions().map_err(kernel_failure)?;
@@ -182,10 +205,12 @@ impl Session {
             Wake::Tick => {
                 self.take_all_hits().map_err(kernel_failure)?;
                 self.read().map_err(kernel_failure)?;
+                self.take_closed().map_err(kernel_failure)?;
                 self.mind_regions().map_err(kernel_failure)?;
                 self.look_at_cost().map_err(kernel_failure)?;
                 self.read_matrix(false).map_err(kernel_failure)?;
                 self.evaluate();
+                self.tell_of_recording();
                 self.try_again();
                 if self.family.is_none() {
                     self.look_for_replaced()?;
@@ -225,6 +250,14 @@ impl Session {
     pub(super) fn is_still(&self) -> bool {
         let are_still = !self.processes.is_empty() && self.processes.iter().all(Metered::is_still);
         are_still && self.family.is_none() && self.rules.on_trial().is_empty()
+    }
+
+    /// What tells that links were closed, to wait on.
+    fn closed_links(&self) -> io::Result<Option<Readable>> {
+        let stream = self.probes.closed_stream();
+        stream
+            .map(|stream| Readable::new(stream.try_clone_to_owned()?))
+            .transpose()
     }
 
     /// The ring's descriptor, to wait on.

@@ -10,7 +10,7 @@ use rustix::termios::tcgetwinsize;
 
 use super::live::{Live, Wish, can_be_taken};
 use crate::{
-    console::{printable_lines, write_line},
+    console::{self, printable_lines, write_line},
     format::hanging,
     snapshot::Snapshot,
 };
@@ -68,8 +68,9 @@ impl Painter {
     pub fn say(&mut self, line: &str) {
         match &mut self.live {
             Some(live) => live.say(line.to_owned()),
-            None if self.is_beside => write(&mut io::stderr().lock(), line),
-            None => write(&mut io::stdout().lock(), line),
+            // Nobody is told where standard error cannot be written.
+            None if self.is_beside => drop(console::printing(|| write(&mut io::stderr().lock(), line))),
+            None => console::note(console::printing(|| write(&mut io::stdout().lock(), line))),
         }
     }
 
@@ -79,7 +80,7 @@ impl Painter {
             self.end();
         }
         if let Some(live) = &mut self.live {
-            live.show(snapshot);
+            console::printing(|| live.show(snapshot));
         }
     }
 
@@ -102,14 +103,14 @@ pub fn columns(out: impl AsFd) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// A reader that went away (`| head`) is no reason to stop watching.
-pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) {
+/// A line, folded where it is wider than the terminal.
+pub(super) fn write(out: &mut (impl Write + AsFd), line: &str) -> io::Result<()> {
     let line = &*printable_lines(line);
     let text = match columns(&*out) {
         Some(columns) => hanging(line, columns).join("\n"),
         None => line.to_owned(),
     };
-    let _ = write_line(out, &text).and_then(|()| out.flush());
+    write_line(out, &text).and_then(|()| out.flush())
 }
 
 #[cfg(test)]

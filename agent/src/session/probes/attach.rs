@@ -113,19 +113,25 @@ impl Probes {
         places: &[Place],
         pid: i32,
     ) -> Result<(), KernelError> {
-        let Some(kernel) = &self.kernel else { return Ok(()) };
         let pid = self.own_links.then_some(pid as u32);
         let (device, inode) = module.file_id();
         let to: Target = (device, inode, pid);
+        if self.kernel.is_none() {
+            return Ok(());
+        }
         let known = self.attached.get(&to);
         let is_new = |place: &&Place| known.is_none_or(|known| !known.contains(place));
         let new: Vec<Place> = places.iter().filter(is_new).copied().collect();
+        if new.is_empty() || self.puts_off(to) {
+            return Ok(());
+        }
         // The right to define events of tracefs is given up by then.
-        if self.is_armed && kernel.link_kind() == LinkKind::Tracefs && !new.is_empty() {
+        let is_tracefs = |kernel: &Kernel| kernel.link_kind() == LinkKind::Tracefs;
+        if self.is_armed && self.kernel.as_ref().is_some_and(is_tracefs) {
             self.tell_of_late_file(module);
             return Ok(());
         }
-        if let Some(late) = self.late.as_mut().filter(|_| self.is_armed && !new.is_empty()) {
+        if let Some(late) = self.late.as_mut().filter(|_| self.is_armed) {
             late.attach(module);
         }
         // All or nothing: where one is refused the next process of the file finds it refused too, instead of taking it for attached.

@@ -22,7 +22,8 @@ mod worlds;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    thread::JoinHandle,
+    os::fd::BorrowedFd,
+    time::Duration,
 };
 
 use tuner::intact::Text;
@@ -35,8 +36,11 @@ pub use self::probe::{Probe, Wanted};
 pub use self::sought::{PATTERN_MAX, Sought, has_regions, team_size_argument};
 pub use self::tallies::{WantedTally, rule as tally_rule};
 use crate::{
+    clock::monotonic_ns,
     discover::{Job, Member},
-    kernel::{self, At, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, tells_number_of},
+    kernel::{
+        self, At, Closer, Gauge, Kernel, KernelError, Link, LinkKind, LoadOptions, Ticket, tells_number_of,
+    },
     mpi,
 };
 
@@ -78,8 +82,12 @@ pub enum ArmError {
 /// The armed probes of a session. Dropping it detaches all.
 pub struct Probes {
     links: Vec<Linked>,
-    /// Threads that close links.
-    closing: Vec<JoinHandle<()>>,
+    /// Closes links that are over.
+    closer: Closer,
+    /// Where links are being closed. Nothing is attached there meanwhile: the same calls would be counted twice.
+    closing: Vec<(Ticket, Target)>,
+    /// Since when something is not attached for that reason.
+    put_off_since_ns: Option<u64>,
     /// Functions that are watched in windows are not watched now.
     is_shut: bool,
     /// What hits cost; none where nothing is probed.
@@ -198,7 +206,9 @@ impl Probes {
         let may_be_on = |want: &Wanted| !all_on || !want.is_quiet;
         let mut loaded = Probes {
             links: Vec::new(),
+            closer: Closer::default(),
             closing: Vec::new(),
+            put_off_since_ns: None,
             is_shut: false,
             own_links: by_process && job.members.len() <= OWN_LINKS_MAX,
             gauge,
@@ -231,7 +241,9 @@ impl Probes {
     pub fn none(job: &Job, why: Vec<String>) -> Probes {
         Probes {
             links: Vec::new(),
+            closer: Closer::default(),
             closing: Vec::new(),
+            put_off_since_ns: None,
             is_shut: false,
             gauge: None,
             kernel: None,
@@ -384,6 +396,49 @@ impl Probes {
             .map_or(Ok(()), |kernel| kernel.forget(pid as u32))
     }
 
+    /// Links are closed by this one from now on.
+    pub fn close_by(&mut self, closer: Closer) {
+        std::mem::replace(&mut self.closer, closer).finish(Duration::ZERO);
+        self.closing.clear();
+    }
+
+    /// Hands links over to be closed.
+    fn close(&mut self, over: Vec<Linked>) {
+        let targets: BTreeSet<Target> = over.iter().map(|linked| linked.to).collect();
+        let ticket = self.closer.close(in_order(over));
+        self.closing.extend(targets.into_iter().map(|to| (ticket, to)));
+    }
+
+    /// Whether links are being closed.
+    pub fn is_closing(&mut self) -> bool {
+        let closed = self.closer.closed();
+        self.closing.retain(|(ticket, _)| closed < *ticket);
+        !self.closing.is_empty()
+    }
+
+    /// Readable when links were closed; none where only asking tells.
+    pub fn closed_stream(&self) -> Option<BorrowedFd<'_>> {
+        self.closer.stream()
+    }
+
+    /// Whether links to this file are being closed. Then what is to be attached there is put off.
+    fn puts_off(&mut self, to: Target) -> bool {
+        let puts_off = self.is_closing() && self.closing.iter().any(|(_, closing)| *closing == to);
+        if puts_off {
+            self.put_off_since_ns.get_or_insert_with(monotonic_ns);
+        }
+        puts_off
+    }
+
+    /// Detaches all. Waits for so long until the kernel has let go, and tells whether it has; else it does so in the background.
+    pub fn detach(&mut self, patience: Duration) -> bool {
+        let links = std::mem::take(&mut self.links).into_iter();
+        let gauge = self.gauge.take().into_iter().flat_map(|gauge| gauge.links);
+        let mut closer = std::mem::take(&mut self.closer);
+        closer.close([links.map(|linked| linked.link).chain(gauge).collect()]);
+        closer.finish(patience)
+    }
+
     /// The probes, by number.
     pub fn list(&self) -> &[Probe] {
         &self.numbers.probes
@@ -459,28 +514,14 @@ impl Probes {
 }
 
 /// Entries first: calls that are under way are then seen to return, and none is entered whose return is not seen.
-fn close_in_order(over: Vec<Linked>) {
+fn in_order(over: Vec<Linked>) -> [Vec<Link>; 2] {
     let (entries, returns): (Vec<Linked>, Vec<Linked>) =
         over.into_iter().partition(|linked| linked.at == At::Entry);
-    for links in [entries, returns] {
-        close(links.into_iter().map(|linked| linked.link));
-    }
-}
-
-/// Closing a link waits for the kernel to be sure that no hit is under way. Closed side by side, all wait at once.
-fn close(links: impl Iterator<Item = Link>) {
-    std::thread::scope(|scope| {
-        for link in links {
-            scope.spawn(move || drop(link));
-        }
-    });
+    [entries, returns].map(|links| links.into_iter().map(|linked| linked.link).collect())
 }
 
 impl Drop for Probes {
     fn drop(&mut self) {
-        let links = std::mem::take(&mut self.links).into_iter();
-        self.finish_closing();
-        let gauge = self.gauge.take().into_iter().flat_map(|gauge| gauge.links);
-        close(links.map(|linked| linked.link).chain(gauge));
+        self.detach(Duration::ZERO);
     }
 }

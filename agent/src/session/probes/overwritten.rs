@@ -11,7 +11,7 @@ use tuner::{
 };
 
 use super::{
-    Probes, close,
+    Probes,
     places::{self, Place},
 };
 
@@ -123,7 +123,7 @@ impl Probes {
             let is_left = |probe: &u32| !over.iter().any(|linked| linked.probes.contains(probe));
             places.retain(|place| is_left(&place.site.probe));
         }
-        close(over.into_iter().map(|linked| linked.link));
+        self.close(over);
     }
 
     fn tell_of_overwritten(&mut self, module: &Module, found: &BTreeMap<u32, Why>) {

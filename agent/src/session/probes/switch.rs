@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Member, Probe, Probes, close_in_order};
+use super::{Member, Probe, Probes};
 use crate::kernel::{KernelError, LinkKind};
 
 impl Probes {
@@ -49,7 +49,7 @@ impl Probes {
     pub(super) fn detach_unneeded(&mut self) {
         let needed = self.needed();
         let over = self.take_off(|linked| linked.probes.is_disjoint(&needed));
-        close_in_order(over);
+        self.close(over);
     }
 
     /// What is watched now, in some process.

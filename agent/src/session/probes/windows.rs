@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use abi::Frame;
 
-use super::{Group, Linked, Probe, Probes, close_in_order, places};
+use super::{Group, Linked, Probe, Probes, places};
 use crate::{
+    clock::monotonic_ns,
     discover::Member,
     kernel::{Kernel, KernelError},
     mpi,
@@ -79,13 +80,9 @@ impl Probes {
         !self.is_fixed()
     }
 
-    /// The windows of these functions are shut. Links are closed by and by, for that takes grace periods of the kernel. True where one served a
-    /// function too that somebody has asked for since: that one was not watched for a moment.
-    pub fn shut(
-        &mut self,
-        functions: &BTreeSet<u32>,
-        (members, foreseen): (&[(u32, &Member)], &[Member]),
-    ) -> Result<bool, KernelError> {
+    /// The windows of these functions are shut. Links are closed by and by, for that takes grace periods of the kernel. One that served a function too
+    /// that somebody has asked for since goes with them: that function is attached again by [`Probes::attach_rest`].
+    pub fn shut(&mut self, functions: &BTreeSet<u32>) {
         for (probe, number) in self.numbers.probes.iter_mut().zip(0..) {
             probe.is_sampled = functions.contains(&number);
         }
@@ -96,31 +93,28 @@ impl Probes {
             .filter(|probe| self.is_of_profile(*probe));
         let off: BTreeSet<u32> = off.collect();
         let over = self.take_off(|linked| !linked.probes.is_disjoint(&off));
-        if over.iter().all(|linked| linked.probes.is_subset(&off)) {
-            self.closing.retain(|closing| !closing.is_finished());
-            self.closing
-                .push(std::thread::spawn(move || close_in_order(over)));
-            return Ok(false);
+        let serves_others = over.iter().any(|linked| !linked.probes.is_subset(&off));
+        self.close(over);
+        if serves_others {
+            self.put_off_since_ns.get_or_insert_with(monotonic_ns);
         }
-        // While they are there, the new ones would count the same calls again.
-        close_in_order(over);
-        self.place_again((members, foreseen), &|probe| probe.mpi.is_some())?;
-        Ok(true)
     }
 
     /// The windows are open, in these processes and, of a command, in the files that are foreseen.
     pub fn open(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<(), KernelError> {
-        self.finish_closing();
         self.is_shut = false;
         self.place_again(who, &|probe| probe.is_sampled)
     }
 
-    /// Waits for the links that are being closed.
-    pub(super) fn finish_closing(&mut self) {
-        for closing in self.closing.drain(..) {
-            // What it could have failed at is over in any case.
-            let _ = closing.join();
+    /// Attaches what was put off while links were being closed. Since when it was not watched; none where there is nothing, or they are being closed
+    /// still.
+    pub fn attach_rest(&mut self, who: (&[(u32, &Member)], &[Member])) -> Result<Option<u64>, KernelError> {
+        if self.put_off_since_ns.is_none() || self.is_closing() {
+            return Ok(None);
         }
+        let since_ns = self.put_off_since_ns.take();
+        self.place_again(who, &|_| true)?;
+        Ok(since_ns)
     }
 
     fn place_again(

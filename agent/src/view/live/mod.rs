@@ -18,5 +18,6 @@ mod terminal;
 mod tests;
 
 pub use state::Wish;
+pub use terminal::give_back as give_back_terminal;
 pub use terminal::{Diagnostics, Keys};
 pub(super) use terminal::{Live, can_be_taken};

@@ -32,7 +32,7 @@ use super::{
     state::{State, Wish},
 };
 use crate::{
-    console::{is_active, write_printable},
+    console::{self, is_active, write_printable},
     readable::Readable,
     snapshot::Snapshot,
     view::terminal::write,
@@ -66,7 +66,7 @@ fn is_gone() -> bool {
 }
 
 /// Gives the terminal back, once.
-fn give_back() {
+pub fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
@@ -169,7 +169,9 @@ impl Drop for Live {
     fn drop(&mut self) {
         give_back();
         let mut out = io::stdout().lock();
-        self.messages.all().for_each(|line| write(&mut out, &line));
+        self.messages
+            .all()
+            .for_each(|line| console::note(write(&mut out, &line)));
     }
 }
 

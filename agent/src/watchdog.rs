@@ -1,0 +1,225 @@
+//! Ends a session whose loop does not come round: one that hangs in a system call (a file of a dead network file system, a pipe that nobody fills)
+//! hears no signal and keeps to no duration, while its changes stay in force. When the watchdog ends it, the actuator puts them back.
+//!
+//! It counts its own ticks: while all of the process is stopped, or the machine sleeps, none comes.
+
+use std::{
+    io::{self, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use crate::{exit::Code, console, view};
+
+/// How often it looks.
+const TICK: Duration = Duration::from_secs(1);
+
+/// One step of the loop may take so many ticks. The longest that it waits for by itself is a fraction of that.
+pub const TICKS_MAX: u32 = 60;
+
+/// For the message: a terminal or a pipe that takes nothing is not waited for longer.
+const MESSAGE_WAIT: Duration = Duration::from_secs(2);
+
+/// What the loop does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is what its name says")]
+pub enum Step {
+    /// Nothing: it waits for the next event, or for what has a bound of its own.
+    Waiting,
+    ReadHits,
+    ReadCalls,
+    ReadCounters,
+    WriteSnapshot,
+    AttachToProcesses,
+    EndProcess,
+    AttachProbes,
+    AnswerRequest,
+    AnswerKey,
+    TakeReceipt,
+    Leave,
+    WriteReport,
+}
+
+const STEPS: [(Step, &str); 13] = [
+    (Step::Waiting, "waiting"),
+    (Step::ReadHits, "reading hits"),
+    (Step::ReadCalls, "reading calls"),
+    (Step::ReadCounters, "reading counters and evaluating"),
+    (Step::WriteSnapshot, "writing a snapshot"),
+    (Step::AttachToProcesses, "looking into processes of the command"),
+    (Step::EndProcess, "taking leave of a process"),
+    (Step::AttachProbes, "attaching probes"),
+    (Step::AnswerRequest, "answering a request"),
+    (Step::AnswerKey, "answering a key"),
+    (Step::TakeReceipt, "taking a receipt of the actuator"),
+    (Step::Leave, "ending the session"),
+    (Step::WriteReport, "writing the report"),
+];
+
+/// Where the loop is: how many steps it has begun, and in the lowest byte which one.
+#[derive(Clone, Debug, Default)]
+pub struct Progress(Arc<AtomicU64>);
+
+impl Progress {
+    /// The loop begins with this step.
+    pub fn begin(&self, step: Step) {
+        let count = self.0.load(Ordering::Relaxed) >> 8;
+        self.0.store((count + 1) << 8 | step as u64, Ordering::Relaxed);
+    }
+
+    fn look(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the step is called, by what [`Progress`] shows.
+fn step_of(shown: u64) -> (Step, &'static str) {
+    let place = usize::from(shown as u8).min(STEPS.len() - 1);
+    STEPS[place]
+}
+
+/// How long the loop has been in one step, in ticks.
+#[derive(Debug, Default)]
+struct Count {
+    shown: u64,
+    ticks: u32,
+}
+
+impl Count {
+    /// One more tick. The step in which the loop hangs, once it has been in it for so many. A session that writes nothing into the program may wait for
+    /// a reader of its output as long as he likes.
+    fn tick(&mut self, shown: u64, may_wait: bool, most: u32) -> Option<&'static str> {
+        let (step, name) = step_of(shown);
+        let stands = shown == self.shown && step != Step::Waiting && !may_wait;
+        self.ticks = if stands { self.ticks + 1 } else { 0 };
+        self.shown = shown;
+        (self.ticks >= most).then_some(name)
+    }
+}
+
+/// Starts watching a loop. `actuator` is a stream to the actuator, where the session has one; where there is no thread for it, nobody watches.
+pub fn start(progress: &Progress, actuator: Option<UnixStream>) {
+    let started = watch(progress, actuator, TICK, TICKS_MAX);
+    if let Err(error) = started {
+        tracing::warn!(%error, "nobody ends this session should it hang");
+    }
+}
+
+fn watch(progress: &Progress, actuator: Option<UnixStream>, tick: Duration, most: u32) -> io::Result<()> {
+    let progress = progress.clone();
+    let watch = move || {
+        let mut count = Count::default();
+        loop {
+            std::thread::sleep(tick);
+            let may_wait = actuator.is_none() && console::is_printing();
+            if let Some(step) = count.tick(progress.look(), may_wait, most) {
+                end(step, actuator.as_ref(), tick * most);
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("watchdog".to_owned());
+    thread.spawn(watch).map(drop)
+}
+
+/// The loop may never leave the system call that it is in, and this process not end before it does: so the actuator is let go first.
+fn end(step: &str, actuator: Option<&UnixStream>, after: Duration) -> ! {
+    // What was ended already needs no ending.
+    let _ = actuator.map(|stream| stream.shutdown(Shutdown::Both));
+    let back = match actuator {
+        Some(_) => "what was changed is put back by the actuator (tuneagent journal tells)",
+        None => "nothing was written",
+    };
+    let text = format!(
+        "tuneagent: the session has hung for {} s while {step}, and was ended: there is no report; {back}",
+        after.as_secs()
+    );
+    let (said, heard) = mpsc::channel();
+    let say = move || {
+        view::give_back_terminal();
+        // Nobody is told where standard error cannot be written.
+        let _ = writeln!(io::stderr(), "{text}");
+        // Nobody waits any more.
+        let _ = said.send(());
+    };
+    let is_saying = std::thread::Builder::new().spawn(say).is_ok();
+    if is_saying {
+        // Said, or not to be said.
+        let _ = heard.recv_timeout(MESSAGE_WAIT);
+    }
+    std::process::exit(i32::from(Code::HUNG))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn every_step_has_its_name_at_its_place() {
+        for (place, (step, name)) in STEPS.iter().enumerate() {
+            assert_eq!(*step as usize, place, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_loop_hangs_once_it_has_been_in_one_step_for_so_many_ticks() {
+        let progress = Progress::default();
+        let mut count = Count::default();
+        let mut tick = |progress: &Progress| count.tick(progress.look(), false, 3);
+        // It waits: that is no hanging.
+        assert!((0..10).all(|_| tick(&progress).is_none()));
+        progress.begin(Step::ReadHits);
+        assert_eq!([(); 3].map(|()| tick(&progress)), [None; 3]);
+        // The same step, but begun anew.
+        progress.begin(Step::ReadHits);
+        assert_eq!([(); 3].map(|()| tick(&progress)), [None; 3]);
+        assert_eq!(tick(&progress), Some("reading hits"));
+        progress.begin(Step::Waiting);
+        assert!((0..10).all(|_| tick(&progress).is_none()));
+    }
+
+    #[test]
+    fn who_writes_nothing_may_wait_for_his_reader() {
+        let progress = Progress::default();
+        progress.begin(Step::ReadCounters);
+        let mut count = Count::default();
+        assert!((0..10).all(|_| count.tick(progress.look(), true, 3).is_none()));
+        assert!((0..10).any(|_| count.tick(progress.look(), false, 3).is_some()));
+    }
+
+    const CHILD: &str = "TUNEAGENT_TEST_HANGS";
+
+    /// The test starts itself: that process hangs in reading a pipe that nobody fills.
+    #[test]
+    fn a_process_that_hangs_lets_the_actuator_go_says_where_and_ends() {
+        const NAME: &str = "watchdog::tests::a_process_that_hangs_lets_the_actuator_go_says_where_and_ends";
+        if std::env::var_os(CHILD).is_some() {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            let actuator = std::thread::spawn(move || {
+                let _ = theirs.read(&mut [0]);
+                eprintln!("the actuator's stream has ended");
+            });
+            let progress = Progress::default();
+            progress.begin(Step::AttachProbes);
+            watch(&progress, Some(ours), Duration::from_millis(1), 3).unwrap();
+            let (mut reader, _writer) = io::pipe().unwrap();
+            let _ = reader.read(&mut [0]);
+            let _ = actuator.join();
+            return;
+        }
+        let this = std::env::current_exe().unwrap();
+        let mut child = Command::new(this);
+        let child = child.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1");
+        let output = child.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("while attaching probes, and was ended"), "{said}");
+        assert_eq!(output.status.code(), Some(i32::from(Code::HUNG)));
+    }
+}

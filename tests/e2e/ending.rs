@@ -1,0 +1,199 @@
+//! How a session ends: in which order, who waits for whom, and what is said of output that could not be written.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tuneagent_e2e::agent::{Agent, binary};
+use tuneagent_e2e::family::{Member, descendants};
+use tuneagent_e2e::group::Group;
+use tuneagent_e2e::knobs::Knobs;
+use tuneagent_e2e::needs::machine;
+use tuneagent_e2e::{Outcome, require};
+
+use crate::expected::SOON;
+use crate::rights::SET_KNOB;
+
+/// Reads the counter of the function that it probes once in a while.
+const COUNTS: &str = "rule: counts\nabout: for a test\nprobes: {step: {entry: step}}\nwindows: {pulse: {every: 100ms}}\n\
+    metrics: {steps: count(step)}\ntune:\n  - when: steps > 0\n    finding: steps are counted\n";
+
+/// The process that closes the probes of a session. While it is stopped the kernel is, to the session, one that lets go of no probe.
+struct Closer(Member);
+
+impl Closer {
+    fn of(agent: &Agent) -> Outcome<Closer> {
+        let is_closer = |member: &Member| {
+            let line = fs::read(format!("/proc/{}/cmdline", member.pid)).unwrap_or_default();
+            line.ends_with(b"\0closer\0")
+        };
+        let found = descendants(agent.pid()).into_iter().find(is_closer);
+        Ok(Closer(found.ok_or("no process closes the probes")?))
+    }
+
+    fn signal(&self, signal: Signal) -> Outcome {
+        let pid = Pid::from_raw(self.0.pid as i32).ok_or("no process")?;
+        Ok(kill_process(pid, signal).map_err(std::io::Error::from)?)
+    }
+
+    /// Goes on, and ends once it has closed all.
+    fn ends(&self) {
+        // It may have ended already.
+        let _ = self.signal(Signal::CONT);
+        let given_up = Instant::now() + SOON;
+        while self.0.is_alive() {
+            assert!(Instant::now() < given_up, "the closer does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Closer {
+    fn drop(&mut self) {
+        // It would hold the probes for ever. It may have ended.
+        let _ = self.signal(Signal::CONT);
+    }
+}
+
+fn written(folder: &Path, name: &str, text: &str) -> Outcome<String> {
+    let file = folder.join(name);
+    fs::write(&file, text)?;
+    Ok(file.to_string_lossy().into_owned())
+}
+
+#[test]
+fn changes_are_put_back_and_the_report_is_written_whenever_the_kernel_lets_go_of_the_probes() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let mut knobs = Knobs::start()?;
+    let folder = tempfile::tempdir()?;
+    let rule = written(folder.path(), "set-knob.yaml", SET_KNOB)?;
+    let flags = ["--rules", "none", &rule, "--apply", "--probe", "step"];
+    let mut agent = Agent::attach(knobs.pid(), &flags)?;
+    agent.lines.wait_for_line("written and read back", SOON)?;
+    assert_eq!(knobs.knob()?, 20);
+    let closer = Closer::of(&agent)?;
+    closer.signal(Signal::STOP)?;
+
+    let report = agent.stop()?;
+    assert_eq!(report["changes"][0]["outcome"], "reverted", "{report}");
+    let said = agent.lines.text();
+    assert!(
+        said.contains("; probes end in the background; 1 change put back"),
+        "{said}"
+    );
+    assert_eq!(knobs.knob()?, 10);
+    assert!(closer.0.is_alive(), "it has the probes still");
+    closer.ends();
+    knobs.end()?;
+    Ok(())
+}
+
+#[test]
+fn a_session_goes_on_while_its_probes_are_being_closed_and_attaches_again_when_they_are() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let knobs = Knobs::start()?;
+    let folder = tempfile::tempdir()?;
+    let rule = written(folder.path(), "counts.yaml", COUNTS)?;
+    let mut agent = Agent::attach(knobs.pid(), &["--rules", "none", &rule])?;
+    agent.lines.wait_for_line("steps are counted", SOON)?;
+    let closer = Closer::of(&agent)?;
+    closer.signal(Signal::STOP)?;
+
+    // Its probe is being closed from here on.
+    let (code, text) = agent.ask("remove", &["counts"])?;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(agent.snapshot()?["rules"].as_array().map_or(0, Vec::len), 0);
+    // What asks for the same function now has to wait for that, and the session does not.
+    let (code, text) = agent.ask("add", &[&rule])?;
+    assert_eq!(code, 0, "{text}");
+    let seen = agent.lines.text().matches("steps are counted").count();
+    assert_eq!(agent.snapshot()?["rules"].as_array().map_or(0, Vec::len), 1);
+    assert_eq!(agent.lines.text().matches("steps are counted").count(), seen);
+
+    closer.signal(Signal::CONT)?;
+    let again = |lines: &[tuneagent_e2e::lines::Line]| {
+        let found = lines
+            .iter()
+            .filter(|line| line.text.contains("steps are counted"));
+        (found.count() > seen).then_some(())
+    };
+    agent.lines.wait_for("the rule to see hits again", SOON, again)?;
+    agent.stop()?;
+    closer.ends();
+    Ok(())
+}
+
+/// Runs a session for a moment with its output on what takes none; its exit code and what it said on standard error.
+fn attached(knobs: &Knobs, before: &str, more: &str) -> Outcome<(i32, String)> {
+    let folder = tempfile::tempdir()?;
+    let command = format!(
+        "{before} exec timeout 120 {} attach {} --plain --probe step --rules none --duration 300ms {more}",
+        binary()?.display(),
+        knobs.pid()
+    );
+    let output = Command::new("bash")
+        .args(["-c", &command])
+        .env("TUNEAGENT_STATE_DIR", folder.path())
+        .env("XDG_RUNTIME_DIR", folder.path())
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Ok((output.status.code().ok_or("killed by a signal")?, said))
+}
+
+#[test]
+fn output_that_could_not_be_written_is_said_and_is_no_success() -> Outcome {
+    require!(Root, Cc);
+    let knobs = Knobs::start()?;
+    for (more, expected) in [
+        ("", ""),
+        ("--record run.rec --trace run.json --csv run.csv", ""),
+        ("| true; exit ${PIPESTATUS[0]}", ""),
+        ("--record /dev/full", "/dev/full lacks"),
+        ("--trace /dev/full", "/dev/full could not be written"),
+        ("--csv /dev/full", "/dev/full could not be written"),
+        ("> /dev/full", "standard output could not be written"),
+        ("--json - > /dev/full", "standard output could not be written"),
+    ] {
+        let (code, said) = attached(&knobs, "", more)?;
+        let is_right = match expected {
+            "" => code == 0,
+            _ => code == 1 && said.contains(expected),
+        };
+        assert!(is_right, "{more}: {code}: {said}");
+    }
+    Ok(())
+}
+
+/// `ulimit -f` ends a process that writes more with a signal, unless that is ignored.
+#[test]
+fn a_bound_on_the_size_of_files_is_an_error_and_no_signal() -> Outcome {
+    require!(Root, Cc);
+    let knobs = Knobs::start()?;
+    let (code, said) = attached(&knobs, "ulimit -f 0;", "--record run.rec")?;
+    assert_eq!(code, 1, "{said}");
+    assert!(
+        said.contains("run.rec lacks") && said.contains("File too large"),
+        "{said}"
+    );
+    Ok(())
+}
+
+/// Where no process and no thread can be started any more, probes are taken off in place.
+#[test]
+fn a_session_ends_where_no_thread_can_be_started() -> Outcome {
+    require!(Root, Cc, Tasks);
+    let knobs = Knobs::start()?;
+    // `timeout` and the session's first thread.
+    let group = Group::with_tasks(2)?;
+    let joins = format!("echo $BASHPID > {};", group.members().display());
+    let (code, said) = attached(&knobs, &joins, "--json run.json")?;
+    assert_eq!(code, 0, "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    Ok(())
+}
