@@ -8,6 +8,9 @@ use crate::read::{Layout, PlannedCapture, Source};
 use crate::target::Target;
 use crate::value::Scalar;
 
+/// How formulas of an inverse name what was read just before the call.
+pub(crate) const WAS: &str = "was";
+
 /// Something to be done to one process.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
@@ -28,6 +31,8 @@ pub enum Action {
         function: String,
         /// What it is called with.
         arguments: Vec<Argument>,
+        /// How it is taken back.
+        inverse: Inverse,
     },
     /// A shared library is loaded.
     Load {
@@ -89,6 +94,33 @@ pub enum Argument {
     Value(Scalar),
     /// What the program has in a variable when the call is made.
     Variable(Source),
+    /// What was read just before the call that is taken back; only an inverse passes it.
+    Was,
+}
+
+/// How a call is taken back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inverse {
+    /// The rule does not say: the call stays.
+    Unstated,
+    /// There is nothing to take back, for this reason.
+    NotNeeded(String),
+    /// By a call of the thread that made the first one.
+    Call {
+        /// What that thread calls just before the first call, for its result.
+        reader: Option<Invocation>,
+        /// The call that takes it back.
+        call: Invocation,
+    },
+}
+
+/// A function with what it is called with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invocation {
+    /// The function.
+    pub function: String,
+    /// What it is called with.
+    pub arguments: Vec<Argument>,
 }
 
 /// What a patched function computes at each call. All that does not depend on the value that was passed is a constant.
@@ -235,6 +267,7 @@ impl fmt::Display for Argument {
         match self {
             Argument::Value(value) => write!(f, "{value}"),
             Argument::Variable(source) => write!(f, "{source}"),
+            Argument::Was => f.write_str(WAS),
         }
     }
 }

@@ -297,6 +297,17 @@ pub const PAGES: &[Page] = &[
          `decide` the change takes effect at the next hit after it was decided.",
     ),
     page(
+        "E0159",
+        "a call that stays where it may have to be taken back",
+        "A guard undoes what does harm, and `while` what is no longer wanted. Of a call only its rule can say what undoes it:\n\n    \
+         call: omp_set_num_threads(n)\n    \
+         was: omp_get_max_threads()\n    \
+         inverse: omp_set_num_threads(was)\n\n\
+         `was` is read just before the call, by the same thread at the same place, and that thread makes the inverse. A call\n\
+         without one has no guard and no `while`, and is made only by sessions that leave in place what they did (`--keep`),\n\
+         unless it leaves nothing to be taken back: `inverse: none`, and `because:` says why.",
+    ),
+    page(
         "E0160",
         "a role that no process has",
         "The condition of the role is false of every process of the program, or speaks of facts that are not known: `rank`\n\

@@ -1,6 +1,6 @@
 //! What a tune does, checked, with the formulas that say with which values; and the [`Action`] it comes to for a process.
 
-use crate::action::{Action, Affinity, Argument, Computed};
+use crate::action::{self, Action, Affinity, Argument, Computed};
 use crate::engine::ProbeId;
 use crate::eval::{Context, boolean};
 use crate::file::{Keyword, Site};
@@ -32,8 +32,8 @@ pub(crate) enum Deed {
         value: Typed,
     },
     Call {
-        function: String,
-        arguments: Vec<Given>,
+        call: Invocation,
+        inverse: Inverse,
     },
     Load {
         library: String,
@@ -68,11 +68,53 @@ pub(crate) enum Deed {
     },
 }
 
+/// A function with what it is called with.
+#[derive(Clone, Debug)]
+pub(crate) struct Invocation {
+    pub(crate) function: String,
+    pub(crate) arguments: Vec<Given>,
+}
+
+/// How a call is taken back.
+#[derive(Clone, Debug)]
+pub(crate) enum Inverse {
+    /// The rule does not say: the call stays.
+    Unstated,
+    /// There is nothing to take back, for this reason.
+    NotNeeded(String),
+    Call {
+        /// What is called just before the call, for the value that is passed as `was`.
+        reader: Option<Invocation>,
+        call: Invocation,
+    },
+}
+
 /// What a function is called with.
 #[derive(Clone, Debug)]
 pub(crate) enum Given {
     Value(Typed),
     Variable(Source),
+    /// What was read just before the call that is taken back.
+    Was,
+}
+
+impl Inverse {
+    /// Its calls, in the order in which they are made.
+    fn calls(&self) -> impl Iterator<Item = &Invocation> {
+        let (reader, call) = match self {
+            Inverse::Call { reader, call } => (reader.as_ref(), Some(call)),
+            Inverse::Unstated | Inverse::NotNeeded(_) => (None, None),
+        };
+        reader.into_iter().chain(call)
+    }
+
+    fn calls_mut(&mut self) -> impl Iterator<Item = &mut Invocation> {
+        let (reader, call) = match self {
+            Inverse::Call { reader, call } => (reader.as_mut(), Some(call)),
+            Inverse::Unstated | Inverse::NotNeeded(_) => (None, None),
+        };
+        reader.into_iter().chain(call)
+    }
 }
 
 impl Deed {
@@ -80,8 +122,8 @@ impl Deed {
     pub(crate) fn target(&self) -> String {
         match self {
             Deed::Set { variable, .. } => variable.to_string(),
-            Deed::Call { function, .. }
-            | Deed::Replace { function, .. }
+            Deed::Call { call, .. } => call.function.clone(),
+            Deed::Replace { function, .. }
             | Deed::InsertCall { function, .. }
             | Deed::RemoveCall { function, .. }
             | Deed::SetArgument { function, .. } => function.clone(),
@@ -132,6 +174,17 @@ impl Deed {
         }
     }
 
+    /// Whether it is a call of which the rule does not say how it is taken back: it stays.
+    pub(crate) fn stays(&self) -> bool {
+        matches!(
+            self,
+            Deed::Call {
+                inverse: Inverse::Unstated,
+                ..
+            }
+        )
+    }
+
     /// What no two tunes of a job may both act on, in words; nothing where several may.
     pub(crate) fn claim(&self) -> Option<String> {
         match self {
@@ -154,13 +207,14 @@ impl Deed {
     pub(crate) fn formulas(&self) -> Vec<&Typed> {
         match self {
             Deed::Set { value, .. } | Deed::SetArgument { value, .. } => vec![value],
-            Deed::Call { arguments, .. } | Deed::InsertCall { arguments, .. } => {
-                let values = arguments.iter().filter_map(|argument| match argument {
-                    Given::Value(value) => Some(value),
-                    Given::Variable(_) => None,
-                });
-                values.collect()
+            Deed::Call { call, inverse } => {
+                let calls = std::iter::once(call).chain(inverse.calls());
+                calls
+                    .flat_map(|call| &call.arguments)
+                    .filter_map(Given::value)
+                    .collect()
             }
+            Deed::InsertCall { arguments, .. } => arguments.iter().filter_map(Given::value).collect(),
             Deed::Load { .. }
             | Deed::Replace { .. }
             | Deed::RemoveCall { .. }
@@ -174,13 +228,12 @@ impl Deed {
     pub(crate) fn formulas_mut(&mut self) -> Vec<&mut Typed> {
         match self {
             Deed::Set { value, .. } | Deed::SetArgument { value, .. } => vec![value],
-            Deed::Call { arguments, .. } | Deed::InsertCall { arguments, .. } => {
-                let values = arguments.iter_mut().filter_map(|argument| match argument {
-                    Given::Value(value) => Some(value),
-                    Given::Variable(_) => None,
-                });
-                values.collect()
+            Deed::Call { call, inverse } => {
+                let calls = std::iter::once(call).chain(inverse.calls_mut());
+                let arguments = calls.flat_map(|call| &mut call.arguments);
+                arguments.filter_map(Given::value_mut).collect()
             }
+            Deed::InsertCall { arguments, .. } => arguments.iter_mut().filter_map(Given::value_mut).collect(),
             Deed::Load { .. }
             | Deed::Replace { .. }
             | Deed::RemoveCall { .. }
@@ -224,9 +277,10 @@ impl Deed {
                 everywhere: *everywhere,
                 value: next()?,
             },
-            Deed::Call { function, arguments } => Action::Call {
-                function: function.clone(),
-                arguments: given(arguments, next)?,
+            Deed::Call { call, inverse } => Action::Call {
+                function: call.function.clone(),
+                arguments: given(&call.arguments, &mut next)?,
+                inverse: taken_back(inverse, &mut next)?,
             },
             Deed::Load { library } => Action::Load {
                 library: library.clone(),
@@ -242,7 +296,7 @@ impl Deed {
                 place,
             } => Action::InsertCall {
                 function: function.clone(),
-                arguments: given(arguments, next)?,
+                arguments: given(arguments, &mut next)?,
                 inside: inside.clone(),
                 place: *place,
             },
@@ -295,12 +349,46 @@ impl Change {
     }
 }
 
+impl Given {
+    fn value(&self) -> Option<&Typed> {
+        match self {
+            Given::Value(value) => Some(value),
+            Given::Variable(_) | Given::Was => None,
+        }
+    }
+
+    fn value_mut(&mut self) -> Option<&mut Typed> {
+        match self {
+            Given::Value(value) => Some(value),
+            Given::Variable(_) | Given::Was => None,
+        }
+    }
+}
+
 fn given(arguments: &[Given], mut next: impl FnMut() -> Cell) -> Result<Vec<Argument>, String> {
     let argument = |given: &Given| match given {
         Given::Value(_) => next().map(Argument::Value),
         Given::Variable(source) => Ok(Argument::Variable(source.clone())),
+        Given::Was => Ok(Argument::Was),
     };
     arguments.iter().map(argument).collect()
+}
+
+fn taken_back(inverse: &Inverse, mut next: impl FnMut() -> Cell) -> Result<action::Inverse, String> {
+    let mut invocation = |call: &Invocation| {
+        Ok::<_, String>(action::Invocation {
+            function: call.function.clone(),
+            arguments: given(&call.arguments, &mut next)?,
+        })
+    };
+    Ok(match inverse {
+        Inverse::Unstated => action::Inverse::Unstated,
+        Inverse::NotNeeded(why) => action::Inverse::NotNeeded(why.clone()),
+        Inverse::Call { reader, call } => action::Inverse::Call {
+            reader: reader.as_ref().map(&mut invocation).transpose()?,
+            call: invocation(call)?,
+        },
+    })
 }
 
 /// The value for a process: its row, or the value for all.

@@ -106,7 +106,7 @@ mod unit;
 mod value;
 mod window;
 
-pub use action::{Action, Affinity, Argument, Boundary, Computed, SyncPoint, Together};
+pub use action::{Action, Affinity, Argument, Boundary, Computed, Inverse, Invocation, SyncPoint, Together};
 pub use codes::{PAGES, Page, explain};
 pub use diag::{Diagnostic, Severity, Span, has_errors, line_column, render};
 pub use engine::{

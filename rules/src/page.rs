@@ -220,6 +220,12 @@ fn tune(out: &mut String, entry: &TuneEntry) {
     };
     let formula = |expr: &Option<crate::lang::ast::Expr>| expr.as_ref().map(ToString::to_string);
     let text = |text: &Option<crate::lang::text::Text>| text.as_ref().map(|text| text.raw.clone());
+    row(
+        "taken back by",
+        entry.inverse.as_ref().map(|inverse| inverse.text.raw.clone()),
+    );
+    row("where `was`, just before the call, is", formula(&entry.was));
+    row("because", text(&entry.because));
     row("to", formula(&entry.value));
     row("only where", formula(&entry.range));
     row("when", formula(&entry.when));

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::deed::{Change, Deed, Given};
+use crate::action::WAS;
+use crate::deed::{Change, Deed, Given, Inverse, Invocation};
 use crate::file::Site;
 use crate::measure::Measure;
 use crate::read::{Base, Layout, PlannedCapture, Source};
@@ -135,6 +136,8 @@ pub struct PlannedAction {
     pub role: String,
     /// It changes the program's code or loads a library: only a rule that is named may do it.
     pub changes_code: bool,
+    /// It is a call of which the rule does not say how it is taken back: it stays.
+    pub stays: bool,
 }
 
 impl PlannedVariable {
@@ -340,6 +343,7 @@ impl Plan {
                 target,
                 role,
                 changes_code: change.deed.changes_code(),
+                stays: change.deed.stays(),
             }),
         }
     }
@@ -388,6 +392,7 @@ fn effect(change: &Change, role: &str) -> String {
         let given = |argument: &Given| match argument {
             Given::Value(value) => value.of.what(),
             Given::Variable(source) => source.to_string(),
+            Given::Was => WAS.to_string(),
         };
         arguments.iter().map(given).collect::<Vec<_>>().join(", ")
     };
@@ -409,7 +414,19 @@ fn effect(change: &Change, role: &str) -> String {
             let copies = if *everywhere { ", every copy of it" } else { "" };
             format!("writes {variable} ({}{range}{copies})", what(value))
         }
-        Deed::Call { function, arguments } => format!("calls {function}({})", given(arguments)),
+        Deed::Call { call, inverse } => {
+            let shown = |call: &Invocation| format!("{}({})", call.function, given(&call.arguments));
+            let back = match inverse {
+                Inverse::Unstated => "it stays".to_string(),
+                Inverse::NotNeeded(why) => format!("nothing to take back: {why}"),
+                Inverse::Call { reader: None, call } => format!("taken back by {}", shown(call)),
+                Inverse::Call {
+                    reader: Some(reader),
+                    call,
+                } => format!("taken back by {}, was = {}", shown(call), shown(reader)),
+            };
+            format!("calls {} ({back})", shown(call))
+        }
         Deed::Load { library } => format!("loads {library}"),
         Deed::Replace { function, with } => format!("patches {function} so that {with} runs instead"),
         Deed::InsertCall {

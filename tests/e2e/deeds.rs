@@ -84,15 +84,26 @@ impl Acting {
     }
 
     /// Ends the session, then the program, whose sums must all be right; the report.
-    fn end(mut self) -> Outcome<(Value, Vec<Value>)> {
+    fn end(self) -> Outcome<(Value, Vec<Value>)> {
+        let (report, views, _) = self.end_and_what_was_said()?;
+        Ok((report, views))
+    }
+
+    /// The same, with all that the session said.
+    fn end_and_what_was_said(mut self) -> Outcome<(Value, Vec<Value>, String)> {
         let report = self.agent.stop()?;
+        self.end_program(report)
+    }
+
+    /// Ends the program, behind the session.
+    fn end_program(mut self, report: Value) -> Outcome<(Value, Vec<Value>, String)> {
         // It goes round once more, with everything as it is now.
         self.job.open("end")?;
         let result = self.job.events("result", 1, SOON)?.remove(0);
         assert_eq!(result["wrong"], 0, "{result}");
         let views = self.job.events("view", 1, SOON)?;
         self.job.finish(SOON)?;
-        Ok((report, views))
+        Ok((report, views, self.agent.lines.text()))
     }
 }
 
@@ -189,6 +200,7 @@ fn who_only_watches_is_told_where_every_copy_is_and_what_would_be_called_as_root
     when: load > 0
     finding: the level is low
   - call: flush_level(1)
+    inverse: flush_level(0)
     when: load > 0
 ";
     let rule = rule(&folder, HEAD, tunes)?;
@@ -227,8 +239,10 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
     value: 1
     when: load > 0
   - call: nobody_has_this()
+    inverse: flush_level(0)
     when: load > 0
   - call: flush_level(1)
+    inverse: flush_level(0)
     when: load > 0
     at: {entry: nobody_has_this}
   - replace: sort_a
@@ -259,35 +273,162 @@ fn what_may_not_be_set_is_refused_and_the_report_says_why_as_root() -> Outcome {
 }
 
 #[test]
-fn a_function_is_called_by_a_rule_and_the_report_says_that_it_cannot_be_taken_back_as_root() -> Outcome {
+fn a_call_is_in_force_while_the_condition_holds_and_its_inverse_takes_it_back_as_root() -> Outcome {
     require!(Root, Cc);
     let _machine = machine();
-    let tunes = "  - call: flush_level(cfg.level)
-    while: load > 0
-";
-    let acting = Acting::start(&[], tunes)?;
-    let done = acting.sees("the level flushed", 0, |view| view["flushed"] == 2)?;
-    acting.job.open("calm")?;
-    acting
-        .agent
-        .lines
-        .wait_for_line("call flush_level(cfg.level) cannot be taken back", SOON)?;
-    let (report, views) = acting.end()?;
-    assert!(views[done..].iter().all(|view| view["flushed"] == 2), "{views:?}");
-    let made = changes(&report, "call");
-    assert_eq!(made.len(), 1, "once: {report}");
+    let tune = "  - call: flush_level(cfg.level)\n    was: level_flushed()\n    inverse: flush_level(was)\n";
+    let change = while_heavy(&[], tune, "call", |view| view["flushed"] == 2)?;
     assert_eq!(
-        (&made[0]["outcome"], &made[0]["new"], &made[0]["old"]),
-        (
-            &"returned 20; a call cannot be taken back".into(),
-            &"20".into(),
-            &Value::Null
-        ),
+        (&change["variable"], &change["new"], &change["old"]),
+        (&"call flush_level(cfg.level)".into(), &"20".into(), &"0".into()),
+        "{change}"
+    );
+    let mechanism = change["mechanism"].as_str().unwrap_or_default();
+    assert!(mechanism.starts_with("by one thread"), "{change}");
+    assert!(change["hold_ns"].as_u64() > Some(0), "{change}");
+    Ok(())
+}
+
+#[test]
+fn a_guard_says_that_a_call_is_undone_once_the_program_has_what_it_had_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let head = "about: for a test
+probes: {step: {entry: step}}
+capture: {step.flushed: flushed, step.heavy: heavy}
+windows: {pulse: {every: 100ms}}
+metrics: {load: max(step.heavy), level: max(step.flushed)}
+tune:
+";
+    let tune = "  - call: flush_level(4)
+    was: level_flushed()
+    inverse: flush_level(was)
+    when: load > 0
+    guard: {minimize: level, over: 2, undo_if_worse_by: 5%}
+";
+    let mut acting = Acting::of(&programs::threads("levers")?, head, tune, Vec::new())?;
+    let done = acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
+    acting.agent.lines.wait_for_line("; undone", SOON)?;
+    // The round after that line has it: what is said is so.
+    let views = acting.sees("the level as it was", done, |view| view["flushed"] == 0)?;
+    assert_eq!(views, done + 1);
+    // With 1, for a change was undone.
+    acting.agent.signal(rustix::process::Signal::INT)?;
+    let report = acting.agent.finish_anyhow(SOON)?;
+    let (report, ..) = acting.end_program(report)?;
+    let made = changes(&report, "call");
+    assert_eq!(
+        (&made[0]["outcome"], &made[0]["guard"]["verdict"]),
+        (&"reverted".into(), &"undone".into()),
         "{report}"
     );
-    let mechanism = made[0]["mechanism"].as_str().unwrap_or_default();
-    assert!(mechanism.starts_with("by one thread"), "{report}");
-    assert!(made[0]["hold_ns"].as_u64() > Some(0), "{report}");
+    Ok(())
+}
+
+#[test]
+fn a_call_without_an_inverse_is_refused_where_everything_is_put_back_and_else_said_to_stay_as_root() -> Outcome
+{
+    require!(Root, Cc);
+    let _machine = machine();
+    let tune = "  - call: flush_level(4)\n    when: load > 0\n";
+    let folder = tempfile::tempdir()?;
+    let file = rule(&folder, HEAD, tune)?;
+    let job = Job::alone(&programs::threads("levers")?, |folder| {
+        with_folder(folder, Vec::new())
+    })?;
+    job.events("ready", 1, SOON)?;
+    job.open("go")?;
+    let (pid, flags) = (
+        job.pid().to_string(),
+        ["--rules", "none", &file, "--apply=acting"],
+    );
+    let (code, text) = Agent::run_in(folder.path(), &[&["attach", &pid][..], &flags[..]].concat())?;
+    let refused = "its call flush_level() has no `inverse` and cannot be put back at the end of the session; such rules act with --keep";
+    assert!(code != 0 && text.contains(refused), "{text}");
+    let agent = Agent::attach(job.pid(), &[&flags[..], &["--keep"]].concat())?;
+    let acting = Acting {
+        job,
+        agent,
+        _folder: folder,
+    };
+    acting.sees("the level flushed", 0, |view| view["flushed"] == 4)?;
+    let (report, views, said) = acting.end_and_what_was_said()?;
+    assert_eq!(views.last().ok_or("no view")?["flushed"], 4, "{views:?}");
+    let outcome = changes(&report, "call")[0]["outcome"].clone();
+    assert_eq!(outcome, "returned 40; it has no inverse and stays");
+    let stays = "1 change cannot be taken back and stays (call flush_level(4))";
+    assert!(said.contains(stays), "{said}");
+    assert!(!said.contains("ended with"), "the program lives: {said}");
+    Ok(())
+}
+
+/// What the last line of a session says of each kind of action is what the program has afterwards.
+#[test]
+fn the_last_line_says_what_the_program_has_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let library = programs::library("tuned", 3)?;
+    let load = format!("load: {}", library.to_string_lossy());
+    let back = "1 change put back";
+    let with_inverse = "call: flush_level(4)\n    was: level_flushed()\n    inverse: flush_level(was)";
+    let without =
+        "call: flush_level(4)\n    inverse: none\n    because: the level is written anew in each round";
+    type Seen<'a> = &'a dyn Fn(&Value) -> bool;
+    let cases: [(&str, Seen<'_>, &str, bool); 8] = [
+        (
+            "set: cfg.solver.chunk\n    value: 128",
+            &|view| view["chunk"] == 128,
+            back,
+            false,
+        ),
+        (with_inverse, &|view| view["flushed"] == 4, back, false),
+        (
+            without,
+            &|view| view["flushed"] == 4,
+            "nothing is left to be put back",
+            true,
+        ),
+        (&load, &|view| view["loaded"] == 1, back, false),
+        (
+            "replace: sort_a\n    with: sort_b",
+            &|view| view["sort"] == "b",
+            back,
+            false,
+        ),
+        (
+            "insert_call: tick(3)\n    in: step",
+            &|view| view["ticks"] == 3,
+            back,
+            false,
+        ),
+        (
+            "remove_call: log_state\n    in: step",
+            &|view| view["logs"] == 0,
+            back,
+            false,
+        ),
+        (
+            "set_arg: send_block(1)\n    value: 7",
+            &|view| view["size"] == 7,
+            back,
+            false,
+        ),
+    ];
+    for (tune, is_there, words, stays) in cases {
+        let acting = Acting::start(&[], &format!("  - {tune}\n    when: load > 0\n"))?;
+        acting.sees(tune, 0, is_there)?;
+        let (_, views, said) = acting.end_and_what_was_said()?;
+        let last = said
+            .lines()
+            .rfind(|line| line.contains("; detached in "))
+            .unwrap_or_default();
+        assert!(last.ends_with(words), "{tune}: {last}");
+        assert_eq!(
+            is_there(views.last().ok_or("no view")?),
+            stays,
+            "{tune}: {last}\n{views:?}"
+        );
+    }
     Ok(())
 }
 
@@ -298,8 +439,11 @@ fn a_name_that_is_bound_to_a_pattern_means_one_function_or_is_refused_as_root() 
     let folder = tempfile::tempdir()?;
     let head = format!("names:\n  flush: writes a level out\n  any: whatever there is\n{HEAD}");
     let tunes = "  - call: flush(4)
+    was: level_flushed()
+    inverse: flush(was)
     when: load > 0
   - call: any(4)
+    inverse: flush(0)
     when: load > 0
 ";
     let rule = rule(&folder, &head, tunes)?;
@@ -429,25 +573,26 @@ probes: {region: {span: openmp.region}}
 windows: {pulse: {every: 100ms}}
 tune:
 ";
-    let tune = "  - call: omp_set_num_threads(7)
-    when: count(region) > 0
-    at: {entry: GOMP_parallel}
-";
     let program = programs::openmp("regions")?;
-    let mut acting = Acting::of(&program, head, tune, vec!["0".to_owned()])?;
+    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
     acting.sees("a team of seven", 0, |team| team["threads"] == 7)?;
     acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
     let report = acting.agent.stop()?;
+    acting.sees("the team as it was", 2, |team| team["threads"] != 7)?;
     acting.job.open("end")?;
     let tally = acting.job.events("tally", 1, SOON)?.remove(0);
     acting.job.finish(SOON)?;
     // Regions alternate: two threads by their own word, then as many as the program was told last.
-    let teams = acting.job.events("team", 2, SOON)?;
-    let (first, grown) = (&teams[0], &teams[1]);
-    assert_eq!((teams.len(), &grown["threads"]), (2, &7.into()), "{teams:?}");
+    let teams = acting.job.events("team", 3, SOON)?;
+    let [first, grown, last] = teams.as_slice() else {
+        return Err(format!("{teams:?}").into());
+    };
+    let sizes = [first, grown, last].map(|team| (&team["threads"], &team["most"]));
+    assert_eq!(sizes, [sizes[0], (&7.into(), &7.into()), sizes[0]], "{teams:?}");
     let number = |value: &Value| value.as_u64().ok_or("no number");
-    let (rounds, since) = (number(&tally["rounds"])?, number(&grown["round"])?);
-    let without = since / 2 * number(&first["threads"])? + (rounds.div_ceil(2) - since / 2) * 7;
+    let (since, until) = (number(&grown["round"])? / 2, number(&last["round"])? / 2);
+    let (rounds, own) = (number(&tally["rounds"])?, number(&first["threads"])?);
+    let without = (rounds.div_ceil(2) - (until - since)) * own + (until - since) * 7;
     assert_eq!(number(&tally["members"])?, rounds / 2 * 2 + without, "{tally}");
     let made = changes(&report, "call");
     assert_eq!(made.len(), 1, "{report}");
@@ -457,6 +602,32 @@ tune:
         "{report}"
     );
     Ok(())
+}
+
+/// The team size is a setting of each thread: only the one that begins regions can put it back, where it begins one.
+const TEAM_OF_SEVEN: &str = "  - call: omp_set_num_threads(7)
+    was: omp_get_max_threads()
+    inverse: omp_set_num_threads(was)
+    when: count(region) > 0
+    at: {entry: GOMP_parallel}
+";
+
+#[test]
+fn a_team_is_as_it_was_when_the_session_that_changed_it_was_killed_as_root() -> Outcome {
+    require!(Root, Cc);
+    let _machine = machine();
+    let head = "about: for a test\nprobes: {region: {span: openmp.region}}\nwindows: {pulse: {every: 100ms}}\ntune:\n";
+    let program = programs::openmp("regions")?;
+    let mut acting = Acting::of(&program, head, TEAM_OF_SEVEN, vec!["0".to_owned()])?;
+    acting.sees("a team of seven", 0, |team| team["most"] == 7)?;
+    acting.agent.lines.wait_for_line("done in 1 process", SOON)?;
+    acting.agent.signal(rustix::process::Signal::KILL)?;
+    acting.sees("the team as it was", 2, |team| team["most"] != 7)?;
+    acting.job.open("end")?;
+    acting.job.events("tally", 1, SOON)?;
+    let teams = acting.job.events("team", 3, SOON)?;
+    assert_eq!(teams[0]["most"], teams[2]["most"], "{teams:?}");
+    acting.job.finish(SOON)
 }
 
 /// The CPUs that a process may use.
@@ -502,6 +673,16 @@ fn ranks_are_bound_to_cores_of_their_own_and_let_go_again_as_root() -> Outcome {
         }
         let report = agent.stop()?;
         assert_eq!(of_all()?, before, "{report}");
+        let words = if ranks > cpus {
+            "nothing was changed"
+        } else {
+            "2 changes put back"
+        };
+        assert!(
+            agent.lines.text().trim_end().ends_with(words),
+            "{}",
+            agent.lines.text()
+        );
         let made = changes(&report, "affinity");
         assert_eq!(made.len(), if ranks > cpus { 0 } else { 2 }, "{report}");
         job.open("stop")?;

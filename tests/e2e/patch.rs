@@ -27,6 +27,22 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
         text.contains("call step_inner(3) = 3 (one thread was held for "),
         "{text}"
     );
+    let warned = text.find("step_inner(3) stays: what it sets cannot be undone");
+    assert!(
+        warned < text.find("call step_inner(3)") && warned.is_some(),
+        "before it is made: {text}"
+    );
+    for (call, wanted) in [
+        ("step_inner(\"a\")", "`step_inner`: argument 0 is i64, not a text"),
+        (
+            "step_inner(1, 2, 3)",
+            "`step_inner`: it takes 1 argument, 3 are given",
+        ),
+    ] {
+        let (code, text) = run(&["call", &pid, call])?;
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains(wanted), "{text}");
+    }
     let (code, text) = run(&["call", &pid, "step_inner(3, 4"])?;
     assert_eq!(code, 2, "{text}");
     assert!(
@@ -36,7 +52,7 @@ fn a_function_is_called_and_code_is_changed_and_put_back_by_hand() -> Outcome {
     let (code, text) = run(&["call", &pid, "step_inner()"])?;
     assert_eq!(code, 1, "{text}");
     assert!(
-        text.contains("`step_inner`: it takes 1 arguments, 0 are given"),
+        text.contains("`step_inner`: it takes 1 argument, 0 are given"),
         "{text}"
     );
 
@@ -178,4 +194,55 @@ fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_do
         "it lives: {code}: {text}"
     );
     Ok(())
+}
+
+#[test]
+fn a_call_by_hand_with_an_inverse_is_in_force_until_it_is_undone() -> Outcome {
+    require!(Root, Cc);
+    let state = tempfile::tempdir()?;
+    let mut job = Job::alone(&programs::threads("levers")?, |folder| {
+        with_folder(folder, Vec::new())
+    })?;
+    job.events("ready", 1, SOON)?;
+    job.open("go")?;
+    let pid = job.pid().to_string();
+    let run = |words: &[&str]| Agent::run_in(state.path(), words);
+    let sees = |flushed: u64| {
+        job.lines
+            .wait_for(&format!("a round with {flushed} flushed"), SOON, |lines| {
+                let last = lines.iter().rev().find(|line| line.text.contains("\"view\""))?;
+                last.text
+                    .contains(&format!("\"flushed\":{flushed},"))
+                    .then_some(())
+            })
+    };
+    let call = ["call", &pid, "flush_level(7)", "--was", "level_flushed()"];
+    let (code, text) = run(&[&call[..], &["--inverse", "flush_level(was)"]].concat())?;
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("call flush_level(7) = 70, was 0 (one thread was held for "),
+        "{text}"
+    );
+    assert!(!text.contains("stays"), "{text}");
+    let back = format!("change 1; back by flush_level(was): tuneagent undo {pid} 1");
+    assert!(text.contains(&back), "{text}");
+    sees(7)?;
+    let (_, text) = run(&["journal", &pid])?;
+    let line = "call flush_level(7) (back: flush_level(was))  returned 70, in force, confirmed";
+    assert!(text.contains(line), "{text}");
+    let (code, text) = run(&["undo", &pid])?;
+    assert_eq!((code, text.matches("is as it was").count()), (0, 1), "{text}");
+    sees(0)?;
+    let (code, text) = run(&["undo", &pid])?;
+    assert_eq!((code, text.trim()), (0, "nothing to put back"));
+    let (code, text) = run(&["call", &pid, "flush_level(7)", "--inverse", "flush_level(was)"])?;
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("`was` is what is read just before a call"),
+        "{text}"
+    );
+    job.open("end")?;
+    let result = job.events("result", 1, SOON)?.remove(0);
+    assert_eq!(result["wrong"], 0, "{result}");
+    job.finish(SOON)
 }

@@ -3,7 +3,8 @@
  *   regions DIRECTORY ROUNDS
  *
  * Prints {"event":"ready",...}, waits for DIRECTORY/go, works, prints {"event":"tally",...}, waits for DIRECTORY/end. With 0 rounds it
- * works until DIRECTORY/end is there. Prints {"event":"team",...} when a region that asks for no size has another than the last. */
+ * works until DIRECTORY/end is there. Prints {"event":"team",...} when a region that asks for no size has another than the last, with what
+ * omp_get_max_threads says. */
 #include "gates.h"
 
 #include <omp.h>
@@ -41,7 +42,7 @@ int main(int argc, char **argv)
             team += 1;
             members += team;
             if (team != last) {
-                printf("{\"event\":\"team\",\"round\":%ld,\"threads\":%ld}\n", round, team);
+                printf("{\"event\":\"team\",\"round\":%ld,\"threads\":%ld,\"most\":%d}\n", round, team, omp_get_max_threads());
                 fflush(stdout);
             }
             last = team;

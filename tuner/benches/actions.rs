@@ -196,6 +196,7 @@ fn run(target: &Target) -> Result<(), WriterError> {
             returns: None,
             wait_ms: 5_000,
             thread: None,
+            inverse: None,
         };
         called.add(&writer.call(request, Reason::default())?);
     }

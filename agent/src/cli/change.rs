@@ -83,6 +83,12 @@ pub struct CallArgs {
     pub target: String,
     /// The call, as 'f(1, 2.5, "text", true)'; module:f where several files have an f
     pub call: String,
+    /// The call that `undo` makes to take it back, by the same thread: 'set_level(was)'. Without it the call stays
+    #[arg(long, value_name = "CALL")]
+    pub inverse: Option<String>,
+    /// What that thread calls just before, for the value that the inverse passes as `was`: 'level()'
+    #[arg(long, value_name = "CALL", requires = "inverse")]
+    pub was: Option<String>,
     /// What it returns, where the program has no debug information: bool, i8 ... u64, f32, f64, pointer, nothing
     #[arg(long, value_name = "TYPE")]
     pub returns: Option<String>,

@@ -117,6 +117,9 @@ impl Watched {
         if let Some(cpus) = &args.agent_cpus {
             super::cpus::bind(cpus)?;
         }
+        if !args.keep {
+            options.notes.extend(self.rules.put_everything_back()?);
+        }
         if args.apply.is_some() {
             let never = self.rules.never_applying();
             options.notes.extend(told_at_once(never).map(only_advises));

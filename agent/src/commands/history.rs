@@ -119,7 +119,12 @@ fn status(change: &Change) -> String {
     let confirmed = if change.confirmed { ", confirmed" } else { "" };
     match change.status {
         Status::Pending => "begun; undo finds out whether it was written".into(),
-        Status::Applied => format!("in force{confirmed}"),
+        Status::Applied => match &change.result {
+            Some(result) if change.intent.deed.inverse().is_some() => {
+                format!("returned {result}, in force{confirmed}")
+            }
+            _ => format!("in force{confirmed}"),
+        },
         Status::Failed => "not written".into(),
         Status::Done => format!("returned {}", change.result.as_deref().unwrap_or("?")),
         Status::RevertPending => "being taken back".into(),

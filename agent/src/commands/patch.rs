@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tuner::{
     action::{
-        Action, ActionOutcome, ActionReceipt, CallRequest, InsertPlace, Invocation, PatchRequest, Reason,
-        ReturnType,
+        Action, ActionOutcome, ActionReceipt, CallRequest, InsertPlace, InverseRequest, Invocation,
+        PatchRequest, Reason, ReturnType,
     },
     actuator::{ActCommand, ClientError},
     expression::Expression,
@@ -43,7 +43,14 @@ pub(super) fn call(args: &CallArgs) -> Outcome {
         returns,
         wait_ms: u64::try_from(args.wait.as_millis()).unwrap_or(u64::MAX),
         thread: args.thread,
+        inverse: inverse(args)?,
     };
+    if request.inverse.is_none() {
+        say!(
+            "{} stays: what it sets cannot be undone. With --inverse 'CALL' it can; `was` in CALL is what --was 'CALL' returns just before",
+            args.call
+        );
+    }
     let by_hand = ByHand {
         target: &args.target,
         only: args.only,
@@ -51,6 +58,17 @@ pub(super) fn call(args: &CallArgs) -> Outcome {
         despite_seccomp: args.despite_seccomp,
     };
     act(&by_hand, &Action::Call(request))
+}
+
+fn inverse(args: &CallArgs) -> Result<Option<InverseRequest>, Failure> {
+    let Some(inverse) = &args.inverse else {
+        return Ok(None);
+    };
+    let was = args.was.as_deref().map(Invocation::parse).transpose();
+    Ok(Some(InverseRequest {
+        call: Invocation::parse(inverse).map_err(Failure::not_there)?,
+        was: was.map_err(Failure::not_there)?,
+    }))
 }
 
 fn return_type(text: &str) -> Result<ReturnType, Failure> {
@@ -194,8 +212,21 @@ fn say(pid: Pid, receipt: &ActionReceipt) {
         ActionOutcome::InForce => {
             say!("{pid:>8}  {text} ({held}), change {change}; back: tuneagent undo {pid} {change}")
         }
+        ActionOutcome::Returned {
+            result,
+            was,
+            back: Some(back),
+            ..
+        } => {
+            let was = was
+                .as_ref()
+                .map_or_else(String::new, |was| format!(", was {was}"));
+            say!(
+                "{pid:>8}  {text} = {result}{was} ({held}), change {change}; back by {back}: tuneagent undo {pid} {change}"
+            );
+        }
         ActionOutcome::Returned { result, .. } => {
-            say!("{pid:>8}  {text} = {result} ({held}), change {change}")
+            say!("{pid:>8}  {text} = {result} ({held}), change {change}; it stays")
         }
         ActionOutcome::Running => {
             say!(

@@ -72,12 +72,12 @@ pub const LABELS: &[Label] = &[
     label(
         "state",
         4,
-        "of changes: `in_force`, `reverted`, `refused`, `other` (a call, or one that could not be put back)",
+        "of changes: `in_force`, `reverted`, `refused`, `other` (a call that stays, or one that could not be put back)",
     ),
     label(
         "verdict",
-        5,
-        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`",
+        7,
+        "the guard's: `kept`, `undone`, `ended`, `on trial`, `not judged`, `being undone`, `not undone` (it could not be)",
     ),
     label("moment", 2, "`before` or `after` the change"),
     label(

@@ -17,7 +17,10 @@ use self::{
 };
 use crate::{
     control::Mode,
-    session::ledger::{ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, ON_TRIAL, REVERTED, THERE, UNDONE, WRITTEN},
+    session::ledger::{
+        ENDED, GONE, IN_FORCE, KEPT, NOT_JUDGED, NOT_UNDONE, ON_TRIAL, REVERTED, THERE, UNDOING, UNDONE,
+        WRITTEN,
+    },
     snapshot::{ChangeView, FunctionTotals, ProcessView, RegionsView, SequenceView, Snapshot},
 };
 
@@ -388,7 +391,7 @@ impl Filling {
         for state in STATES {
             self.add("tuneagent_changes", &[of, ("state", state)], 0.0);
         }
-        for verdict in [KEPT, UNDONE, ENDED, ON_TRIAL, NOT_JUDGED] {
+        for verdict in [KEPT, UNDONE, ENDED, ON_TRIAL, NOT_JUDGED, UNDOING, NOT_UNDONE] {
             self.add("tuneagent_guard_changes", &[of, ("verdict", verdict)], 0.0);
         }
         self.add("tuneagent_reactions_total", &[of], 0.0);

@@ -24,10 +24,10 @@ pub enum Deed {
     Write(Write),
     /// A function is called once.
     Call {
-        /// Which.
-        function: String,
-        /// With what.
-        arguments: Vec<Passed>,
+        /// Which, with what.
+        call: Invocation,
+        /// How it is taken back.
+        inverse: Inverse,
     },
     /// A library is loaded.
     Load {
@@ -72,6 +72,31 @@ pub enum Deed {
     Bind(Cores),
 }
 
+/// A function, with what it is called with.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invocation {
+    /// Which.
+    pub function: String,
+    /// With what.
+    pub arguments: Vec<Passed>,
+}
+
+/// How a call is taken back.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Inverse {
+    /// The rule does not say: it stays.
+    Unstated,
+    /// The rule says that it leaves nothing to be taken back.
+    NotNeeded,
+    /// By another call of the same thread.
+    Call {
+        /// What that thread calls just before the first call, for its result.
+        was: Option<Invocation>,
+        /// The other call.
+        call: Invocation,
+    },
+}
+
 /// What a function is called with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Passed {
@@ -83,6 +108,8 @@ pub enum Passed {
     Text(String),
     /// What a variable of the program holds when the call is made.
     Variable(String),
+    /// What was read just before the call that is taken back.
+    Was,
 }
 
 /// One variable of one process.

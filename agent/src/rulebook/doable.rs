@@ -6,7 +6,7 @@ use rules::{
     Action, Affinity, Argument, Base, Boundary, Computed, Layout, Scalar, Site, SyncPoint, Target, Together,
 };
 
-use super::{Change, Decision, Deed, Key, Meeting, Passed, Switch, Write};
+use super::{Change, Decision, Deed, Inverse, Invocation, Key, Meeting, Passed, Switch, Write};
 use crate::evidence::Cores;
 
 /// From here on whole numbers are no i64.
@@ -204,9 +204,20 @@ fn deed(action: &Action) -> Result<Deed, String> {
                 (None, _) => None,
             },
         }),
-        Action::Call { function, arguments } => Deed::Call {
+        Action::Call {
             function,
-            arguments: arguments.iter().map(argument).collect::<Result<_, _>>()?,
+            arguments,
+            inverse,
+        } => Deed::Call {
+            call: invocation(&rules::Invocation { function, arguments })?,
+            inverse: match &inverse {
+                rules::Inverse::Unstated => Inverse::Unstated,
+                rules::Inverse::NotNeeded(_) => Inverse::NotNeeded,
+                rules::Inverse::Call { reader, call } => Inverse::Call {
+                    was: reader.as_ref().map(invocation).transpose()?,
+                    call: invocation(call)?,
+                },
+            },
         },
         Action::Load { library } => Deed::Load { library },
         Action::Replace { function, with } => Deed::Replace { function, with },
@@ -239,12 +250,20 @@ fn deed(action: &Action) -> Result<Deed, String> {
     })
 }
 
+fn invocation(call: &rules::Invocation) -> Result<Invocation, String> {
+    Ok(Invocation {
+        function: call.function.clone(),
+        arguments: call.arguments.iter().map(argument).collect::<Result<_, _>>()?,
+    })
+}
+
 /// What a function is called with. Where the debug information tells no type, a whole number is passed as one.
 fn argument(given: &Argument) -> Result<Passed, String> {
     match given {
         Argument::Variable(source) => Ok(Passed::Variable(source.to_string())),
         Argument::Value(Scalar::Text(text)) => Ok(Passed::Text(text.clone())),
         Argument::Value(value) => number(value),
+        Argument::Was => Ok(Passed::Was),
     }
 }
 
@@ -254,7 +273,7 @@ fn constant(given: &Argument) -> Result<Passed, String> {
         Argument::Variable(source) => Err(format!(
             "an inserted call passes constants, and {source} would have to be read at each call"
         )),
-        Argument::Value(_) => argument(given),
+        Argument::Value(_) | Argument::Was => argument(given),
     }
 }
 
@@ -279,6 +298,7 @@ fn expression(value: &Computed) -> Result<String, String> {
             Passed::Whole(number) => Ok(number.to_string()),
             Passed::Real(number) => Ok(number.to_string()),
             Passed::Text(text) | Passed::Variable(text) => Err(format!("`{text}` is no number")),
+            Passed::Was => Err("`was` is no number yet".to_owned()),
         },
         Computed::Original => Ok("original".to_owned()),
         Computed::Add(a, b) => both('+', a, b),
@@ -345,15 +365,31 @@ mod tests {
         let call = Action::Call {
             function: "libm:f".into(),
             arguments,
+            inverse: rules::Inverse::Call {
+                reader: None,
+                call: rules::Invocation {
+                    function: "g".into(),
+                    arguments: vec![Argument::Was, given(2.5)],
+                },
+            },
         };
         let expected = Deed::Call {
-            function: "libm:f".into(),
-            arguments: vec![
-                Passed::Whole(2),
-                Passed::Real(2.5),
-                Passed::Whole(1),
-                Passed::Variable("cfg.chunk".into()),
-            ],
+            call: Invocation {
+                function: "libm:f".into(),
+                arguments: vec![
+                    Passed::Whole(2),
+                    Passed::Real(2.5),
+                    Passed::Whole(1),
+                    Passed::Variable("cfg.chunk".into()),
+                ],
+            },
+            inverse: Inverse::Call {
+                was: None,
+                call: Invocation {
+                    function: "g".into(),
+                    arguments: vec![Passed::Was, Passed::Real(2.5)],
+                },
+            },
         };
         assert_eq!(deed(&call), Ok(expected));
     }
@@ -388,6 +424,7 @@ mod tests {
         let call = Action::Call {
             function: "f".into(),
             arguments: vec![given(f64::INFINITY)],
+            inverse: rules::Inverse::Unstated,
         };
         assert_eq!(deed(&call), Err("inf cannot be passed".into()));
         let at = SyncPoint {
@@ -408,6 +445,7 @@ mod tests {
         let call = Action::Call {
             function: "f".into(),
             arguments: Vec::new(),
+            inverse: rules::Inverse::Unstated,
         };
         assert_eq!(nowhere(&call, &at), None);
         let enable = Action::Enable { probe: ProbeId(0) };

@@ -23,7 +23,7 @@ mod values;
 
 pub use act::{Act, Decision, Meeting};
 pub use asking::facts;
-pub use deed::{Change, Deed, Key, Passed, Write};
+pub use deed::{Change, Deed, Inverse, Invocation, Key, Passed, Write};
 pub use joined::joined;
 pub use live::NotAdded;
 pub use modes::NotSwitched;
@@ -78,6 +78,8 @@ pub struct RuleBook {
     named: Vec<String>,
     /// What `--apply` said: nothing, everything (an empty list), or names.
     apply: Option<Vec<String>>,
+    /// What was done may stay at the end: rules with calls that stay may act.
+    keeps: bool,
     /// On a recording: rules that are not there yet.
     held: Vec<CheckedRule>,
     recorder: Option<Recorder>,
@@ -129,6 +131,7 @@ impl RuleBook {
             applying,
             named: apply.unwrap_or_default().to_vec(),
             apply: apply.map(<[String]>::to_vec),
+            keeps: true,
             held: Vec::new(),
             recorder: None,
             may_decide: false,

@@ -1,9 +1,9 @@
 //! What a rule may do, switched while a session runs.
 
-use rules::{Mode, Time};
+use rules::{CheckedRule, Mode, Time};
 
 use super::{Act, RuleBook, sources};
-use crate::control;
+use crate::{control, exit::Failure};
 
 /// Why a rule is not switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum NotSwitched {
     NoSuchRule,
     /// It changes code or loads libraries, and `--apply` did not name it.
     NotNamed,
+    /// It makes calls that stay, and the session puts everything back.
+    Stays,
 }
 
 impl RuleBook {
@@ -28,6 +30,9 @@ impl RuleBook {
         if mode == control::Mode::Applying && sources::changes_code(rule) && !is_named {
             return Err(NotSwitched::NotNamed);
         }
+        if mode == control::Mode::Applying && !self.keeps && stays(rule) {
+            return Err(NotSwitched::Stays);
+        }
         self.rehearsal.forget();
         let outputs = self.engine.set_mode(id, engine_mode(mode));
         if let Some(recorder) = &mut self.recorder {
@@ -41,6 +46,30 @@ impl RuleBook {
         Ok((word(before), acts))
     }
 
+    /// A session that puts everything back at its end has no rules that make calls which stay: those that `--apply` named are an error, the
+    /// others only advise. Why, a sentence for each.
+    pub fn put_everything_back(&mut self) -> Result<Vec<String>, Failure> {
+        self.keeps = false;
+        let mut advising = Vec::new();
+        for (_, rule, _) in self.engine.rules().filter(|(_, rule, _)| stays(rule)) {
+            let name = rule.name();
+            if self.named.iter().any(|named| named == name) {
+                return Err(Failure::not_there(format!("--apply={name}: {}", why_not(rule))));
+            }
+            if self.applying.iter().any(|applying| applying == name) {
+                advising.push((name.to_owned(), format!("{name} only advises: {}", why_not(rule))));
+            }
+        }
+        self.applying
+            .retain(|applying| advising.iter().all(|(name, _)| name != applying));
+        Ok(advising.into_iter().map(|(_, why)| why).collect())
+    }
+
+    /// Whether a rule makes calls that stay, which this session does not allow; in words.
+    pub fn refuses_calls_of(&self, rule: &CheckedRule) -> Option<String> {
+        (!self.keeps && stays(rule)).then(|| why_not(rule))
+    }
+
     /// Rules that would change code or load libraries and that `--apply` did not name: they never apply.
     pub fn never_applying(&self) -> Vec<String> {
         let rules = self.engine.rules().map(|(_, rule, _)| rule);
@@ -48,6 +77,20 @@ impl RuleBook {
             .filter(|rule| sources::changes_code(rule) && !self.named.iter().any(|name| name == rule.name()));
         unnamed.map(|rule| rule.name().to_owned()).collect()
     }
+}
+
+/// Whether a rule makes calls of which it does not say how they are taken back.
+fn stays(rule: &CheckedRule) -> bool {
+    rule.plan().actions.iter().any(|action| action.stays)
+}
+
+fn why_not(rule: &CheckedRule) -> String {
+    let calls = rule.plan().actions.iter().filter(|action| action.stays);
+    let calls: Vec<String> = calls.map(|action| format!("{}()", action.target)).collect();
+    format!(
+        "its call {} has no `inverse` and cannot be put back at the end of the session; such rules act with --keep",
+        calls.join(", ")
+    )
 }
 
 pub(super) fn engine_mode(mode: control::Mode) -> Mode {
@@ -95,6 +138,41 @@ mod tests {
         let apply: Option<Vec<String>> =
             apply.map(|names| names.iter().map(|&name| name.to_owned()).collect());
         RuleBook::of(vec![rule], apply.as_deref()).unwrap_or_else(|_| panic!("{source} is loaded"))
+    }
+
+    #[test]
+    fn a_rule_whose_calls_stay_acts_only_where_changes_may_stay() {
+        let book = |tune: &str, apply: &[&str]| {
+            let source = format!(
+                "rule: a\nabout: b\nwindows:\n  w: {{every: 1s}}\nmetrics:\n  used: sum(cpu.time) / w.duration\ntune:\n  - {tune}\n    when: used >= 0\n"
+            );
+            let rule = rules::CheckedRule::from_source(&source).expect("the rule is right");
+            let apply: Vec<String> = apply.iter().map(|&name| name.to_owned()).collect();
+            RuleBook::of(vec![rule], Some(&apply)).unwrap_or_else(|_| panic!("{source} is loaded"))
+        };
+        let stays = "call: f(1)";
+        let text = "its call f() has no `inverse` and cannot be put back at the end of the session; such rules act with --keep";
+        let mut kept = book(stays, &[]);
+        assert_eq!(kept.applying, ["a"]);
+        assert!(kept.switch("a", control::Mode::Applying, 1).is_ok());
+        let mut unnamed = book(stays, &[]);
+        assert_eq!(
+            unnamed.put_everything_back().unwrap(),
+            [format!("a only advises: {text}")]
+        );
+        assert!(unnamed.applying.is_empty());
+        let switched = unnamed.switch("a", control::Mode::Applying, 1).map(|_| ());
+        assert_eq!(switched, Err(NotSwitched::Stays));
+        let named = book(stays, &["a"]).put_everything_back().unwrap_err();
+        assert_eq!(named.message, format!("--apply=a: {text}"));
+        for taken_back in [
+            "call: f(1)\n    inverse: f(0)",
+            "call: f(1)\n    inverse: none\n    because: c",
+        ] {
+            let mut book = book(taken_back, &["a"]);
+            assert_eq!(book.put_everything_back().unwrap(), [""; 0], "{taken_back}");
+            assert_eq!(book.applying, ["a"], "{taken_back}");
+        }
     }
 
     #[test]

@@ -193,28 +193,27 @@ impl Session {
     }
 
     fn judged(&mut self, decision: u64, rule: &str, guard: GuardView, slots: Option<&BTreeSet<u32>>) {
-        self.painter
-            .say(&format!("{}  guard    {}", time_of_day(), guard.text));
         let mut changes = self.ledger.of_decision(decision);
         if let Some(slots) = slots {
             let pids: Vec<Pid> = slots.iter().filter_map(|slot| self.pid_of(*slot)).collect();
             changes.retain(|(pid, _)| pids.contains(pid));
         }
-        self.ledger.judge(decision, rule, &guard);
-        if guard.verdict != KEPT {
-            for call in self.ledger.calls_of(decision) {
-                self.painter.say(&format!(
-                    "{}  {rule}   {call} cannot be taken back",
-                    time_of_day()
-                ));
-            }
-        }
         if guard.verdict == KEPT {
+            self.ledger.judge(decision, rule, &guard);
+            self.say_of_guard(&guard.text);
             self.order_confirm(changes);
         } else {
+            // That it is undone is said when it is.
+            if let Some(text) = self.ledger.undo(decision, rule, guard, &changes) {
+                self.say_of_guard(&text);
+            }
             self.order_undo(changes);
             self.switch_back(decision, slots);
         }
+    }
+
+    pub(super) fn say_of_guard(&mut self, text: &str) {
+        self.painter.say(&format!("{}  guard    {text}", time_of_day()));
     }
 
     fn order_confirm(&self, changes: Vec<(Pid, u64)>) {
@@ -223,17 +222,33 @@ impl Session {
         }
     }
 
-    pub(super) fn order_undo(&self, changes: Vec<(Pid, u64)>) {
-        if let Some(order) = undo(changes) {
-            self.order_if_room(order);
+    pub(super) fn order_undo(&mut self, changes: Vec<(Pid, u64)>) {
+        let Some(order) = undo(changes.clone()) else {
+            return;
+        };
+        if !self.order_if_room(order) {
+            for change in changes {
+                self.could_not_undo(change, "too many orders wait");
+            }
         }
     }
 
-    fn order_if_room(&self, order: Order) {
-        let Some(hands) = &self.hands else { return };
-        if let Err(order) = hands.order(order) {
-            // What is neither confirmed nor undone now is put back at the end.
-            tracing::warn!(?order, "too many orders wait");
+    /// Tells, where a guard had it taken back.
+    pub(super) fn could_not_undo(&mut self, change: (Pid, u64), reason: &str) {
+        if let Some(text) = self.ledger.heard_of_undo(change, Some(reason)) {
+            self.say_of_guard(&text);
+        }
+    }
+
+    fn order_if_room(&self, order: Order) -> bool {
+        let Some(hands) = &self.hands else { return true };
+        match hands.order(order) {
+            Ok(()) => true,
+            Err(order) => {
+                // What is neither confirmed nor undone now is put back at the end.
+                tracing::warn!(?order, "too many orders wait");
+                false
+            }
         }
     }
 }

@@ -5,18 +5,20 @@ use std::time::Duration;
 use tuner::{
     actuator::{ChangeNumber, ClientError, Farewell, RefusalKind},
     journal::RevertOutcome,
+    process::Pid,
 };
 
 use super::{
     Session, kernel_failure,
-    ledger::{REVERTED, UNDONE},
+    ledger::{LEFT_ALONE, NOT_UNDONE, REVERTED, UNDONE},
     meter::Metered,
     probes::Probes,
+    standing::{Left, Standing, last_words},
 };
 use crate::{
     clock::monotonic_ns,
     exit::{Code, Failure, Outcome},
-    format::{duration, plural},
+    format::duration,
     snapshot::{Snapshot, TraceView},
     trace::Ending,
     view,
@@ -52,8 +54,9 @@ impl Session {
         self.end_trials();
         let farewell = self.put_back().await;
         let mut code = Code::Done;
+        let mut strangers = Vec::new();
         if let Some(Ok(farewell)) = &farewell {
-            code = self.take_note(farewell);
+            (code, strangers) = self.take_note(farewell);
         }
         self.read_matrix(true).map_err(kernel_failure)?;
         let mut snapshot = self.snapshot();
@@ -67,12 +70,28 @@ impl Session {
         view::closing(&snapshot)
             .iter()
             .for_each(|line| self.painter.say(line));
+        let changes = match &farewell {
+            None => "nothing was written".to_owned(),
+            Some(Err(error)) => {
+                code = Code::No;
+                format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
+            }
+            Some(Ok(farewell)) => {
+                let mut left = self.left();
+                left.extend(strangers);
+                last_words(
+                    &left,
+                    farewell.omitted,
+                    &self.undo_command(),
+                    &snapshot.job.program,
+                )
+            }
+        };
         self.pace.progress.begin(Step::WriteReport);
         let Session {
             mut probes,
             mut painter,
             outputs,
-            options,
             ledger,
             control,
             ..
@@ -80,19 +99,6 @@ impl Session {
         // Before anything that the kernel may take long for.
         let (written, printed) = outputs.write(&snapshot);
         let detached = detach(&mut probes);
-        let changes = match &farewell {
-            None => "nothing was written".to_owned(),
-            Some(Err(error)) => {
-                code = Code::No;
-                format!("the actuator did not say what it put back: {error}; tuneagent journal tells")
-            }
-            Some(Ok(farewell)) => last_words(
-                farewell,
-                snapshot.changes.len(),
-                &options.typed,
-                &snapshot.job.program,
-            ),
-        };
         painter.say(&format!("{reason}; {detached}; {changes}"));
         if has_undone(&snapshot) {
             code = Code::No;
@@ -130,27 +136,45 @@ impl Session {
         self.outputs.end_trace(&ending)
     }
 
-    /// Enters into the ledger what the actuator put back.
-    fn take_note(&mut self, farewell: &Farewell) -> Code {
-        let mut code = Code::Done;
+    /// Enters into the ledger what the actuator put back; what it was of changes that are not there, as of processes that were forked.
+    fn take_note(&mut self, farewell: &Farewell) -> (Code, Vec<Left>) {
+        let (mut code, mut strangers) = (Code::Done, Vec::new());
+        let mut stranger = |standing| {
+            strangers.push(Left {
+                standing,
+                is_gone: false,
+                text: String::new(),
+            });
+        };
         for (pid, undone) in &farewell.undone {
-            let outcome = match &undone.outcome {
-                RevertOutcome::Reverted => REVERTED.to_owned(),
-                RevertOutcome::ChangedSince(_) => "left alone: the program changed it since".to_owned(),
+            let (outcome, standing) = match &undone.outcome {
+                RevertOutcome::Reverted => {
+                    // One that could not be taken back before, if a guard wanted it: its verdict holds now.
+                    self.ledger.heard_of_undo((*pid, undone.change), None);
+                    (REVERTED.to_owned(), Standing::Back)
+                }
+                RevertOutcome::ChangedSince(_) => (LEFT_ALONE.to_owned(), Standing::LeftAlone),
                 RevertOutcome::Failed(reason) => {
                     code = Code::No;
-                    format!("not put back: {reason}")
+                    (format!("not put back: {reason}"), Standing::NotBack)
                 }
             };
-            self.ledger.set_outcome(*pid, undone.change, &outcome);
+            if !self.ledger.set_outcome(*pid, undone.change, &outcome, standing) {
+                stranger(standing);
+            }
         }
         for (number, refusal) in &farewell.failed {
+            let has_ended = refusal.kind == RefusalKind::Ended;
             // A process that has ended holds nothing any more.
-            if refusal.kind != RefusalKind::Ended {
+            if !has_ended {
                 code = Code::No;
             }
-            self.ledger
-                .set_outcome(number.pid, number.change, &format!("not put back: {refusal}"));
+            let outcome = format!("not put back: {refusal}");
+            let ChangeNumber { pid, change } = *number;
+            let is_known = self.ledger.set_outcome(pid, change, &outcome, Standing::NotBack);
+            if !is_known && !has_ended {
+                stranger(Standing::NotBack);
+            }
         }
         for (pid, refusal) in &farewell.refused {
             if refusal.kind != RefusalKind::Ended {
@@ -158,7 +182,36 @@ impl Session {
             }
             self.painter.say(&format!("process {pid}: {refusal}"));
         }
-        code
+        let failed = |number: &ChangeNumber| farewell.failed.iter().any(|(failed, _)| *failed == *number);
+        for number in farewell.kept.iter().filter(|number| !failed(number)) {
+            if !self.ledger.set_kept(number.pid, number.change) {
+                stranger(Standing::Kept);
+            }
+        }
+        (code, strangers)
+    }
+
+    /// How every change of the session stands.
+    fn left(&self) -> Vec<Left> {
+        let standings = self.ledger.standings();
+        let left = standings.map(|(pid, standing, text)| Left {
+            standing,
+            is_gone: !pid.is_alive() || self.runs_another_program(pid),
+            text: text.to_owned(),
+        });
+        left.collect()
+    }
+
+    fn runs_another_program(&self, pid: Pid) -> bool {
+        let mut of = self.job.members.iter().filter(|member| member.process.pid == pid);
+        of.any(|member| member.space.is_gone())
+    }
+
+    /// What takes back what is left in place.
+    fn undo_command(&self) -> String {
+        let targets = self.options.typed.split(' ');
+        let commands = targets.map(|target| crate::commands::as_we_are(&format!("undo {target}")));
+        commands.collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -186,47 +239,5 @@ fn written_all(code: Code, written: [Result<(), String>; 4]) -> Outcome {
 /// The guard took a change back.
 fn has_undone(snapshot: &Snapshot) -> bool {
     let mut guards = snapshot.changes.iter().filter_map(|change| change.guard.as_ref());
-    guards.any(|guard| guard.verdict == UNDONE)
-}
-
-fn last_words(farewell: &Farewell, made: usize, target: &str, program: &str) -> String {
-    let back = farewell
-        .undone
-        .iter()
-        .filter(|(_, undone)| undone.outcome == RevertOutcome::Reverted)
-        .count();
-    let ended = farewell
-        .failed
-        .iter()
-        .filter(|(_, refusal)| refusal.kind == RefusalKind::Ended)
-        .count();
-    let left = farewell.undone.len() - back + farewell.failed.len() - ended;
-    let failed = |number: &ChangeNumber| farewell.failed.iter().any(|(failed, _)| *failed == *number);
-    let kept = farewell.kept.iter().filter(|number| !failed(number)).count();
-    let mut words = Vec::new();
-    if kept > 0 {
-        words.push(format!(
-            "{} left in place until {program} ends. Take it back: {}",
-            plural(kept, "change"),
-            target
-                .split(' ')
-                .map(|target| crate::commands::as_we_are(&format!("undo {target}")))
-                .collect::<Vec<_>>()
-                .join("; "),
-        ));
-    }
-    if back > 0 {
-        words.push(format!("{} put back", plural(back, "change")));
-    }
-    if left > 0 {
-        words.push(format!(
-            "{} could not be put back (tuneagent journal tells why)",
-            plural(left, "change")
-        ));
-    }
-    match (words.is_empty(), made) {
-        (true, 0) => "nothing was changed".to_owned(),
-        (true, _) => format!("what was changed ended with {program}"),
-        (false, _) => words.join("; "),
-    }
+    guards.any(|guard| [UNDONE, NOT_UNDONE].contains(&guard.verdict))
 }

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use tuner::process::Pid;
 
-use super::again::Again;
+use super::{
+    again::Again,
+    standing::{Standing, Undoing},
+};
 use crate::{
     cost::Held,
     snapshot::{ChangeView, FindingView, GuardView},
@@ -20,11 +23,16 @@ struct Made {
     pid: Pid,
     number: u64,
     view: ChangeView,
+    standing: Standing,
 }
 
 impl Made {
     fn is_in_force(&self) -> bool {
-        self.number != 0 && [WRITTEN, IN_FORCE].contains(&self.view.outcome.as_str())
+        self.number != 0 && self.standing == Standing::InForce
+    }
+
+    fn verdict(&self) -> &'static str {
+        self.view.guard.as_ref().map_or("", |guard| guard.verdict)
     }
 }
 
@@ -75,6 +83,8 @@ pub struct Ledger {
     pending: BTreeMap<u64, Pending>,
     /// What is to be taken back and could not be yet.
     pub(super) again: Again,
+    /// Guards whose changes are being taken back.
+    undoing: Undoing,
 }
 
 /// How a decision came out once every process has answered.
@@ -125,13 +135,20 @@ impl Ledger {
     }
 
     /// One process has it.
-    pub fn written(&mut self, decision: u64, pid: Pid, view: ChangeView) -> Option<Carried> {
+    pub fn written(
+        &mut self,
+        decision: u64,
+        pid: Pid,
+        view: ChangeView,
+        standing: Standing,
+    ) -> Option<Carried> {
         let number = view.number;
         self.made.push(Made {
             decision,
             pid,
             number,
             view,
+            standing,
         });
         self.count_down(decision, Came::Written)
     }
@@ -156,6 +173,7 @@ impl Ledger {
             pid,
             number: 0,
             view,
+            standing: Standing::NotMade,
         });
     }
 
@@ -189,31 +207,13 @@ impl Ledger {
             .collect()
     }
 
-    /// The functions that were called for a decision, in words.
-    pub fn calls_of(&self, decision: u64) -> Vec<String> {
-        let of = self.made.iter().filter(|made| made.decision == decision);
-        let calls = of.filter(|made| made.number != 0 && made.view.action == "call");
-        let texts: std::collections::BTreeSet<String> =
-            calls.map(|made| made.view.variable.clone()).collect();
-        texts.into_iter().collect()
-    }
-
     /// The changes of a rule that are in force and that nobody takes back already, in the order in which they were made.
     pub fn in_force_of(&self, rule: &str) -> Vec<(Pid, u64)> {
-        let is_judged_away = |made: &&Made| {
-            made.view
-                .guard
-                .as_ref()
-                .is_some_and(|guard| guard.verdict == UNDONE)
-        };
-        let is_in_force = |made: &&Made| {
-            made.view.rule == rule && [WRITTEN, IN_FORCE].contains(&made.view.outcome.as_str())
-        };
-        let left = self
+        let of = self
             .made
             .iter()
-            .filter(is_in_force)
-            .filter(|made| made.number != 0 && !is_judged_away(made));
+            .filter(|made| made.view.rule == rule && made.is_in_force());
+        let left = of.filter(|made| ![UNDOING, UNDONE].contains(&made.verdict()));
         left.map(|made| (made.pid, made.number)).collect()
     }
 
@@ -224,12 +224,36 @@ impl Ledger {
 
     /// What the guard says of a decision.
     pub fn judge(&mut self, decision: u64, rule: &str, guard: &GuardView) {
+        let mut has_changed = false;
+        for made in self.made.iter_mut().filter(|made| made.decision == decision) {
+            made.view.guard = Some(guard.clone());
+            has_changed |= made.number != 0;
+        }
+        if guard.verdict == KEPT && has_changed {
+            self.repaired(rule);
+        }
+    }
+
+    /// The guard has these changes of a decision taken back. What is to be said, if that is known at once.
+    pub fn undo(
+        &mut self,
+        decision: u64,
+        rule: &str,
+        guard: GuardView,
+        changes: &[(Pid, u64)],
+    ) -> Option<String> {
+        let shown = self.undoing.begin(decision, guard, changes);
+        self.judge(decision, rule, &shown);
+        changes.is_empty().then_some(shown.text)
+    }
+
+    /// A change was taken back or, for this reason, could not be: what its guard says of that, once it is known of all its changes.
+    pub fn heard_of_undo(&mut self, change: (Pid, u64), failed: Option<&str>) -> Option<String> {
+        let (decision, guard) = self.undoing.heard(change, failed)?;
         for made in self.made.iter_mut().filter(|made| made.decision == decision) {
             made.view.guard = Some(guard.clone());
         }
-        if guard.verdict == KEPT {
-            self.repaired(rule);
-        }
+        Some(guard.text)
     }
 
     /// The finding of a rule was repaired.
@@ -240,26 +264,39 @@ impl Ledger {
         }
     }
 
-    /// A change was taken back, or could not be.
-    pub fn set_outcome(&mut self, pid: Pid, number: u64, outcome: &str) {
-        for made in self
-            .made
-            .iter_mut()
-            .filter(|made| made.pid == pid && made.number == number)
-        {
+    /// A change was taken back, or could not be. False of one that is not known here.
+    pub fn set_outcome(&mut self, pid: Pid, number: u64, outcome: &str, standing: Standing) -> bool {
+        let changes = self.made.iter_mut();
+        let mut is_known = false;
+        for made in changes.filter(|made| made.pid == pid && made.number == number) {
             made.view.outcome = outcome.to_owned();
+            made.standing = standing;
+            is_known = true;
         }
+        is_known
+    }
+
+    /// A change that was to stay was left in force. False of one that is not known here.
+    pub fn set_kept(&mut self, pid: Pid, number: u64) -> bool {
+        let changes = self.made.iter_mut();
+        let mut is_known = false;
+        for made in changes.filter(|made| made.pid == pid && made.number == number) {
+            made.standing = Standing::Kept;
+            is_known = true;
+        }
+        is_known
+    }
+
+    /// Everything that was made, with its process and in words.
+    pub fn standings(&self) -> impl Iterator<Item = (Pid, Standing, &str)> {
+        let made = self.made.iter().filter(|made| made.number != 0);
+        made.map(|made| (made.pid, made.standing, made.view.variable.as_str()))
     }
 
     /// Changes in force, and those of them that the guard confirmed.
     pub fn in_force(&self) -> (usize, usize) {
         let in_force = || self.made.iter().filter(|made| made.is_in_force());
-        let confirmed = in_force().filter(|made| {
-            made.view
-                .guard
-                .as_ref()
-                .is_some_and(|guard| guard.verdict == KEPT)
-        });
+        let confirmed = in_force().filter(|made| made.verdict() == KEPT);
         (in_force().count(), confirmed.count())
     }
 
@@ -315,6 +352,8 @@ pub const GONE: &str = "it ended before";
 pub const NOBODY_LEFT: &str = "no process is left to be changed";
 /// The outcome of a change that was taken back.
 pub const REVERTED: &str = "reverted";
+/// The outcome of a change that was to be taken back and is the program's by now.
+pub const LEFT_ALONE: &str = "left alone: the program changed it since";
 /// The guard's word for a change that did good.
 pub const KEPT: &str = "kept";
 /// The guard's word for one that is being judged.
@@ -323,6 +362,10 @@ pub const ON_TRIAL: &str = "on trial";
 pub const NOT_JUDGED: &str = "not judged";
 /// The guard's word for one that did not.
 pub const UNDONE: &str = "undone";
+/// The guard's word for one that is being taken back.
+pub const UNDOING: &str = "being undone";
+/// The guard's word for one that could not be taken back.
+pub const NOT_UNDONE: &str = "not undone";
 /// The word for one whose `while` no longer holds: nothing was judged.
 pub const ENDED: &str = "ended";
 
@@ -349,9 +392,15 @@ mod tests {
     fn a_decision_is_carried_out_when_every_process_has_answered() {
         let mut ledger = Ledger::default();
         ledger.await_receipts(7, 2);
-        assert_eq!(ledger.written(7, pid(1), change(1, WRITTEN)), None);
+        assert_eq!(
+            ledger.written(7, pid(1), change(1, WRITTEN), Standing::InForce),
+            None
+        );
         assert!(ledger.is_waiting());
-        assert_eq!(ledger.written(7, pid(2), change(1, WRITTEN)), Some(Carried::Out));
+        assert_eq!(
+            ledger.written(7, pid(2), change(1, WRITTEN), Standing::InForce),
+            Some(Carried::Out)
+        );
         assert!(!ledger.is_waiting());
         assert_eq!(ledger.of_decision(7), [(pid(1), 1), (pid(2), 1)]);
         assert_eq!(ledger.in_force(), (2, 0));
@@ -363,11 +412,11 @@ mod tests {
         ledger.await_receipts(7, 2);
         assert_eq!(ledger.refused(7, change(0, "read-only"), pid(1), false), None);
         assert_eq!(
-            ledger.written(7, pid(2), change(4, WRITTEN)),
+            ledger.written(7, pid(2), change(4, WRITTEN), Standing::InForce),
             Some(Carried::Refused(NotDone::for_good("read-only")))
         );
         assert_eq!(ledger.of_decision(7), [(pid(2), 4)]);
-        ledger.set_outcome(pid(2), 4, REVERTED);
+        ledger.set_outcome(pid(2), 4, REVERTED, Standing::Back);
         assert_eq!(ledger.in_force(), (0, 0));
     }
 
@@ -376,7 +425,10 @@ mod tests {
         let mut ledger = Ledger::default();
         ledger.await_receipts(7, 2);
         assert_eq!(ledger.gone(7, change(0, "no such process"), pid(1)), None);
-        assert_eq!(ledger.written(7, pid(2), change(4, WRITTEN)), Some(Carried::Out));
+        assert_eq!(
+            ledger.written(7, pid(2), change(4, WRITTEN), Standing::InForce),
+            Some(Carried::Out)
+        );
         assert_eq!(ledger.changes(&BTreeMap::new())[0].outcome, GONE);
         ledger.await_receipts(8, 1);
         let nobody = Carried::Refused(NotDone::for_good(NOBODY_LEFT));
@@ -385,7 +437,7 @@ mod tests {
         ledger.gone(9, change(0, "no such process"), pid(1));
         ledger.refused(9, change(0, "read-only"), pid(2), false);
         assert_eq!(
-            ledger.written(9, pid(3), change(5, WRITTEN)),
+            ledger.written(9, pid(3), change(5, WRITTEN), Standing::InForce),
             Some(Carried::Refused(NotDone::for_good("read-only")))
         );
     }
@@ -423,7 +475,7 @@ mod tests {
         let mut ledger = Ledger::default();
         let all = SHOWN_MAX as u64 + 3;
         for number in 1..=all {
-            ledger.written(number, pid(1), change(number, WRITTEN));
+            ledger.written(number, pid(1), change(number, WRITTEN), Standing::InForce);
         }
         let shown = ledger.changes(&BTreeMap::new());
         let ends = (shown.first(), shown.last());
@@ -446,7 +498,7 @@ mod tests {
         };
         ledger.open_finding(finding("6 ranks"));
         ledger.await_receipts(1, 1);
-        ledger.written(1, pid(1), change(1, WRITTEN));
+        ledger.written(1, pid(1), change(1, WRITTEN), Standing::InForce);
         ledger.judge(
             1,
             "r",

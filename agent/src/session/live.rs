@@ -19,6 +19,13 @@ impl Session {
             Err(failure) => return Answer::refused(RefusalKind::NotThere, failure.message),
         };
         let name = rule.name().to_owned();
+        if let Some(why) = self
+            .rules
+            .refuses_calls_of(&rule)
+            .filter(|_| mode == Mode::Applying)
+        {
+            return Answer::refused(RefusalKind::NotPermitted, format!("{name}: {why}"));
+        }
         let failed =
             |error: crate::kernel::KernelError| Answer::refused(RefusalKind::Failed, error.to_string());
         // What was counted before is not the rule's.

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use tuner::{
-    action::{Action, FunctionName, PatchRequest},
+    action::{Action, CallRequest, FunctionName, PatchRequest},
     process::Pid,
     space::AddressSpace,
 };
@@ -51,7 +51,14 @@ fn listed(found: &[String]) -> String {
 pub(super) fn resolved(action: &Action, space: &AddressSpace) -> Result<Action, NotOne> {
     let mut action = action.clone();
     let names: Vec<&mut FunctionName> = match &mut action {
-        Action::Call(request) => vec![&mut request.function],
+        Action::Call(CallRequest {
+            function, inverse, ..
+        }) => {
+            let inverse = inverse.as_mut();
+            let others = inverse.map(|inverse| std::iter::once(&mut inverse.call).chain(&mut inverse.was));
+            let others = others.into_iter().flatten().map(|call| &mut call.function);
+            std::iter::once(function).chain(others).collect()
+        }
         Action::Patch(PatchRequest::Replace { function, with }) => vec![function, with],
         Action::Patch(PatchRequest::InsertCall { function, into, .. }) => vec![function, into],
         Action::Patch(PatchRequest::RemoveCall { function, within }) => {
@@ -123,6 +130,7 @@ mod tests {
             returns: None,
             wait_ms: 0,
             thread: None,
+            inverse: None,
         })
     }
 

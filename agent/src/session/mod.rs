@@ -39,6 +39,7 @@ pub mod regions;
 mod requests;
 mod sampling;
 mod showing;
+mod standing;
 mod switching;
 mod together;
 mod told;

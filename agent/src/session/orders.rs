@@ -3,7 +3,10 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use tuner::{
-    action::{Action, Argument, CallRequest, InsertPlace, PatchRequest, Reason, ReturnType},
+    action::{
+        Action, Argument, CallRequest, InsertPlace, InverseRequest, Invocation, PatchRequest, Reason,
+        ReturnType,
+    },
     actuator::{ActCommand, SetCommand},
     expression::Expression,
     process::Pid,
@@ -20,7 +23,7 @@ use super::{
 use crate::{
     clock::monotonic_ns,
     evidence::{self, Cores},
-    rulebook::{Change, Decision, Deed, Passed, Write},
+    rulebook::{self, Change, Decision, Deed, Inverse, Passed, Write},
     snapshot::ChangeView,
 };
 
@@ -58,6 +61,8 @@ pub(super) struct Part {
     pub(super) label: String,
     pub(super) view: ChangeView,
     pub(super) task: Task,
+    /// It is a call of which the rule says that it leaves nothing to be taken back.
+    pub(super) leaves_nothing: bool,
 }
 
 impl Part {
@@ -87,6 +92,13 @@ impl Session {
                     label: change.label.clone(),
                     view: self.change_view(decision, change, pid, text),
                     task,
+                    leaves_nothing: matches!(
+                        change.deed,
+                        Deed::Call {
+                            inverse: Inverse::NotNeeded,
+                            ..
+                        }
+                    ),
                 });
             }
         }
@@ -203,12 +215,19 @@ fn action(deed: &Deed) -> Result<Action, String> {
     let name = |text: &String| text.as_str().into();
     let given = |arguments: &[Passed]| arguments.iter().cloned().map(argument).collect();
     Ok(match deed {
-        Deed::Call { function, arguments } => Action::Call(CallRequest {
-            function: name(function),
-            arguments: given(arguments),
+        Deed::Call { call, inverse } => Action::Call(CallRequest {
+            function: name(&call.function),
+            arguments: given(&call.arguments),
             returns: Some(ReturnType::IfKnown),
             wait_ms: CALL_WAIT_MS,
             thread: None,
+            inverse: match inverse {
+                Inverse::Unstated | Inverse::NotNeeded => None,
+                Inverse::Call { was, call } => Some(InverseRequest {
+                    call: invocation(call),
+                    was: was.as_ref().map(invocation),
+                }),
+            },
         }),
         Deed::Load { library } => Action::Load {
             path: library.clone(),
@@ -250,12 +269,20 @@ fn action(deed: &Deed) -> Result<Action, String> {
     })
 }
 
+fn invocation(call: &rulebook::Invocation) -> Invocation {
+    Invocation {
+        function: call.function.as_str().into(),
+        arguments: call.arguments.iter().cloned().map(argument).collect(),
+    }
+}
+
 fn argument(given: Passed) -> Argument {
     match given {
         Passed::Whole(number) => Argument::Integer(number),
         Passed::Real(number) => Argument::Double(number),
         Passed::Text(text) => Argument::Text(text),
         Passed::Variable(name) => Argument::Variable(name),
+        Passed::Was => Argument::Was,
     }
 }
 

@@ -102,8 +102,11 @@ mod tests {
         }));
         let mut called = decision(false);
         called.changes[0].deed = Deed::Call {
-            function: "flush".into(),
-            arguments: Vec::new(),
+            call: crate::rulebook::Invocation {
+                function: "flush".into(),
+                arguments: Vec::new(),
+            },
+            inverse: crate::rulebook::Inverse::Unstated,
         };
         assert!(!is_quick(&called));
         let mut many = decision(false);

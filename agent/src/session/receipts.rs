@@ -14,8 +14,9 @@ use super::{
     Session,
     act::time_of_day,
     hands::{Done, Receipt},
-    ledger::{Carried, IN_FORCE, REVERTED, THERE, WRITTEN},
+    ledger::{Carried, IN_FORCE, LEFT_ALONE, REVERTED, THERE, WRITTEN},
     orders::Part,
+    standing::Standing,
     switching::switched,
 };
 use crate::{
@@ -40,17 +41,37 @@ impl Session {
             }
             Receipt::Confirmed(_, _, Ok(())) => {}
             Receipt::Undone(pid, change, result) => {
-                let outcome = match result.map(|undone| undone.outcome) {
-                    Ok(RevertOutcome::Reverted) => self.is_back((pid, change), REVERTED),
-                    Ok(RevertOutcome::ChangedSince(_)) => {
-                        self.is_back((pid, change), "left alone: the program changed it since")
+                let made = (pid, change);
+                let (failed, outcome, standing) = match result.map(|undone| undone.outcome) {
+                    Ok(RevertOutcome::Reverted) => (None, self.is_back(made, REVERTED), Standing::Back),
+                    Ok(RevertOutcome::ChangedSince(_)) => (
+                        Some("the program changed it since".to_owned()),
+                        self.is_back(made, LEFT_ALONE),
+                        Standing::LeftAlone,
+                    ),
+                    Ok(RevertOutcome::Failed(reason)) => self.not_undone(made, reason, true),
+                    Err(error) => {
+                        let may_pass = may_pass(&error);
+                        self.not_undone(made, error.to_string(), may_pass)
                     }
-                    Ok(RevertOutcome::Failed(reason)) => self.is_not_back((pid, change), &reason, true),
-                    Err(error) => self.is_not_back((pid, change), &error.to_string(), may_pass(&error)),
                 };
-                self.ledger.set_outcome(pid, change, &outcome);
+                self.ledger.set_outcome(pid, change, &outcome, standing);
+                if let Some(text) = self.ledger.heard_of_undo(made, failed.as_deref()) {
+                    self.say_of_guard(&text);
+                }
             }
         }
+    }
+
+    /// It stays in force; what will not pass is not tried again.
+    fn not_undone(
+        &mut self,
+        made: (Pid, u64),
+        reason: String,
+        may_pass: bool,
+    ) -> (Option<String>, String, Standing) {
+        let outcome = self.is_not_back(made, &reason, may_pass);
+        (Some(reason), outcome, Standing::NotBack)
     }
 
     fn receive_done(&mut self, decision: u64, part: usize, result: Result<Done, ClientError>) {
@@ -62,33 +83,31 @@ impl Session {
         };
         let Part {
             pid, mut view, slot, ..
-        } = part;
+        } = part.clone();
         let meeting = known.decision.together.as_ref();
         let is_together = meeting.is_some();
         let at = known.decision.at.as_deref();
         let at = at.or(meeting.map(|meeting| meeting.place.as_str()));
         let at = at.and_then(|place| place.parse().ok());
+        let leaves_nothing = part.leaves_nothing;
         let may_pass = result.as_ref().is_err_and(may_pass);
-        let is_done = match result {
+        let done = match result {
             Ok(Done::Set(receipt)) => {
                 let path = known.path.zip(known.decision.window_ns);
                 view.reaction = path.map(|(path, window_ns)| path.reaction(window_ns, receipt.done_ns));
                 show_set(&mut view, at.as_ref(), &receipt)
             }
-            Ok(Done::Acted(receipt)) => {
-                show_act(&mut view, at.as_ref(), &receipt);
-                true
-            }
+            Ok(Done::Acted(receipt)) => Some(show_act(&mut view, at.as_ref(), &receipt, leaves_nothing)),
             Err(error) => {
                 view.outcome = error.to_string();
-                false
+                None
             }
         };
-        let carried = match is_done {
-            true => self.ledger.written(decision, pid, view),
+        let carried = match done {
+            Some(standing) => self.ledger.written(decision, pid, view, standing),
             // Together it is all of them or none.
-            false if !is_together && self.has_gone(pid, slot) => self.ledger.gone(decision, view, pid),
-            false => self.ledger.refused(decision, view, pid, may_pass),
+            None if !is_together && self.has_gone(pid, slot) => self.ledger.gone(decision, view, pid),
+            None => self.ledger.refused(decision, view, pid, may_pass),
         };
         self.carried(decision, carried);
     }
@@ -149,8 +168,12 @@ fn may_pass(error: &ClientError) -> bool {
     matches!(error, ClientError::Refused(refusal) if matches!(refusal.kind, RefusalKind::Busy | RefusalKind::Failed))
 }
 
-/// What a set did; false when the value is not there.
-fn show_set(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &tuner::writer::Receipt) -> bool {
+/// What a set did; none when the value is not there.
+fn show_set(
+    view: &mut ChangeView,
+    at: Option<&SyncPlace>,
+    receipt: &tuner::writer::Receipt,
+) -> Option<Standing> {
     let show =
         |bytes| Value::from_bytes(receipt.value_type, bytes).map_or_else(|_| "?".into(), |v| v.to_string());
     view.number = receipt.change.unwrap_or(0);
@@ -167,11 +190,20 @@ fn show_set(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &tuner::writ
         (Outcome::NotWritten(reason), _) => format!("not written: {reason}"),
         (Outcome::Overwritten(_), _) => "the program wrote it at the same time".into(),
     };
-    matches!(receipt.outcome, Outcome::Applied)
+    match (&receipt.outcome, receipt.change) {
+        (Outcome::Applied, Some(_)) => Some(Standing::InForce),
+        (Outcome::Applied, None) => Some(Standing::NotMade),
+        _ => None,
+    }
 }
 
-/// What an action did.
-fn show_act(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &ActionReceipt) {
+/// What an action did. Of a call without an inverse the rule may say that nothing is left to be taken back.
+fn show_act(
+    view: &mut ChangeView,
+    at: Option<&SyncPlace>,
+    receipt: &ActionReceipt,
+    leaves_nothing: bool,
+) -> Standing {
     view.number = receipt.change;
     view.variable.clone_from(&receipt.text);
     view.mechanism = match (at, &receipt.passage) {
@@ -179,12 +211,30 @@ fn show_act(view: &mut ChangeView, at: Option<&SyncPlace>, receipt: &ActionRecei
         _ => hold_text(receipt.mechanism, receipt.hold_ns),
     };
     view.hold_ns = receipt.hold_ns;
-    view.outcome = match &receipt.outcome {
-        ActionOutcome::InForce => IN_FORCE.into(),
-        ActionOutcome::Returned { result, .. } => {
+    let (outcome, standing) = match &receipt.outcome {
+        ActionOutcome::InForce => (IN_FORCE.into(), Standing::InForce),
+        ActionOutcome::Returned {
+            result, was, back, ..
+        } => {
             view.new.clone_from(result);
-            format!("returned {result}; a call cannot be taken back")
+            view.old = was.clone().unwrap_or_default();
+            match (back, leaves_nothing) {
+                (Some(_), _) => (IN_FORCE.into(), Standing::InForce),
+                (None, true) => (
+                    format!("returned {result}; nothing is left to be taken back"),
+                    Standing::Over,
+                ),
+                (None, false) => (
+                    format!("returned {result}; it has no inverse and stays"),
+                    Standing::Stays,
+                ),
+            }
         }
-        ActionOutcome::Running => "has not returned yet, and goes on; the journal tells later".into(),
+        ActionOutcome::Running => (
+            "has not returned yet, and goes on; the journal tells later".into(),
+            Standing::Running,
+        ),
     };
+    view.outcome = outcome;
+    standing
 }

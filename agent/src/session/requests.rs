@@ -75,6 +75,15 @@ impl Session {
             Err(NotSwitched::NoSuchRule) => {
                 return Answer::refused(RefusalKind::NotThere, format!("this session has no rule {rule}"));
             }
+            Err(NotSwitched::Stays) => {
+                return Answer::refused(
+                    RefusalKind::NotPermitted,
+                    format!(
+                        "{rule} makes a call without an `inverse`, which this session could not put back at its end: start another \
+                         session with --keep"
+                    ),
+                );
+            }
             Err(NotSwitched::NotNamed) => {
                 return Answer::refused(
                     RefusalKind::NotPermitted,

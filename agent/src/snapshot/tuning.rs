@@ -122,7 +122,7 @@ pub struct GuardView {
     /// How many times better: after/before where more is better, before/after where less is.
     pub ratio: Option<f64>,
     /// `kept`, `undone`, or `ended` when the `while` that it was in force for no longer holds; `on trial` or at the end
-    /// `not judged`.
+    /// `not judged`; `being undone` until it is, and `not undone` where that failed.
     pub verdict: &'static str,
     /// Why there is no judgement.
     pub reason: Option<String>,

@@ -66,17 +66,17 @@ fn block(changes: &[&ChangeView]) -> Vec<String> {
         1 => String::new(),
         several => format!(" in {several} processes"),
     };
-    let from = if first.old.is_empty() {
-        String::new()
-    } else {
-        format!("{} -> ", first.old)
+    let values = match (first.action, first.old.as_str()) {
+        (_, "") => first.new.clone(),
+        // What a call returned is not what was there before.
+        ("call", was) => format!("(was {was}) {}", first.new),
+        (_, old) => format!("{old} -> {}", first.new),
     };
     let mut lines = vec![format!(
-        " {:>2}  {}   {} {from}{}{in_how_many} after {}: {}",
+        " {:>2}  {}   {} {values}{in_how_many} after {}: {}",
         first.decision,
         first.rule,
         first.variable,
-        first.new,
         duration(first.at.as_nanos() as f64),
         outcomes(changes),
     )];

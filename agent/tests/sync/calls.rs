@@ -19,6 +19,7 @@ fn call(pid: Pid, place: &str, value: i64) -> ArmActCommand {
         returns: None,
         wait_ms: 20_000,
         thread: None,
+        inverse: None,
     };
     ArmActCommand {
         act: ActCommand {

@@ -2,10 +2,10 @@
 
 use super::Checker;
 use super::source::{is_path, source};
-use crate::action::Affinity;
-use crate::deed::{Change, Deed, Given};
+use crate::action::{Affinity, WAS};
+use crate::deed::{Change, Deed, Given, Inverse, Invocation};
 use crate::diag::{Diagnostic, Span, did_you_mean};
-use crate::file::{ActionEntry, Keyword, Site, TuneEntry};
+use crate::file::{ActionEntry, InverseEntry, Keyword, Site, TuneEntry};
 use crate::lang::ast::{Expr, Node};
 use crate::lang::parser::parse;
 use crate::lang::text::Text;
@@ -22,7 +22,7 @@ struct Form {
 
 const FORMS: &[Form] = &[
     form(Keyword::Set, &["value"], &["range", "initial", "in"]),
-    form(Keyword::Call, &[], &[]),
+    form(Keyword::Call, &[], &["inverse", "was", "because"]),
     form(Keyword::Load, &[], &[]),
     form(Keyword::Replace, &["with"], &[]),
     form(Keyword::InsertCall, &["in"], &["place"]),
@@ -35,6 +35,17 @@ const FORMS: &[Form] = &[
 
 const fn form(keyword: Keyword, must: &'static [&'static str], may: &'static [&'static str]) -> Form {
     Form { keyword, must, may }
+}
+
+/// What may be handed over beside values of the rule.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    /// Variables of the program.
+    Variables,
+    /// What was read just before the call that is taken back.
+    Was,
+    /// Nothing.
+    Constants,
 }
 
 /// Keys of a change of the program: switching a probe is none.
@@ -53,6 +64,7 @@ impl TuneEntry {
     /// The keys it has of those that belong to some kinds of tunes only, each with its place.
     pub(super) fn special_keys(&self) -> Vec<(&'static str, Span)> {
         let texts = [
+            ("because", &self.because),
             ("with", &self.with),
             ("in", &self.inside),
             ("place", &self.place),
@@ -62,6 +74,7 @@ impl TuneEntry {
         ];
         let exprs = [
             ("value", &self.value),
+            ("was", &self.was),
             ("range", &self.range),
             ("cooldown", &self.cooldown),
             ("while", &self.while_holds),
@@ -78,7 +91,11 @@ impl TuneEntry {
             .filter_map(|(key, expr)| Some((key, expr.as_ref()?.span)));
         let guard = self.guard.as_ref().map(|guard| ("guard", guard.span));
         let at = self.at.as_ref().map(|at| ("at", at.function.span));
-        texts.chain(exprs).chain(guard).chain(at).collect()
+        let inverse = self
+            .inverse
+            .as_ref()
+            .map(|inverse| ("inverse", inverse.text.span));
+        texts.chain(exprs).chain(guard).chain(at).chain(inverse).collect()
     }
 }
 
@@ -155,10 +172,7 @@ impl Checker<'_> {
         let deed = match action.keyword {
             Keyword::Set => return self.set(entry, target, home),
             Keyword::SetArgument => return self.set_argument(entry, action, home),
-            Keyword::Call => {
-                let (function, arguments) = self.called(action, home)?;
-                Deed::Call { function, arguments }
-            }
+            Keyword::Call => return self.call(entry, action, home),
             Keyword::Load => Deed::Load {
                 library: self.no_spaces(target, "a library")?,
             },
@@ -167,10 +181,10 @@ impl Checker<'_> {
                 with: self.function(entry.with.as_ref()?)?,
             },
             Keyword::InsertCall => {
-                let (function, arguments) = self.called(action, home)?;
+                let call = self.called(action.call.as_ref()?, home, Passing::Variables)?;
                 Deed::InsertCall {
-                    function,
-                    arguments,
+                    function: call.function,
+                    arguments: call.arguments,
                     inside: self.function(entry.inside.as_ref()?)?,
                     place: self.place_of_call(entry.place.as_ref())?,
                 }
@@ -323,15 +337,96 @@ impl Checker<'_> {
         self.report(Diagnostic::error("E0155", message).at(value.span, "").help(help))
     }
 
-    /// A function and what it is called with: values of the rule, or variables of the program.
-    fn called(&mut self, action: &ActionEntry, home: usize) -> Option<(String, Vec<Given>)> {
-        let call = action.call.as_ref()?;
+    fn call(&mut self, entry: &TuneEntry, action: &ActionEntry, home: usize) -> Option<(Deed, Option<Type>)> {
+        let call = self.called(action.call.as_ref()?, home, Passing::Variables);
+        let inverse = self.inverse(entry, home);
+        let (call, inverse) = (call?, inverse?);
+        self.must_be_taken_back(entry, &inverse, action.target.span)?;
+        Some((Deed::Call { call, inverse }, None))
+    }
+
+    /// How a call is taken back, as far as the rule says.
+    fn inverse(&mut self, entry: &TuneEntry, home: usize) -> Option<Inverse> {
+        let lacks = |message: &str, span| Diagnostic::error("E0111", message).at(span, "");
+        let superfluous = |message: &str, span| Diagnostic::error("E0150", message).at(span, "");
+        let (was, because) = (entry.was.as_ref(), entry.because.as_ref());
+        let Some(InverseEntry { text, call }) = &entry.inverse else {
+            return match (was.map(|was| was.span), because.map(|because| because.span)) {
+                (Some(span), _) => self.report(lacks("`was` must have `inverse`, which passes it", span)),
+                (None, Some(span)) => self.report(lacks("`because` must have `inverse: none`", span)),
+                (None, None) => Some(Inverse::Unstated),
+            };
+        };
+        let Some(call) = call else {
+            return match (was, because) {
+                (Some(was), _) => {
+                    self.report(superfluous("with `inverse: none` nothing passes `was`", was.span))
+                }
+                (None, Some(because)) => Some(Inverse::NotNeeded(because.raw.trim().to_string())),
+                (None, None) => {
+                    let wrong = lacks("`inverse: none` must have `because`", text.span);
+                    let help = "say why nothing is left to be taken back: `because: it writes out what was buffered`";
+                    self.report(wrong.help(help))
+                }
+            };
+        };
+        if let Some(because) = because {
+            let message = "`because` is said of `inverse: none`, and this call has an inverse";
+            return self.report(superfluous(message, because.span));
+        }
+        let reader = match was {
+            None => None,
+            Some(was) => Some(self.called(was, home, Passing::Constants)?),
+        };
+        let inverse = self.called(call, home, Passing::Was)?;
+        let passes = inverse
+            .arguments
+            .iter()
+            .any(|argument| matches!(argument, Given::Was));
+        match (&reader, passes, was) {
+            (None, true, _) => {
+                let wrong = lacks(
+                    "the inverse passes `was`, and nothing is read beforehand",
+                    text.span,
+                );
+                self.report(wrong.help("`was:` is the call that reads it: `was: omp_get_max_threads()`"))
+            }
+            (Some(_), false, Some(was)) => {
+                let message = "this is read beforehand and passed by nothing: the inverse has no `was`";
+                self.report(superfluous(message, was.span))
+            }
+            _ => Some(Inverse::Call {
+                reader,
+                call: inverse,
+            }),
+        }
+    }
+
+    /// A guard and a `while` take back what was done.
+    fn must_be_taken_back(&mut self, entry: &TuneEntry, inverse: &Inverse, call: Span) -> Option<()> {
+        if matches!(inverse, Inverse::Call { .. }) {
+            return Some(());
+        }
+        let taking = entry.guard.as_ref().map(|guard| ("a guard undoes", guard.span));
+        let taking = taking.or_else(|| Some(("`while` undoes", entry.while_holds.as_ref()?.span)));
+        let Some((who, span)) = taking else {
+            return Some(());
+        };
+        let message = format!("{who} what was done, and this call has no inverse");
+        let wrong = Diagnostic::error("E0159", message)
+            .at(call, "")
+            .at(span, "undone from here");
+        self.report(wrong.help("`inverse: set_level(was)` and `was: level()`: the call that takes it back"))
+    }
+
+    /// A function and what it is called with.
+    fn called(&mut self, call: &Expr, home: usize, passing: Passing) -> Option<Invocation> {
         let Node::Call {
             function, arguments, ..
         } = &call.node
         else {
             let message = "a call is written with its brackets";
-            let help = format!("`{}()`", action.target.raw);
+            let help = format!("`{call}()`");
             return self.report(Diagnostic::error("E0153", message).at(call.span, "").help(help));
         };
         if arguments.len() > super::source::ARGUMENTS as usize {
@@ -340,14 +435,26 @@ impl Checker<'_> {
         }
         let given: Vec<Option<Given>> = arguments
             .iter()
-            .map(|argument| self.given(argument, home))
+            .map(|argument| self.given(argument, home, passing))
             .collect();
-        let given = given.into_iter().collect::<Option<Vec<Given>>>()?;
-        Some((self.file.bound(function), given))
+        let arguments = given.into_iter().collect::<Option<Vec<Given>>>()?;
+        Some(Invocation {
+            function: self.file.bound(function),
+            arguments,
+        })
     }
 
-    fn given(&mut self, argument: &Expr, home: usize) -> Option<Given> {
+    fn given(&mut self, argument: &Expr, home: usize, passing: Passing) -> Option<Given> {
+        if passing == Passing::Was && matches!(&argument.node, Node::Name(name) if name == WAS) {
+            return Some(Given::Was);
+        }
         if is_path(argument) && self.is_of_the_program(argument, home) {
+            if passing != Passing::Variables {
+                let message =
+                    "what a variable holds then is not known before: here values of the rule are handed over";
+                let wrong = Diagnostic::error("E0134", message).at(argument.span, "");
+                return self.report(wrong.help_if((passing == Passing::Was).then(|| "or `was`".to_string())));
+            }
             return match source(argument, &self.file.bindings) {
                 Ok(source) if matches!(source.base, Base::Global(_)) => Some(Given::Variable(source)),
                 Ok(_) => {

@@ -325,6 +325,24 @@ pub(crate) const TUNE: Keys = Keys {
             Shape::Formula,
             "The function to call once: `flush(cfg.level)`.",
         ),
+        key(
+            "inverse",
+            Shape::Formula,
+            "The call that takes a call back, made by the same thread: `set_level(was)`; or `none`, with `because`.",
+        )
+        .beside(&["call"]),
+        key(
+            "was",
+            Shape::Formula,
+            "What is called just before a call, by the same thread, for the value that its inverse passes: `level()`.",
+        )
+        .beside(&["call", "inverse"]),
+        key(
+            "because",
+            Shape::Text,
+            "Why a call with `inverse: none` leaves nothing that would have to be taken back.",
+        )
+        .beside(&["call", "inverse"]),
         key("load", Shape::Text, "The shared library to load."),
         key(
             "replace",

@@ -153,6 +153,10 @@ pub(crate) struct TuneEntry {
     pub(crate) span: Span,
     /// What it does; without it, it only advises.
     pub(crate) action: Option<ActionEntry>,
+    /// What takes a call back.
+    pub(crate) inverse: Option<InverseEntry>,
+    pub(crate) was: Option<Expr>,
+    pub(crate) because: Option<Text>,
     pub(crate) with: Option<Text>,
     pub(crate) inside: Option<Text>,
     pub(crate) place: Option<Text>,
@@ -217,6 +221,8 @@ impl TuneEntry {
     pub(crate) fn exprs(&self) -> Vec<&Expr> {
         let mut out: Vec<&Expr> = Vec::new();
         out.extend(self.action.iter().filter_map(|action| action.call.as_ref()));
+        out.extend(self.inverse.iter().filter_map(|inverse| inverse.call.as_ref()));
+        out.extend(&self.was);
         out.extend(
             [
                 &self.value,
@@ -247,6 +253,14 @@ pub(crate) struct ActionEntry {
     /// What stands behind the keyword.
     pub(crate) target: Text,
     /// The same as a formula, where it is a function with what is in its brackets.
+    pub(crate) call: Option<Expr>,
+}
+
+/// What takes a call back.
+#[derive(Clone, Debug)]
+pub(crate) struct InverseEntry {
+    pub(crate) text: Text,
+    /// None is `none`.
     pub(crate) call: Option<Expr>,
 }
 

@@ -3,7 +3,7 @@
 use super::keys;
 use super::lower::{Fields, MOST_ENTRIES, Wrong, formula, wrong_shape};
 use super::yaml::{Node, Tree};
-use super::{ActionEntry, GuardEntry, Keyword, Site, SyncEntry, TuneEntry};
+use super::{ActionEntry, GuardEntry, InverseEntry, Keyword, Site, SyncEntry, TuneEntry};
 use crate::diag::{Diagnostic, Span};
 
 pub(super) fn tunes(tree: &Tree, wrong: Wrong<'_>) -> Vec<TuneEntry> {
@@ -31,6 +31,9 @@ fn tune(tree: &Tree, wrong: Wrong<'_>) -> Option<TuneEntry> {
     Some(TuneEntry {
         span,
         action,
+        inverse: fields.get("inverse").and_then(|value| inverse(value, wrong)),
+        was: fields.formula("was", wrong),
+        because: fields.text("because", wrong),
         with: fields.text("with", wrong),
         inside: fields.text("in", wrong),
         place: fields.text("place", wrong),
@@ -88,6 +91,15 @@ fn action(fields: &Fields<'_>, wrong: Wrong<'_>) -> Option<Option<ActionEntry>> 
         target,
         call,
     }))
+}
+
+fn inverse(tree: &Tree, wrong: Wrong<'_>) -> Option<InverseEntry> {
+    let text = super::lower::text(tree, wrong)?;
+    let call = match text.raw.as_str() {
+        "none" => None,
+        _ => Some(formula(tree, wrong)?),
+    };
+    Some(InverseEntry { text, call })
 }
 
 fn sync_point(tree: &Tree, place: Span, wrong: Wrong<'_>) -> Option<SyncEntry> {

@@ -23,53 +23,84 @@ const TEXT_BYTES_MAX: usize = (PAGE - stub::DATA_BYTES) as usize;
 pub(super) struct Given {
     /// Of a variable what it held when it was found.
     argument: Argument,
-    /// The variable and its name; none of what is the same whenever the call is made.
-    variable: Option<(String, Location)>,
+    source: Source,
+}
+
+/// When an argument gets its value.
+#[derive(Debug)]
+enum Source {
+    /// It is the same whenever the call is made.
+    Constant,
+    /// A variable, by its name: when the call is made.
+    Variable(String, Location),
+    /// The value that was read just before the call that is taken back.
+    Was,
 }
 
 impl fmt::Display for Given {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.variable {
-            Some((name, _)) => f.write_str(name),
-            None => write!(f, "{}", self.argument),
+        match &self.source {
+            Source::Variable(name, _) => f.write_str(name),
+            Source::Was => write!(f, "{}", Argument::Was),
+            Source::Constant => write!(f, "{}", self.argument),
         }
     }
 }
 
-/// Finds the variables among arguments; also what the function returns, where that is known.
+/// Finds the variables among arguments; also what the function returns, where that is known. `was` is what the value that was read
+/// beforehand is, where there is one.
 pub(super) fn given(
     space: &AddressSpace,
     function: &Found,
     arguments: Vec<Argument>,
+    was: Option<&Argument>,
 ) -> Result<(Vec<Given>, Option<ReturnType>), ActionError> {
-    let mut variables = Vec::new();
+    let error = |why| wrong(&function.name, why);
+    let mut sources = Vec::new();
     let mut values = Vec::new();
     for argument in arguments {
-        let (value, variable) = match argument {
+        let (value, source) = match argument {
             Argument::Variable(name) => {
-                let error = |why| wrong(&function.name, why);
                 let location = space.variable(&VariableName::from(name.as_str()));
                 let location = location.map_err(|why| error(why.to_string()))?;
                 let value = held(&location, space.memory()).map_err(error)?;
-                (value, Some((name, location)))
+                (value, Source::Variable(name, location))
             }
-            argument => (argument, None),
+            Argument::Was => {
+                let why = "`was` is what is read just before a call; only its inverse passes it".to_owned();
+                (of_its_kind(was.ok_or_else(|| error(why))?), Source::Was)
+            }
+            argument => (argument, Source::Constant),
         };
         values.push(value);
-        variables.push(variable);
+        sources.push(source);
     }
     let (typed, returns) = typed(function, values)?;
-    let given = typed.into_iter().zip(variables);
-    let given = given.map(|(argument, variable)| Given { argument, variable });
+    let given = typed.into_iter().zip(sources);
+    let given = given.map(|(argument, source)| match (&source, was) {
+        (Source::Was, Some(was)) => Given {
+            argument: like(&argument, was.clone()),
+            source,
+        },
+        _ => Given { argument, source },
+    });
     Ok((given.collect(), returns))
+}
+
+/// A value that fits wherever one of its kind does: what a function of the program returned needs no check of its size.
+fn of_its_kind(was: &Argument) -> Argument {
+    match was {
+        Argument::Double(_) | Argument::Float(_) => Argument::Double(0.0),
+        _ => Argument::Integer(0),
+    }
 }
 
 /// The arguments as they are at this instant.
 pub(super) fn now(function: &str, process: &Process, given: &[Given]) -> Result<Vec<Argument>, ActionError> {
     let memory = Memory::open(process)?;
-    let value = |given: &Given| match &given.variable {
-        None => Ok(given.argument.clone()),
-        Some((_, location)) => {
+    let value = |given: &Given| match &given.source {
+        Source::Constant | Source::Was => Ok(given.argument.clone()),
+        Source::Variable(_, location) => {
             let held = held(location, &memory).map_err(|why| wrong(function, why))?;
             Ok(like(&given.argument, held))
         }
@@ -90,7 +121,12 @@ fn held(location: &Location, memory: &Memory) -> Result<Argument, String> {
         };
     };
     let value = Value::from_bytes(of, bytes).map_err(|error| error.to_string())?;
-    Ok(match value {
+    Ok(of_value(value))
+}
+
+/// A value as an argument.
+pub(super) fn of_value(value: Value) -> Argument {
+    match value {
         Value::Bool(value) => Argument::Integer(i64::from(value)),
         Value::I8(value) => Argument::Integer(i64::from(value)),
         Value::I16(value) => Argument::Integer(i64::from(value)),
@@ -102,7 +138,7 @@ fn held(location: &Location, memory: &Memory) -> Result<Argument, String> {
         Value::U64(value) => Argument::Integer(value.cast_signed()),
         Value::F32(value) => Argument::Float(value),
         Value::F64(value) => Argument::Double(value),
-    })
+    }
 }
 
 /// A value of the kind that the parameter was found to be of.
@@ -136,37 +172,76 @@ pub(super) fn typed(
             source,
         })
     };
-    let Some(parameters) = dwarf::parameters(image, found.function.address).map_err(damaged)? else {
+    let address = found.function.address;
+    let Some(parameters) = dwarf::parameters(image, address).map_err(damaged)? else {
         return Ok((arguments, None));
     };
-    if arguments.len() < parameters.len() {
-        let (given, wanted) = (arguments.len(), parameters.len());
-        return Err(error(format!("it takes {wanted} arguments, {given} are given")));
+    let count = dwarf::parameter_count(image, address).map_err(damaged)?;
+    let count = count.unwrap_or_default();
+    let (given, takes) = (arguments.len(), count.named);
+    if given < takes || (given > takes && !count.takes_more) {
+        let more = if count.takes_more { "or more " } else { "" };
+        let noun = if takes == 1 { "argument" } else { "arguments" };
+        let verb = if given == 1 { "is" } else { "are" };
+        return Err(error(format!(
+            "it takes {takes} {more}{noun}, {given} {verb} given"
+        )));
     }
-    let mut typed = Vec::new();
-    for (index, argument) in arguments.into_iter().enumerate() {
-        let of = parameters.get(index).map(|parameter| parameter.of);
-        typed.push(match (of.map(|of| (of.kind, of.size)), argument) {
-            (Some((Kind::Float, 4)), Argument::Integer(number)) => Argument::Float(number as f32),
-            (Some((Kind::Float, 4)), Argument::Double(number)) => Argument::Float(number as f32),
-            (Some((Kind::Float, 8)), Argument::Integer(number)) => Argument::Double(number as f64),
-            (Some((Kind::Float, 8)), Argument::Float(number)) => Argument::Double(f64::from(number)),
-            (Some((Kind::Float, _)), Argument::Text(_)) => {
-                return Err(error(format!("argument {index} is a number, not a text")));
-            }
-            (Some((Kind::Float, size)), _) if size > 8 => {
-                return Err(error(format!(
-                    "argument {index} is a long double, which cannot be passed"
-                )));
-            }
-            (Some((kind, _)), Argument::Double(_) | Argument::Float(_)) if kind != Kind::Float => {
-                return Err(error(format!("argument {index} is no floating-point number")));
-            }
-            (_, argument) => argument,
+    if parameters.len() < takes {
+        let index = parameters.len();
+        return Err(error(format!(
+            "argument {index} is of a type that cannot be passed (a struct by value, or one that is not known)"
+        )));
+    }
+    let of = |index: usize| parameters.get(index).map(|parameter| parameter.of);
+    let typed = arguments
+        .into_iter()
+        .enumerate()
+        .map(|(index, argument)| match of(index) {
+            Some(of) => as_parameter(of, argument).map_err(|why| error(format!("argument {index} {why}"))),
+            // Behind those that have names.
+            None => Ok(argument),
         });
-    }
-    let returned = dwarf::return_type(image, found.function.address).map_err(damaged)?;
+    let typed = typed.collect::<Result<_, _>>()?;
+    let returned = dwarf::return_type(image, address).map_err(damaged)?;
     Ok((typed, returned.map(return_type)))
+}
+
+/// An argument as a parameter of this type takes it; or what is wrong with it.
+fn as_parameter(of: VariableType, argument: Argument) -> Result<Argument, String> {
+    match (of.kind, argument) {
+        (Kind::Float, _) if of.size > 8 => Err("is a long double, which cannot be passed".to_owned()),
+        (Kind::Float, Argument::Text(_)) => Err("is a number, not a text".to_owned()),
+        (Kind::Float, argument) if of.size == 4 => Ok(like(&Argument::Float(0.0), argument)),
+        (Kind::Float, argument) => Ok(like(&Argument::Double(0.0), argument)),
+        (_, Argument::Double(_) | Argument::Float(_)) => Err("is no floating-point number".to_owned()),
+        (Kind::Pointer, argument) => Ok(argument),
+        (_, Argument::Text(_)) => Err(format!("is {of}, not a text")),
+        (_, Argument::Integer(number)) => match fits(of, number) {
+            true => Ok(Argument::Integer(number)),
+            false => Err(format!("is {of}: {number} does not fit")),
+        },
+        (_, argument) => Ok(argument),
+    }
+}
+
+/// Whether a whole number is one of the values of a type. Of 8 bytes it is passed as it is: those above the greatest i64 are its
+/// negative numbers.
+fn fits(of: VariableType, number: i64) -> bool {
+    let bits = of.size.saturating_mul(8);
+    let (signed, unsigned) = match u32::try_from(bits) {
+        Ok(bits @ 1..64) => (
+            -(1_i64 << (bits - 1))..1 << (bits - 1),
+            0..1_i64.checked_shl(bits).unwrap_or(i64::MAX),
+        ),
+        _ => return true,
+    };
+    match of.kind {
+        Kind::Bool => matches!(number, 0 | 1),
+        Kind::Signed => signed.contains(&number),
+        Kind::Unsigned => unsigned.contains(&number),
+        _ => signed.contains(&number) || unsigned.contains(&number),
+    }
 }
 
 fn return_type(known: Option<VariableType>) -> ReturnType {
@@ -198,8 +273,8 @@ pub(super) fn pass(
                 data.extend(text.as_bytes());
                 data.push(0);
             }
-            Argument::Variable(name) => {
-                let why = format!("{name} is a variable, and only constants can be passed here");
+            Argument::Variable(_) | Argument::Was => {
+                let why = format!("`{argument}` is no constant, and only constants can be passed here");
                 return Err(wrong(function, why));
             }
         }

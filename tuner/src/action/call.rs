@@ -10,13 +10,14 @@ use super::function::{self, Found};
 use super::worker::{self, Machinery};
 use super::{
     ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, FunctionName, Reason, ReturnType,
+    inverse, load,
 };
 use crate::address::Address;
 use crate::arch::x86_64::assemble::Passed;
 use crate::arch::x86_64::stub::{self, Stub};
 use crate::arena::Arena;
 use crate::clock;
-use crate::journal::{Call, Change, Deed, Hold, Outcome, Status};
+use crate::journal::{Call, Change, Deed, Hold, Inverse, Outcome, Record, RevertOutcome, Status, ThreadId};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace;
@@ -37,15 +38,32 @@ pub(super) struct Plan {
     returns: ReturnType,
     pub(super) text: String,
     pub(super) wait: Duration,
-    thread: Option<i32>,
+    /// Only this thread may make it.
+    pub(super) thread: Option<i32>,
+    /// What the same thread calls just before it.
+    reader: Option<Box<Plan>>,
+    inverse: Option<Inverse>,
 }
 
 /// What came of a call.
 pub(super) struct Called {
-    /// The word and its text; none while it has not returned.
-    pub(super) result: Option<(u64, String)>,
+    /// None while it has not returned.
+    pub(super) result: Option<Answer>,
     pub(super) hold: Duration,
     tid: i32,
+}
+
+/// What a call left in its memory when it returned.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    /// The bits of the result.
+    pub(super) word: u64,
+    /// The same as text.
+    pub(super) text: String,
+    /// The bits of what was read just before it; means nothing where nothing was.
+    was: u64,
+    /// Who made it.
+    thread: ThreadId,
 }
 
 impl Called {
@@ -56,8 +74,8 @@ impl Called {
 }
 
 impl Writer {
-    /// Calls a function once. It cannot be taken back. Where it does not return within the time that was given, the receipt has
-    /// no outcome, the call goes on, and [`Writer::reconcile`] finds out later what came of it.
+    /// Calls a function once. Without an inverse it cannot be taken back. Where it does not return within the time that was given, the
+    /// receipt has no outcome, the call goes on, and [`Writer::reconcile`] finds out later what came of it.
     pub fn call(&mut self, request: CallRequest, reason: Reason) -> Result<ActionReceipt, WriterError> {
         let started = clock::monotonic_ns();
         let at = clock::now();
@@ -87,12 +105,35 @@ impl Writer {
         called: &Called,
         machinery: &Machinery,
     ) -> Result<ActionOutcome, WriterError> {
-        let Some((word, result)) = called.result.clone() else {
+        let Some(answer) = &called.result else {
             return Ok(ActionOutcome::Running);
         };
-        self.record_returned(change, word, &result, Some(hold(called.hold)))?;
+        self.record_answer(change, deed, answer, Some(hold(called.hold)))?;
         self.leave(&deed.arena, called.tid, machinery);
-        Ok(ActionOutcome::Returned { word, result })
+        Ok(answer.outcome(deed))
+    }
+
+    /// Writes down what a call returned; without `hold` it was found out later.
+    pub(super) fn record_answer(
+        &mut self,
+        change: u64,
+        deed: &Call,
+        answer: &Answer,
+        hold: Option<Hold>,
+    ) -> Result<(), WriterError> {
+        let inverse = deed.inverse.as_ref();
+        self.record(Record::Returned {
+            change,
+            at: clock::now(),
+            word: answer.word,
+            result: answer.text.clone(),
+            was: inverse
+                .and_then(|inverse| inverse.reader.as_ref())
+                .map(|_| answer.was),
+            thread: inverse.map(|_| answer.thread),
+            recovered: hold.is_none(),
+            hold,
+        })
     }
 
     /// What the journal must know, and what the call needs.
@@ -119,6 +160,7 @@ impl Writer {
             returns: plan.returns,
             arena,
             sync: None,
+            inverse: plan.inverse.clone(),
         };
         Ok((deed, machinery, ground))
     }
@@ -194,11 +236,18 @@ impl Writer {
     /// Finds out what came of a call whose writer ended, or did not wait.
     pub(crate) fn settle_call(&mut self, known: &Change, deed: &Call) -> Result<(), WriterError> {
         if known.status == Status::RevertPending {
-            return self.settle_unload(known, deed);
+            return match &known.intent.deed {
+                Deed::Load(_) => {
+                    self.settle_reverting_call(known, deed, load::UNLOAD_RETURNS, load::unloaded)
+                }
+                _ => {
+                    self.settle_reverting_call(known, deed, ReturnType::Nothing, |_| RevertOutcome::Reverted)
+                }
+            };
         }
         let change = known.intent.change;
         match self.came_of(deed)? {
-            State::Returned(word, result) => self.record_returned(change, word, &result, None),
+            State::Returned(answer) => self.record_answer(change, deed, &answer, None),
             // It goes on; the next look may tell.
             State::Entered => Ok(()),
             State::NotEntered => {
@@ -242,9 +291,30 @@ impl Writer {
 
 impl Plan {
     pub(super) fn new(space: &AddressSpace, request: CallRequest) -> Result<Plan, ActionError> {
+        let (reader, inverse) = match &request.inverse {
+            None => (None, None),
+            Some(inverse) => {
+                let (reader, inverse) = inverse::planned(space, inverse)?;
+                (reader.map(Box::new), Some(inverse))
+            }
+        };
+        let plan = Plan::with(space, request, None)?;
+        Ok(Plan {
+            reader,
+            inverse,
+            ..plan
+        })
+    }
+
+    /// A plan without an inverse of its own; where it is one itself, `was` is what was read before the call that it takes back.
+    pub(super) fn with(
+        space: &AddressSpace,
+        request: CallRequest,
+        was: Option<&Argument>,
+    ) -> Result<Plan, ActionError> {
         let function = function::find(space, &request.function)?;
         function::refuse_indirect(&function, "called")?;
-        let (arguments, known_type) = arguments::given(space, &function, request.arguments)?;
+        let (arguments, known_type) = arguments::given(space, &function, request.arguments, was)?;
         let shown: Vec<String> = arguments.iter().map(Given::to_string).collect();
         let text = format!("{}({})", function.name, shown.join(", "));
         let returns = match request.returns {
@@ -259,6 +329,8 @@ impl Plan {
             text,
             wait: Duration::from_millis(request.wait_ms),
             thread: request.thread,
+            reader: None,
+            inverse: None,
         })
     }
 
@@ -267,13 +339,30 @@ impl Plan {
         Task::Call(&deed.arena, &self.function.name)
     }
 
-    /// What is passed, with what variables hold now, and the data page that it needs.
-    pub(super) fn passed(&self, process: &Process, arena: &Arena) -> Result<(Passed, Vec<u8>), ActionError> {
-        let mut data = vec![0; stub::DATA_BYTES as usize];
+    /// What it returns.
+    pub(super) fn returns(&self) -> ReturnType {
+        self.returns
+    }
+
+    /// What is passed, with what variables hold now; texts go to the end of the data page.
+    fn passed(&self, process: &Process, arena: &Arena, data: &mut Vec<u8>) -> Result<Passed, ActionError> {
         let name = &self.function.name;
         let now = arguments::now(name, process, &self.arguments)?;
-        let passed = arguments::pass(name, &now, &mut data, arena.data())?;
-        Ok((passed, data))
+        arguments::pass(name, &now, data, arena.data())
+    }
+}
+
+impl Answer {
+    /// As a receipt has it.
+    pub(super) fn outcome(&self, deed: &Call) -> ActionOutcome {
+        let inverse = deed.inverse.as_ref();
+        let reader = inverse.and_then(|inverse| inverse.reader.as_ref());
+        ActionOutcome::Returned {
+            word: self.word,
+            result: self.text.clone(),
+            was: reader.map(|reader| shown(reader.returns, self.was)),
+            back: inverse.map(|inverse| inverse.symbol.clone()),
+        }
     }
 }
 
@@ -286,12 +375,20 @@ pub(super) fn enter(
     plan: &Plan,
     underway: fn(),
 ) -> Result<(), ActionError> {
-    let (passed, data) = plan.passed(process, &deed.arena)?;
+    let mut data = vec![0; stub::DATA_BYTES as usize];
+    let passed = plan.passed(process, &deed.arena, &mut data)?;
+    let reader = plan.reader.as_ref();
+    let read_with = reader.map(|reader| reader.passed(process, &deed.arena, &mut data));
+    let read_with = read_with.transpose()?;
+    name_thread(&mut data, ptrace::thread_id(process.pid, thread.thread().tid())?);
     thread.map(&deed.arena)?;
     underway();
     let mut ground = ground.clone();
     ground.refresh()?;
     let code = Stub {
+        reader: reader
+            .zip(read_with.as_ref())
+            .map(|(reader, passed)| (reader.function.address(), passed)),
         function: deed.address,
         passed: &passed,
         data: deed.arena.data(),
@@ -310,13 +407,21 @@ pub(super) fn enter(
     Ok(())
 }
 
+/// Who is sent to call, for whoever looks at its memory later.
+fn name_thread(data: &mut [u8], thread: ThreadId) {
+    let words = [
+        (stub::THREAD, i64::from(thread.tid).cast_unsigned()),
+        (stub::THREAD_START, thread.start_time),
+    ];
+    for (offset, word) in words {
+        data[offset as usize..][..8].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
 /// What a call has returned, if it has.
-pub(super) fn look(
-    ground: &Ground,
-    deed: &Call,
-) -> Result<Option<(u64, String)>, crate::memory::MemoryError> {
+pub(super) fn look(ground: &Ground, deed: &Call) -> Result<Option<Answer>, crate::memory::MemoryError> {
     Ok(match result(ground, deed)? {
-        State::Returned(word, text) => Some((word, text)),
+        State::Returned(answer) => Some(answer),
         State::NotEntered | State::Entered => None,
     })
 }
@@ -325,8 +430,7 @@ pub(super) fn look(
 pub(super) enum State {
     NotEntered,
     Entered,
-    /// The word that it returned, and what that means.
-    Returned(u64, String),
+    Returned(Answer),
 }
 
 fn result(ground: &Ground, deed: &Call) -> Result<State, crate::memory::MemoryError> {
@@ -337,14 +441,27 @@ fn result(ground: &Ground, deed: &Call) -> Result<State, crate::memory::MemoryEr
             _ => State::Entered,
         });
     }
-    let word = match deed.returns {
-        ReturnType::Value(ValueType::F32 | ValueType::F64) => word(stub::FLOAT_RESULT)?,
-        _ => word(stub::INTEGER_RESULT)?,
+    let of = |returns: ReturnType, integer: u64, float: u64| {
+        word(match returns {
+            ReturnType::Value(ValueType::F32 | ValueType::F64) => float,
+            _ => integer,
+        })
     };
-    Ok(State::Returned(word, shown(deed.returns, word)))
+    let returned = of(deed.returns, stub::INTEGER_RESULT, stub::FLOAT_RESULT)?;
+    let reader = deed.inverse.as_ref().and_then(|inverse| inverse.reader.as_ref());
+    let was = reader.map(|reader| of(reader.returns, stub::INTEGER_WAS, stub::FLOAT_WAS));
+    Ok(State::Returned(Answer {
+        word: returned,
+        text: shown(deed.returns, returned),
+        was: was.transpose()?.unwrap_or_default(),
+        thread: ThreadId {
+            tid: word(stub::THREAD)? as i32,
+            start_time: word(stub::THREAD_START)?,
+        },
+    }))
 }
 
-fn await_result(ground: &Ground, deed: &Call, wait: Duration) -> Result<Option<(u64, String)>, ActionError> {
+fn await_result(ground: &Ground, deed: &Call, wait: Duration) -> Result<Option<Answer>, ActionError> {
     let began = Instant::now();
     let mut looks = 0;
     loop {
@@ -364,7 +481,7 @@ fn await_result(ground: &Ground, deed: &Call, wait: Duration) -> Result<Option<(
 }
 
 /// What a returned word means.
-fn shown(returns: ReturnType, word: u64) -> String {
+pub(super) fn shown(returns: ReturnType, word: u64) -> String {
     match returns {
         ReturnType::Nothing | ReturnType::IfKnown => "nothing".to_owned(),
         ReturnType::Pointer => format!("{word:#x}"),
@@ -400,5 +517,6 @@ pub(super) fn request(
         returns: Some(returns),
         wait_ms,
         thread: None,
+        inverse: None,
     }
 }

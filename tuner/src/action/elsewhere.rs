@@ -14,12 +14,22 @@ impl CallThere {
     pub(crate) fn action(&self) -> Action {
         match *self {}
     }
+
+    pub(crate) fn change(&self) -> u64 {
+        match *self {}
+    }
+
+    pub(crate) fn symbol(&self) -> &str {
+        match *self {}
+    }
 }
 
 /// How such a call stands.
 pub(crate) enum Reached {
     /// As on x86-64.
     UnderWay,
+    /// As on x86-64.
+    OtherThread,
     /// As on x86-64.
     Over(Result<ActionReceipt, WriterError>),
 }
@@ -60,6 +70,14 @@ impl Writer {
         _: Option<Hold>,
     ) -> Result<(), WriterError> {
         match *call {}
+    }
+
+    pub(crate) fn announce_inverse(&mut self, _: u64) -> Result<CallThere, WriterError> {
+        unsupported("a call")
+    }
+
+    pub(crate) fn call_inverse(&mut self, _: &Change, _: &Call) -> Result<RevertOutcome, WriterError> {
+        unsupported("a call")
     }
 
     pub(crate) fn look_at_call(&mut self, call: &mut CallThere, _: Passage) -> Reached {

@@ -99,6 +99,27 @@ pub enum ActionError {
         /// What kept the last one tried from it.
         why: String,
     },
+    /// Another thread than the one that is to do it has come to the place.
+    #[error("thread {tid} of process {pid} is not the one that is to do it")]
+    OtherThread {
+        /// The process.
+        pid: Pid,
+        /// The thread that came.
+        tid: i32,
+    },
+    /// The thread that made a call is gone, and with it what could take the call back.
+    #[error(
+        "thread {tid} of process {pid}, which made the call {call}, has ended: what that set for the thread ended with it, what it set for \
+         the whole process stays"
+    )]
+    CallerEnded {
+        /// The process.
+        pid: Pid,
+        /// The thread.
+        tid: i32,
+        /// The call.
+        call: String,
+    },
     /// Some thread stood in the way.
     #[error("the code could not be changed within {waited_ms} ms: {why}")]
     InTheWay {

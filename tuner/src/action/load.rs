@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use super::call::{self, Plan, State};
+use super::call::{self, Plan};
 use super::{ActionError, ActionOutcome, ActionReceipt, Argument, CallRequest, Reason, ReturnType};
 use crate::address::Address;
 use crate::clock;
 use crate::foreign;
 use crate::image::{Image, ImageError};
-use crate::journal::{Call, Change, Deed, Outcome, RevertOutcome, Status};
+use crate::journal::{Call, Deed, Outcome, RevertOutcome, Status};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::space::AddressSpace;
@@ -20,7 +20,7 @@ const RTLD_NOW: i64 = 2;
 /// So long the dynamic linker may take to unload, or to tell what went wrong.
 const WAIT_MS: u64 = 5_000;
 const MESSAGE_BYTES_MAX: usize = 512;
-const UNLOAD_RETURNS: ReturnType = ReturnType::Value(ValueType::I32);
+pub(super) const UNLOAD_RETURNS: ReturnType = ReturnType::Value(ValueType::I32);
 
 impl Writer {
     /// Loads a library.
@@ -41,7 +41,7 @@ impl Writer {
         };
         let change = self.announce(Deed::Load(deed.clone()), reason, at.clone())?;
         let called = self.carry_out(change, &deed, &plan, &machinery, &ground)?;
-        if let Some((0, _)) = called.result {
+        if called.result.as_ref().is_some_and(|answer| answer.word == 0) {
             self.leave(&deed.arena, called.tid(), &machinery);
             let why = self.message(&space, &deed);
             let hold = Some(call::hold(called.hold));
@@ -65,8 +65,7 @@ impl Writer {
         })
     }
 
-    /// Unloads a library, unless a change in force needs it. What came of it is written down here, before the memory of the call
-    /// goes: as long as nothing is written down, that memory tells.
+    /// Unloads a library, unless a change in force needs it.
     pub(crate) fn unload(
         &mut self,
         space: &AddressSpace,
@@ -98,42 +97,7 @@ impl Writer {
             space,
             call::request("dlclose", arguments, UNLOAD_RETURNS, WAIT_MS),
         )?;
-        let (mut call, machinery, ground) = self.prepare(space, &plan)?;
-        call.arena.despite_seccomp |= deed.arena.despite_seccomp;
-        self.announce_revert(change, Some(call.arena))?;
-        let called = self.enter_and_wait(&call, &plan, &machinery, &ground);
-        (self.hooks.after_write)();
-        let outcome = match &called {
-            Ok(called) => match &called.result {
-                Some((word, _)) => unloaded(*word),
-                // It goes on: undecided, until a later look finds out.
-                None => return Ok(RevertOutcome::Failed("dlclose has not returned yet".to_owned())),
-            },
-            Err(error) => RevertOutcome::Failed(error.to_string()),
-        };
-        self.record_revert(change, outcome.clone(), false, None)?;
-        if let Ok(called) = called {
-            self.leave(&call.arena, called.tid(), &machinery);
-        }
-        Ok(outcome)
-    }
-
-    /// Finds out what came of an unloading whose writer ended, or did not wait: by the memory of the call, as of any call.
-    pub(super) fn settle_unload(&mut self, known: &Change, deed: &Call) -> Result<(), WriterError> {
-        let change = known.intent.change;
-        let ended = || RevertOutcome::Failed("the writer ended before it was unloaded".to_owned());
-        let call = known.revert_arena.map(|arena| Call {
-            arena,
-            returns: UNLOAD_RETURNS,
-            ..deed.clone()
-        });
-        let came_of_it = call.map(|call| self.came_of(&call)).transpose()?;
-        let outcome = match came_of_it {
-            Some(State::Entered) => return Ok(()),
-            Some(State::Returned(word, _)) => unloaded(word),
-            Some(State::NotEntered) | None => ended(),
-        };
-        self.record_revert(change, outcome, true, None)
+        self.revert_by_call(space, change, &plan, deed.arena.despite_seccomp, unloaded)
     }
 
     /// What the dynamic linker says about its last failure. The memory of the failed call is used again.
@@ -156,7 +120,7 @@ impl Writer {
             let text = called
                 .result
                 .as_ref()
-                .map(|(word, _)| text(&ground, Address(*word)));
+                .map(|answer| text(&ground, Address(answer.word)));
             self.leave(&call.arena, called.tid(), &machinery);
             Ok(text)
         });
@@ -178,7 +142,7 @@ fn path_of(process: &Process, space: &AddressSpace, handle: u64) -> Option<Strin
 }
 
 /// What dlclose says, in words.
-fn unloaded(word: u64) -> RevertOutcome {
+pub(super) fn unloaded(word: u64) -> RevertOutcome {
     match word as u32 {
         0 => RevertOutcome::Reverted,
         _ => RevertOutcome::Failed("dlclose refused".to_owned()),

@@ -5,7 +5,8 @@
 //! - `function`: which code a name means, and its bytes
 //! - `worker`: which thread can do something for us
 //! - `arguments`: what a function is called with
-//! - `call`: a function is called once, `there`: by the thread at a sync point; `load`: a library, by calling dlopen
+//! - `call`: a function is called once, `there`: by the thread at a sync point; `inverse`: a call that takes another back; `load`: a
+//!   library, by calling dlopen
 //! - `plan`: which bytes a change of code needs (`words`: those through which functions are called; `insertion`: of calls that
 //!   are inserted, `calls`: that are removed, `parameter`: of arguments); `patch`: how they get there and away again
 //! - `affinity`: threads and CPUs
@@ -45,6 +46,8 @@ mod error;
 mod function;
 #[cfg(target_arch = "x86_64")]
 mod insertion;
+#[cfg(target_arch = "x86_64")]
+mod inverse;
 #[cfg(target_arch = "x86_64")]
 mod load;
 #[cfg(target_arch = "x86_64")]
@@ -133,6 +136,8 @@ pub enum Argument {
     Text(String),
     /// What a variable of the program holds when the call is made; only of a call once.
     Variable(String),
+    /// What was read just before the call that is taken back; only of an inverse.
+    Was,
 }
 
 impl fmt::Display for Argument {
@@ -143,6 +148,7 @@ impl fmt::Display for Argument {
             Argument::Float(number) => write!(f, "{number:?}f"),
             Argument::Text(text) => write!(f, "{text:?}"),
             Argument::Variable(name) => f.write_str(name),
+            Argument::Was => f.write_str(text::WAS),
         }
     }
 }
@@ -174,6 +180,18 @@ pub struct CallRequest {
     pub wait_ms: u64,
     /// Only this thread may do it.
     pub thread: Option<i32>,
+    /// How it is taken back; without one it stays.
+    #[serde(default)]
+    pub inverse: Option<InverseRequest>,
+}
+
+/// How a call is taken back: by another call, which the thread that made the first one makes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct InverseRequest {
+    /// The other call: constants and [`Argument::Was`].
+    pub call: Invocation,
+    /// What the same thread calls just before the first one, with constants: its result is [`Argument::Was`].
+    pub was: Option<Invocation>,
 }
 
 /// A change of code.
@@ -272,6 +290,12 @@ pub enum ActionOutcome {
         word: u64,
         /// As text.
         result: String,
+        /// What was read just before, as text.
+        #[serde(default)]
+        was: Option<String>,
+        /// What takes it back: it is in force until then. Without it the call stays.
+        #[serde(default)]
+        back: Option<String>,
     },
     /// The function has not returned yet; the next look at the process tells.
     Running,
@@ -311,18 +335,15 @@ impl Writer {
     }
 
     /// Takes anything but a value back.
-    pub(crate) fn take_back_action(
-        &mut self,
-        change: u64,
-        deed: &Deed,
-        returned: Option<u64>,
-    ) -> Result<RevertOutcome, WriterError> {
-        match deed {
+    pub(crate) fn take_back_action(&mut self, known: &Change) -> Result<RevertOutcome, WriterError> {
+        let change = known.intent.change;
+        match &known.intent.deed {
             Deed::Affinity(affinity) => self.take_back_affinity(change, affinity),
-            Deed::Load(call) => self.unload(&self.space()?, change, call, returned),
+            Deed::Load(call) => self.unload(&self.space()?, change, call, known.returned),
             Deed::Patch(patch) => self.take_back_patch(change, patch),
-            Deed::Set(_) | Deed::Call(_) => {
-                let why = "neither a value nor a call is taken back like this".to_owned();
+            Deed::Call(call) => self.call_inverse(known, call),
+            Deed::Set(_) => {
+                let why = "a value is not taken back like this".to_owned();
                 Ok(RevertOutcome::Failed(why))
             }
         }

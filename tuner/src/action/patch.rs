@@ -141,7 +141,12 @@ impl Writer {
             matches!(change.status, Status::Failed | Status::Reverted | Status::Done)
                 || (by_call && !matches!(change.status, Status::Pending))
         };
-        let of_change = |change: &Change| [change.intent.deed.arena().copied(), change.revert_arena];
+        // What takes a change back is in it still, and its memory alone tells what came of it.
+        let reverting = |change: &Change| match change.status {
+            Status::RevertPending => None,
+            _ => change.revert_arena,
+        };
+        let of_change = |change: &Change| [change.intent.deed.arena().copied(), reverting(change)];
         let changes = self.changes();
         let arenas = changes
             .iter()

@@ -1,9 +1,12 @@
 //! A call as people write it: `flush("log", 1, 2.5, true)`. Text in, values out.
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::{Argument, FunctionName};
 
+/// How [`Argument::Was`] is written.
+pub(super) const WAS: &str = "was";
 /// More arguments than any call can have.
 const ARGUMENTS_MAX: usize = 14;
 
@@ -18,7 +21,7 @@ pub struct TextError {
 }
 
 /// A function and what it is called with.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Invocation {
     /// The function.
     pub function: FunctionName,
@@ -98,6 +101,7 @@ fn argument(text: &str) -> Option<Argument> {
     match text {
         "true" => return Some(Argument::Integer(1)),
         "false" | "NULL" | "nullptr" => return Some(Argument::Integer(0)),
+        WAS => return Some(Argument::Was),
         _ => {}
     }
     if let Some(number) = integer(text) {
@@ -169,6 +173,7 @@ mod tests {
                 Argument::Integer(0),
             ]
         );
+        assert_eq!(Invocation::parse("f(was)").unwrap().arguments, [Argument::Was]);
         assert!(Invocation::parse("ns::f()").unwrap().arguments.is_empty());
         assert_eq!(Invocation::parse("ns::f").unwrap().function.name, "ns::f");
     }

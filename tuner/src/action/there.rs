@@ -1,16 +1,17 @@
 //! A function is called by the thread that has reached a sync point, while it stands there.
 //!
 //! The probe holds the thread in the kernel, and it is stopped one instruction behind ([`crate::sync::Stopping`]). The stopped thread
-//! is sent to call as in `call`; where it was let go before it was asked to stop, nothing is called.
+//! is sent to call as in `call`; where it was let go before it was asked to stop, nothing is called. A call that was made so is taken
+//! back so, by the same thread: another one that comes to the point is let go.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::call::{self, Plan};
+use super::call::{self, Answer, Plan};
 use super::worker::Machinery;
 use super::{ActionError, ActionOutcome, ActionReceipt, CallRequest, Reason};
 use crate::clock;
-use crate::journal::{Call, Deed, Hold, Outcome};
+use crate::journal::{Call, Deed, Hold, Outcome, RevertOutcome};
 use crate::place::Ground;
 use crate::process::Process;
 use crate::ptrace::{self, HeldThread};
@@ -21,6 +22,8 @@ use crate::writer::{Mechanism, Writer, WriterError};
 /// A call that is announced in the journal, to be made at a sync point.
 pub(crate) struct CallThere {
     change: u64,
+    /// It is the inverse of that change.
+    takes_back: bool,
     errand: Arc<Errand>,
     at: clock::Instant,
     started_ns: u64,
@@ -51,6 +54,8 @@ struct Entered {
 pub(crate) enum Reached {
     /// The thread has not come back.
     UnderWay,
+    /// It was a thread that is not to make it: nothing was called, and the point may be waited for again.
+    OtherThread,
     /// It is over, and written down.
     Over(Result<ActionReceipt, WriterError>),
 }
@@ -59,6 +64,12 @@ impl Errand {
     /// Sends the stopped thread to call; its number.
     fn send(&self, thread: &mut HeldThread) -> Result<i32, ActionError> {
         let (ground, tid) = (&self.ground, thread.tid());
+        if self.plan.thread.is_some_and(|only| only != tid) {
+            return Err(ActionError::OtherThread {
+                pid: self.process.pid,
+                tid,
+            });
+        }
         let view = View::of(thread, ground, &self.machinery.gate)?;
         if let Some(why) = self.machinery.keeps_from_calling(&view, ground) {
             let pid = self.process.pid;
@@ -98,21 +109,52 @@ impl Writer {
         let (mut deed, machinery, ground) = self.prepare(&space, &plan)?;
         deed.sync = Some(sync);
         let change = self.announce(Deed::Call(deed.clone()), reason, at.clone())?;
+        let errand = Arc::new(self.errand(plan, deed, machinery, ground));
         Ok(CallThere {
             change,
-            errand: Arc::new(Errand {
-                process: self.process().clone(),
-                ground,
-                machinery,
-                plan,
-                deed,
-                underway: self.hooks.underway,
-                told: Arc::default(),
-            }),
+            takes_back: false,
+            errand,
             at,
             started_ns,
             entered: None,
         })
+    }
+
+    /// Announces that a call which was made at a sync point is going to be taken back there.
+    pub(crate) fn announce_inverse(&mut self, change: u64) -> Result<CallThere, WriterError> {
+        let started_ns = clock::monotonic_ns();
+        let at = clock::now();
+        let known = self.in_force(change)?;
+        let Deed::Call(deed) = &known.intent.deed else {
+            return Err(WriterError::NoSyncPoint { change });
+        };
+        ptrace::refuse_traced(self.process().pid).map_err(ActionError::from)?;
+        let space = self.space()?;
+        let plan = self.inverse_of(&space, &known, deed)?;
+        let (mut call, machinery, ground) = self.prepare(&space, &plan)?;
+        call.sync.clone_from(&deed.sync);
+        self.announce_revert(change, Some(call.arena))?;
+        let errand = Arc::new(self.errand(plan, call, machinery, ground));
+        Ok(CallThere {
+            change,
+            takes_back: true,
+            errand,
+            at,
+            started_ns,
+            entered: None,
+        })
+    }
+
+    fn errand(&self, plan: Plan, deed: Call, machinery: Arc<Machinery>, ground: Ground) -> Errand {
+        Errand {
+            process: self.process().clone(),
+            ground,
+            machinery,
+            plan,
+            deed,
+            underway: self.hooks.underway,
+            told: Arc::default(),
+        }
     }
 
     /// The sync point was not reached: nothing was called.
@@ -122,7 +164,10 @@ impl Writer {
         why: &str,
         hold: Option<Hold>,
     ) -> Result<(), WriterError> {
-        self.record_outcome(call.change, Outcome::NotWritten(why.to_owned()), hold)
+        match call.takes_back {
+            false => self.record_outcome(call.change, Outcome::NotWritten(why.to_owned()), hold),
+            true => self.record_revert(call.change, RevertOutcome::Failed(why.to_owned()), false, hold),
+        }
     }
 
     /// How a call stands whose sync point was reached.
@@ -139,6 +184,7 @@ impl Writer {
                         let since = Instant::now();
                         *call.entered.insert(Entered { tid, since, hold_ns })
                     }
+                    Some((Err(ActionError::OtherThread { .. }), _)) => return Reached::OtherThread,
                     Some((Err(error), hold_ns)) => {
                         return self.not_entered(call, error, Passage { hold_ns, ..passage });
                     }
@@ -164,7 +210,7 @@ impl Writer {
         &mut self,
         call: &CallThere,
         entered: Entered,
-        result: Option<(u64, String)>,
+        result: Option<Answer>,
         passage: Passage,
     ) -> Result<ActionReceipt, WriterError> {
         let errand = &call.errand;
@@ -174,11 +220,14 @@ impl Writer {
         };
         let outcome = match result {
             None => ActionOutcome::Running,
-            Some((word, result)) => {
-                let hold = Hold::at(Mechanism::Stop, passage);
-                self.record_returned(call.change, word, &result, Some(hold))?;
+            Some(answer) => {
+                let hold = Some(Hold::at(Mechanism::Stop, passage));
+                match call.takes_back {
+                    false => self.record_answer(call.change, &errand.deed, &answer, hold)?,
+                    true => self.record_revert(call.change, RevertOutcome::Reverted, false, hold)?,
+                }
                 self.leave(&errand.deed.arena, entered.tid, &errand.machinery);
-                ActionOutcome::Returned { word, result }
+                answer.outcome(&errand.deed)
             }
         };
         Ok(ActionReceipt {
@@ -195,6 +244,16 @@ impl Writer {
 }
 
 impl CallThere {
+    /// The change that it is, or takes back.
+    pub(crate) fn change(&self) -> u64 {
+        self.change
+    }
+
+    /// What it calls: `f(1)`.
+    pub(crate) fn symbol(&self) -> &str {
+        &self.errand.deed.symbol
+    }
+
     /// What is to be done while a thread is held at the point.
     pub(crate) fn action(&self) -> Action {
         let errand = Arc::clone(&self.errand);

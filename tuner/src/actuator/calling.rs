@@ -1,22 +1,26 @@
-//! The calls that wait for their sync points. What holds the program there is the same as for `waiting`; what the held thread does,
-//! `action::there`.
+//! The calls that wait for their sync points, and those that take such calls back there. What holds the program there is the same as
+//! for `waiting`; what the held thread does, `action::there`.
 
 use std::time::{Duration, Instant};
 
 use super::session::Session;
+use super::undoing::UNDO_LOOK;
 use super::waiting::{WAITING_MAX, WITHIN_MAX, in_vain, not_now, refused};
 use super::{ArmActCommand, Refusal};
-use crate::action::{Action, ActionReceipt, CallThere, Reached};
-use crate::journal::Hold;
+use crate::action::{Action, ActionOutcome, ActionReceipt, CallThere, Reached};
+use crate::journal::{Hold, RevertOutcome};
 use crate::process::Pid;
 use crate::sync::{
     ACTION_NS_MAX, HoldRequest, MISSES_MAX, Passage, Progress, STOP_ANSWER_NS_MAX, SyncPlace, Ticket,
 };
-use crate::writer::Mechanism;
+use crate::writer::{Mechanism, Undone};
 
 /// A call that is to be over when a session ends is waited for so long; its thread is on its way then.
 const LAST_LOOKS: Duration = Duration::from_secs(2);
 const LAST_LOOK: Duration = Duration::from_millis(1);
+
+/// So many threads that are not to make a call may come to its point before it is given up: each is stopped for that.
+const OTHERS_MAX: u64 = 256;
 
 /// A call that waits, or is being made.
 pub(super) struct WaitingCall {
@@ -27,7 +31,13 @@ pub(super) struct WaitingCall {
     until: Instant,
     /// How the point was reached, once it was.
     reached: Option<Passage>,
+    answer_ns_max: u64,
+    /// Threads that came there and are not to make it.
+    others: u64,
 }
+
+/// A call that is being taken back at its sync point.
+pub(super) struct InverseThere(WaitingCall);
 
 impl Session {
     /// Announces a call and arms it. The answer is its ticket.
@@ -43,40 +53,111 @@ impl Session {
         let pid = command.act.pid;
         // Before anything is looked up: whoever may not write must be told so first.
         self.writer(pid)?;
-        let point = self.point(pid, &command.at)?;
+        self.point(pid, &command.at)?;
         self.waiting.rendezvous()?;
         let call = self
             .writer(pid)?
             .announce_call(request, command.act.reason, command.at.clone())?;
+        let within = Duration::from_millis(command.within_ms).min(WITHIN_MAX);
+        let waiting = self.wait_there(
+            pid,
+            command.at,
+            call,
+            Instant::now() + within,
+            command.answer_ns_max,
+        )?;
+        let number = self.waiting.next_ticket();
+        self.waiting.calls.insert(number, waiting);
+        Ok(number)
+    }
+
+    /// Arms a call that is announced; what keeps it from being made is written down.
+    fn wait_there(
+        &mut self,
+        pid: Pid,
+        at: SyncPlace,
+        call: CallThere,
+        until: Instant,
+        answer_ns_max: Option<u64>,
+    ) -> Result<WaitingCall, Refusal> {
+        let answer_ns_max = answer_ns_max.unwrap_or(0).max(STOP_ANSWER_NS_MAX);
+        match self.hold_for(pid, &at, &call, answer_ns_max) {
+            Ok(ticket) => Ok(WaitingCall {
+                pid,
+                at,
+                call,
+                ticket,
+                until,
+                reached: None,
+                answer_ns_max,
+                others: 0,
+            }),
+            Err(refusal) => {
+                self.writer(pid)?.abandon_call(&call, &refusal.message, None)?;
+                Err(refusal)
+            }
+        }
+    }
+
+    fn hold_for(
+        &mut self,
+        pid: Pid,
+        at: &SyncPlace,
+        call: &CallThere,
+        answer_ns_max: u64,
+    ) -> Result<Ticket, Refusal> {
         let request = HoldRequest {
-            point,
-            answer_ns_max: command.answer_ns_max.unwrap_or(0).max(STOP_ANSWER_NS_MAX),
+            point: self.point(pid, at)?,
+            answer_ns_max,
             action_ns_max: ACTION_NS_MAX,
             misses_max: MISSES_MAX,
             store: None,
             key: None,
         };
         let rendezvous = self.waiting.rendezvous();
-        let armed = rendezvous.and_then(|by| by.arm(&request, call.action()).map_err(refused));
-        match armed {
-            Ok(ticket) => {
-                let waiting = WaitingCall {
-                    pid,
-                    at: command.at,
-                    call,
-                    ticket,
-                    until: Instant::now() + Duration::from_millis(command.within_ms).min(WITHIN_MAX),
-                    reached: None,
-                };
-                let number = self.waiting.next_ticket();
-                self.waiting.calls.insert(number, waiting);
-                Ok(number)
+        rendezvous.and_then(|by| by.arm(&request, call.action()).map_err(refused))
+    }
+
+    /// Announces that a call is taken back at its sync point, and arms that.
+    pub(super) fn arm_inverse(
+        &mut self,
+        pid: Pid,
+        change: u64,
+        at: SyncPlace,
+        until: Instant,
+    ) -> Result<InverseThere, Refusal> {
+        self.waiting.rendezvous()?;
+        let call = self.writer(pid)?.announce_inverse(change)?;
+        let waiting = self.wait_there(pid, at, call, until, None)?;
+        Ok(InverseThere(waiting))
+    }
+
+    /// Waits until the inverse was made, or the time for it is over.
+    pub(super) fn wait_for_inverse(
+        &mut self,
+        InverseThere(mut call): InverseThere,
+    ) -> Result<Undone, Refusal> {
+        let result = loop {
+            let is_late = Instant::now() >= call.until || !call.pid.is_alive();
+            match self.look_at(&mut call, is_late) {
+                Some(result) => break result,
+                None => std::thread::sleep(UNDO_LOOK),
             }
-            Err(refusal) => {
-                self.writer(pid)?.abandon_call(&call, &refusal.message, None)?;
-                Err(refusal)
+        };
+        let outcome = match result.map(|receipt| receipt.outcome) {
+            Ok(ActionOutcome::Running) => {
+                RevertOutcome::Failed(format!("{} has not returned yet", call.call.symbol()))
             }
-        }
+            Ok(_) => RevertOutcome::Reverted,
+            Err(refusal) => RevertOutcome::Failed(refusal.message),
+        };
+        let change = call.call.change();
+        let known = self.writer(call.pid)?.known(change)?;
+        Ok(Undone {
+            change,
+            symbol: known.intent.deed.symbol().to_owned(),
+            outcome,
+        })
     }
 
     /// Those that are over are told, once.
@@ -122,17 +203,41 @@ impl Session {
         };
         match writer.look_at_call(&mut call.call, passage) {
             Reached::UnderWay => None,
+            Reached::OtherThread => {
+                call.others += 1;
+                if gives_up || call.others >= OTHERS_MAX {
+                    return Some(Err(self.not_called(call, passage)));
+                }
+                match self.hold_for(call.pid, &call.at, &call.call, call.answer_ns_max) {
+                    Ok(ticket) => {
+                        (call.ticket, call.reached) = (ticket, None);
+                        None
+                    }
+                    Err(refusal) => Some(Err(self.abandoned(call, refusal, None))),
+                }
+            }
             Reached::Over(result) => Some(result.map_err(Refusal::from)),
         }
     }
 
     fn not_called(&mut self, call: &WaitingCall, passage: Passage) -> Refusal {
-        let why = format!("{}: nothing was called", in_vain(&call.at, &passage));
-        let hold = Some(Hold::at(Mechanism::Stop, passage));
+        let why = match call.others {
+            0 => in_vain(&call.at, &passage),
+            others => format!(
+                "the thread that is to make the call did not reach {}, others did {others} times",
+                call.at
+            ),
+        };
+        let refusal = not_now(format!("{why}: nothing was called"));
+        self.abandoned(call, refusal, Some(Hold::at(Mechanism::Stop, passage)))
+    }
+
+    /// Writes down why a call was not made.
+    fn abandoned(&mut self, call: &WaitingCall, refusal: Refusal, hold: Option<Hold>) -> Refusal {
         let written = self
             .writer(call.pid)
-            .and_then(|writer| Ok(writer.abandon_call(&call.call, &why, hold)?));
-        written.err().unwrap_or_else(|| not_now(why))
+            .and_then(|writer| Ok(writer.abandon_call(&call.call, &refusal.message, hold)?));
+        written.err().unwrap_or(refusal)
     }
 
     /// A call is to wait no longer. One that is being made is waited for a little.

@@ -258,7 +258,12 @@ impl Session {
         let mut farewell = Farewell::default();
         for (pid, tried) in self.undo_all(pids, &|_, _| true) {
             match tried {
-                Ok(tried) => farewell.add(pid, tried),
+                Ok(tried) => {
+                    farewell.add(pid, tried);
+                    if let Ok(writer) = self.writer(pid) {
+                        farewell.add_undecided(pid, writer.changes());
+                    }
+                }
                 Err(refusal) => farewell.refused.push((pid, refusal)),
             }
         }
@@ -303,6 +308,8 @@ impl Session {
                 Ok(attempts) => {
                     farewell.add(pid, attempts);
                     farewell.kept.extend(in_force);
+                    let mine = changes.iter().filter(|change| is_mine(pid, change));
+                    farewell.add_undecided(pid, mine.cloned());
                 }
                 // It ended in this very moment.
                 Err(_) if !writer.process().is_alive() => {}
@@ -371,6 +378,32 @@ impl Farewell {
                 Ok(undone) => self.undone.push((pid, undone)),
                 Err(refusal) => self.failed.push((ChangeNumber { pid, change }, refusal)),
             }
+        }
+    }
+
+    /// Those of which it is not known yet whether they are in force, such as calls that have not returned: nothing was tried.
+    fn add_undecided(&mut self, pid: Pid, changes: impl IntoIterator<Item = Change>) {
+        for change in changes {
+            let number = change.intent.change;
+            let is_told = self
+                .undone
+                .iter()
+                .any(|(of, undone)| (*of, undone.change) == (pid, number))
+                || self
+                    .failed
+                    .iter()
+                    .any(|(of, _)| (of.pid, of.change) == (pid, number));
+            if is_told || !matches!(change.status, Status::Pending | Status::RevertPending) {
+                continue;
+            }
+            let refusal = Refusal {
+                kind: RefusalKind::Busy,
+                message: format!(
+                    "{} has not come to its end, so that it is not known whether it is in force; a later undo finds out",
+                    change.intent.deed
+                ),
+            };
+            self.failed.push((ChangeNumber { pid, change: number }, refusal));
         }
     }
 

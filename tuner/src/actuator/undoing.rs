@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::armed::{Armed, How, Over};
+use super::calling::InverseThere;
 use super::session::Session;
 use super::waiting::not_reached;
 use super::{ChangeNumber, Farewell, Refusal};
@@ -21,7 +22,13 @@ pub(super) const UNDO_WAIT: Duration = Duration::from_secs(5);
 pub(super) const UNDO_LOOK: Duration = Duration::from_millis(1);
 
 /// A change that is being taken back at its sync point.
-struct ArmedUndo {
+enum ArmedUndo {
+    Set(ArmedSet),
+    Call(u64, Box<InverseThere>),
+}
+
+/// A set that is.
+struct ArmedSet {
     returning: Returning,
     armed: Armed,
 }
@@ -122,13 +129,22 @@ impl Session {
                     Err(refusal) => drop(undoing.broken.insert(pid, refusal)),
                 }
             }
-            for (pid, mut back) in armed {
+            for (pid, back) in armed {
                 pids.push(pid);
-                let over = self.wait_for(&mut back, undoing.until);
-                let change = back.returning.change;
-                let with_it = std::mem::take(&mut back.returning.with_it);
-                let result = self.conclude_undo(pid, back, over);
-                undoing.have_tried(pid, Tried::of_each(change, result, with_it));
+                let tried = match back {
+                    ArmedUndo::Call(change, inverse) => {
+                        let result = self.wait_for_inverse(*inverse);
+                        vec![Tried { change, result }]
+                    }
+                    ArmedUndo::Set(mut back) => {
+                        let over = self.wait_for(&mut back, undoing.until);
+                        let change = back.returning.change;
+                        let with_it = std::mem::take(&mut back.returning.with_it);
+                        let result = self.conclude_undo(pid, back, over);
+                        Tried::of_each(change, result, with_it)
+                    }
+                };
+                undoing.have_tried(pid, tried);
             }
         }
     }
@@ -157,7 +173,15 @@ impl Session {
             // Before it is waited for: it is not to be armed again meanwhile.
             undoing.tried.insert((pid, change));
             let wanted = undoing.wanted;
-            match self.arm_undo(pid, change, &|earlier| wanted(pid, earlier)) {
+            let armed = match (&intent.deed, intent.deed.sync()) {
+                (Deed::Call(_), Some(at)) => self
+                    .arm_inverse(pid, change, at.clone(), undoing.until)
+                    .map(|inverse| ArmedUndo::Call(change, Box::new(inverse))),
+                _ => self
+                    .arm_undo(pid, change, &|earlier| wanted(pid, earlier))
+                    .map(ArmedUndo::Set),
+            };
+            match armed {
                 Ok(back) => return Ok(Some(back)),
                 Err(refusal) => {
                     let result = Err(refusal);
@@ -172,7 +196,7 @@ impl Session {
         pid: Pid,
         change: u64,
         with_it: &dyn Fn(&Change) -> bool,
-    ) -> Result<ArmedUndo, Refusal> {
+    ) -> Result<ArmedSet, Refusal> {
         let Back {
             space,
             slot,
@@ -184,7 +208,7 @@ impl Session {
             .map_err(Refusal::from)
             .and_then(|point| self.waiting.arm(point, Arc::new(slot), values, How::default()));
         match armed {
-            Ok(armed) => Ok(ArmedUndo { returning, armed }),
+            Ok(armed) => Ok(ArmedSet { returning, armed }),
             Err(refusal) => {
                 let outcome = RevertOutcome::Failed(refusal.message.clone());
                 self.writer(pid)?.conclude_undo(returning, outcome, None)?;
@@ -193,7 +217,7 @@ impl Session {
         }
     }
 
-    fn wait_for(&mut self, back: &mut ArmedUndo, until: Instant) -> Over {
+    fn wait_for(&mut self, back: &mut ArmedSet, until: Instant) -> Over {
         loop {
             match self.waiting.poll(&mut back.armed) {
                 Some(over) => return over,
@@ -205,8 +229,8 @@ impl Session {
         }
     }
 
-    fn conclude_undo(&mut self, pid: Pid, back: ArmedUndo, over: Over) -> Result<Undone, Refusal> {
-        let ArmedUndo { returning, armed } = back;
+    fn conclude_undo(&mut self, pid: Pid, back: ArmedSet, over: Over) -> Result<Undone, Refusal> {
+        let ArmedSet { returning, armed } = back;
         let (outcome, hold) = match over {
             Over::There(written, hold) => (reverted(&returning.set, written), hold),
             // At which instant is not known, but what is there can be read.

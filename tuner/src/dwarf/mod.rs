@@ -35,7 +35,10 @@ pub use inlined::{Inlined, inlined};
 pub use lines::{Line, lines};
 pub(crate) use load::{DebugInfo, Kept};
 pub(crate) use parameters::Signatures;
-pub use parameters::{Argument, ArgumentError, ArgumentValue, Parameter, argument, parameters, return_type};
+pub use parameters::{
+    Argument, ArgumentError, ArgumentValue, Parameter, ParameterCount, argument, parameter_count, parameters,
+    return_type,
+};
 pub use walk::{Leaf, Trail, WalkError};
 
 /// What kind of value a variable holds.

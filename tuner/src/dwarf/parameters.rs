@@ -91,6 +91,7 @@ pub enum ArgumentError {
 #[derive(Debug, Default)]
 pub(crate) struct Signatures {
     parameters: Remembered<Option<Vec<Parameter>>>,
+    counts: Remembered<Option<ParameterCount>>,
     returns: Remembered<Option<Option<VariableType>>>,
 }
 
@@ -138,6 +139,31 @@ pub fn parameters(image: &Image, address: LinkAddress) -> Result<Option<Vec<Para
     image.signatures.parameters.get(address, || {
         with_parameters(image, address, |_, known| {
             Ok(known.into_iter().map(|known| known.parameter).collect())
+        })
+    })
+}
+
+/// How many arguments a function takes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ParameterCount {
+    /// Those that it has parameters for.
+    pub named: usize,
+    /// It takes any number more behind them, as printf does.
+    pub takes_more: bool,
+}
+
+/// How many arguments the function at `address` takes. `None` when there is no debug information on the function.
+pub fn parameter_count(image: &Image, address: LinkAddress) -> Result<Option<ParameterCount>, ImageError> {
+    image.signatures.counts.get(address, || {
+        with_function(image, address, |_, function| {
+            let mut count = ParameterCount {
+                named: parameter_entries(function)?.len(),
+                takes_more: false,
+            };
+            each_child(function, |entry| {
+                count.takes_more |= entry.tag() == gimli::DW_TAG_unspecified_parameters;
+            })?;
+            Ok(count)
         })
     })
 }
@@ -279,14 +305,21 @@ pub(super) fn entry_address<'a>(unit: &Loaded<'a>, entry: &Entry<'a>) -> Found<O
 /// The entries of a function's parameters.
 fn parameter_entries<'a>(function: &Place<'a>) -> Found<Vec<Entry<'a>>> {
     let mut found = Vec::new();
+    each_child(function, |entry| {
+        if entry.tag() == gimli::DW_TAG_formal_parameter {
+            found.push(entry.clone());
+        }
+    })?;
+    Ok(found)
+}
+
+fn each_child<'a>(function: &Place<'a>, mut see: impl FnMut(&Entry<'a>)) -> Found<()> {
     let mut tree = function.unit.unit.entries_tree(Some(function.offset))?;
     let mut children = tree.root()?.children();
     while let Some(child) = children.next()? {
-        if child.entry().tag() == gimli::DW_TAG_formal_parameter {
-            found.push(child.entry().clone());
-        }
+        see(child.entry());
     }
-    Ok(found)
+    Ok(())
 }
 
 /// A parameter without a type, or one that is passed in a way that is not known, ends what can be told.

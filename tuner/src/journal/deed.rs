@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::action::ReturnType;
+use crate::action::{Argument, ReturnType};
 use crate::address::{Address, LinkAddress};
 use crate::arena::Arena;
 use crate::image::BuildId;
@@ -15,7 +15,7 @@ use crate::value::{Bytes, Value, ValueType};
 use crate::variable::Chain;
 
 /// What a change does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "action", rename_all = "snake_case", remote = "Self")]
 pub enum Deed {
     /// A variable gets a value.
@@ -98,7 +98,7 @@ pub struct Bond {
 }
 
 /// A call.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
     /// As it is shown: `f(1, 2.5)`, or the path of a library.
     pub symbol: String,
@@ -113,6 +113,45 @@ pub struct Call {
     /// The sync point whose thread is to make it; none when any thread may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync: Option<SyncPlace>,
+    /// What takes it back; without one it stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inverse: Option<Inverse>,
+}
+
+/// The call that takes a call back. The thread that made the one makes the other, at the same sync point if there is one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Inverse {
+    /// As it is shown: `f(was)`.
+    pub symbol: String,
+    /// The function, as it is looked up.
+    pub function: String,
+    /// The file that holds it.
+    pub module: String,
+    /// Where it is.
+    pub address: Address,
+    /// What it is called with.
+    pub arguments: Vec<Argument>,
+    /// The function whose result, just before the call, is `was`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reader: Option<Reader>,
+}
+
+/// The function that is called just before a call, by the same thread.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reader {
+    /// As it is shown: `g()`.
+    pub symbol: String,
+    /// What it returns.
+    pub returns: ReturnType,
+}
+
+/// A thread, so that no other is ever taken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadId {
+    /// Its number.
+    pub tid: i32,
+    /// When it was started, in clock ticks since the machine was.
+    pub start_time: u64,
 }
 
 /// A change of code.
@@ -207,10 +246,25 @@ impl Deed {
         }
     }
 
-    /// Both change the same bytes, or the same thing of all threads.
+    /// What takes it back, if it is a call that can be.
+    pub fn inverse(&self) -> Option<&Inverse> {
+        match self {
+            Deed::Call(call) => call.inverse.as_ref(),
+            Deed::Set(_) | Deed::Load(_) | Deed::Patch(_) | Deed::Affinity(_) => None,
+        }
+    }
+
+    /// Both change the same bytes, the same thing of all threads, or what the same function takes back.
     pub fn overlaps(&self, other: &Deed) -> bool {
-        if let (Deed::Affinity(_), Deed::Affinity(_)) = (self, other) {
-            return true;
+        match (self, other) {
+            (Deed::Affinity(_), Deed::Affinity(_)) => return true,
+            (Deed::Call(_), Deed::Call(_)) => {
+                let (ours, theirs) = (self.inverse(), other.inverse());
+                return ours
+                    .zip(theirs)
+                    .is_some_and(|(ours, theirs)| ours.address == theirs.address);
+            }
+            _ => {}
         }
         let (ours, theirs) = (self.bytes(), other.bytes());
         ours.iter()
@@ -273,7 +327,13 @@ impl fmt::Display for Deed {
                 };
                 write!(f, "{} {} -> {}", set.symbol, show(set.old), show(set.new))
             }
-            Deed::Call(call) => write!(f, "call {}", call.symbol),
+            Deed::Call(call) => {
+                write!(f, "call {}", call.symbol)?;
+                match &call.inverse {
+                    Some(inverse) => write!(f, " (back: {})", inverse.symbol),
+                    None => Ok(()),
+                }
+            }
             Deed::Load(call) => write!(f, "load {}", call.symbol),
             Deed::Patch(patch) => f.write_str(&patch.symbol),
             Deed::Affinity(affinity) => affinity.fmt(f),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::deed::{Assignment, Deed};
+use super::deed::{Assignment, Deed, ThreadId};
 use super::record::{Hold, Intent, Outcome, Record, RevertOutcome};
 use crate::arena::Arena;
 use crate::value::Bytes;
@@ -20,7 +20,7 @@ pub enum Status {
     Applied,
     /// Never written.
     Failed,
-    /// Done, and nothing that could be taken back: a call.
+    /// Done, and nothing that could be taken back: a call without an inverse.
     Done,
     /// As pending, for taking it back.
     RevertPending,
@@ -43,7 +43,7 @@ impl Status {
 }
 
 /// A change, and how it stands.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// What was to be written, and why.
     pub intent: Intent,
@@ -60,6 +60,12 @@ pub struct Change {
     pub returned: Option<u64>,
     /// The same as text.
     pub result: Option<String>,
+    /// What was read just before a call that has an inverse, as bits.
+    #[serde(default)]
+    pub was: Option<u64>,
+    /// The thread that made such a call.
+    #[serde(default)]
+    pub thread: Option<ThreadId>,
     /// Memory that was mapped to take it back.
     pub revert_arena: Option<Arena>,
     /// The oldest change that was to be taken back with it, by the same write.
@@ -80,7 +86,7 @@ pub struct Unreadable {
 }
 
 /// All that a journal says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
     changes: BTreeMap<u64, Change>,
     lines: usize,
@@ -137,6 +143,8 @@ impl History {
                     hold: None,
                     returned: None,
                     result: None,
+                    was: None,
+                    thread: None,
                     revert_arena: None,
                     revert_through: None,
                 };
@@ -163,11 +171,15 @@ impl History {
                 change,
                 word,
                 result,
+                was,
+                thread,
                 hold,
                 ..
             } => {
                 if let Some(change) = self.changes.get_mut(&change) {
                     change.hold = hold;
+                    change.was = was;
+                    change.thread = thread;
                 }
                 self.returned(change, word, result);
             }
@@ -196,13 +208,14 @@ impl History {
         }
     }
 
-    /// A library is in force as long as it is loaded; of another call nothing is left.
+    /// A library is in force as long as it is loaded, a call until its inverse is made; of another call nothing is left to take back.
     fn returned(&mut self, change: u64, word: u64, result: String) {
         if let Some(change) = self.changes.get_mut(&change) {
             change.returned = Some(word);
             change.result = Some(result);
             change.status = match change.intent.deed {
                 Deed::Load(_) => Status::Applied,
+                _ if change.intent.deed.inverse().is_some() => Status::Applied,
                 _ => Status::Done,
             };
         }

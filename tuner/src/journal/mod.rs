@@ -14,7 +14,9 @@ mod file;
 mod history;
 mod record;
 
-pub use deed::{Affinity, Assignment, Bond, Call, Deed, HexBytes, Patch, Site, ThreadCpus};
+pub use deed::{
+    Affinity, Assignment, Bond, Call, Deed, HexBytes, Inverse, Patch, Reader, Site, ThreadCpus, ThreadId,
+};
 pub(crate) use file::boot_id;
 pub use file::{Journal, JournalError, StateDir};
 pub use history::{Change, History, Settled, Status, Unreadable, settle};

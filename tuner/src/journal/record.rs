@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::deed::Deed;
+use super::deed::{Deed, ThreadId};
 use crate::arena::Arena;
 use crate::clock::Instant;
 use crate::process::Pid;
@@ -23,7 +23,7 @@ pub struct Target {
 }
 
 /// What is going to be done, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Intent {
     /// Its number: unique and increasing in the file.
     pub change: u64,
@@ -106,7 +106,7 @@ pub enum RevertOutcome {
 }
 
 /// A line of the journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// Before the write.
@@ -136,6 +136,12 @@ pub enum Record {
         word: u64,
         /// As text.
         result: String,
+        /// The bits of what was read just before it, if its inverse wants that.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        was: Option<u64>,
+        /// The thread that made it; told of those that have an inverse.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        thread: Option<ThreadId>,
         /// As in [`Record::Outcome`].
         recovered: bool,
         /// As in [`Record::Outcome`].

@@ -24,6 +24,7 @@ pub(crate) use sys::RawRegisters;
 
 #[cfg(target_arch = "x86_64")]
 use crate::arch::x86_64::restart;
+use crate::journal::ThreadId;
 use crate::process::{Pid, Process, ProcessError};
 use crate::seccomp::Filters;
 use sys::Event;
@@ -506,6 +507,18 @@ pub(crate) fn refuse_traced(pid: Pid) -> Result<(), PtraceError> {
     match pid.tracer()? {
         Some(tracer) => Err(PtraceError::Traced { pid, tracer }),
         None => Ok(()),
+    }
+}
+
+/// A thread of a process, with the time at which it was started.
+pub(crate) fn thread_id(pid: Pid, tid: i32) -> Result<ThreadId, PtraceError> {
+    let text = fs::read_to_string(pid.proc_path(&format!("task/{tid}/stat"))).unwrap_or_default();
+    // A name may hold anything; the last parenthesis ends it.
+    let fields = text.rsplit_once(") ").map(|(_, fields)| fields);
+    let start_time = fields.and_then(|fields| fields.split_ascii_whitespace().nth(19)?.parse().ok());
+    match start_time {
+        Some(start_time) => Ok(ThreadId { tid, start_time }),
+        None => Err(PtraceError::ThreadEnded { pid, tid }),
     }
 }
 

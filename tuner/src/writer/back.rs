@@ -196,7 +196,8 @@ impl Writer {
         change: Change,
         with_it: &[u64],
     ) -> Result<Undone, WriterError> {
-        let Change { intent, returned, .. } = change;
+        let known = change;
+        let intent = &known.intent;
         let (change, symbol) = (intent.change, intent.deed.symbol().to_owned());
         let outcome = match &intent.deed {
             Deed::Set(set) => {
@@ -206,11 +207,11 @@ impl Writer {
                 };
                 self.take_back_value(space, change, set, with_it)?
             }
-            deed => self.take_back_action(change, deed, returned)?,
+            _ => self.take_back_action(&known)?,
         };
         match &intent.deed {
             // Written down already, or not decided yet.
-            Deed::Load(_) => Ok(Undone {
+            Deed::Load(_) | Deed::Call(_) => Ok(Undone {
                 change,
                 symbol,
                 outcome,

@@ -461,23 +461,9 @@ impl Writer {
         })?)
     }
 
-    /// A call has returned; without `hold` it was found out later.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) fn record_returned(
-        &mut self,
-        change: u64,
-        word: u64,
-        result: &str,
-        hold: Option<Hold>,
-    ) -> Result<(), WriterError> {
-        Ok(self.journal.append(Record::Returned {
-            change,
-            at: clock::now(),
-            word,
-            result: result.to_owned(),
-            recovered: hold.is_none(),
-            hold,
-        })?)
+    pub(crate) fn record(&mut self, record: Record) -> Result<(), WriterError> {
+        Ok(self.journal.append(record)?)
     }
 
     pub(crate) fn recover_outcome(&mut self, change: u64, outcome: Outcome) -> Result<(), WriterError> {

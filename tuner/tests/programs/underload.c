@@ -1,8 +1,10 @@
 /* A program of many threads that check their own results: what is done to it from outside must show where it is meant to, and
    nowhere else. `run` lets every working thread make some more steps and prints what happened in them; `ticks` prints how often
-   `tick` was called, which the program never does itself, and `knobs` what its variables are. At its end it says whether anything was wrong. `handler` stays in a
+   `tick` was called, which the program never does itself, `knobs` what its variables are, and `levels` what each thread has as its own
+   level. `guest` starts a thread and prints its number, `leave` ends it. At its end it says whether anything was wrong. `handler` stays in a
    signal handler until the next line.
    Argument `signals`: with a handler that runs often; `alone`: one thread that makes steps until its input ends. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -70,6 +72,19 @@ KEEP void nothing(void) { HERE; }
 KEEP long slow(int ms) { struct timespec t = {ms / 1000, ms % 1000 * 1000000L}; while (nanosleep(&t, &t)) ; return ms; }
 KEEP long allocate(long n) { char *p = malloc(n); if (!p) return -1; memset(p, 1, n); free(p); return n; }
 KEEP void leave(int code) { _exit(code); }
+/* A setting of each thread, as the size of OpenMP's teams is. */
+#define LEVELS_MAX (WORKERS + 6)
+static _Thread_local long level = 3;
+static long *levels[LEVELS_MAX];
+static atomic_int threads_with_levels;
+static void show_level(void) { levels[atomic_fetch_add(&threads_with_levels, 1)] = &level; }
+KEEP long level_now(void) { return level; }
+KEEP long set_level(int x) { long old = level; level = x; return old; }
+KEEP void scale_level(double by) { level = (long)(level * by); }
+KEEP double level_share(void) { return 1.0 / level; }
+KEEP long slow_level(int ms) { struct timespec t = {ms / 1000, ms % 1000 * 1000000L}; level = ms; while (nanosleep(&t, &t)) ; return ms; }
+typedef struct { long a, b, c; } triple;
+KEEP long of_triple(long x, triple by_value) { return x + by_value.a; }
 KEEP long tick(void) { return atomic_fetch_add(&ticks, 1) + 1; }
 
 /* Vector, x87 and integer state that a careless visitor would spoil. */
@@ -99,6 +114,7 @@ KEEP void step(long i)
 static void *work(void *argument)
 {
     long me = (long)argument;
+    show_level();
     for (long i = 0; !stopping; i++) {
         double one = chain(i), other = chain(i);
         if (one != other) atomic_fetch_add(&errors, 1);
@@ -193,6 +209,15 @@ static void more(long count)
     for (int i = 0; i < WORKERS; i++) while (steps[i] < target[i]) usleep(100);
 }
 
+/* A thread that ends when it is told to. */
+static volatile int guest_stays, guest_tid;
+static void *guest(void *unused)
+{
+    guest_tid = gettid();
+    while (guest_stays) usleep(300);
+    return unused;
+}
+
 static int alone(void)
 {
     struct pollfd input = {.fd = 0, .events = POLLIN};
@@ -208,7 +233,9 @@ int main(int argc, char **argv)
     char line[64];
     if (argc > 1 && !strcmp(argv[1], "alone")) return alone();
     pthread_t threads[WORKERS + 4];
+    pthread_t visitor;
     if (pipe(pipes)) return 1;
+    show_level();
     if (argc > 1 && !strcmp(argv[1], "signals")) {
         struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
         struct itimerval often = {{0, 700}, {0, 700}};
@@ -232,6 +259,29 @@ int main(int argc, char **argv)
         }
         if (!strcmp(line, "ticks\n")) {
             printf("ticks=%ld\n", ticks);
+            fflush(stdout);
+            continue;
+        }
+        if (!strcmp(line, "levels\n")) {
+            printf("levels=");
+            for (int i = 0; i < threads_with_levels; i++) printf("%ld,", *(volatile long *)levels[i]);
+            printf("\n");
+            fflush(stdout);
+            continue;
+        }
+        if (!strcmp(line, "guest\n")) {
+            guest_stays = 1;
+            guest_tid = 0;
+            if (pthread_create(&visitor, 0, guest, 0)) return 1;
+            while (!guest_tid) usleep(100);
+            printf("%d\n", guest_tid);
+            fflush(stdout);
+            continue;
+        }
+        if (!strcmp(line, "leave\n")) {
+            guest_stays = 0;
+            pthread_join(visitor, 0);
+            printf("left\n");
             fflush(stdout);
             continue;
         }

@@ -30,6 +30,7 @@ fn call(text: &str) -> Action {
         returns: None,
         wait_ms: 1_000,
         thread: None,
+        inverse: None,
     })
 }
 

@@ -10,13 +10,17 @@ use tuner::journal::{Deed, Status};
 
 use crate::actuator::session;
 use crate::programs::long;
-use crate::underload::{Load, QUIET, argument, call, insert, remove, replace};
+use crate::underload::{Load, QUIET, argument, call, insert, invertible, remove, replace};
+
+/// What each thread has as its own level, from the start.
+const LEVELS: &str = "levels=3,3,3,3,";
 
 fn actions(load: &Load) -> Vec<Action> {
     vec![
         Action::Call(call("back_i32(7)", None)),
         Action::Call(call("allocate(5000)", None)),
         Action::Call(call("tick()", None)),
+        Action::Call(invertible("set_level(9)", "set_level(was)", Some("level_now()"))),
         Action::Load {
             path: load.library(),
             wait_ms: 20_000,
@@ -57,7 +61,10 @@ fn act(session: &mut ActuatorClient, load: &Load, action: Option<&Action>) -> Re
 }
 
 /// What the program holds of a change, in part at least; none where that cannot be seen.
-fn is_held(load: &Load, deed: &Deed) -> Option<bool> {
+fn is_held(load: &mut Load, deed: &Deed) -> Option<bool> {
+    if deed.inverse().is_some() {
+        return Some(load.program.say("levels") != LEVELS);
+    }
     let has = |address: Address, new: &[u8]| {
         let mut found = vec![0; new.len()];
         load.program.space().memory().read(address, &mut found).unwrap();
@@ -83,7 +90,7 @@ fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     assert!(seen.ends_with("errors=0"), "{what}: {seen}");
     let mut writer = load.writer();
     for change in writer.changes() {
-        let is_call = matches!(change.intent.deed, Deed::Call(_));
+        let is_call = matches!(change.intent.deed, Deed::Call(_)) && change.intent.deed.inverse().is_none();
         let settled = match change.status {
             Status::Done => is_call,
             Status::Applied | Status::Superseded { .. } => !is_call,
@@ -103,6 +110,7 @@ fn check(load: &mut Load, code: &[(String, Vec<u8>)], what: &str) {
     }
     drop(writer);
     assert_eq!(load.runs(), QUIET, "{what}");
+    assert_eq!(load.program.say("levels"), LEVELS, "{what}");
     let now = load.code();
     let names = |code: &[(String, Vec<u8>)]| code.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
     assert_eq!(names(&now), names(code), "{what}");
@@ -153,7 +161,8 @@ fn an_actuator_killed_at_any_instant_leaves_a_program_that_is_right() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while let Ok(change) = act(&mut session, &load, action) {
-                    if session.undo(pid, change).is_err() && !matches!(action, Some(Action::Call(_))) {
+                    let stays = matches!(action, Some(Action::Call(call)) if call.inverse.is_none());
+                    if session.undo(pid, change).is_err() && !stays {
                         break;
                     }
                 }

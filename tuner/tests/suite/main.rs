@@ -11,6 +11,7 @@
 //! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
 //! - `underload`: a program under load, and what is asked of it
 //! - `actions`: calls, code, threads, on the same
+//! - `inverses`: calls that take calls back, on the same
 //! - `loading`: libraries, on the same
 //! - `actuator`: the session of the separate process, and its crashes
 //! - `crashes`: the actuator is killed in the middle of actions
@@ -36,6 +37,7 @@ mod crashes;
 mod describing;
 mod filtered;
 mod finding;
+mod inverses;
 mod journals;
 mod loading;
 mod looking;

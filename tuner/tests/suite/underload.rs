@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use tuner::action::{
-    ActionOutcome, ActionReceipt, CallRequest, FunctionName, InsertPlace, Invocation, PatchRequest, Reason,
-    ReturnType,
+    ActionOutcome, ActionReceipt, CallRequest, FunctionName, InsertPlace, InverseRequest, Invocation,
+    PatchRequest, Reason, ReturnType,
 };
 use tuner::expression::Expression;
 use tuner::journal::RevertOutcome;
@@ -94,6 +94,19 @@ pub(crate) fn call(text: &str, returns: Option<ReturnType>) -> CallRequest {
         returns,
         wait_ms: 20_000,
         thread: None,
+        inverse: None,
+    }
+}
+
+/// A call with what takes it back, and what reads `was` beforehand.
+pub(crate) fn invertible(text: &str, inverse: &str, was: Option<&str>) -> CallRequest {
+    let invocation = |text: &str| Invocation::parse(text).unwrap();
+    CallRequest {
+        inverse: Some(InverseRequest {
+            call: invocation(inverse),
+            was: was.map(invocation),
+        }),
+        ..call(text, None)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Changes that nobody judges, conditions for each process, numbers of processes, and all kinds of changes.
 
 use super::*;
-use crate::{Action, Argument, Computed, Target};
+use crate::{Action, Argument, Computed, Inverse, Invocation, Target};
 
 const FRAME: &str = "\
 rule: changes
@@ -169,7 +169,7 @@ fn a_rule_waits_for_the_processes_it_is_for() {
 #[test]
 fn a_decision_says_what_is_to_be_done() {
     let tunes = [
-        "  - {call: \"flush(cfg.level, floor(sum(busy)))\", at: {return: mpi.MPI_Send}}",
+        "  - {call: \"flush(cfg.level, floor(sum(busy)))\", was: level(3), inverse: \"flush(was, floor(sum(busy)) + 5)\", at: {return: mpi.MPI_Send}}",
         "  - {set_arg: send_block(2), value: \"clamp(original * 2, floor(sum(busy)), 64)\"}",
         "  - {insert_call: sched_yield(), in: progress, place: return}",
         "  - {remove_call: log_state}",
@@ -207,10 +207,23 @@ fn a_decision_says_what_is_to_be_done() {
             &Target::Set(crate::Set::Mpi("MPI_Send".into()))
         )
     );
-    let Action::Call { arguments, .. } = &decisions[0].changes[0].action else {
+    let Action::Call {
+        arguments, inverse, ..
+    } = &decisions[0].changes[0].action
+    else {
         panic!()
     };
-    assert_eq!(arguments[1], Argument::Value(Scalar::Number(2.0)));
+    let number = |number: f64| Argument::Value(Scalar::Number(number));
+    assert_eq!(arguments[1], number(2.0));
+    let invocation = |function: &str, arguments: Vec<Argument>| Invocation {
+        function: function.to_string(),
+        arguments,
+    };
+    let expected = Inverse::Call {
+        reader: Some(invocation("level", vec![number(3.0)])),
+        call: invocation("flush", vec![Argument::Was, number(7.0)]),
+    };
+    assert_eq!(*inverse, expected);
     let Action::SetArgument { value, .. } = &decisions[1].changes[0].action else {
         panic!()
     };

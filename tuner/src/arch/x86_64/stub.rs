@@ -1,5 +1,6 @@
 //! The code by which a thread calls a function for us and goes on, without us: entered by one change of its registers, it
-//! saves everything, calls, stores the result, restores everything and jumps back.
+//! saves everything, calls, stores the result, restores everything and jumps back. Where the call is to be taken back with a value
+//! read beforehand, the same thread calls the function that reads it first.
 
 use iced_x86::IcedError;
 use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::gpr64::*, registers::xmm::xmm0};
@@ -8,16 +9,22 @@ use super::assemble::{Passed, call, restore, save};
 use crate::address::Address;
 
 /// Words of the data page: the stub has been entered, the result is there, the result as an integer and as a floating-point
-/// number. Texts follow.
+/// number, the value read beforehand in the same two forms, the thread and when it was started. Texts follow.
 pub(crate) const ENTERED: u64 = 0;
 pub(crate) const DONE: u64 = 8;
 pub(crate) const INTEGER_RESULT: u64 = 16;
 pub(crate) const FLOAT_RESULT: u64 = 24;
-pub(crate) const DATA_BYTES: u64 = 32;
+pub(crate) const INTEGER_WAS: u64 = 32;
+pub(crate) const FLOAT_WAS: u64 = 40;
+pub(crate) const THREAD: u64 = 48;
+pub(crate) const THREAD_START: u64 = 56;
+pub(crate) const DATA_BYTES: u64 = 64;
 
 /// A call from outside.
 #[derive(Debug)]
 pub(crate) struct Stub<'a> {
+    /// The function that is called first, for the value that it returns.
+    pub(crate) reader: Option<(Address, &'a Passed)>,
     pub(crate) function: Address,
     pub(crate) passed: &'a Passed,
     /// The data page.
@@ -38,6 +45,11 @@ impl Stub<'_> {
         a.emms()?;
         a.mov(r12, self.data.0)?;
         a.mov(qword_ptr(r12 + ENTERED), 1)?;
+        if let Some((reader, passed)) = self.reader {
+            call(&mut a, reader, passed)?;
+            a.mov(qword_ptr(r12 + INTEGER_WAS), rax)?;
+            a.movq(qword_ptr(r12 + FLOAT_WAS), xmm0)?;
+        }
         call(&mut a, self.function, self.passed)?;
         a.mov(qword_ptr(r12 + INTEGER_RESULT), rax)?;
         a.movq(qword_ptr(r12 + FLOAT_RESULT), xmm0)?;

@@ -1,0 +1,201 @@
+//! A call that takes another back: `f(was)`, where `was` is what `g()` returned just before the first one. The thread that made the
+//! first call makes the second, for what functions set may be that thread's own.
+//!
+//! It is announced in the journal before it is made. The memory that is mapped for it tells what came of it until that is written down,
+//! as with any call; so a crash of ours leaves one that was made or one that was not. Only where the program itself has unmapped that
+//! memory is a call that was made taken for one that was not, and made again: it must be one that may be, as a function that sets a value.
+
+use super::arguments::of_value;
+use super::call::{Answer, Plan, State};
+use super::{ActionError, Argument, CallRequest, FunctionName, InverseRequest, Invocation, ReturnType};
+use crate::journal::{Call, Change, Inverse, Reader, RevertOutcome};
+use crate::ptrace::{self, PtraceError};
+use crate::space::AddressSpace;
+use crate::value::{Bytes, Value};
+use crate::writer::{Writer, WriterError};
+
+/// So long an inverse is waited for; one that takes longer goes on, and the next look at the process tells.
+const WAIT_MS: u64 = 5_000;
+
+/// Finds and checks the functions of an inverse before the call that it takes back is made.
+pub(super) fn planned(
+    space: &AddressSpace,
+    request: &InverseRequest,
+) -> Result<(Option<Plan>, Inverse), ActionError> {
+    let InverseRequest { call, was } = request;
+    let reader = was
+        .clone()
+        .map(|was| Plan::with(space, constant(was)?, None))
+        .transpose()?;
+    let read = match reader.as_ref().map(|reader| (reader, reader.returns())) {
+        None => None,
+        Some((reader, ReturnType::Nothing)) => {
+            return Err(reader.function.refused("read beforehand", "it returns nothing"));
+        }
+        Some((_, returns)) => Some(value(returns, 0)),
+    };
+    let plan = Plan::with(space, constant(call.clone())?, read.as_ref())?;
+    let inverse = Inverse {
+        symbol: plan.text.clone(),
+        function: call.function.name.clone(),
+        module: plan.function.module.path.clone(),
+        address: plan.function.address(),
+        arguments: call.arguments.clone(),
+        reader: reader.as_ref().map(|reader| Reader {
+            symbol: reader.text.clone(),
+            returns: reader.returns(),
+        }),
+    };
+    Ok((reader, inverse))
+}
+
+/// What a variable holds then is not known now, and the journal must have all that an inverse takes.
+fn constant(invocation: Invocation) -> Result<CallRequest, ActionError> {
+    let Invocation { function, arguments } = invocation;
+    let variable = arguments
+        .iter()
+        .find(|argument| matches!(argument, Argument::Variable(_)));
+    if let Some(variable) = variable {
+        return Err(ActionError::Arguments {
+            function: function.name,
+            why: format!("`{variable}` is a variable, and an inverse passes constants and `was`"),
+        });
+    }
+    Ok(CallRequest {
+        function,
+        arguments,
+        returns: None,
+        wait_ms: WAIT_MS,
+        thread: None,
+        inverse: None,
+    })
+}
+
+/// What the bits mean that a function returned.
+fn value(returns: ReturnType, word: u64) -> Argument {
+    let typed = match returns {
+        ReturnType::Value(of) => {
+            Bytes::new(&word.to_le_bytes()[..of.size()]).and_then(|bytes| Value::from_bytes(of, bytes).ok())
+        }
+        ReturnType::Pointer | ReturnType::Nothing | ReturnType::IfKnown => None,
+    };
+    typed.map_or(Argument::Integer(word.cast_signed()), of_value)
+}
+
+impl Writer {
+    /// What takes a call back, looked up anew: its functions must still be where they were. Made by the thread that made the call, which
+    /// must still be there.
+    pub(super) fn inverse_of(
+        &self,
+        space: &AddressSpace,
+        known: &Change,
+        deed: &Call,
+    ) -> Result<Plan, WriterError> {
+        let change = known.intent.change;
+        let (Some(inverse), Some(thread)) = (&deed.inverse, known.thread) else {
+            let status = known.status;
+            return Err(WriterError::NotInForce { change, status });
+        };
+        let pid = self.process().pid;
+        match ptrace::thread_id(pid, thread.tid) {
+            Ok(found) if found == thread => {}
+            Ok(_) | Err(PtraceError::ThreadEnded { .. }) => {
+                let (call, tid) = (deed.symbol.clone(), thread.tid);
+                return Err(ActionError::CallerEnded { pid, tid, call }.into());
+            }
+            Err(error) => return Err(ActionError::from(error).into()),
+        }
+        let invocation = Invocation {
+            function: FunctionName {
+                name: inverse.function.clone(),
+                module: Some(inverse.module.clone()),
+            },
+            arguments: inverse.arguments.clone(),
+        };
+        let was = inverse.reader.as_ref().zip(known.was);
+        let was = was.map(|(reader, word)| value(reader.returns, word));
+        let mut request = constant(invocation)?;
+        request.thread = Some(thread.tid);
+        let gone = || WriterError::ModuleGone {
+            change,
+            module: inverse.module.clone(),
+        };
+        let plan = Plan::with(space, request, was.as_ref()).map_err(|error| match error {
+            ActionError::NoFunction { .. } => gone(),
+            error => error.into(),
+        })?;
+        match plan.function.address() == inverse.address {
+            true => Ok(plan),
+            false => Err(gone()),
+        }
+    }
+
+    /// Takes a call back at once, wherever its thread stands.
+    pub(crate) fn call_inverse(&mut self, known: &Change, deed: &Call) -> Result<RevertOutcome, WriterError> {
+        let space = self.space()?;
+        let plan = self.inverse_of(&space, known, deed)?;
+        let change = known.intent.change;
+        self.revert_by_call(&space, change, &plan, deed.arena.despite_seccomp, |_| {
+            RevertOutcome::Reverted
+        })
+    }
+
+    /// Takes a change back by a call, whatever the program's seccomp filters may do to it where the change was made so. What came of it is written down here, before the memory of the call goes: as long as nothing is
+    /// written down, that memory tells.
+    pub(super) fn revert_by_call(
+        &mut self,
+        space: &AddressSpace,
+        change: u64,
+        plan: &Plan,
+        despite_seccomp: bool,
+        judged: impl Fn(u64) -> RevertOutcome,
+    ) -> Result<RevertOutcome, WriterError> {
+        let (mut call, machinery, ground) = self.prepare(space, plan)?;
+        call.arena.despite_seccomp |= despite_seccomp;
+        self.announce_revert(change, Some(call.arena))?;
+        let called = self.enter_and_wait(&call, plan, &machinery, &ground);
+        (self.hooks.after_write)();
+        let outcome = match &called {
+            Ok(called) => match &called.result {
+                Some(Answer { word, .. }) => judged(*word),
+                // It goes on: undecided, until a later look finds out.
+                None => {
+                    return Ok(RevertOutcome::Failed(format!(
+                        "{} has not returned yet",
+                        plan.text
+                    )));
+                }
+            },
+            Err(error) => RevertOutcome::Failed(error.to_string()),
+        };
+        self.record_revert(change, outcome.clone(), false, None)?;
+        if let Ok(called) = called {
+            self.leave(&call.arena, called.tid(), &machinery);
+        }
+        Ok(outcome)
+    }
+
+    /// Finds out what came of a call that took a change back, whose writer ended or did not wait: by its memory, as of any call.
+    pub(super) fn settle_reverting_call(
+        &mut self,
+        known: &Change,
+        deed: &Call,
+        returns: ReturnType,
+        judged: impl Fn(u64) -> RevertOutcome,
+    ) -> Result<(), WriterError> {
+        let call = known.revert_arena.map(|arena| Call {
+            arena,
+            returns,
+            inverse: None,
+            ..deed.clone()
+        });
+        let outcome = match call.map(|call| self.came_of(&call)).transpose()? {
+            Some(State::Entered) => return Ok(()),
+            Some(State::Returned(answer)) => judged(answer.word),
+            Some(State::NotEntered) | None => {
+                RevertOutcome::Failed("the writer ended before it was taken back".to_owned())
+            }
+        };
+        self.record_revert(known.intent.change, outcome, true, None)
+    }
+}

@@ -1,0 +1,261 @@
+//! Calls that are taken back by a call: by the same thread, with what that read beforehand.
+
+use tuner::action::{ActionOutcome, CallRequest, Reason};
+use tuner::journal::{RevertOutcome, Status};
+use tuner::writer::Writer;
+
+use crate::underload::{FINE, Load, QUIET, call, invertible};
+
+const ALL_AS_THEY_WERE: &str = "levels=3,3,3,3,";
+
+/// How many threads have this level.
+fn having(load: &mut Load, level: &str) -> usize {
+    let levels = load.program.say("levels");
+    let levels = levels.trim_start_matches("levels=").split(',');
+    levels.filter(|found| *found == level).count()
+}
+
+fn make(writer: &mut Writer, request: CallRequest) -> u64 {
+    writer.call(request, Reason::default()).unwrap().change
+}
+
+/// What each of its threads that work is called, by the kernel.
+fn workers(load: &Load) -> Vec<i32> {
+    let mut threads: Vec<i32> = std::fs::read_dir(format!("/proc/{}/task", load.program.pid()))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap())
+        .collect();
+    threads.sort_unstable();
+    threads[1..4].to_vec()
+}
+
+#[test]
+fn each_call_is_taken_back_by_the_thread_that_made_it_with_what_it_read_beforehand() {
+    let Some(mut load) = Load::start() else { return };
+    let code = load.code();
+    let mut writer = load.writer();
+    let threads: Vec<i32> = [load.program.pid()].into_iter().chain(workers(&load)).collect();
+    let mut made = Vec::new();
+    for (level, tid) in (10..).zip(&threads) {
+        let mut request = invertible(
+            &format!("set_level({level})"),
+            "set_level(was)",
+            Some("level_now()"),
+        );
+        request.thread = Some(*tid);
+        let receipt = writer.call(request, Reason::default()).unwrap();
+        let ActionOutcome::Returned {
+            result, was, back, ..
+        } = receipt.outcome
+        else {
+            panic!("{receipt:?}")
+        };
+        assert_eq!(
+            (result.as_str(), was.as_deref(), back.as_deref()),
+            ("3", Some("3"), Some("set_level(was)"))
+        );
+        assert_eq!(having(&mut load, &level.to_string()), 1);
+        made.push(receipt.change);
+    }
+    assert_eq!(having(&mut load, "3"), 0);
+    for change in made.iter().rev() {
+        let known = writer
+            .changes()
+            .into_iter()
+            .find(|known| known.intent.change == *change);
+        let known = known.unwrap();
+        assert_eq!((known.status, known.was), (Status::Applied, Some(3)));
+        let undone = writer.undo(*change).unwrap();
+        assert_eq!(undone.outcome, RevertOutcome::Reverted);
+        let again = writer.undo(*change).unwrap_err().to_string();
+        assert!(again.contains("it was taken back already"), "{again}");
+    }
+    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
+    assert_eq!(load.runs(), QUIET);
+    assert!(load.code() == code, "the memory of the calls is gone");
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn calls_of_the_same_are_taken_back_newest_first_and_one_that_stays_is_none_of_them() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let mut set = |level: u32| {
+        let mut request = invertible(
+            &format!("set_level({level})"),
+            "set_level(was)",
+            Some("level_now()"),
+        );
+        request.thread = Some(load.program.pid());
+        make(&mut writer, request)
+    };
+    let (first, second) = (set(5), set(6));
+    let stays = make(&mut writer, call("tick()", None));
+    let error = writer.undo(stays).unwrap_err().to_string();
+    assert!(error.contains("cannot be taken back"), "{error}");
+    let error = writer.undo(first).unwrap_err().to_string();
+    assert!(error.contains(&format!("change {second} replaced it")), "{error}");
+    let undone = writer.undo_all(|_| true).unwrap();
+    let undone: Vec<u64> = undone
+        .into_iter()
+        .map(|attempt| attempt.result.unwrap().change)
+        .collect();
+    assert_eq!(undone, [second, first]);
+    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn an_inverse_passes_what_was_read_as_its_parameter_wants_it_or_nothing_that_was_read() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    for (text, inverse, was) in [
+        ("set_level(9)", "scale_level(was)", Some("level_share()")),
+        ("scale_level(2)", "scale_level(0.5)", None),
+        ("set_level(4)", "set_level(was)", Some("level_now()")),
+    ] {
+        let change = make(&mut writer, invertible(text, inverse, was));
+        assert_eq!(having(&mut load, "3"), 3, "{text}");
+        assert_eq!(writer.undo(change).unwrap().outcome, RevertOutcome::Reverted);
+        assert_eq!(
+            load.program.say("levels"),
+            ALL_AS_THEY_WERE,
+            "{text} by {inverse}"
+        );
+    }
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_call_whose_thread_has_ended_is_said_to_stay_and_nobody_else_makes_its_inverse() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let tid: i32 = load.program.say("guest").parse().unwrap();
+    let mut request = invertible("set_level(9)", "set_level(was)", Some("level_now()"));
+    request.thread = Some(tid);
+    let change = make(&mut writer, request);
+    assert_eq!(load.program.say("leave"), "left");
+    for _ in 0..2 {
+        let error = writer.undo(change).unwrap_err().to_string();
+        let wanted = format!(
+            "thread {tid} of process {}, which made the call set_level(9), has ended",
+            load.program.pid()
+        );
+        assert!(error.starts_with(&wanted), "{error}");
+    }
+    assert_eq!(writer.changes().pop().unwrap().status, Status::Applied);
+    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn a_call_that_has_not_returned_is_taken_back_once_it_has() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    let mut request = invertible("slow_level(300)", "set_level(was)", Some("level_now()"));
+    request.thread = Some(workers(&load)[0]);
+    request.wait_ms = 0;
+    let receipt = writer.call(request, Reason::default()).unwrap();
+    assert_eq!(receipt.outcome, ActionOutcome::Running);
+    let error = writer.undo(receipt.change).unwrap_err().to_string();
+    assert!(
+        error.contains("it is not known whether it was written"),
+        "{error}"
+    );
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while writer.changes()[0].status == Status::Pending {
+        assert!(std::time::Instant::now() < until, "it has not returned");
+        writer.reconcile().unwrap();
+    }
+    assert_eq!((having(&mut load, "300"), writer.changes()[0].was), (1, Some(3)));
+    assert_eq!(
+        writer.undo(receipt.change).unwrap().outcome,
+        RevertOutcome::Reverted
+    );
+    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn an_inverse_that_could_not_be_made_keeps_the_call_from_being_made() {
+    let Some(mut load) = Load::start() else { return };
+    let mut writer = load.writer();
+    for (inverse, was, wanted) in [
+        ("nobody(was)", Some("level_now()"), "has no function `nobody`"),
+        ("set_level(was)", Some("nobody()"), "has no function `nobody`"),
+        ("set_level(was)", None, "`was` is what is read just before a call"),
+        (
+            "set_level(was)",
+            Some("nothing()"),
+            "cannot be read beforehand: it returns nothing",
+        ),
+        (
+            "set_level(was, 1)",
+            Some("level_now()"),
+            "it takes 1 argument, 2 are given",
+        ),
+        (
+            "set_level(was)",
+            Some("level_now(1)"),
+            "it takes 0 arguments, 1 is given",
+        ),
+        (
+            "set_level(was)",
+            Some("level_share()"),
+            "argument 0 is no floating-point number",
+        ),
+    ] {
+        let request = invertible("set_level(9)", inverse, was);
+        let error = writer.call(request, Reason::default()).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{inverse}, {was:?}: {error}");
+    }
+    let error = writer
+        .call(call("set_level(was)", None), Reason::default())
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("only its inverse passes it"),
+        "{error}"
+    );
+    assert!(writer.changes().is_empty());
+    assert_eq!(load.program.say("levels"), ALL_AS_THEY_WERE);
+    assert_eq!(load.ends(), FINE);
+}
+
+#[test]
+fn what_does_not_fit_a_parameter_is_refused_where_its_type_is_known() {
+    let Some(load) = Load::start() else { return };
+    let mut writer = load.writer();
+    for (text, wanted) in [
+        ("back_i32(\"a\")", "argument 0 is i32, not a text"),
+        ("back_i32(1, 2, 3)", "it takes 1 argument, 3 are given"),
+        ("back_i32()", "it takes 1 argument, 0 are given"),
+        (
+            "back_i32(5000000000)",
+            "argument 0 is i32: 5000000000 does not fit",
+        ),
+        ("back_i32(2.5)", "argument 0 is no floating-point number"),
+        ("back_u8(-1)", "argument 0 is u8: -1 does not fit"),
+        ("back_i8(128)", "argument 0 is i8: 128 does not fit"),
+        ("back_bool(2)", "argument 0 is bool: 2 does not fit"),
+        ("back_f64(\"a\")", "argument 0 is a number, not a text"),
+        ("nothing(1)", "it takes 0 arguments, 1 is given"),
+        ("of_triple(1, 2)", "argument 1 is of a type that cannot be passed"),
+    ] {
+        let error = writer
+            .call(call(text, None), Reason::default())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(wanted), "{text}: {error}");
+    }
+    for (text, wanted) in [
+        ("back_u32(4294967295)", "4294967295"),
+        ("back_u64(18446744073709551615)", "18446744073709551615"),
+        ("back_i8(-128)", "-128"),
+        ("back_bool(true)", "false"),
+        ("back_f64(2)", "4"),
+    ] {
+        assert_eq!(crate::underload::called(&mut writer, text), wanted, "{text}");
+    }
+    drop(writer);
+    assert_eq!(load.ends(), FINE);
+}
