@@ -167,7 +167,6 @@ fn where_a_seccomp_filter_kills_functions_are_called_by_hand_only_and_no_rule_do
         "--apply=calling",
         "--probe",
         "f",
-        "--plain",
     ];
     let mut session = Agent::attach_in(Some(state.path()), filtered.pid(), &flags)?;
     session.lines.wait_for_line(reason, SOON)?;
