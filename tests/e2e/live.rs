@@ -36,7 +36,7 @@ impl Rules {
 }
 
 /// Links of probes that the session holds, by the kernel's own account.
-fn links(agent: &Agent) -> Outcome<usize> {
+pub(crate) fn links(agent: &Agent) -> Outcome<usize> {
     let mut count = 0;
     for entry in fs::read_dir(format!("/proc/{}/fdinfo", agent.pid()))? {
         // A descriptor may be closed while we look.

@@ -423,9 +423,8 @@ mod tests {
         assert!(error.contains(&format!("lacks {lacks} records")), "{error}");
         let bytes = std::fs::read(&name).unwrap();
         assert!((100_000..TAIL_BYTES as usize + 100_000).contains(&bytes.len()));
-        let mut reader = Reader::new(&bytes).unwrap();
         let mut count = 0;
-        while let Some(record) = reader.next() {
+        for record in Reader::new(&bytes).unwrap() {
             record.expect("it is whole, and has its end");
             count += 1;
         }
