@@ -217,7 +217,8 @@ fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 /// As a shell reads it.
 fn command(row: &Row, program: &str, file: &Path) -> Outcome<String> {
     let launcher = match (row.mpi, row.ranks) {
-        (Some(Mpi::OpenMpi), 2..) => {
+        // Alone it would start a daemon, which is no launcher of a job.
+        (Some(Mpi::OpenMpi), _) => {
             format!("mpirun.openmpi --oversubscribe --bind-to none -n {} ", row.ranks)
         }
         (Some(Mpi::Mpich), 2..) => format!("mpirun.mpich -n {} ", row.ranks),

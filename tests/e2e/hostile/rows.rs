@@ -28,7 +28,7 @@ pub(super) struct Row {
     pub(super) source: Source,
     pub(super) mode: &'static str,
     pub(super) mpi: Option<Mpi>,
-    /// 1 is started without a launcher.
+    /// One of MPICH is started without a launcher.
     pub(super) ranks: usize,
 }
 
