@@ -8,6 +8,7 @@ use rules::{Diagnostic, Severity};
 /// All diagnostics of one file, as text; in colour on a terminal.
 pub fn render(name: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let source = Source::from(text);
     let mut out = Vec::new();
     for diagnostic in diagnostics {
         let kind = match diagnostic.severity {
@@ -37,7 +38,7 @@ pub fn render(name: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
             report = report.with_help(help);
         }
         // Writing into memory does not fail.
-        let _ = report.finish().write((name, Source::from(text)), &mut out);
+        let _ = report.finish().write((name, &source), &mut out);
     }
     String::from_utf8_lossy(&out).into_owned()
 }
