@@ -22,6 +22,7 @@ pub fn print(name: &str, text: &str, diagnostics: &[Diagnostic]) {
 fn rendered(name: &str, text: &str, diagnostics: &[Diagnostic], colour: bool) -> String {
     let mut out = Vec::new();
     let (name, text) = (&*printable(name), &*shown(text));
+    let source = Source::from(text);
     for diagnostic in diagnostics {
         let kind = match diagnostic.severity {
             Severity::Error => ReportKind::Error,
@@ -50,7 +51,7 @@ fn rendered(name: &str, text: &str, diagnostics: &[Diagnostic], colour: bool) ->
             report = report.with_help(printable_lines(help));
         }
         // Writing into memory does not fail.
-        let _ = report.finish().write((name, Source::from(text)), &mut out);
+        let _ = report.finish().write((name, &source), &mut out);
     }
     String::from_utf8_lossy(&out).into_owned()
 }
