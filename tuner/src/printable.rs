@@ -53,7 +53,9 @@ pub(crate) fn printable_owned(text: String) -> String {
 }
 
 fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(&is_escaped) {
+    // Nearly all names are plain, and a program may have a million of them.
+    let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    if is_plain || !text.chars().any(&is_escaped) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
