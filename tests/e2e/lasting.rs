@@ -11,7 +11,6 @@ use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
 use tuneagent_e2e::knobs::{Knobs, open_folder};
 use tuneagent_e2e::needs::{amount, machine};
-use tuneagent_e2e::usage::Usage;
 use tuneagent_e2e::{Outcome, prometheus, require};
 
 use crate::expected::SOON;
@@ -20,6 +19,9 @@ use crate::rights::SET_KNOB;
 
 /// What a session may grow by over a soak: an allocator that has not settled, not a leak.
 const GROWTH_KIB: u64 = 4 << 10;
+
+/// Pieces of BPF maps that a session of one program has mapped at most.
+const MAPPED_PIECES: usize = 400;
 
 /// Programs that the kernel has and no process holds, by their tags: those of links that outlived their session.
 fn programs_of_nobody() -> Outcome<BTreeSet<String>> {
@@ -111,13 +113,31 @@ fn sessions_that_come_and_go_leave_nothing_in_the_program_nor_in_the_kernel() ->
     computes_what_it_should(knobs)
 }
 
-/// Descriptors and mappings of a process.
-fn holdings(pid: u32) -> Outcome<(usize, usize)> {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
-    Ok((
-        fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
-        maps.lines().count(),
-    ))
+/// What a process holds.
+#[derive(Clone, Copy, Debug)]
+struct Holdings {
+    descriptors: usize,
+    /// But for those of BPF maps: rings and cells are mapped piece by piece as they are used.
+    mappings: usize,
+    of_bpf_maps: usize,
+    /// Memory of its own.
+    private_kib: u64,
+}
+
+impl Holdings {
+    fn of(pid: u32) -> Outcome<Holdings> {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let of_bpf_maps = maps.lines().filter(|line| line.ends_with("bpf-map")).count();
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let private = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let private = private.and_then(|line| line.split_whitespace().next()?.parse().ok());
+        Ok(Holdings {
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
+            mappings: maps.lines().count() - of_bpf_maps,
+            of_bpf_maps,
+            private_kib: private.ok_or("no private memory")?,
+        })
+    }
 }
 
 #[test]
@@ -158,7 +178,7 @@ fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
     while began.elapsed() < length / 5 {
         scrape()?;
     }
-    let (first, first_memory) = (holdings(agent.pid())?, Usage::of(agent.pid())?.resident_kib);
+    let first = Holdings::of(agent.pid())?;
     let mut scrapes = 0;
     while began.elapsed() < length {
         scrape()?;
@@ -166,14 +186,15 @@ fn a_session_that_stays_takes_no_more_than_at_its_beginning() -> Outcome {
         std::thread::sleep(Duration::from_millis(100));
     }
     scrape()?;
-    let (last, last_memory) = (holdings(agent.pid())?, Usage::of(agent.pid())?.resident_kib);
-    println!("{length:?}, {scrapes} scrapes: {first:?}, {first_memory} KiB -> {last:?}, {last_memory} KiB");
+    let last = Holdings::of(agent.pid())?;
+    println!("{length:?}, {scrapes} scrapes: {first:?} -> {last:?}");
     // The connection of the last scrape may still be there, or that of the first may not have been gone.
-    assert!(last.0 <= first.0 + 1, "descriptors: {first:?} -> {last:?}");
-    assert!(last.1 <= first.1 + 32, "mappings: {first:?} -> {last:?}");
+    assert!(last.descriptors <= first.descriptors + 1, "{first:?} -> {last:?}");
+    assert!(last.mappings <= first.mappings + 8, "{first:?} -> {last:?}");
+    assert!(last.of_bpf_maps <= MAPPED_PIECES, "{first:?} -> {last:?}");
     assert!(
-        last_memory <= first_memory + GROWTH_KIB,
-        "{first_memory} -> {last_memory} KiB"
+        last.private_kib <= first.private_kib + GROWTH_KIB,
+        "{first:?} -> {last:?}"
     );
     let report = agent.stop()?;
     assert_eq!(

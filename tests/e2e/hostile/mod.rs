@@ -49,7 +49,7 @@ tune:
 ";
 
 /// What is done by hand, as it is typed before and behind the process. `LIBRARY` is one that the program has not loaded.
-const BY_HAND: [&[&str]; 7] = [
+const BY_HAND: [&[&str]; 8] = [
     &["set", "knob=11"],
     &["patch", "replace", "f", "g"],
     &["call", "extra(1)"],
@@ -57,6 +57,14 @@ const BY_HAND: [&[&str]; 7] = [
     &["patch", "remove", "tick", "--in", "check"],
     &["patch", "insert", "extra(1)", "check"],
     &["patch", "load", "LIBRARY"],
+    &[
+        "call",
+        "set_level(2)",
+        "--was",
+        "level()",
+        "--inverse",
+        "set_level(was)",
+    ],
 ];
 
 /// Commands that run at a time.
@@ -131,9 +139,9 @@ fn row_by_hand(batch: &Batch, row: &Row, turn: usize, library: &str) -> Outcome 
         let makes_calls = ["call", "insert", "load"]
             .iter()
             .any(|verb| words[..2].contains(verb));
-        // One way each round; of rows where holding threads and calls can do no harm of another kind, every fourth.
+        // One way each round; of rows where holding threads and calls can do no harm of another kind, every third.
         let is_its_turn =
-            number == turn % BY_HAND.len() && (row.blocks_or_comes_and_goes() || turn.is_multiple_of(4));
+            number == turn % BY_HAND.len() && (row.blocks_or_comes_and_goes() || turn.is_multiple_of(3));
         if is_its_turn || rounds()? > 2 || (row.source == Source::Filtered && makes_calls) {
             one_by_hand(batch, row, words, library)?;
         }

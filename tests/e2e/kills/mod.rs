@@ -204,18 +204,28 @@ impl Scene {
         // The instant of death itself, not a synchronisation.
         std::thread::sleep(Duration::from_micros(delay));
         // One in seven is stopped before, and whoever is left goes on.
+        // The actuator is nobody's child once the agent is dead.
         let is_stopped = random.below(7) == 0 && agent.pause().is_ok();
+        let stopped = if is_stopped {
+            family::descendants(agent.pid())
+        } else {
+            Vec::new()
+        };
         let mut killed = false;
         if !matches!(victim, Victim::Agent) {
             for process in actuator.iter().filter(|process| process.is_alive()) {
-                killed |= kill(process.pid)?;
+                killed |= signal(process.pid, Signal::KILL)?;
             }
         }
         if !matches!(victim, Victim::Actuator) && !agent.lines.has_ended() {
             killed |= agent.signal(Signal::KILL).is_ok();
         }
         if is_stopped {
+            // Whoever is dead is not met.
             let _ = agent.resume();
+            for process in stopped.iter().filter(|process| process.is_alive()) {
+                signal(process.pid, Signal::CONT)?;
+            }
         }
         // Until both are gone: the actuator holds the stream open as long as it lives.
         agent.wait(SOON)?;
@@ -280,9 +290,9 @@ impl Scene {
     }
 }
 
-fn kill(pid: u32) -> Outcome<bool> {
+fn signal(pid: u32, with: Signal) -> Outcome<bool> {
     let pid = Pid::from_raw(pid.cast_signed()).ok_or("no process")?;
-    Ok(kill_process(pid, Signal::KILL).is_ok())
+    Ok(kill_process(pid, with).is_ok())
 }
 
 /// How long each takes when nobody is killed, which must work to begin with.

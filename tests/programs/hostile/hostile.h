@@ -48,6 +48,11 @@ KEEP long g(long x)
 
 KEEP void extra(long n) { called += n; }
 
+/* A setting behind functions: set to 2 from outside, and back by the inverse. */
+static volatile long the_level = 1;
+KEEP long level(void) { return the_level; }
+KEEP void set_level(long n) { the_level = n; }
+
 /* Its call is removed from `check`. */
 KEEP void tick(void) { ticks++; }
 
@@ -121,7 +126,7 @@ static inline int goes_on(void)
 static inline void ends_well(const char *what)
 {
     char text[400];
-    int length = snprintf(text, sizeof text, "%s: ok: %s; knob %d, f(1) %ld\n", name, what, knob, f(1));
+    int length = snprintf(text, sizeof text, "%s: ok: %s; knob %d, level %ld, f(1) %ld\n", name, what, knob, the_level, f(1));
     if (write(1, text, length) != length)
         _exit(10);
 }
