@@ -30,6 +30,7 @@ pub mod image;
 pub mod intact;
 pub mod journal;
 mod link_map;
+mod live_maps;
 pub mod lock;
 pub mod maps;
 pub mod mark;
