@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use tuneagent_e2e::agent::Agent;
-use tuneagent_e2e::job::{Mpi, Waiting};
+use tuneagent_e2e::job::{Job, Mpi, Waiting};
 use tuneagent_e2e::knobs::Knobs;
 use tuneagent_e2e::needs::machine;
-use tuneagent_e2e::{Outcome, require};
+use tuneagent_e2e::{Outcome, programs, require};
 
 use crate::expected::{SOON, finish_pingpong, start_pingpong};
 
@@ -241,4 +241,47 @@ fn the_last_change_alone_is_taken_back_and_the_journal_tells_everything() -> Out
         assert!(text.contains(part), "{part} is not in:\n{text}");
     }
     Ok(())
+}
+
+/// What is forked from then on was forked after all that was written before, for certain: /proc tells forks in ticks of 10 ms.
+fn some_ticks_later() {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_millis(30) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn undo_gives_a_program_and_the_workers_that_it_forked_before_the_change_each_its_own_value() -> Outcome {
+    require!(Root, Cc);
+    let state = tempfile::tempdir()?;
+    let program = programs::c("forked")?;
+    let mut job = Job::alone(&program, |folder| vec![folder.display().to_string()])?;
+    job.events("ready", 1, SOON)?;
+    let pid = job.pid().to_string();
+    let run = |arguments: &[&str], values: &[i64]| -> Outcome<String> {
+        let (code, text) = Agent::run_in(state.path(), arguments)?;
+        assert_eq!(code, 0, "{text}");
+        let (_, seen) = Agent::run_in(state.path(), &["get", &pid, "knob"])?;
+        let value = |line: &str| line.split(" = ").nth(1)?.split(' ').next()?.parse().ok();
+        let seen: Vec<i64> = seen.lines().filter_map(value).collect();
+        assert_eq!(seen, values, "after {arguments:?}: {text}");
+        Ok(text)
+    };
+    // A worker has by itself what its parent is changed to.
+    run(&["set", &pid, "knob=101", "--only"], &[101, 100, 101, 102])?;
+    run(&["undo", &pid, "--last"], &[10, 100, 101, 102])?;
+    // All of them at once, and one that was forked meanwhile.
+    run(&["set", &pid, "knob=11"], &[11; 4])?;
+    some_ticks_later();
+    job.open("fork")?;
+    job.events("forked", 1, SOON)?;
+    let text = run(&["undo", &pid], &[10, 100, 101, 102, 10])?;
+    assert_eq!(text.matches("knob is as it was").count(), 5, "{text}");
+    run(&["undo", &pid], &[10, 100, 101, 102, 10])?;
+    job.open("stop")?;
+    let ends = job.events("end", 5, SOON)?;
+    let values: Vec<_> = ends.iter().filter_map(|end| end["knob"].as_i64()).collect();
+    assert_eq!(values, [10, 100, 101, 102, 10]);
+    job.finish(SOON)
 }

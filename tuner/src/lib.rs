@@ -32,6 +32,7 @@ pub mod intact;
 pub mod journal;
 pub mod libraries;
 mod link_map;
+mod live_maps;
 pub mod lock;
 pub mod maps;
 pub mod mark;

@@ -235,6 +235,11 @@ impl Module {
             .is_some_and(|map| map.shows(self.device, self.inode))
     }
 
+    /// Where its first mapping begins.
+    pub(crate) fn start(&self) -> Address {
+        self.first.start
+    }
+
     /// A path that names exactly this file for the calling process, as attaching a uprobe needs: the plain
     /// path when it still has the same inode, else one through /proc. None of a file that was written to since it was read: a probe
     /// would sit wherever another function began.

@@ -10,11 +10,12 @@ use thiserror::Error;
 use crate::address::Address;
 use crate::clock;
 use crate::dwarf::VariableType;
+use crate::live_maps::LiveMaps;
 use crate::maps::{Backing, Mapping};
 use crate::memory::{self, MemoryError};
 use crate::module::Module;
 use crate::process::{Pid, ProcessError};
-use crate::space::{SpaceError, read_maps};
+use crate::space::SpaceError;
 use crate::value::{Bytes, ValueType};
 use crate::variable::{FollowError, Location};
 
@@ -128,14 +129,16 @@ fn candidates(size: u64) -> String {
 }
 
 /// A place that may be written: the right process and file, writable data, the size and alignment of its
-/// type. Holds the handle to write through, which stays with the address space that was checked: after an
-/// exec it writes nothing.
+/// type. Holds the handles to write and to check through, which stay with the address space that was checked: after an
+/// exec they write and find nothing.
 #[derive(Debug)]
 pub struct Slot {
     location: Location,
     value_type: ValueType,
     handle: File,
     may_override: bool,
+    /// Stays with the address space as the handle does.
+    maps: LiveMaps,
     /// Tells who debugs the process.
     status: File,
     /// When nobody was seen to, by CLOCK_MONOTONIC, shortly before a write was expected.
@@ -152,7 +155,8 @@ impl Slot {
         // Should the number have changed hands since, the handle is good for nothing.
         let status = pid.open_status()?;
         check_tracer(pid, &status)?;
-        let maps = read_maps(pid)?;
+        let live = LiveMaps::open(pid)?;
+        let maps = live.all()?;
         location.address = followed(&location, &handle)?;
         let value_type = check_type(&location, stated)?;
         match location.chain {
@@ -167,6 +171,7 @@ impl Slot {
             value_type,
             handle,
             may_override,
+            maps: live,
             status,
             untraced_ns: None,
         };
@@ -202,22 +207,29 @@ impl Slot {
         Ok(followed(&self.location, &self.handle)? == self.location.address)
     }
 
-    /// For a write that had to wait: a library may have been unloaded since, or memory given back, and something else mapped in
-    /// its place. The program's own variables are there as long as the handle is good for anything.
-    pub(crate) fn check_again(&self) -> Result<(), UnloadedError> {
+    /// Immediately before a store, and behind it: a library may have been unloaded since it was validated, or memory given back, and
+    /// something else mapped in its place; or the program has made the page read-only. The program itself is there as long as the handle
+    /// is good for anything.
+    pub(crate) fn check_again(&self) -> Result<(), SlotError> {
+        let (location, module) = (&self.location, &self.location.module);
+        let page = self.maps.at(location.address)?;
         if self.stays() {
-            return Ok(());
+            return check_page(location, page.as_ref());
         }
-        let unloaded = || UnloadedError {
+        let maps: Vec<Mapping> = self.maps.at(module.start())?.into_iter().chain(page).collect();
+        match location.chain {
+            Some(_) => check_reached(location, &maps)?,
+            None => check_mapping(location, &maps)?,
+        }
+        self.check_build_id()
+    }
+
+    /// Why nothing was written to a place that is not what it was.
+    pub(crate) fn unloaded(&self) -> UnloadedError {
+        UnloadedError {
             symbol: self.location.symbol.clone(),
             path: self.location.module.path.clone(),
-        };
-        let maps = read_maps(self.pid()).map_err(|_| unloaded())?;
-        let checked = match self.location.chain {
-            Some(_) => check_reached(&self.location, &maps),
-            None => check_mapping(&self.location, &maps),
-        };
-        checked.map_err(|_| unloaded())
+        }
     }
 
     /// For one more write to a place that [stays](Slot::stays): the handle tells by itself when the program has gone or was replaced,
@@ -234,6 +246,7 @@ impl Slot {
     pub(crate) fn look(&mut self) {
         let seen_ns = clock::monotonic_ns();
         self.untraced_ns = check_tracer(self.pid(), &self.status).ok().map(|()| seen_ns);
+        let _ = self.maps.at(self.location.address);
         let _ = self.read();
     }
 
@@ -359,11 +372,17 @@ fn check_file(location: &Location) -> Result<(), SlotError> {
 
 /// What the process has there now: the module still, and a private page that the program itself may write.
 fn check_mapping(location: &Location, maps: &[Mapping]) -> Result<(), SlotError> {
+    if !location.module.is_still_in(maps) {
+        return Err(module_gone(&location.module));
+    }
+    let holds_it = |map: &&Mapping| map.contains(location.address, location.size);
+    check_page(location, maps.iter().find(holds_it))
+}
+
+/// Its page, the mapping that was found for its address.
+fn check_page(location: &Location, mapping: Option<&Mapping>) -> Result<(), SlotError> {
     let module = &location.module;
-    let mapping = maps
-        .iter()
-        .find(|map| map.contains(location.address, location.size));
-    let (true, Some(mapping)) = (module.is_still_in(maps), mapping) else {
+    let Some(mapping) = mapping.filter(|map| map.contains(location.address, location.size)) else {
         return Err(module_gone(module));
     };
     let may = mapping.permissions;

@@ -1,10 +1,13 @@
 //! The only unsafe code of the crate: what no safe crate offers.
 #![expect(
     unsafe_code,
-    reason = "neither a signal's disposition, nor process_vm_writev and _readv, nor the clock of another process has a safe face in rustix"
+    reason = "neither a signal's disposition, nor process_vm_writev and _readv, nor PROCMAP_QUERY, nor the clock of another process has a \
+              safe face in rustix"
 )]
 
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 
 /// Lets the signals that end a session pass by: the actuator ends when its stream ends, with every change
 /// taken back, never in the middle of one.
@@ -47,6 +50,53 @@ pub(crate) fn fetch(pid: i32, address: u64, bytes: &mut [u8]) -> io::Result<usiz
     // kernel checks it in the other one; one of each is passed, and no flag.
     let read = unsafe { libc::process_vm_readv(pid, &ours, 1, &theirs, 1, 0) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+/// `struct procmap_query` of linux/fs.h, with what is asked for and what the kernel says.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(crate) struct MappingQuery {
+    size: u64,
+    query_flags: u64,
+    address: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) flags: u64,
+    page_size: u64,
+    pub(crate) offset: u64,
+    pub(crate) inode: u64,
+    pub(crate) device_major: u32,
+    pub(crate) device_minor: u32,
+    name_size: u32,
+    build_id_size: u32,
+    name_address: u64,
+    build_id_address: u64,
+}
+
+impl MappingQuery {
+    pub(crate) const READABLE: u64 = 1;
+    pub(crate) const WRITABLE: u64 = 2;
+    pub(crate) const EXECUTABLE: u64 = 4;
+    pub(crate) const SHARED: u64 = 8;
+    /// `_IOWR('f', 17, struct procmap_query)`.
+    const REQUEST: libc::Ioctl = (3 << 30 | size_of::<MappingQuery>() << 16 | 0x66 << 8 | 17) as libc::Ioctl;
+}
+
+/// What the kernel says of the mapping that has the byte at `address`, through an open /proc/PID/maps; ENOENT where there is none, ENOTTY
+/// of kernels before 6.11.
+pub(crate) fn mapping(maps: &File, address: u64) -> io::Result<MappingQuery> {
+    let mut query = MappingQuery {
+        size: size_of::<MappingQuery>() as u64,
+        address,
+        ..MappingQuery::default()
+    };
+    // SAFETY: the kernel reads and writes `size` bytes at `query`, which is as large and outlives the call; without sizes of their own it
+    // writes neither a name nor a build id.
+    let result = unsafe { libc::ioctl(maps.as_raw_fd(), MappingQuery::REQUEST, &raw mut query) };
+    match result {
+        0 => Ok(query),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The clock that counts the CPU time of all threads of a process, by number; none where there is no such process.

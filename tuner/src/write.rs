@@ -1,25 +1,33 @@
 //! The one function that writes into another process.
 //!
-//! # Two ways, and which one is taken
+//! # The ways, and which one is taken
+//!
+//! **/proc/PID/mem** stays with the address space that it was opened for: a program that is begun between our last look and the store
+//! gets nothing. It stores values of any size at once, but the kernel overrides page protection, and for processes of other users it
+//! asks for CAP_DAC_OVERRIDE on top. It is the way of data wherever the user may take it, and only a [`Slot`] comes here, whose page is
+//! found writable immediately before; or a `Place`, which says of which kind it is: code, a word of a table of addresses, our own
+//! memory, a stack.
 //!
 //! **process_vm_writev** needs no more rights than looking (the process's own user, or CAP_SYS_PTRACE), and keeps to
-//! the page protection: what the program has made read-only stays as it is. It is the way of data. Its two limits:
+//! the page protection. It is the way of data elsewhere. Its two limits:
 //! - It names the target by number. A program that execs between our last look and the store (microseconds) would be
 //!   written at that address, if it has a writable page there. The read that follows goes through the handle of the
 //!   program that was checked, so this does not pass unseen ([`WriteError::Replaced`]).
 //! - On x86-64 without fast short `rep movsb` (flag `fsrm`) the kernel copies fewer than eight bytes one by one, and a
-//!   thread of the program could see half of a value. There a value of 2 or 4 bytes takes the other way.
-//!
-//! **/proc/PID/mem** stays with the address space that it was opened for, and stores values of any size at once, but the
-//! kernel overrides page protection, and for processes of other users it asks for CAP_DAC_OVERRIDE on top. Only a
-//! [`Slot`], whose page was found writable immediately before, comes here, or a `Place`, which says of which kind it is: code,
-//! a word of a table of addresses, our own memory, a stack.
+//!   thread of the program could see half of a value. There a value of 2 or 4 bytes is refused.
 //!
 //! **PTRACE_POKEDATA**, through a thread that is held, overrides page protection too and needs no right beside that of holding
 //! it: the way of places where the user may not write /proc/PID/mem. It stores whole words.
 //!
-//! Neither tore a value of 2, 4 or 8 bytes in 12 million writes each (Linux 6.18, FSRM, a reader on the other core), and
+//! The first two tore no value of 2, 4 or 8 bytes in 12 million writes each (Linux 6.18, FSRM, a reader on the other core), and
 //! both took 2 to 5 us.
+//!
+//! # Libraries that come and go
+//!
+//! A library can be unloaded, and another be mapped in its place, between any check and the store. So what is mapped there is checked
+//! immediately before the store and again behind it. If it is another file then, what was there before is put back, and the write has
+//! failed ([`WriteError::WentElsewhere`]): it is never reported as a success. Until then the other library can see the value: a
+//! microsecond, or longer if we lose the CPU in between.
 
 use std::fs::{self, File};
 use std::io;
@@ -34,7 +42,8 @@ use crate::memory::{self, MemoryError};
 use crate::place::Place;
 use crate::process::{Pid, ProcessError};
 use crate::ptrace::{HeldThread, PtraceError};
-use crate::slot::{Slot, UnloadedError};
+use crate::slot::{Slot, SlotError, UnloadedError};
+use crate::space::SpaceError;
 use crate::sys;
 use crate::value::Bytes;
 use crate::variable::FollowError;
@@ -90,9 +99,24 @@ pub enum WriteError {
     /// It cannot be read.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// It was unloaded while the write waited.
+    /// It was unloaded before the write.
     #[error(transparent)]
     Unloaded(#[from] UnloadedError),
+    /// It may not be written any more.
+    #[error(transparent)]
+    Slot(SlotError),
+    /// It was unloaded between the check and the store.
+    #[error(
+        "`{symbol}` of process {pid} was unloaded in the very moment of the write, and was not changed: {}", .found.text()
+    )]
+    WentElsewhere {
+        /// The process.
+        pid: Pid,
+        /// The variable.
+        symbol: String,
+        /// What has become of the value.
+        found: Elsewhere,
+    },
     /// It began another program in the very moment of the store.
     #[error(
         "process {pid} began another program in the very moment of the write: whether that got it is not known"
@@ -129,49 +153,114 @@ pub enum WriteError {
     },
 }
 
+/// What became of a value whose variable was unloaded while it was stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elsewhere {
+    /// It was in what is mapped there now, and was replaced by what had been there.
+    PutBack,
+    /// It is not there.
+    Nowhere,
+    /// It is there, and could not be replaced.
+    Left,
+}
+
+impl Elsewhere {
+    fn text(self) -> &'static str {
+        match self {
+            Elsewhere::PutBack => "the value was in what is mapped there now, and was put back",
+            Elsewhere::Nowhere => "the value is nowhere",
+            Elsewhere::Left => "the value is in what is mapped there now, AND COULD NOT BE PUT BACK",
+        }
+    }
+}
+
 /// Writes `new` if the slot still holds `expected`, and gives back what is read there afterwards: `new`,
 /// unless the program wrote in between. One aligned store of at most 8 bytes: no thread of the target sees
-/// half of it.
-pub(crate) fn commit(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
-    let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
+/// half of it. `before_store` is called when all is checked.
+pub(crate) fn commit(
+    slot: &Slot,
+    expected: Bytes,
+    new: Bytes,
+    before_store: fn(),
+) -> Result<Bytes, WriteError> {
     let way = checked(slot, expected, new)?;
-    put(
-        way,
-        slot.handle(),
-        pid,
-        slot.location().address,
-        new.as_slice(),
-        &symbol,
-    )?;
-    read_back(slot)
+    before_store();
+    store(slot, way, new)?;
+    match slot.stays() || slot.check_again().is_ok() {
+        true => read_back(slot, way),
+        false => Err(elsewhere(slot, way, expected, new)),
+    }
 }
 
 /// All that [`commit`] does but for the store, for practice: in its place what is there is read, which takes the kernel the same way.
 pub(crate) fn practise(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
-    checked(slot, expected, new)?;
-    let mut bytes = [0; Bytes::MAX];
-    let bytes = &mut bytes[..new.as_slice().len()];
-    // Whether it can be read so is for nobody to know.
-    let _ = sys::fetch(slot.pid().number, slot.location().address.0, bytes);
-    read_back(slot)
+    let way = checked(slot, expected, new)?;
+    if matches!(way, Way::Keeping) {
+        let mut bytes = [0; Bytes::MAX];
+        let bytes = &mut bytes[..new.as_slice().len()];
+        // Whether it can be read so is for nobody to know.
+        let _ = sys::fetch(slot.pid().number, slot.location().address.0, bytes);
+    }
+    read_back(slot, way)
 }
 
-fn read_back(slot: &Slot) -> Result<Bytes, WriteError> {
+fn store(slot: &Slot, way: Way<'_>, value: Bytes) -> Result<(), WriteError> {
+    let location = slot.location();
+    let symbol = || location.symbol.clone();
+    put(
+        way,
+        slot.handle(),
+        slot.pid(),
+        location.address,
+        value.as_slice(),
+        &symbol,
+    )
+}
+
+fn read_back(slot: &Slot, way: Way<'_>) -> Result<Bytes, WriteError> {
     match slot.read() {
-        Err(MemoryError::Gone { pid }) if pid.is_alive() => Err(WriteError::Replaced { pid }),
+        // The other way is bound to the program that has gone.
+        Err(MemoryError::Gone { pid }) if matches!(way, Way::Keeping) && pid.is_alive() => {
+            Err(WriteError::Replaced { pid })
+        }
         found => Ok(found?),
     }
 }
 
-/// The way to store `new`, if it may be stored.
+/// Puts back what a store has changed that was to go elsewhere.
+fn elsewhere(slot: &Slot, way: Way<'_>, expected: Bytes, new: Bytes) -> WriteError {
+    let found = match read_back(slot, way) {
+        Ok(found) if found == new => match store(slot, way, expected) {
+            Ok(()) => Elsewhere::PutBack,
+            Err(_) => Elsewhere::Left,
+        },
+        Ok(_) | Err(WriteError::Memory(MemoryError::Unmapped { .. })) => Elsewhere::Nowhere,
+        Err(error) => return error,
+    };
+    WriteError::WentElsewhere {
+        pid: slot.pid(),
+        symbol: slot.location().symbol.clone(),
+        found,
+    }
+}
+
+/// The way to store `new`, if it may be stored. The value is compared last.
 fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, WriteError> {
     let (pid, symbol) = (slot.pid(), || slot.location().symbol.clone());
-    if new.as_slice().len() != slot.value_type().size() {
+    let size = new.as_slice().len();
+    if size != slot.value_type().size() {
         return Err(WriteError::WrongSize {
             symbol: symbol(),
             new,
         });
     }
+    let way =
+        way(size, short_copies_are_whole(), slot.may_override()).ok_or_else(|| WriteError::HalfSeen {
+            pid,
+            symbol: symbol(),
+            size,
+        })?;
+    check_place(slot, way)?;
     let found = slot.read()?;
     if found != expected {
         return Err(WriteError::Unexpected {
@@ -181,17 +270,27 @@ fn checked(slot: &Slot, expected: Bytes, new: Bytes) -> Result<Way<'static>, Wri
             expected,
         });
     }
-    if !slot.is_still_there()? {
-        return Err(WriteError::Moved {
-            pid,
-            symbol: symbol(),
-        });
+    Ok(way)
+}
+
+/// What is there is what was validated.
+fn check_place(slot: &Slot, way: Way<'_>) -> Result<(), WriteError> {
+    // Of the program itself only the page protection can have changed, which this way keeps to.
+    if !(slot.stays() && matches!(way, Way::Keeping)) {
+        slot.check_again().map_err(|error| match error {
+            SlotError::ModuleGone { .. } | SlotError::Memory(MemoryError::Unmapped { .. }) => {
+                slot.unloaded().into()
+            }
+            SlotError::Memory(error) | SlotError::Space(SpaceError::Memory(error)) => error.into(),
+            error => WriteError::Slot(error),
+        })?;
     }
-    let size = new.as_slice().len();
-    way(size, short_copies_are_whole(), slot.may_override()).ok_or_else(|| WriteError::HalfSeen {
-        pid,
-        symbol: symbol(),
-        size,
+    if slot.is_still_there()? {
+        return Ok(());
+    }
+    Err(WriteError::Moved {
+        pid: slot.pid(),
+        symbol: slot.location().symbol.clone(),
     })
 }
 
@@ -273,7 +372,7 @@ fn put(
 enum Way<'a> {
     /// process_vm_writev: keeps to the page protection.
     Keeping,
-    /// /proc/PID/mem: overrides it.
+    /// /proc/PID/mem: overrides it, and writes nothing once another program has begun.
     Overriding,
     /// PTRACE_POKEDATA: overrides it, a word at a time.
     Holding(&'a HeldThread),
@@ -312,9 +411,9 @@ fn words(
 /// The way for a value of `size` bytes; none where the only one could be seen half done.
 fn way(size: usize, short_copies_are_whole: bool, may_override: bool) -> Option<Way<'static>> {
     match size {
-        1 | 8 => Some(Way::Keeping),
-        _ if short_copies_are_whole => Some(Way::Keeping),
-        _ => may_override.then_some(Way::Overriding),
+        _ if may_override => Some(Way::Overriding),
+        2 | 4 if !short_copies_are_whole => None,
+        _ => Some(Way::Keeping),
     }
 }
 
@@ -338,14 +437,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_keeps_to_the_page_protection_wherever_it_cannot_be_seen_half_done() {
-        let keeps = |way: Option<Way<'_>>| matches!(way, Some(Way::Keeping));
+    fn data_goes_through_the_handle_of_the_program_that_was_checked_wherever_it_may_be_written() {
         for size in [1, 2, 4, 8] {
-            assert!(keeps(way(size, true, false)), "{size}");
+            for short_copies_are_whole in [true, false] {
+                let chosen = way(size, short_copies_are_whole, true);
+                assert!(matches!(chosen, Some(Way::Overriding)), "{size}");
+            }
+            assert!(matches!(way(size, true, false), Some(Way::Keeping)), "{size}");
         }
-        assert!(keeps(way(1, false, true)) && keeps(way(8, false, true)));
+        assert!(matches!(way(1, false, false), Some(Way::Keeping)));
+        assert!(matches!(way(8, false, false), Some(Way::Keeping)));
         for size in [2, 4] {
-            assert!(matches!(way(size, false, true), Some(Way::Overriding)), "{size}");
             assert!(way(size, false, false).is_none(), "{size}");
         }
     }

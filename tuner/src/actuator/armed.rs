@@ -136,12 +136,7 @@ impl Armed {
     fn action(&self, hooks: Hooks) -> Action {
         let (expected, new) = self.change;
         let slot = Arc::clone(&self.slot);
-        let commit = move || {
-            hooks.around(|| {
-                slot.check_again()?;
-                write::commit(&slot, expected, new)
-            })
-        };
+        let commit = move || hooks.around(|| write::commit(&slot, expected, new, hooks.before_store));
         if self.way == Way::Stop {
             let told = Arc::clone(&self.stopped);
             return Stopping::action(self.slot.pid(), told, move |_| commit());

@@ -251,8 +251,7 @@ fn write_all(parts: &[Part], hooks: Hooks) -> Result<(), Scattered> {
 impl Part {
     fn write(&self) -> Result<(), String> {
         let (expected, new) = self.change;
-        self.slot.check_again().map_err(|error| error.to_string())?;
-        match write::commit(&self.slot, expected, new) {
+        match write::commit(&self.slot, expected, new, || {}) {
             Ok(found) if found == new => Ok(()),
             Ok(found) => Err(format!(
                 "process {} wrote {found} at the same time",
@@ -268,7 +267,7 @@ fn put_back(parts: &[Part]) -> String {
     let back = |part: &Part| {
         let (old, new) = part.change;
         let pid = part.slot.pid();
-        match write::commit(&part.slot, new, old) {
+        match write::commit(&part.slot, new, old, || {}) {
             Ok(found) if found == old => None,
             _ if !pid.is_alive() => None,
             Ok(found) => Some(format!("; process {pid} COULD NOT BE PUT BACK: it holds {found}")),

@@ -89,12 +89,14 @@ pub struct Receipt {
     pub done_ns: u64,
 }
 
-/// What is called at the two instants between which a crash leaves a change undecided. Does nothing but in
-/// crash tests.
+/// What is called at the instants at which a crash, or what the program does, decides what becomes of a change. Does nothing but in
+/// tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Hooks {
     /// The intent is in the journal, nothing is written.
     pub after_intent: fn(),
+    /// Everything was checked, and the next step stores the value.
+    pub before_store: fn(),
     /// It is written, the outcome is not in the journal.
     pub after_write: fn(),
     /// In the middle of an action that takes several steps, after each of them.
@@ -105,6 +107,7 @@ impl Default for Hooks {
     fn default() -> Hooks {
         Hooks {
             after_intent: || {},
+            before_store: || {},
             after_write: || {},
             underway: || {},
         }
@@ -379,7 +382,8 @@ impl Writer {
     }
 
     fn commit(&self, slot: &Slot, expected: Bytes, new: Bytes) -> Result<Bytes, WriteError> {
-        self.hooks.around(|| write::commit(slot, expected, new))
+        self.hooks
+            .around(|| write::commit(slot, expected, new, self.hooks.before_store))
     }
 
     /// Writes down an action that is going to be taken at once, and gives back its number.

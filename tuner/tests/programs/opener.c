@@ -1,7 +1,8 @@
 /* Loads libraries that know nothing of each other. Prints each one's view. Arguments: the libraries, each with a `view`. `close`
-   unloads the last one. */
+   unloads the last one, `swap` has the library $NEXT in its place. */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #ifdef PRIVATE
 static volatile int knob = PRIVATE;
@@ -24,6 +25,11 @@ int main(int argc, char **argv)
         if (!strcmp(line, "close\n")) {
             dlclose(library);
             argc--;
+        }
+        if (!strcmp(line, "swap\n")) {
+            dlclose(library);
+            library = dlopen(getenv("NEXT"), RTLD_NOW | RTLD_LOCAL);
+            view[argc - 1] = (int (*)(void))dlsym(library, "view");
         }
         for (int i = 1; i < argc; i++)
             printf("%d ", view[i]());

@@ -7,6 +7,7 @@
 //! - `finding`: paths, C++ and Fortran names, debug information wherever it lies
 //! - `describing`: what the debug information of one file tells
 //! - `writing`: what is written, what is refused, what is taken back
+//! - `moving`: what changes between the last check and the store
 //! - `journals`: what the journal says of a change, to whom, and after an accident
 //! - `refused`: what ends in a typed error with nothing written: debuggers, ends in the middle, full disks
 //! - `underload`: a program under load, and what is asked of it
@@ -41,6 +42,7 @@ mod inverses;
 mod journals;
 mod loading;
 mod looking;
+mod moving;
 mod obstacles;
 mod offspring;
 mod programs;

@@ -1,0 +1,188 @@
+//! Libraries that are unloaded, pages that are made read-only and programs that begin another one between the last check and the store:
+//! nothing else ever keeps the value, and no failure is reported as a success.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tuner::journal::{Outcome, StateDir, Status};
+use tuner::memory::MemoryError;
+use tuner::slot::{Slot, SlotError};
+use tuner::value::{Value, ValueType};
+use tuner::who::Who;
+use tuner::write::{Elsewhere, WriteError};
+use tuner::writer::{Hooks, Writer, WriterError};
+
+use crate::programs::{Program, Workshop, long, to};
+
+thread_local! {
+    static PROGRAM: RefCell<Option<Program>> = const { RefCell::new(None) };
+}
+
+fn say(text: &str) -> String {
+    PROGRAM.with_borrow_mut(|program| program.as_mut().unwrap().say(text))
+}
+
+fn writer(workshop: &Workshop, program: Program, before_store: fn()) -> Writer {
+    let hooks = Hooks {
+        before_store,
+        ..Hooks::default()
+    };
+    let (state, images) = (
+        StateDir::at(workshop.directory.path()),
+        Arc::clone(&program.images),
+    );
+    let writer = Writer::open(program.process(), &state, Who::current(), images, hooks).unwrap();
+    PROGRAM.set(Some(program));
+    writer
+}
+
+/// Two libraries of the same layout; the linker has given each a build id of its own.
+fn libraries(workshop: &Workshop) -> [PathBuf; 2] {
+    ["liba.so", "libb.so"].map(|name| {
+        let name_of_its_own = format!("-Wl,-soname,{name}");
+        let flags = ["-shared", "-fPIC", "-DVALUE=1", "-DVIEW=view", &name_of_its_own];
+        workshop.build("library.c", name, &flags)
+    })
+}
+
+fn opener(workshop: &Workshop) -> Option<(Program, Slot)> {
+    let [first, next] = libraries(workshop);
+    let opener = workshop.build("opener.c", "opener", &["-ldl"]);
+    let program = Program::start_with(&opener, &[&first], &[("NEXT", &next)])?;
+    let slot = program.slot("knob", Some(ValueType::I32)).unwrap();
+    Some((program, slot))
+}
+
+#[test]
+fn a_value_that_went_into_another_library_is_put_back_and_never_reported_as_written() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some((program, slot)) = opener(&workshop) else {
+        return;
+    };
+    let mut writer = writer(&workshop, program, || drop(say("swap")));
+    match writer.set(&slot, to(Value::I32(20))) {
+        Err(WriterError::Write(WriteError::WentElsewhere { found, .. })) => {
+            assert_eq!(found, Elsewhere::PutBack);
+        }
+        result => panic!("{result:?}"),
+    }
+    assert_eq!(say("views"), "1");
+    assert_eq!(writer.changes()[0].status, Status::Failed);
+    PROGRAM.take();
+}
+
+#[test]
+fn nothing_is_written_where_a_library_was() {
+    let Some(workshop) = Workshop::open() else { return };
+    let Some((mut program, slot)) = opener(&workshop) else {
+        return;
+    };
+    assert_eq!(program.say("swap"), "1");
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    assert!(
+        matches!(error, WriterError::Write(WriteError::Unloaded(_))),
+        "{error}"
+    );
+    assert_eq!(program.say("views"), "1");
+    // Nor where nothing is mapped any more, found out before the store or by it.
+    let Some((program, slot)) = opener(&workshop) else {
+        return;
+    };
+    let mut writer = self::writer(&workshop, program, || drop(say("close")));
+    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    assert!(matches!(error, WriterError::Write(_)), "{error}");
+    assert_eq!(writer.changes()[0].status, Status::Failed);
+    PROGRAM.take();
+}
+
+/// The way that is taken would override it.
+#[test]
+fn what_the_program_has_made_read_only_since_it_was_validated_stays_as_it_is() {
+    let Some(workshop) = Workshop::open() else { return };
+    let path = workshop.build("protects.c", "protects", &["-g"]);
+    let Some(mut program) = Program::start(&path, &[]) else {
+        return;
+    };
+    let mut writer = program.writer(workshop.directory.path()).unwrap();
+    let slot = program.slot("guarded", None).unwrap();
+    writer.set(&slot, to(Value::I32(6))).unwrap();
+    assert_eq!(program.say("protect"), "6");
+    let error = writer.set(&slot, to(Value::I32(7))).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            WriterError::Write(WriteError::Slot(SlotError::ReadOnly { .. }))
+        ),
+        "{error}"
+    );
+    assert_eq!(program.say("?"), "6");
+}
+
+#[test]
+fn a_program_that_is_begun_between_check_and_store_gets_nothing() {
+    let Some(workshop) = Workshop::open() else { return };
+    // Its variables are at the same addresses in both.
+    let path = workshop.build("variables.c", "variables", &["-g", "-no-pie"]);
+    let Some(program) = Program::start(&path, &[]) else {
+        return;
+    };
+    let slot = program.slot("knob", None).unwrap();
+    let mut writer = writer(&workshop, program, || assert_eq!(say("exec"), "ready"));
+    let error = writer.set(&slot, to(Value::I32(20))).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            WriterError::Write(WriteError::Memory(MemoryError::Gone { .. }))
+        ),
+        "{error}"
+    );
+    assert!(say("?").starts_with("knob=10 "));
+    PROGRAM.take();
+}
+
+/// A race, as long as it is asked for. The other library may be seen with the value until it is put back; each such write is a failure.
+#[test]
+fn a_write_that_met_another_library_is_never_a_success() {
+    let Some(workshop) = Workshop::open() else { return };
+    let [first, second] = libraries(&workshop);
+    let swapper = workshop.build("swapper.c", "swapper", &["-ldl"]);
+    let rounds = if long() {
+        Duration::from_secs(20)
+    } else {
+        Duration::from_millis(500)
+    };
+    for pause_us in ["100", "1000", "5000"] {
+        let Some(mut program) = Program::start(&swapper, &[&first, &second, pause_us.as_ref()]) else {
+            return;
+        };
+        let mut writer = program.writer(workshop.directory.path()).unwrap();
+        // While a library comes or goes it is not found.
+        let found = || Slot::validate(&program.find_in("liba.so", "knob").ok()?, Some(ValueType::I32)).ok();
+        let slot = std::iter::repeat_with(found)
+            .take(10_000)
+            .flatten()
+            .next()
+            .unwrap();
+        // Whenever it comes again it comes to the same place.
+        let (mut tries, mut written, mut elsewhere, begin) = (0, 0, 0, Instant::now());
+        while begin.elapsed() < rounds {
+            tries += 1;
+            match writer.set(&slot, to(Value::I32(77))) {
+                Ok(receipt) => written += usize::from(receipt.outcome == Outcome::Applied),
+                Err(WriterError::Write(WriteError::WentElsewhere { .. })) => elsewhere += 1,
+                Err(_) => {}
+            }
+        }
+        program.close();
+        let line = program.line();
+        let wrong: usize = line.strip_prefix("wrong ").unwrap().parse().unwrap();
+        let counted = format!(
+            "pause {pause_us} us: {tries} tries, {written} written, {elsewhere} not; another library was seen with the value {wrong} times"
+        );
+        eprintln!("{counted}");
+        assert!(wrong <= elsewhere, "{counted}");
+    }
+}
