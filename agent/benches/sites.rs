@@ -51,7 +51,7 @@ impl Way {
             Way::Bare => &[],
             Way::Unwatched | Way::Entry => &[At::Entry],
             Way::UnwatchedPair | Way::EntryAndReturn | Way::AddedUp | Way::Message => {
-                &[At::Return, At::Entry]
+                &[At::RETURN, At::Entry]
             }
         }
     }

@@ -11,7 +11,7 @@ use std::fs::File;
 use abi::{Capture, CaptureKind, ProbeSpec, SpecFlags, Totals};
 use needs::is_root;
 use running::Running;
-use tuneagent::kernel::{self, At, Kernel, Link, LinkRequest, LoadOptions, Site, read_hit};
+use tuneagent::kernel::{self, At, Exit, Kernel, Link, LinkRequest, LoadOptions, Site, read_hit};
 use tuner::{
     image::Image,
     site::{Cost, EntrySites},
@@ -19,6 +19,12 @@ use tuner::{
 };
 
 const CALLS: u64 = 200;
+
+/// A return instruction that the kernel single-steps.
+const STEPPED: At = At::Exit(Exit {
+    is_return: false,
+    is_shared: false,
+});
 
 /// Functions of eight arguments, two of them on the stack, each with another beginning; what they return depends on all. Each is
 /// called as often as asked for, with other arguments each time.
@@ -123,13 +129,8 @@ fn watch(target: &mut Target, way: Way, entry: impl Fn(&Function) -> u64) -> See
             semaphore: 0,
         };
         entries.push(site(entry(function)));
-        match way.returns {
-            At::ReturnInstruction => {
-                let found = tuner::code::returns(&image, function).unwrap();
-                returns.extend(found.instructions.iter().map(|offset| site(offset.0)));
-            }
-            _ => returns.push(site(entry(function))),
-        }
+        let found = tuner::code::returns(&image, function).unwrap();
+        returns.extend(found.instructions.iter().map(|offset| site(offset.0)));
     }
     for site in entries.iter().chain(&returns) {
         kernel.set_address(pid, base + site.offset, site.probe).unwrap();
@@ -174,7 +175,7 @@ fn a_probe_at_its_site_sees_the_calls_and_values_that_one_at_the_first_byte_sees
     let registers = [0, 1, 2, 3, 4, 5].map(Some);
     let stack = [Some(6), Some(7), Some(5), None, Some(0), None];
     for force_tracefs in [false, true] {
-        for returns in [At::Return, At::ReturnInstruction] {
+        for returns in [At::RETURN, STEPPED] {
             for captures in [registers, stack] {
                 let way = Way {
                     force_tracefs,

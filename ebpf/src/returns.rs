@@ -10,7 +10,7 @@ use crate::{
     task::Task,
 };
 
-/// How far a return has moved the stack pointer: it has taken the return address off.
+/// How far a return that was carried out already has moved the stack pointer: it has taken the return address off.
 pub const AFTER_RETURN: u64 = 8;
 
 /// At the function's own return instruction the return address is still there.
@@ -40,9 +40,8 @@ pub fn run(ctx: &impl EbpfContext, moved: u64) -> Option<()> {
             thread.overflow -= 1;
         } else if let Some(totals) = probe.and_then(|probe| maps::totals(task.process, probe)) {
             maps::add(&totals.unpaired, 1);
-        } else {
-            maps::lost(Loss::UnderWay);
         }
+        // Without a probe it is an end that several functions share, of which this call was none.
         return None;
     };
     let frame = frames::at(thread, place);

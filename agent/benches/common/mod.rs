@@ -22,6 +22,7 @@ pub(crate) struct Case {
     pub(crate) function: String,
     begin: u64,
     pub(crate) site: EntrySite,
+    returns: Vec<FileOffset>,
 }
 
 impl Case {
@@ -47,10 +48,12 @@ pub(crate) fn cases(image: &Image) -> Vec<Case> {
         let first_byte = sites.of(image, FileOffset(begin), 0);
         let mut both = vec![first_byte, chosen];
         both.dedup_by_key(|site| site.offset);
+        let returns = tuner::code::returns(image, &function).unwrap().instructions;
         cases.extend(both.into_iter().map(|site| Case {
             function: function.names.first().cloned().unwrap_or_default(),
             begin,
             site,
+            returns: returns.clone(),
         }));
     }
     cases
@@ -97,14 +100,18 @@ impl Target {
 
     /// The first probe, at a function of this process alone.
     pub(crate) fn request(&self, case: &Case, at: At) -> LinkRequest {
-        let site = Site {
-            offset: case.site.offset.0,
+        let site = |offset: &FileOffset| Site {
+            offset: offset.0,
             probe: 0,
             semaphore: 0,
         };
+        let sites = match at {
+            At::Entry => vec![site(&case.site.offset)],
+            At::Exit(_) => case.returns.iter().map(site).collect(),
+        };
         LinkRequest {
             path: self.path.clone(),
-            sites: vec![site],
+            sites,
             at,
             pid: Some(self.pid()),
         }

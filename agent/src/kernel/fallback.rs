@@ -13,7 +13,7 @@ use std::{
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
 use super::{
-    links::{At, LinkRequest},
+    links::LinkRequest,
     sys,
 };
 use crate::rights;
@@ -68,7 +68,6 @@ impl TracefsLink {
             name: format!("p{}_{number}", std::process::id()),
             root: Tracefs::open()?,
         };
-        let kind = if request.at == At::Return { 'r' } else { 'p' };
         let path = request.path.display();
         // From here on a failure drops `link`, which removes what was defined.
         for site in &request.sites {
@@ -78,7 +77,7 @@ impl TracefsLink {
             };
             let name = &link.name;
             link.command(&format!(
-                "{kind}:{GROUP}/{name} {path}:{:#x}{semaphore}",
+                "p:{GROUP}/{name} {path}:{:#x}{semaphore}",
                 site.offset
             ))?;
         }

@@ -65,11 +65,11 @@ mod functions {
     const TAKEN: usize = 2;
     /// Calls in a round.
     const CALLS: u32 = 32;
-    /// Of those that cost ten times as much.
+    /// Of those that may cost ten times as much.
     const STEPPED_CALLS: u32 = 8;
 
-    /// Where the return instruction of [`left`] is.
-    const TO_RETURN: u64 = 2;
+    /// Bytes from the begin of a case that is timed to its return instruction.
+    const TO_RETURN: [(usize, u64); 3] = [(3, 3), (4, 4), (7, 5)];
 
     macro_rules! functions {
         ($($(#[$doc:meta])* $name:ident: $($line:literal),+;)+) => {$(
@@ -91,7 +91,6 @@ mod functions {
         timed: "push rbp", "nop", "pop rbp", "ret";
         in_sequence: "push rbp", "nop", "nop", "pop rbp", "ret";
         added: "push rbp", "nop", "nop", "nop", "pop rbp", "ret";
-        left: "push rbp", "pop rbp", "ret", "nop";
         /// On a move between registers, which the processor runs apart.
         stepped: "mov eax, edi", "ret";
         /// On a nop of five bytes, which newer kernels make a call of.
@@ -128,7 +127,7 @@ mod functions {
     static BARE: [Case; 1] = [case(counted, 0, 0, CALLS, |calls| &mut calls.bare)];
 
     /// By number of the probe.
-    static CASES: [Case; 9] = [
+    static CASES: [Case; 8] = [
         case(counted, 0, 0, CALLS, |calls| &mut calls.emulated),
         case(reading, 0, abi::MAX_CAPTURES, CALLS, |calls| &mut calls.reading),
         case(sending, SpecFlags::SEND_ENTRY, 0, CALLS, |calls| {
@@ -136,7 +135,6 @@ mod functions {
         }),
         case(timed, TIMED, 0, CALLS, |calls| &mut calls.timed),
         case(in_sequence, IN_SEQUENCE, 0, CALLS, |calls| &mut calls.in_sequence),
-        case(left, TIMED, 0, STEPPED_CALLS, |calls| &mut calls.left),
         case(stepped, 0, 0, STEPPED_CALLS, |calls| &mut calls.stepped),
         case(long_nop, 0, 0, CALLS, |calls| &mut calls.nop),
         case(added, ADDED, 0, CALLS, |calls| &mut calls.added),
@@ -157,20 +155,17 @@ mod functions {
         let offsets = offsets()
             .ok_or_else(|| KernelError::Gauge("our own functions were not found in our file".to_owned()))?;
         let mut links = Vec::new();
+        let entries: Vec<(usize, u64)> = (0..CASES.len()).map(|number| (number, 0)).collect();
         // Returns first, as for every function.
-        for (at, numbers, behind) in [
-            (At::Return, &[3, 4, 8][..], 0),
-            (At::ReturnInstruction, &[5][..], TO_RETURN),
-            (At::Entry, &[0, 1, 2, 3, 4, 5, 6, 7, 8][..], 0),
-        ] {
-            let site = |number: &usize| Site {
+        for (at, places) in [(At::RETURN, &TO_RETURN[..]), (At::Entry, &entries)] {
+            let site = |(number, behind): &(usize, u64)| Site {
                 offset: offsets[*number] + behind,
                 probe: *number as u32,
                 semaphore: 0,
             };
             let request = LinkRequest {
                 path: PathBuf::from("/proc/self/exe"),
-                sites: numbers.iter().map(site).collect(),
+                sites: places.iter().map(site).collect(),
                 at,
                 pid: Some(std::process::id()),
             };

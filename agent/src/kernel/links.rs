@@ -8,9 +8,10 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
+use abi::ReturnSite;
 use aya_obj::generated::bpf_insn;
 use tuner::site::Emulation;
 
@@ -32,11 +33,39 @@ pub struct Site {
 pub enum At {
     /// One of its first instructions, where arguments and stack are as they were at the very first one: the function is entered.
     Entry,
-    /// The same instruction: the kernel replaces the return address, and we are called when it is used. Cheap, but
-    /// an exception or longjmp that passes through the function aborts the program.
-    Return,
-    /// A return instruction of its own. Dearer, and safe.
-    ReturnInstruction,
+    /// An instruction by which it is left. (The kernel can also replace the return address on the program's stack and call us when it is
+    /// used: that is what ends a program whose exceptions, jumps, cancelled threads or fibers leave the function another way. There is
+    /// no program of ours for that.)
+    Exit(Exit),
+}
+
+/// What is known of an instruction by which a function is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Exit {
+    /// It takes the return address off the stack, nothing more: a program at the probe may carry it out.
+    pub is_return: bool,
+    /// Other functions may be left by it, too: which call ends there the stack pointer tells.
+    pub is_shared: bool,
+}
+
+impl At {
+    /// A return instruction of the function itself.
+    pub const RETURN: At = At::Exit(Exit {
+        is_return: true,
+        is_shared: false,
+    });
+
+    /// The cookie of a site.
+    fn cookie(self, site: &Site) -> u64 {
+        let probe = u64::from(site.probe) + 1;
+        match self {
+            At::Entry => probe,
+            At::Exit(exit) => {
+                let probe = if exit.is_shared { 0 } else { probe };
+                probe | ReturnSite::bits(site.offset, exit.is_return)
+            }
+        }
+    }
 }
 
 /// What to attach.
@@ -77,20 +106,21 @@ pub(super) fn attach(kind: LinkKind, program: BorrowedFd<'_>, request: &LinkRequ
     match kind {
         LinkKind::UprobeMulti { by_process } => {
             let path = CString::new(request.path.as_os_str().as_bytes())?;
-            let offsets: Vec<u64> = request.sites.iter().map(|site| site.offset).collect();
-            let cookies: Vec<u64> = request
-                .sites
-                .iter()
-                .map(|site| u64::from(site.probe) + 1)
-                .collect();
+            let mut sites: Vec<&Site> = request.sites.iter().collect();
+            if matches!(request.at, At::Exit(exit) if exit.is_shared) {
+                sites.sort_by_key(|site| site.offset);
+                sites.dedup_by_key(|site| site.offset);
+            }
+            let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
+            let cookies: Vec<u64> = sites.iter().map(|site| request.at.cookie(site)).collect();
             let pid = request.pid.filter(|_| by_process).unwrap_or(0);
-            let semaphores: Vec<u64> = request.sites.iter().map(|site| site.semaphore).collect();
+            let semaphores: Vec<u64> = sites.iter().map(|site| site.semaphore).collect();
             let places = sys::Places {
                 offsets: &offsets,
                 cookies: &cookies,
                 semaphores: &semaphores,
             };
-            sys::link_uprobe_multi(program, &path, places, request.at == At::Return, pid).map(Link::Multi)
+            sys::link_uprobe_multi(program, &path, places, false, pid).map(Link::Multi)
         }
         LinkKind::Tracefs => TracefsLink::attach(program, request, None).map(Link::Tracefs),
     }
@@ -139,6 +169,17 @@ impl Nothing {
     /// Attaches it.
     pub fn attach(&self, request: &LinkRequest) -> io::Result<Link> {
         attach(self.kind, self.program.as_fd(), request)
+    }
+
+    /// Attaches it to the return of the function at this place of a file, in a process of our own, the way that other tools go: the kernel
+    /// replaces the return address.
+    pub fn attach_to_return(&self, path: &Path, offset: u64, pid: u32) -> io::Result<Link> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        let places = sys::Places {
+            offsets: &[offset],
+            ..sys::Places::ONE
+        };
+        sys::link_uprobe_multi(self.program.as_fd(), &path, places, true, pid).map(Link::Multi)
     }
 }
 

@@ -197,7 +197,7 @@ impl Rendezvous for KernelRendezvous {
                     .collect(),
                 at: match request.point.place().moment {
                     Moment::Entry => At::Entry,
-                    Moment::Return => At::ReturnInstruction,
+                    Moment::Return => At::RETURN,
                 },
                 pid: Some(process),
             },

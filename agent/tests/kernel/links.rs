@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tuneagent::kernel::{At, Kernel, LinkRequest, LoadOptions, Site};
+use tuneagent::kernel::{At, Kernel, LinkKind, LinkRequest, LoadOptions, Site};
+
+use tuner::address::FileOffset;
 
 use crate::needs::{is_root, needs};
 
@@ -27,25 +29,28 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         .filter(|name| name.starts_with("PMPI_"))
         .collect();
     let functions = image.functions(&names).unwrap();
-    let sites: Vec<Site> = functions
+    let site = |offset: FileOffset| Site {
+        offset: offset.0,
+        probe: 0,
+        semaphore: 0,
+    };
+    let entries: Vec<Site> = functions.iter().map(|function| site(function.offset)).collect();
+    let returns = functions
         .iter()
-        .map(|function| Site {
-            offset: function.offset.0,
-            probe: 0,
-            semaphore: 0,
-        })
-        .collect();
+        .filter_map(|function| Some(tuner::code::returns(&image, function).ok()?.instructions));
+    let returns: Vec<Site> = returns.flatten().map(site).collect();
     let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
     let mut times: Vec<(Duration, Duration)> = (0..5)
         .map(|_| {
             let began = Instant::now();
-            let request = |at| LinkRequest {
+            let request = |at, sites: &[Site]| LinkRequest {
                 path: LIBRARY.into(),
-                sites: sites.clone(),
+                sites: sites.to_vec(),
                 at,
                 pid: None,
             };
-            let links = [At::Return, At::Entry].map(|at| kernel.attach(&request(at)).unwrap());
+            let links = [(At::RETURN, &returns), (At::Entry, &entries)];
+            let links = links.map(|(at, sites)| kernel.attach(&request(at, sites)).unwrap());
             let attached = began.elapsed();
             let began = Instant::now();
             drop(links);
@@ -59,7 +64,7 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         times.iter().map(|t| t.0).max().unwrap(),
         times.iter().map(|t| t.1).max().unwrap(),
     );
-    let count = 2 * sites.len();
+    let count = entries.len() + returns.len();
     let _ = writeln!(
         std::io::stderr(),
         "{count} probes: attach {attached:?} (worst {:?}), detach {detached:?} (worst {:?}) of 5",
@@ -71,4 +76,32 @@ fn eight_hundred_probes_attach_and_detach_in_a_blink_as_root() {
         attached < ATTACH_MAX && detached < DETACH_MAX,
         "{attached:?} {detached:?}"
     );
+}
+
+/// A process that has ended is no reason to refuse a session.
+#[test]
+fn a_process_that_has_ended_is_told_from_a_file_that_cannot_be_probed_as_root() {
+    if !is_root() {
+        return;
+    }
+    let kernel = Kernel::load(LoadOptions::ONE_PROBE).unwrap();
+    if kernel.link_kind() != (LinkKind::UprobeMulti { by_process: true }) {
+        return;
+    }
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = child.id();
+    child.wait().unwrap();
+    let request = |path: &str, pid| LinkRequest {
+        path: path.into(),
+        sites: vec![Site {
+            offset: 0x1000,
+            probe: 0,
+            semaphore: 0,
+        }],
+        at: At::Entry,
+        pid,
+    };
+    let refusal = |path, pid| kernel.attach(&request(path, pid)).unwrap_err();
+    assert!(refusal("/proc/self/exe", Some(pid)).is_of_no_process());
+    assert!(!refusal("/proc", None).is_of_no_process());
 }

@@ -3,7 +3,9 @@
 use std::{ops::Range, process::Command};
 
 use abi::{Capture, CaptureKind, Durations, ProbeSpec};
-use tuneagent::kernel::{At, Kernel, Link, LinkRequest, LoadOptions, Ring, Site};
+use tuneagent::kernel::{At, Exit, Kernel, Link, LinkRequest, LoadOptions, Ring, Site};
+
+use tuner::address::FileOffset;
 
 use crate::{needs::is_root, running::Running};
 
@@ -156,26 +158,15 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
             .unwrap();
         let durations = rows(probe).start;
         kernel.set_spec(probe, ProbeSpec { durations, ..spec }).unwrap();
-        let mut sites = vec![Site {
-            offset: function.offset.0,
+        let site = |offset: FileOffset| Site {
+            offset: offset.0,
             probe,
             semaphore: 0,
-        }];
-        entries.extend(&sites);
-        if way.returns == At::ReturnInstruction {
-            let returns = tuner::code::returns(&image, function).unwrap();
-            assert_eq!(returns.jumps_out, [], "{name}");
-            sites = returns
-                .instructions
-                .iter()
-                .map(|offset| Site {
-                    offset: offset.0,
-                    probe,
-                    semaphore: 0,
-                })
-                .collect();
-        }
-        exits.extend(&sites);
+        };
+        entries.push(site(function.offset));
+        let returns = tuner::code::returns(&image, function).unwrap();
+        assert_eq!(returns.jumps_out, [], "{name}");
+        exits.extend(returns.instructions.into_iter().map(site));
         for site in entries.iter().chain(&exits) {
             kernel
                 .set_address(pid, target.0.base() + site.offset, site.probe)
@@ -200,11 +191,17 @@ fn armed(target: &Target, flags: u32, way: Way) -> (Kernel, Vec<Link>) {
     (kernel, links.into())
 }
 
-/// Links of both kinds, and both kinds of return probes.
+/// A return instruction that the kernel single-steps.
+const STEPPED: At = At::Exit(Exit {
+    is_return: false,
+    is_shared: false,
+});
+
+/// Links of both kinds, and both ways to get past a return instruction.
 pub(crate) fn for_every_way(test: impl Fn(Way)) {
     if is_root() {
         for force_tracefs in [false, true] {
-            for returns in [At::Return, At::ReturnInstruction] {
+            for returns in [At::RETURN, STEPPED] {
                 test(Way {
                     force_tracefs,
                     returns,

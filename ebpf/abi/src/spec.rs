@@ -105,6 +105,34 @@ pub struct ProbeSpec {
     pub tally: TallyRule,
 }
 
+/// What the cookie of a link says of a return instruction, above the probe's index: where in its page it stands, and whether it is
+/// one that a program at the probe can carry out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReturnSite;
+
+impl ReturnSite {
+    const PAGE_SHIFT: u32 = 32;
+    const IN_PAGE: u64 = 0xfff;
+    const PLAIN: u64 = 1 << 63;
+
+    /// The upper half of the cookie of an instruction at this offset of its file, in bytes. `is_plain`: it takes the return address
+    /// off the stack, nothing more.
+    pub fn bits(offset: u64, is_plain: bool) -> u64 {
+        let plain = if is_plain { ReturnSite::PLAIN } else { 0 };
+        (offset & ReturnSite::IN_PAGE) << ReturnSite::PAGE_SHIFT | plain
+    }
+
+    /// Whether an address may be that of the instruction: wherever a file is mapped, places keep their distance from the page.
+    pub fn is_at(cookie: u64, address: u64) -> bool {
+        (cookie >> ReturnSite::PAGE_SHIFT) & ReturnSite::IN_PAGE == address & ReturnSite::IN_PAGE
+    }
+
+    /// Whether it takes the return address off the stack, nothing more.
+    pub fn is_plain(cookie: u64) -> bool {
+        cookie & ReturnSite::PLAIN != 0
+    }
+}
+
 const _: () = assert!(size_of::<Capture>() == 8 + 4 * MAX_READS);
 const _: () = assert!(
     size_of::<ProbeSpec>()

@@ -7,7 +7,7 @@ use tuner::site::Cost;
 
 use super::{Probe, Probes, places::Place};
 use crate::{
-    cost::{Prices, Probed, Returns},
+    cost::{Prices, Probed},
     kernel::At,
 };
 
@@ -18,7 +18,7 @@ const VALUES_OF_A_MESSAGE: u32 = 4;
 #[derive(Debug, Default)]
 struct Sites {
     entry: Option<Cost>,
-    returns: Returns,
+    is_timed: bool,
     /// Links by file (device, inode).
     links: BTreeMap<(u64, u64), u32>,
 }
@@ -31,8 +31,7 @@ impl Sites {
                 self.entry = self.entry.max(Some(place.cost));
                 *self.links.entry(file).or_default() += 1;
             }
-            At::Return => self.returns = Returns::Proper,
-            At::ReturnInstruction => self.returns = Returns::Instruction,
+            At::Exit(_) => self.is_timed = true,
         }
     }
 }
@@ -54,9 +53,8 @@ impl Probes {
         let mut sites: BTreeMap<u32, Sites> = BTreeMap::new();
         for ((device, inode, _), places) in &self.attached {
             for place in places {
-                for probe in self.served(place.site.probe) {
-                    sites.entry(probe).or_default().add(place, (*device, *inode));
-                }
+                let of_probe = sites.entry(place.site.probe).or_default();
+                of_probe.add(place, (*device, *inode));
             }
         }
         let probed = |(number, sites): (u32, Sites)| {
@@ -79,7 +77,7 @@ fn probed(probe: &Probe, sites: &Sites) -> Option<Probed> {
         + both(SpecFlags::SEND_RETURN, SpecFlags::TALLY_RETURN);
     Some(Probed {
         entry: sites.entry?,
-        returns: sites.returns,
+        is_timed: sites.is_timed,
         is_in_sequence: flags & SpecFlags::SEQUENCE != 0,
         values: values as u32 + has(SpecFlags::MESSAGE) * VALUES_OF_A_MESSAGE,
         events: has(SpecFlags::SEND_ENTRY) + has(SpecFlags::SEND_RETURN) - summed,
